@@ -1,0 +1,18 @@
+"""The pure core of rackward: racks, cluster values and the algorithms over them. No I/O."""
+
+from placement_core.cluster import Broker, ClusterView, TopicPartition
+from placement_core.errors import InvalidGroupError, InvalidOptionError, RackwardError
+from placement_core.racks import RackPath, common_levels, levels_crossed, parse_rack
+
+__all__ = [
+    "Broker",
+    "ClusterView",
+    "InvalidGroupError",
+    "InvalidOptionError",
+    "RackPath",
+    "RackwardError",
+    "TopicPartition",
+    "common_levels",
+    "levels_crossed",
+    "parse_rack",
+]
