@@ -1,0 +1,31 @@
+"""Kafka clusters to test and show things on: real ones, with racks and listeners per rack."""
+
+from rackward.clusters.errors import (
+    BrokerError,
+    BrokerStateError,
+    ClusterClosedError,
+    ClusterError,
+    ClusterTimeoutError,
+    DockerUnavailableError,
+    DownloadError,
+    MissingExtraError,
+    UnknownBrokerError,
+    UnknownClientRackError,
+)
+from rackward.clusters.local import LocalCluster
+from rackward.clusters.protocol import Cluster
+
+__all__ = [
+    "BrokerError",
+    "BrokerStateError",
+    "Cluster",
+    "ClusterClosedError",
+    "ClusterError",
+    "ClusterTimeoutError",
+    "DockerUnavailableError",
+    "DownloadError",
+    "LocalCluster",
+    "MissingExtraError",
+    "UnknownBrokerError",
+    "UnknownClientRackError",
+]

@@ -1,0 +1,284 @@
+"""What a cluster of processes and a cluster of containers have in common.
+
+A subclass knows how to start, end and freeze one node; everything that the Protocol says
+about states, doors, bytes and metadata is here once.
+"""
+
+from __future__ import annotations
+
+import http.client
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType, TracebackType
+from typing import Self
+
+from placement_core import ClusterView, InvalidOptionError, TopicPartition
+from rackward.clusters import admin, jolokia
+from rackward.clusters.errors import (
+    BrokerError,
+    BrokerStateError,
+    ClusterClosedError,
+    ClusterError,
+    PortTakenError,
+    UnknownBrokerError,
+    UnknownClientRackError,
+)
+from rackward.clusters.properties import client_racks_of, rack_listeners
+
+START_SECONDS = 90.0
+MOVE_SECONDS = 30.0
+POLL_SECONDS = 0.03
+
+
+class State(StrEnum):
+    """What a broker's process does."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+@dataclass(slots=True)
+class Node:
+    """A broker: ``ports`` are those of 127.0.0.1 by listener, ``agent`` is Jolokia's."""
+
+    id: int
+    rack: str | None
+    ports: Mapping[str, int]
+    agent: int
+    state: State = State.DEAD
+
+
+class BaseCluster(ABC):
+    """The Protocol's calls over a subclass's primitives."""
+
+    def __init__(self, racks: Sequence[str | None], client_racks: Sequence[str] | None) -> None:
+        if not racks:
+            raise InvalidOptionError("racks is empty: a cluster needs at least one broker")
+        self._wanted = [rack or None for rack in racks]
+        self._client_racks = client_racks_of(self._wanted if client_racks is None else client_racks)
+        self._listeners = rack_listeners(self._client_racks)
+        self._nodes: dict[int, Node] = {}
+        self._closed = False
+
+    # What a subclass provides.
+
+    @property
+    @abstractmethod
+    def _door(self) -> str:
+        """The listener that `bootstrap_servers` names."""
+
+    @abstractmethod
+    def _launch(self, node: Node) -> None:
+        """Start the node's process, on its old data where it has any; does not wait."""
+
+    @abstractmethod
+    def _ended(self, node: Node) -> bool:
+        """Whether the node's process has ended."""
+
+    @abstractmethod
+    def _kill(self, node: Node) -> None:
+        """End it at once; returns when it is gone."""
+
+    @abstractmethod
+    def _stop(self, node: Node) -> None:
+        """End it in order; returns when it is gone."""
+
+    @abstractmethod
+    def _freeze(self, node: Node) -> None: ...
+
+    @abstractmethod
+    def _thaw(self, node: Node) -> None: ...
+
+    @abstractmethod
+    def _new_node(self, broker_id: int, rack: str | None) -> Node:
+        """A node with ports of its own, not started."""
+
+    @abstractmethod
+    def _read_log(self, node: Node) -> str: ...
+
+    @abstractmethod
+    def _dismantle(self) -> None:
+        """End and remove everything."""
+
+    # What the Protocol promises.
+
+    @property
+    def racks(self) -> Mapping[int, str | None]:
+        """Every broker's id to its rack, dead ones too."""
+        return MappingProxyType({node.id: node.rack for node in self._nodes.values()})
+
+    @property
+    def client_racks(self) -> tuple[str, ...]:
+        """The racks whose clients have a listener."""
+        return self._client_racks
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port,...`` for admin, producers and clients without a rack."""
+        return self.bootstrap(None)
+
+    def bootstrap(self, rack: str | None) -> str:
+        """``host:port,...`` for a client that stands in ``rack``."""
+        if rack is not None and rack not in self._listeners:
+            raise UnknownClientRackError(rack, self._client_racks)
+        return self._addresses(self._nodes.values(), rack)
+
+    def kill_broker(self, broker_id: int) -> None:
+        """SIGKILL; returns when the process is gone."""
+        node = self._node(broker_id, State.RUNNING, State.PAUSED)
+        self._kill(node)
+        node.state = State.DEAD
+
+    def stop_broker(self, broker_id: int) -> None:
+        """A controlled shutdown; returns when the process is gone."""
+        node = self._node(broker_id, State.RUNNING)
+        self._stop(node)
+        node.state = State.DEAD
+
+    def pause_broker(self, broker_id: int) -> None:
+        """Freeze the process."""
+        node = self._node(broker_id, State.RUNNING)
+        self._freeze(node)
+        node.state = State.PAUSED
+
+    def resume_broker(self, broker_id: int) -> None:
+        """Let a paused process go on."""
+        node = self._node(broker_id, State.PAUSED)
+        self._thaw(node)
+        node.state = State.RUNNING
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a dead broker on its old data and ports; returns when it serves."""
+        self._start([self._node(broker_id, State.DEAD)])
+
+    def add_broker(self, rack: str | None) -> int:
+        """Start one more broker; returns its id when it serves."""
+        self._check_open()
+        broker_id = max(self._nodes) + 1
+        node = self._new_node(broker_id, rack or None)
+        self._nodes[broker_id] = node
+        try:
+            self._start([node])
+        except BaseException:
+            if not self._ended(node):
+                self._kill(node)
+            del self._nodes[broker_id]
+            raise
+        self._await_membership()
+        return broker_id
+
+    def move_leaders(self, leaders: Mapping[TopicPartition, int]) -> None:
+        """Make each broker the leader, and the preferred leader, of its partition."""
+        self._check_open()
+        for broker_id in set(leaders.values()):
+            self._node(broker_id, State.RUNNING)
+        if leaders:
+            admin.move_leaders(self._living(), leaders, MOVE_SECONDS)
+
+    def view(self, topics: Iterable[str] | None = None) -> ClusterView:
+        """Brokers that are up, replicas and leaders as of now."""
+        return admin.read_view(self._living(), topics)
+
+    def bytes_out(self) -> dict[tuple[str, int], int]:
+        """(client's rack, broker id) to bytes sent since that broker's start."""
+        self._check_open()
+        sent = {}
+        for node in self._running():
+            try:
+                counted = jolokia.bytes_out(node.agent)
+            except (OSError, http.client.HTTPException) as error:
+                raise BrokerError(
+                    node.id,
+                    f"does not tell its byte counters ({error!r})",
+                    self._read_log(node),
+                    "has it died by itself?",
+                ) from error
+            for rack, listener in self._listeners.items():
+                sent[rack, node.id] = counted.get(listener, 0)
+        return sent
+
+    def log(self, broker_id: int) -> str:
+        """Everything that the broker has logged so far."""
+        return self._read_log(self._node(broker_id))
+
+    def close(self) -> None:
+        """End everything, remove everything; again: nothing."""
+        if not self._closed:
+            self._closed = True
+            self._dismantle()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # What subclasses share.
+
+    def _start(self, nodes: Sequence[Node]) -> None:
+        """Start nodes at once and wait until each serves."""
+        for node in nodes:
+            self._launch(node)
+        deadline = time.monotonic() + START_SECONDS
+        waiting = list(nodes)
+        while waiting:
+            for node in list(waiting):
+                # Whoever answers at a dead node's port is somebody else.
+                if self._ended(node):
+                    raise self._failure(node, "ended while starting")
+                if jolokia.broker_state(node.agent) == jolokia.RUNNING:
+                    node.state = State.RUNNING
+                    waiting.remove(node)
+            if waiting and time.monotonic() > deadline:
+                raise self._failure(waiting[0], f"did not serve within {START_SECONDS:g} s")
+            time.sleep(POLL_SECONDS)
+
+    def _await_membership(self) -> None:
+        """A broker serves a moment before the others have heard of it."""
+        admin.wait_for_brokers(self._living(), len(self._running()), START_SECONDS)
+
+    def _failure(self, node: Node, what: str) -> ClusterError:
+        log = self._read_log(node)
+        if "Address already in use" in log:
+            return PortTakenError(
+                f"node {node.id} {what}: one of the ports {sorted(node.ports.values())} or "
+                f"{node.agent} was taken by another process; start again"
+            )
+        return BrokerError(node.id, what, log, "see what its configuration or memory lacks")
+
+    def _node(self, broker_id: int, *states: State) -> Node:
+        self._check_open()
+        node = self._nodes.get(broker_id)
+        if node is None:
+            raise UnknownBrokerError(broker_id, sorted(self._nodes))
+        if states and node.state not in states:
+            raise BrokerStateError(broker_id, node.state, " or ".join(states))
+        return node
+
+    def _running(self) -> list[Node]:
+        return [node for node in self._nodes.values() if node.state is State.RUNNING]
+
+    def _living(self) -> str:
+        """Bootstrap servers that answer: a paused one would take the call and say nothing."""
+        self._check_open()
+        if not (running := self._running()):
+            raise ClusterError("no broker is running: start one")
+        return self._addresses(running, None)
+
+    def _addresses(self, nodes: Iterable[Node], rack: str | None) -> str:
+        self._check_open()
+        door = self._door if rack is None else self._listeners[rack]
+        return ",".join(f"127.0.0.1:{node.ports[door]}" for node in nodes)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClusterClosedError
