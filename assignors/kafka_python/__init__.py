@@ -1,0 +1,17 @@
+"""The assignors for kafka-python, as ``partition_assignment_strategy``.
+
+>>> from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
+>>> strategy = [LeaderRackAwareCooperativeStickyAssignor(rack="use1-az1")]
+
+Import this before the consumer is made; see :mod:`assignors.kafka_python.coordinator`.
+"""
+
+from assignors.kafka_python.coordinator import install
+from assignors.kafka_python.strategies import (
+    LeaderRackAwareCooperativeStickyAssignor,
+    LeaderRackAwareRangeAssignor,
+)
+
+__all__ = ["LeaderRackAwareCooperativeStickyAssignor", "LeaderRackAwareRangeAssignor"]
+
+install()

@@ -1,0 +1,255 @@
+"""One rebalance, on the leader of the group: from what members said to what each gets."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from assignors.kafka_python.fallback import plain_plan
+from assignors.kafka_python.leaders import Leaders, read_leaders
+from assignors.kafka_python.remarks import Remarks, log
+from assignors.model import LeaderRacks, Member, Plan, Weights
+from assignors.wire import Subscription
+from placement_core import parse_rack
+
+Shares = dict[str, dict[str, list[int]]]
+"""Member id to topic to partitions."""
+
+WeightSource = Weights | Callable[[str], Sequence[float] | None]
+
+
+class Outcome(NamedTuple):
+    """Everyone's share, and how many partitions nobody gets before another round."""
+
+    shares: Shares
+    withheld: int
+
+
+class Assignor(Protocol):
+    """What decides: one of the pure assignors."""
+
+    def assign(
+        self, members: Iterable[Member], leader_racks: LeaderRacks, weights: Weights | None = None
+    ) -> Plan:
+        """The plan for ``members``; see the pure assignors."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """One member of the rebalance, and what it said."""
+
+    id: str
+    instance_id: str | None
+    subscription: Subscription
+
+    @property
+    def client(self) -> str:
+        """Its name without the part that is new at every start, for what is said once."""
+        # Brokers form a dynamic member's id as its client id, a dash and 36 characters.
+        return self.instance_id or (self.id[:-37] if len(self.id) > 37 else self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """How one strategy turns joined members into shares, and what it says about it.
+
+    Nothing here raises: a fault of one member, of the weights or of the assignor itself
+    costs locality and a line in the log, never the rebalance.
+    """
+
+    name: str
+    assignor: Assignor
+    cooperative: bool
+    weights: WeightSource | None
+    remarks: Remarks
+
+    def run(
+        self,
+        cluster: Any,
+        joined: Sequence[Joined],
+        gone: frozenset[str] = frozenset(),
+        about: str = "",
+    ) -> Outcome:
+        """Decide who gets what.
+
+        ``gone`` are topics that brokers said do not exist. Any other topic without metadata
+        is only not seen yet, so who owns its partitions keeps them: taking them away would
+        hand them back a moment later. ``about`` names group and generation for the log.
+        """
+        started = time.perf_counter()
+        topics: set[str] = set()
+        for member in joined:
+            topics |= member.subscription.topics
+        leaders = read_leaders(cluster, topics)
+        members = [
+            Member(
+                id=member.id,
+                topics=member.subscription.topics,
+                rack=member.subscription.rack,
+                instance_id=member.instance_id,
+                owned=leaders.to_positions(member.subscription.owned),
+                generation=member.subscription.generation,
+            )
+            for member in joined
+        ]
+        plan, shares = self._decide(members, leaders)
+        if leaders.unseen - gone:
+            _keep_unseen(shares, joined, leaders.unseen - gone)
+        withheld = _withhold(shares, joined) if self.cooperative else 0
+        self._remark(cluster, joined, leaders, gone)
+        if log.isEnabledFor(logging.INFO):
+            log.info(
+                "%s%s: %d members, %d topics, %d partitions, off-rack %s of at best %s,"
+                " moved %s, withheld %d, %.1f ms",
+                self.name,
+                about,
+                len(joined),
+                len(leaders.racks),
+                sum(map(len, leaders.racks.values())),
+                *(("unknown",) * 3 if plan is None else (plan.off_rack, plan.optimum, plan.moved)),
+                withheld,
+                (time.perf_counter() - started) * 1000,
+            )
+        return Outcome(shares, withheld)
+
+    def _decide(self, members: Sequence[Member], leaders: Leaders) -> tuple[Plan | None, Shares]:
+        try:
+            plan = self.assignor.assign(members, leaders.racks, self._weights(leaders.racks))
+            return plan, {
+                member: leaders.to_partitions(topics) for member, topics in plan.partitions.items()
+            }
+        except Exception as error:  # noqa: BLE001 - whatever it is, the group has to settle
+            self.remarks.once(
+                ("assignor", type(error)),
+                "%s failed (%s); the group gets a balanced plan that does not look at racks",
+                self.name,
+                error,
+                level=logging.ERROR,
+                exc_info=True,
+            )
+        return None, {
+            member: leaders.to_partitions(topics)
+            for member, topics in plain_plan(members, leaders.racks).items()
+        }
+
+    def _weights(self, topics: Iterable[str]) -> Weights | None:
+        if self.weights is None:
+            return None
+        found: dict[str, Sequence[float]] = {}
+        source = self.weights if callable(self.weights) else self.weights.get
+        for topic in topics:
+            try:
+                weights = source(topic)
+                if weights is not None:
+                    found[topic] = [float(weight) for weight in weights]
+            except Exception as error:  # noqa: BLE001 - the user's code; racks still count
+                self.remarks.once(
+                    ("weights", type(error)), "no weights for topic %s: %r", topic, error
+                )
+        return found or None
+
+    def _remark(
+        self, cluster: Any, joined: Sequence[Joined], leaders: Leaders, gone: frozenset[str]
+    ) -> None:
+        once = self.remarks.once
+        rackless = sorted({m.client for m in joined if not parse_rack(m.subscription.rack)})
+        if rackless:
+            once(
+                ("rackless members", *rackless),
+                "members without a rack read across racks: %s",
+                _some(rackless),
+            )
+        if leaders.rackless:
+            once(
+                ("rackless brokers", leaders.rackless),
+                "brokers without broker.rack; what they lead counts as near to everyone: %s",
+                _some(sorted(leaders.rackless)),
+            )
+        members_in = {m.subscription.rack for m in joined if m.subscription.rack}
+        brokers_in = {broker.rack for broker in cluster.brokers() if broker.rack}
+        apart = (frozenset(members_in), frozenset(brokers_in))
+        if (
+            members_in
+            and brokers_in
+            and not members_in & brokers_in
+            and not any(rack.startswith("/") for rack in members_in)
+        ):
+            once(
+                ("no common rack", apart),
+                "no member is in a rack of the brokers: members say %s, brokers %s",
+                _some(sorted(members_in)),
+                _some(sorted(brokers_in)),
+            )
+        for member in joined:
+            for fault in member.subscription.faults:
+                once(
+                    ("fault", member.client, fault.partition(":")[0]),
+                    "member %s sent what cannot be read, so that part counts for nothing: %s",
+                    member.id,
+                    fault,
+                )
+        for topic in sorted(leaders.unseen):
+            why = "does not exist" if topic in gone else "has no metadata yet"
+            once(("topic", topic, why), "topic %s is subscribed to but %s", topic, why)
+        for topic in leaders.racks:
+            self.remarks.settled(("topic", topic, "does not exist"))
+
+
+def _keep_unseen(shares: Shares, joined: Sequence[Joined], unseen: frozenset[str]) -> None:
+    """Leave the partitions of ``unseen`` topics with whoever claims them latest."""
+    claims: dict[tuple[str, int], list[tuple[int, str]]] = {}
+    for member in joined:
+        said = member.subscription
+        for topic in unseen & said.owned.keys() & said.topics:
+            for partition in set(said.owned[topic]):
+                claims.setdefault((topic, partition), []).append((said.generation, member.id))
+    for (topic, partition), claimants in sorted(claims.items()):
+        latest = max(generation for generation, _ in claimants)
+        owners = [member for generation, member in claimants if generation == latest]
+        if len(owners) == 1:
+            shares[owners[0]].setdefault(topic, []).append(partition)
+
+
+def _withhold(shares: Shares, joined: Sequence[Joined]) -> int:
+    """Take from ``shares`` what a member would newly get while another still reads it.
+
+    A partition that any other member claims, as of whichever generation, stays with nobody
+    in this round: who claims it gives it up and rejoins, and the next round hands it on.
+    Returns how many were withheld.
+    """
+    gained: list[tuple[str, str, set[int]]] = []
+    wanted: dict[str, set[int]] = {}
+    claims: dict[str, Mapping[str, Sequence[int]]] = {m.id: m.subscription.owned for m in joined}
+    for member, topics in shares.items():
+        held = claims.get(member, {})
+        for topic, partitions in topics.items():
+            new = set(partitions).difference(held.get(topic, ()))
+            if new:
+                gained.append((member, topic, new))
+                wanted.setdefault(topic, set()).update(new)
+    if not gained:
+        return 0
+    taken: dict[str, set[int]] = {topic: set() for topic in wanted}
+    for owned in claims.values():
+        for topic in wanted.keys() & owned.keys():
+            taken[topic].update(wanted[topic].intersection(owned[topic]))
+    withheld = 0
+    for member, topic, new in gained:
+        back = new & taken[topic]
+        if back:
+            withheld += len(back)
+            left = [p for p in shares[member][topic] if p not in back]
+            if left:
+                shares[member][topic] = left
+            else:
+                del shares[member][topic]
+    return withheld
+
+
+def _some(names: Sequence[object], most: int = 10) -> str:
+    shown = ", ".join(map(str, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -1,0 +1,87 @@
+"""An assignor's place in the coordinator of one consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+
+from assignors.kafka_python.rebalance import Joined
+from assignors.kafka_python.strategies import LeaderRackAwareAssignor
+from assignors.wire import SubscriptionReader, write_assignments
+
+
+class Membership(Protocol):
+    """What a seat asks its coordinator."""
+
+    def owned_partitions(self) -> dict[str, list[int]]:
+        """What this consumer is assigned at this moment, topic to partitions."""
+
+    @property
+    def owned_since(self) -> int:
+        """The generation of the last join that was completed; -1 before the first."""
+
+    @property
+    def topics_gone(self) -> frozenset[str]:
+        """Subscribed topics that brokers say do not exist."""
+
+    @property
+    def about(self) -> str:
+        """Group and generation, for the log."""
+
+    def expect_hand_over(self, withheld: int) -> None:
+        """``withheld`` partitions wait for another round."""
+
+
+class Seat(AbstractPartitionAssignor):  # type: ignore[misc]
+    """Answers a coordinator in an assignor's name, with what is true of that one consumer."""
+
+    def __init__(self, assignor: LeaderRackAwareAssignor, membership: Membership) -> None:
+        self.assignor = assignor
+        self._membership = membership
+        self._joined: Sequence[Joined] = ()
+
+    @property
+    def name(self) -> str:
+        """The assignor's."""
+        return self.assignor.name
+
+    def supported_protocols(self) -> list[Any]:
+        """The assignor's."""
+        return self.assignor.supported_protocols()
+
+    def metadata(self, topics: Iterable[str]) -> Any:
+        """The assignor's, with what this consumer owns."""
+        metadata = self.assignor.metadata(topics)
+        if self.assignor.cooperative and isinstance(metadata, ConsumerProtocolSubscription):
+            held = ConsumerProtocolSubscription.TopicPartition
+            owned = self._membership.owned_partitions()
+            metadata.owned_partitions = [
+                held(topic=topic, partitions=sorted(owned[topic]))
+                for topic in sorted(owned.keys() & set(topics))
+            ]
+            metadata.generation_id = self._membership.owned_since
+        return metadata
+
+    def read_members(self, members: Iterable[Any]) -> set[str]:
+        """Read what ``members`` (of a JoinGroupResponse, undecoded) said; their topics."""
+        reader = SubscriptionReader()
+        self._joined = [
+            Joined(m.member_id, m.group_instance_id, reader.read(m.metadata)) for m in members
+        ]
+        return set().union(*{joined.subscription.topics for joined in self._joined})
+
+    def assign(self, cluster: Any, members: Any) -> dict[str, bytes]:  # noqa: ARG002
+        """The encoded assignment of every member that was read."""
+        joined, self._joined = self._joined, ()
+        outcome = self.assignor.rebalance.run(
+            cluster, joined, self._membership.topics_gone, self._membership.about
+        )
+        if outcome.withheld:
+            self._membership.expect_hand_over(outcome.withheld)
+        return write_assignments(outcome.shares)
+
+    def on_assignment(self, assignment: Any, generation: int) -> None:
+        """Nothing to remember: what is owned is read off the consumer when it is needed."""

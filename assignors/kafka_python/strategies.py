@@ -1,0 +1,175 @@
+"""The two assignors as kafka-python knows assignors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
+from kafka.protocol.consumer.metadata import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+
+from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
+from assignors.discovery import find_rack
+from assignors.kafka_python.rebalance import Assignor, Joined, Rebalance, WeightSource
+from assignors.kafka_python.remarks import Remarks
+from assignors.range import LeaderRackAwareRange
+from assignors.wire import NO_GENERATION, Subscription, SubscriptionReader
+from placement_core import InvalidOptionError
+
+SUBSCRIPTION_VERSION = 3
+"""The first version of the subscription that has a field for the rack."""
+
+
+class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
+    """What both strategies share; not to be used itself.
+
+    An instance can be given to any number of consumers: what belongs to one consumer is kept
+    by the :class:`~assignors.kafka_python.seat.Seat` that each consumer has of its own.
+    """
+
+    name: str
+    _PROTOCOL = RebalanceProtocol.EAGER
+
+    def __init__(self, assignor: Assignor, rack: str | None, weights: WeightSource | None) -> None:
+        if rack is not None and not isinstance(rack, str):
+            raise InvalidOptionError(f"rack is {rack!r}: give a string, or None to look for it")
+        self.rack = rack if rack is not None else find_rack(os.environ)
+        self.remarks = Remarks()
+        self.rebalance = Rebalance(
+            name=self.name,
+            assignor=assignor,
+            cooperative=self._PROTOCOL == RebalanceProtocol.COOPERATIVE,
+            weights=weights,
+            remarks=self.remarks,
+        )
+        self._owned: dict[str, list[int]] = {}
+        self._generation = NO_GENERATION
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether members keep their partitions through a rebalance, and so may claim them."""
+        return self.rebalance.cooperative
+
+    def supported_protocols(self) -> list[Any]:
+        """The one protocol this strategy works in."""
+        return [self._PROTOCOL]
+
+    def metadata(self, topics: Iterable[str]) -> Any:
+        """What this member says as it joins: its topics, its rack, what it owns since when."""
+        wanted = sorted(topics)
+        owned = {t: self._owned[t] for t in wanted if t in self._owned}
+        return subscription(wanted, self.rack, owned, self._generation)
+
+    def assign(self, cluster: Any, members: Iterable[Any]) -> dict[str, Any]:
+        """The assignment of every member, as objects that kafka-python encodes.
+
+        ``members`` have their metadata decoded, or still as bytes. Never raises over what a
+        member sent.
+        """
+        reader = SubscriptionReader()
+        joined = [
+            Joined(m.member_id, m.group_instance_id, _said(m.metadata, reader)) for m in members
+        ]
+        return {
+            member: ConsumerProtocolAssignment(
+                version=0, assigned_partitions=list(topics.items()), user_data=b""
+            )
+            for member, topics in self.rebalance.run(cluster, joined).shares.items()
+        }
+
+    def on_assignment(self, assignment: Any, generation: int) -> None:
+        """Remember what to claim at the next join.
+
+        Asked only where there is no seat, that is outside of a ConsumerCoordinator.
+        """
+        if self.cooperative:
+            self._owned = {topic: list(ps) for topic, ps in assignment.assigned_partitions}
+            self._generation = generation
+
+
+class LeaderRackAwareRangeAssignor(LeaderRackAwareAssignor):
+    """Partition *i* of all topics to one member, in the rack of its leaders where possible.
+
+    Eager: everything is given up before a rebalance. ``rack`` is where this consumer runs
+    (None: see :mod:`assignors.discovery`); ``weights`` gives a topic's traffic per partition,
+    as a mapping or a function, and counts on whichever member leads the group; for
+    ``co_partitioned`` and ``max_imbalance`` see :class:`assignors.LeaderRackAwareRange`.
+    """
+
+    name = "leader-rack-aware-range"
+
+    def __init__(
+        self,
+        rack: str | None = None,
+        *,
+        weights: WeightSource | None = None,
+        max_imbalance: float = 0.0,
+        co_partitioned: bool = True,
+    ) -> None:
+        super().__init__(
+            LeaderRackAwareRange(co_partitioned=co_partitioned, max_imbalance=max_imbalance),
+            rack,
+            weights,
+        )
+
+
+class LeaderRackAwareCooperativeStickyAssignor(LeaderRackAwareAssignor):
+    """Balanced, then in the rack of the leader, then where it was before.
+
+    Cooperative: what a member keeps it goes on reading through the rebalance, and what moves
+    does so in two rounds. Options as for :class:`LeaderRackAwareRangeAssignor`; for
+    ``max_imbalance`` see :class:`assignors.LeaderRackAwareCooperativeSticky`.
+    """
+
+    name = "leader-rack-aware-cooperative-sticky"
+    _PROTOCOL = RebalanceProtocol.COOPERATIVE
+
+    def __init__(
+        self,
+        rack: str | None = None,
+        *,
+        weights: WeightSource | None = None,
+        max_imbalance: float = 0.0,
+    ) -> None:
+        super().__init__(
+            LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance), rack, weights
+        )
+
+
+def subscription(
+    topics: Sequence[str], rack: str | None, owned: Mapping[str, Sequence[int]], generation: int
+) -> Any:
+    """A ConsumerProtocolSubscription of the version that has all of this."""
+    held = ConsumerProtocolSubscription.TopicPartition
+    return ConsumerProtocolSubscription(
+        version=SUBSCRIPTION_VERSION,
+        topics=list(topics),
+        user_data=None,
+        owned_partitions=[
+            held(topic=topic, partitions=sorted(partitions))
+            for topic, partitions in sorted(owned.items())
+        ],
+        generation_id=generation,
+        rack_id=rack,
+    )
+
+
+def _said(metadata: Any, reader: SubscriptionReader) -> Subscription:
+    """What a member said, from bytes or from what kafka-python decoded of them."""
+    if isinstance(metadata, bytes):
+        return reader.read(metadata)
+    try:
+        topics = frozenset(metadata.topics)
+        user_data = metadata.user_data
+        owned: dict[str, Sequence[int]] = {}
+        for held in metadata.owned_partitions or ():
+            before = owned.get(held.topic, ())
+            owned[held.topic] = [*before, *held.partitions] if before else held.partitions
+        generation, rack = metadata.generation_id, metadata.rack_id
+    except (AttributeError, TypeError) as error:
+        return Subscription(faults=(f"subscription: {error!r}",))
+    return reader.complete(topics, user_data, owned, generation, rack)
