@@ -1,5 +1,14 @@
 """Leader-rack-aware assignors: balanced first, then local, then sticky."""
 
+from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
 from assignors.model import LeaderRacks, Member, Plan, Weights
+from assignors.range import LeaderRackAwareRange
 
-__all__ = ["LeaderRacks", "Member", "Plan", "Weights"]
+__all__ = [
+    "LeaderRackAwareCooperativeSticky",
+    "LeaderRackAwareRange",
+    "LeaderRacks",
+    "Member",
+    "Plan",
+    "Weights",
+]

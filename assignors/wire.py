@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+_MANY = tuple(struct.Struct(f">{count}i") for count in range(65))
 USER_DATA_VERSION = 1
 NO_GENERATION = -1
 
@@ -166,7 +167,7 @@ class SubscriptionReader:
                 at += 4
                 if not 0 <= held <= (len(data) - at) // 4:
                     raise WireError(f"{held} partitions declared, {len(data) - at} bytes left")
-                partitions = struct.unpack_from(f">{held}i", data, at)
+                partitions = _ints(held).unpack_from(data, at)
                 at += 4 * held
                 owned[topic] = (*owned[topic], *partitions) if topic in owned else partitions
         except struct.error as error:
@@ -223,8 +224,13 @@ def _packed_partitions(owned: Mapping[str, Sequence[int]], names: dict[str, byte
             name = names[topic] = _packed(topic)
         held = len(partitions)
         parts.append(name)
-        parts.append(struct.pack(f">{held + 1}i", held, *partitions))
+        parts.append(_ints(held + 1).pack(held, *partitions))
     return b"".join(parts)
+
+
+def _ints(count: int) -> struct.Struct:
+    # Most claims are short, and looking a layout up costs as much as packing it.
+    return _MANY[count] if count < len(_MANY) else struct.Struct(f">{count}i")
 
 
 def _packed(text: str) -> bytes:

@@ -1,0 +1,162 @@
+"""From members and leader racks, as plain Python values, to arrays.
+
+Members are numbered in order of their ids and topics in order of their names, so that
+nothing below depends on the order of the input. The partitions of all topics form one row:
+topic t has the numbers ``base[t]`` to ``base[t + 1]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assignors.model import LeaderRacks, Member
+from placement_core.errors import InvalidGroupError
+from placement_core.matching import IntArray
+from placement_core.racks import RackPath, levels_crossed, parse_rack
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group and the partitions that it consumes.
+
+    subscription
+        Per member, the number of its set of topics; members of equal sets share one.
+    subscribed
+        ``[topic, subscription]``: is the topic in the set?
+    leader_rack, member_rack
+        Per partition and per member, a row and a column of ``crossed``.
+    crossed
+        How many of the ``depth`` levels lie between two racks. Row 0: the leader's rack is
+        not known, which costs nothing anywhere.
+    """
+
+    members: tuple[Member, ...]
+    topics: tuple[str, ...]
+    base: IntArray
+    subscription: IntArray
+    subscribed: NDArray[np.bool_]
+    leader_rack: IntArray
+    member_rack: IntArray
+    crossed: IntArray
+    depth: int
+
+    @property
+    def sizes(self) -> IntArray:
+        """Partitions per topic."""
+        return np.diff(self.base)
+
+    @property
+    def topic_of(self) -> IntArray:
+        """The topic of each partition."""
+        return np.repeat(np.arange(len(self.topics)), self.sizes)
+
+    @property
+    def allowed(self) -> NDArray[np.bool_]:
+        """``[topic, member]``: does the member subscribe?"""
+        return self.subscribed[:, self.subscription]
+
+
+def read_group(members: Iterable[Member], leader_racks: LeaderRacks) -> Group:
+    """Number everything. Raises InvalidGroupError where two members have one id.
+
+    Topics without a subscriber, and subscriptions to topics that ``leader_racks`` does not
+    have, are left out.
+    """
+    ordered = tuple(sorted(members, key=lambda member: member.id))
+    for one, other in pairwise(ordered):
+        if one.id == other.id:
+            raise InvalidGroupError(
+                f"two members have the id {one.id!r}: give each member an id of its own"
+            )
+    sets, subscription = _subscriptions(ordered, leader_racks)
+    topics = tuple(sorted(frozenset().union(*sets)))
+    topic_index = {topic: t for t, topic in enumerate(topics)}
+    subscribed = np.zeros((len(topics), len(sets)), bool)
+    for s, names in enumerate(sets):
+        subscribed[[topic_index[name] for name in names], s] = True
+    rows = [leader_racks[topic] for topic in topics]
+    base = np.concatenate(([0], np.cumsum([len(row) for row in rows], dtype=np.int64)))
+    leader_paths, leader_rack = _number_racks(chain.from_iterable(rows), int(base[-1]))
+    member_paths, member_rack = _number_racks((m.rack for m in ordered), len(ordered))
+    depth = max((len(p) for p in (*leader_paths, *member_paths) if p), default=1)
+    crossed = [
+        [levels_crossed(leader, member, depth) if leader else 0 for member in member_paths]
+        for leader in leader_paths
+    ]
+    return Group(
+        members=ordered,
+        topics=topics,
+        base=base,
+        subscription=subscription,
+        subscribed=subscribed,
+        leader_rack=leader_rack,
+        member_rack=member_rack,
+        crossed=np.array(crossed, np.int64).reshape(len(leader_paths), len(member_paths)),
+        depth=depth,
+    )
+
+
+def _subscriptions(
+    members: Sequence[Member], leader_racks: LeaderRacks
+) -> tuple[list[frozenset[str]], IntArray]:
+    """The distinct sets of topics, less those that do not exist, and each member's."""
+    sets: dict[frozenset[str], int] = {}
+    number_of: dict[frozenset[str], int] = {}
+    numbers = []
+    for member in members:
+        names = member.topics if isinstance(member.topics, frozenset) else frozenset(member.topics)
+        number = number_of.get(names)
+        if number is None:
+            existing = frozenset(name for name in names if name in leader_racks)
+            number = number_of[names] = sets.setdefault(existing, len(sets))
+        numbers.append(number)
+    return list(sets), np.array(numbers, np.int64)
+
+
+class _Numbers(dict[Hashable, int]):
+    """Rack id to number, in order of appearance; ids of one path share a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paths: dict[RackPath | None, int] = {None: 0}
+
+    def __missing__(self, rack: Hashable) -> int:
+        number = self.paths.setdefault(parse_rack(rack), len(self.paths))
+        self[rack] = number
+        return number
+
+
+def _number_racks(
+    racks: Iterable[str | None], count: int
+) -> tuple[list[RackPath | None], IntArray]:
+    """The racks' paths (first None, which stands for "not known") and each one's number.
+
+    Numbers follow the order of the paths.
+    """
+    listed = list(racks)
+    numbers = _Numbers()
+    try:
+        found = np.fromiter(map(numbers.__getitem__, listed), np.int64, count)
+    except TypeError:
+        sound = (rack if isinstance(rack, str) else None for rack in listed)
+        found = np.fromiter(map(numbers.__getitem__, sound), np.int64, count)
+    known = sorted(path for path in numbers.paths if path is not None)
+    place = np.zeros(len(numbers.paths), np.int64)
+    for at, path in enumerate(known, start=1):
+        place[numbers.paths[path]] = at
+    return [None, *known], place[found]
+
+
+def same_subscribers(group: Group) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Each topic's class, and ``[class, subscription]``: classes have the same subscribers."""
+    classes: dict[bytes, int] = {}
+    packed = (row.tobytes() for row in np.packbits(group.subscribed, axis=1))
+    of_topic = [classes.setdefault(row, len(classes)) for row in packed]
+    class_of = np.array(of_topic, np.int64)
+    first = np.unique(class_of, return_index=True)[1]
+    return class_of, group.subscribed[first]

@@ -1,0 +1,129 @@
+"""The range assignor: co-partitioned topics stay together, balanced, then local."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from assignors.intake import Group, read_group, same_subscribers
+from assignors.model import LeaderRacks, Member, Plan, Weights
+from assignors.options import checked_imbalance, most_units
+from assignors.ownership import read_owners
+from assignors.plans import make_plan
+from assignors.range_network import index_network
+from assignors.traffic_steps import traffic_steps
+from placement_core.matching import IntArray, cost_of, lower_bound, solve
+
+
+class LeaderRackAwareRange:
+    """Gives index i of all topics with the same subscribers and partition count to one member.
+
+    Group of topics by group of topics, in order of their first name, each the best by:
+
+    1. every member gets the floor or the ceiling of indexes / members;
+    2. the fewest partitions read across racks (with levels: across the widest level, then
+       the next; with traffic weights: the least weight instead of the fewest partitions);
+    3. the least sum of squared total loads, given the groups before;
+    4. what these leave open: contiguous runs of indexes, as far as racks permit.
+
+    Where racks cannot matter to a group of topics (no member has one, or no leader, or all
+    are the same), it is assigned exactly as by Apache's RangeAssignor: members in order of
+    instance id, then member id, contiguous blocks, the first members one more.
+
+    ``co_partitioned=False`` treats every topic on its own. ``max_imbalance`` lets a member
+    have up to ``floor(ceiling x (1 + max_imbalance))`` indexes of a group of topics where that
+    makes it more local.
+
+    Source: the proposal for leader-rack-aware assignors (KAFKA-17755); co-partitioning as
+    in KIP-881.
+    """
+
+    def __init__(self, *, co_partitioned: bool = True, max_imbalance: float = 0.0) -> None:
+        """Raises InvalidOptionError where ``max_imbalance`` is not a finite share from 0."""
+        self.co_partitioned = co_partitioned
+        self.max_imbalance = checked_imbalance(max_imbalance)
+
+    def assign(
+        self,
+        members: Iterable[Member],
+        leader_racks: LeaderRacks,
+        weights: Weights | None = None,
+    ) -> Plan:
+        """The best plan for ``members``; arguments and errors as for the sticky assignor.
+
+        What members own has no influence; it is only counted in ``Plan.moved``.
+        """
+        group = read_group(members, leader_racks)
+        topic_index = {topic: t for t, topic in enumerate(group.topics)}
+        owner = read_owners(group.members, topic_index, group.base, group.allowed)
+        steps = traffic_steps(group, weights)
+        member = np.zeros(len(owner), np.int64)
+        totals = np.zeros(len(group.members), np.int64)
+        order = _apache_order(group)
+        unproved = 0
+        for topics in self._groups_of_topics(group):
+            count = int(group.sizes[topics[0]])
+            if not count:
+                continue
+            subscribers = order[group.allowed[topics[0], order]]
+            numbers = group.base[topics][:, None] + np.arange(count)
+            racks, leaders = group.member_rack[subscribers], group.leader_rack[numbers]
+            if _racks_cannot_matter(racks, leaders, group):
+                shares = np.diff(np.arange(len(subscribers) + 1) * count // len(subscribers))
+                shares = np.sort(shares)[::-1]
+                chosen = np.repeat(subscribers, shares)
+            else:
+                places, gap = self._choose(
+                    group, leaders, steps[numbers], racks, totals[subscribers]
+                )
+                chosen = subscribers[places]
+                unproved += gap
+            member[numbers] = chosen
+            totals += len(topics) * np.bincount(chosen, minlength=len(totals))
+        return make_plan(group, member, owner, unproved)
+
+    def _groups_of_topics(self, group: Group) -> list[IntArray]:
+        if not self.co_partitioned:
+            return [np.array([t]) for t in range(len(group.topics))]
+        classes, _ = same_subscribers(group)
+        groups: dict[tuple[int, int], list[int]] = {}
+        for t, key in enumerate(zip(classes.tolist(), group.sizes.tolist(), strict=True)):
+            groups.setdefault(key, []).append(t)
+        return [np.array(topics) for topics in groups.values()]
+
+    def _choose(
+        self, group: Group, leaders: IntArray, steps: IntArray, racks: IntArray, totals: IntArray
+    ) -> tuple[IntArray, int]:
+        """The place among the subscribers of each index's member, and what stays unproved."""
+        ceiling = -(-leaders.shape[1] // len(racks))
+        most = int(most_units(np.array(ceiling), self.max_imbalance))
+        written = index_network(
+            group.crossed[leaders], steps, group.depth, racks, totals, most, most == ceiling
+        )
+        solution = solve(written.network)
+        network, flow = written.network, solution.flow
+        hub = np.empty(leaders.shape[1], np.int64)
+        lanes = np.flatnonzero(flow.lanes)
+        lanes = lanes[np.argsort(network.lane_class[lanes], kind="stable")]
+        by_class = np.argsort(written.class_of, kind="stable")
+        hub[by_class] = np.repeat(network.lane_hub[lanes], flow.lanes[lanes])
+        places = np.empty(leaders.shape[1], np.int64)
+        places[np.argsort(hub, kind="stable")] = np.repeat(written.order, flow.seats)
+        return places, (cost_of(solution) - lower_bound(solution)) // written.off_rack_unit
+
+
+def _apache_order(group: Group) -> IntArray:
+    """Members with an instance id first, by that; the others by member id."""
+    keys = [(m.instance_id is None, m.instance_id or m.id, m.id) for m in group.members]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+
+
+def _racks_cannot_matter(racks: IntArray, leaders: IntArray, group: Group) -> bool:
+    """No subscriber has a rack, or no leader, or all racks there are are one and the same."""
+    if not racks.any() or not leaders.any():
+        return True
+    if racks.min() != racks.max():
+        return False
+    known = leaders[leaders > 0]
+    return not group.crossed[known, racks[0]].any()
