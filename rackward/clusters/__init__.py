@@ -1,5 +1,6 @@
 """Kafka clusters to test and show things on: real ones, with racks and listeners per rack."""
 
+from rackward.clusters.containers import DockerCluster
 from rackward.clusters.errors import (
     BrokerError,
     BrokerStateError,
@@ -22,6 +23,7 @@ __all__ = [
     "ClusterClosedError",
     "ClusterError",
     "ClusterTimeoutError",
+    "DockerCluster",
     "DockerUnavailableError",
     "DownloadError",
     "LocalCluster",

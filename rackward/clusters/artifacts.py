@@ -38,7 +38,6 @@ _LOGGING = """\
     </File>
   </Appenders>
   <Loggers>
-    <Logger name="kafka.server.KafkaConfig" level="warn"/>
     <Root level="info"><AppenderRef ref="file"/></Root>
   </Loggers>
 </Configuration>

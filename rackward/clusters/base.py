@@ -7,8 +7,10 @@ about states, doors, bytes and metadata is here once.
 from __future__ import annotations
 
 import http.client
+import secrets
 import time
 from abc import ABC, abstractmethod
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,9 +30,15 @@ from rackward.clusters.errors import (
 )
 from rackward.clusters.properties import client_racks_of, rack_listeners
 
-START_SECONDS = 90.0
+START_SECONDS = 180.0
+"""How long brokers may take to serve: seconds on an idle machine, minutes on a busy one."""
 MOVE_SECONDS = 30.0
 POLL_SECONDS = 0.03
+
+
+def new_uuid() -> str:
+    """A random id as Kafka writes them, never beginning with a dash."""
+    return "r" + urlsafe_b64encode(secrets.token_bytes(16)).decode()[1:22]
 
 
 class State(StrEnum):
@@ -50,6 +58,11 @@ class Node:
     ports: Mapping[str, int]
     agent: int
     state: State = State.DEAD
+
+    @property
+    def name(self) -> str:
+        """What its process, folder or container is called."""
+        return f"broker-{self.id}"
 
 
 class BaseCluster(ABC):
@@ -74,6 +87,10 @@ class BaseCluster(ABC):
     @abstractmethod
     def _launch(self, node: Node) -> None:
         """Start the node's process, on its old data where it has any; does not wait."""
+
+    def _launch_all(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            self._launch(node)
 
     @abstractmethod
     def _ended(self, node: Node) -> bool:
@@ -226,8 +243,7 @@ class BaseCluster(ABC):
 
     def _start(self, nodes: Sequence[Node]) -> None:
         """Start nodes at once and wait until each serves."""
-        for node in nodes:
-            self._launch(node)
+        self._launch_all(nodes)
         deadline = time.monotonic() + START_SECONDS
         waiting = list(nodes)
         while waiting:

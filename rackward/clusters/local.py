@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import weakref
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rackward.clusters import java
 from rackward.clusters.artifacts import KAFKA_VERSION, distribution
-from rackward.clusters.base import START_SECONDS, BaseCluster, Node
+from rackward.clusters.base import START_SECONDS, BaseCluster, Node, new_uuid
 from rackward.clusters.cache import Progress, cache_directory
 from rackward.clusters.errors import BrokerError, PortTakenError
 from rackward.clusters.ports import free_ports
@@ -63,7 +61,7 @@ class LocalCluster(BaseCluster):
         cache = cache_directory(cache_dir)
         self._kafka = distribution(kafka_version, cache, progress)
         self._warmup = warm_up(self._kafka, cache, progress)
-        self._cluster_id = _uuid()
+        self._cluster_id = new_uuid()
         if progress is not None:
             progress(f"starting {len(self._wanted)} brokers and a controller")
         for attempt in range(1, _ATTEMPTS + 1):
@@ -88,6 +86,7 @@ class LocalCluster(BaseCluster):
             controller_properties(
                 self._controller,
                 self._controller,
+                brokers=len(self._wanted),
                 data=str(self._folder("controller") / "data"),
                 extra=self._extra,
             ),
@@ -109,7 +108,7 @@ class LocalCluster(BaseCluster):
         node = Node(broker_id, rack, dict(zip(names, ports, strict=True)), agent)
         addresses = {name: f"127.0.0.1:{port}" for name, port in node.ports.items()}
         self._prepare(
-            _name(node),
+            node.name,
             broker_id,
             broker_properties(
                 broker_id,
@@ -117,7 +116,7 @@ class LocalCluster(BaseCluster):
                 [Listener(name, where, where) for name, where in addresses.items()],
                 controller=self._controller,
                 brokers=len(self._wanted),
-                data=str(self._folder(_name(node)) / "data"),
+                data=str(self._folder(node.name) / "data"),
                 extra=self._extra,
             ),
         )
@@ -131,7 +130,7 @@ class LocalCluster(BaseCluster):
             "version": "1",
             "cluster.id": self._cluster_id,
             "node.id": str(node_id),
-            "directory.id": _uuid(),
+            "directory.id": new_uuid(),
         }
         (data / "meta.properties").write_text(render(meta))
         (data / "bootstrap.checkpoint").write_bytes(self._warmup.checkpoint.read_bytes())
@@ -149,12 +148,12 @@ class LocalCluster(BaseCluster):
         self._processes.start(name, command, folder / "out.log")
 
     def _launch(self, node: Node) -> None:
-        self._run(_name(node), node.agent)
+        self._run(node.name, node.agent)
 
     def _ended(self, node: Node) -> bool:
         if self._processes.exit_code("controller") is not None:
             raise self._controller_failure()
-        return self._processes.exit_code(_name(node)) is not None
+        return self._processes.exit_code(node.name) is not None
 
     def _controller_failure(self) -> Exception:
         log = self._log_of("controller")
@@ -163,21 +162,21 @@ class LocalCluster(BaseCluster):
         return BrokerError(CONTROLLER_ID, "(the controller) ended", log, "make another cluster")
 
     def _kill(self, node: Node) -> None:
-        self._processes.signal(_name(node), signal.SIGKILL)
-        self._processes.wait(_name(node), START_SECONDS)
+        self._processes.signal(node.name, signal.SIGKILL)
+        self._processes.wait(node.name, START_SECONDS)
 
     def _stop(self, node: Node) -> None:
-        self._processes.signal(_name(node), signal.SIGTERM)
-        self._processes.wait(_name(node), _STOP_SECONDS)
+        self._processes.signal(node.name, signal.SIGTERM)
+        self._processes.wait(node.name, _STOP_SECONDS)
 
     def _freeze(self, node: Node) -> None:
-        self._processes.signal(_name(node), signal.SIGSTOP)
+        self._processes.signal(node.name, signal.SIGSTOP)
 
     def _thaw(self, node: Node) -> None:
-        self._processes.signal(_name(node), signal.SIGCONT)
+        self._processes.signal(node.name, signal.SIGCONT)
 
     def _read_log(self, node: Node) -> str:
-        return self._log_of(_name(node))
+        return self._log_of(node.name)
 
     def _log_of(self, name: str) -> str:
         """What it logged, then what it, or Java, printed."""
@@ -189,12 +188,3 @@ class LocalCluster(BaseCluster):
 
     def _dismantle(self) -> None:
         self._finalizer()
-
-
-def _name(node: Node) -> str:
-    return f"broker-{node.id}"
-
-
-def _uuid() -> str:
-    """A random id as Kafka writes them, never beginning with a dash."""
-    return "r" + urlsafe_b64encode(secrets.token_bytes(16)).decode()[1:22]

@@ -18,7 +18,7 @@ from typing import Any
 from rackward.clusters import supervisor
 from rackward.clusters.errors import ClusterClosedError, ClusterError, ClusterTimeoutError
 
-END_SECONDS = 15.0
+END_SECONDS = supervisor.LAST_SECONDS + 15.0
 
 _SWAYS_JAVA = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH")
 
@@ -54,6 +54,10 @@ class Processes:
     def start(self, name: str, argv: Sequence[str], out: Path) -> int:
         """Start a process, its output appended to ``out``; returns its pid."""
         return int(self._ask(do="start", name=name, argv=list(argv), out=str(out))["pid"])
+
+    def at_end(self, argv: Sequence[str] | None) -> None:
+        """Have a command run when this is closed or its owner dies; None: none."""
+        self._ask(do="at_end", argv=None if argv is None else list(argv))
 
     def signal(self, name: str, number: int) -> None:
         """Send a signal; nothing where the process has ended."""

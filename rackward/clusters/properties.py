@@ -99,7 +99,6 @@ def broker_properties(
         "advertised.listeners": ",".join(f"{door.name}://{door.advertised}" for door in doors),
         "listener.security.protocol.map": _plaintext([CONTROLLER, *(door.name for door in doors)]),
         "log.dirs": data,
-        "default.replication.factor": replication,
         "offsets.topic.replication.factor": replication,
         "transaction.state.log.replication.factor": replication,
         "transaction.state.log.min.isr": str(min(2, brokers)),
@@ -112,7 +111,12 @@ def broker_properties(
 
 
 def controller_properties(
-    bind: str, address: str, *, data: str, extra: Mapping[str, str] | None = None
+    bind: str,
+    address: str,
+    *,
+    brokers: int,
+    data: str,
+    extra: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """server.properties of the controller, which binds to ``bind`` and is known as ``address``."""
     return {
@@ -123,6 +127,7 @@ def controller_properties(
         "controller.quorum.voters": f"{CONTROLLER_ID}@{address}",
         "controller.listener.names": CONTROLLER,
         "listeners": f"{CONTROLLER}://{bind}",
+        "default.replication.factor": str(min(3, brokers)),
         "listener.security.protocol.map": _plaintext([CONTROLLER]),
         "log.dirs": data,
         **(extra or {}),

@@ -13,6 +13,7 @@ It imports the standard library alone, and few modules of it: one runs per clust
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -26,6 +27,9 @@ from typing import Any
 CHECK_SECONDS = 0.5
 """How often it looks whether its owner still is its parent."""
 
+LAST_SECONDS = 120.0
+"""How long the command that is run last may take."""
+
 
 class Supervisor:
     """The children, the folder, and what to do with them."""
@@ -33,6 +37,7 @@ class Supervisor:
     def __init__(self, owner: int, parent: str) -> None:
         self.owner = owner
         self.children: dict[str, subprocess.Popen[bytes]] = {}
+        self.last: list[str] | None = None
         self.folder = tempfile.mkdtemp(prefix="rackward-", dir=parent)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -47,6 +52,9 @@ class Supervisor:
                 return {}
             case "poll":
                 return {"exits": {name: child.poll() for name, child in self.children.items()}}
+            case "at_end":
+                self.last = request["argv"]
+                return {}
             case other:
                 raise ValueError(f"cannot do {other!r}")
 
@@ -64,11 +72,16 @@ class Supervisor:
         return {"pid": child.pid}
 
     def end(self) -> None:
-        """Kill every child, wait for it, remove the folder."""
+        """Kill every child, wait for it, run what was to be run last, remove the folder."""
         for child in self.children.values():
             child.kill()
         for child in self.children.values():
             child.wait()
+        if self.last is not None:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(
+                    self.last, stdin=subprocess.DEVNULL, timeout=LAST_SECONDS, check=False
+                )
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def serve(self) -> None:

@@ -29,6 +29,9 @@ from rackward.clusters.ports import free_ports
 from rackward.clusters.processes import Processes
 from rackward.clusters.properties import CONTROLLER_ID, INTERNAL, render
 
+LAYOUT = 1
+"""Raise it when what is in the folder changes."""
+
 ANY_CLUSTER_ID = "rackward-rackward-rwAA"
 _SECONDS = 90.0
 
@@ -44,6 +47,11 @@ class Warmup:
         """``bootstrap.checkpoint`` as the storage tool writes it: the same for any cluster."""
         return self.directory / "bootstrap.checkpoint"
 
+    @property
+    def classes(self) -> Path:
+        """The classes that a broker loads, one a line; empty where that is not known."""
+        return self.directory / "classes.txt"
+
     def options(self) -> list[str]:
         """Options of the JVM that use the archive of classes, where there is one."""
         archive = self.directory / "classes.jsa"
@@ -56,7 +64,7 @@ class Warmup:
 
 def warm_up(kafka: Distribution, cache: Path, progress: Progress | None = None) -> Warmup:
     """What was prepared before, or is now (10 s); safe when several processes ask at once."""
-    kept = Warmup(cache / f"start-{_key(kafka)}")
+    kept = Warmup(cache / f"start-{LAYOUT}-{_key(kafka)}")
     if kept.directory.is_dir():
         return kept
     with locked(cache / "warmup.lock", progress):
@@ -123,7 +131,8 @@ def _archive(
     The archive only saves time, so a failure here is told, not raised.
     """
     folder = processes.folder
-    classes, archive = folder / "classes.txt", made / "classes.jsa"
+    classes, archive = made / "classes.txt", made / "classes.jsa"
+    classes.touch()
     (port,) = free_ports(1)
     try:
         command = java.server(
