@@ -221,22 +221,22 @@ def _withhold(shares: Shares, joined: Sequence[Joined]) -> int:
     in this round: who claims it gives it up and rejoins, and the next round hands it on.
     Returns how many were withheld.
     """
-    gained: list[tuple[str, str, set[int]]] = []
-    wanted: dict[str, set[int]] = {}
     claims: dict[str, Mapping[str, Sequence[int]]] = {m.id: m.subscription.owned for m in joined}
+    gained: list[tuple[str, str, set[int]]] = []
     for member, topics in shares.items():
         held = claims.get(member, {})
         for topic, partitions in topics.items():
-            new = set(partitions).difference(held.get(topic, ()))
-            if new:
+            mine = held.get(topic, ())
+            if [*mine] != partitions and (new := set(partitions).difference(mine)):
                 gained.append((member, topic, new))
-                wanted.setdefault(topic, set()).update(new)
     if not gained:
         return 0
-    taken: dict[str, set[int]] = {topic: set() for topic in wanted}
+    # A gained partition is not the gainer's own claim, so any claim on it is another's.
+    taken: dict[str, set[int]] = {topic: set() for _, topic, _ in gained}
     for owned in claims.values():
-        for topic in wanted.keys() & owned.keys():
-            taken[topic].update(wanted[topic].intersection(owned[topic]))
+        for topic, claimed in owned.items():
+            if topic in taken:
+                taken[topic].update(claimed)
     withheld = 0
     for member, topic, new in gained:
         back = new & taken[topic]
