@@ -8,7 +8,7 @@ import numpy as np
 
 from assignors.intake import Group
 from assignors.partition_classes import PartitionClasses
-from placement_core.matching import IntArray, Network, narrowed, units_of_rank
+from placement_core.matching import IntArray, Network, crossing_costs, narrowed, units_of_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def block_network(
     heaviest = int(table.steps[classes].max(initial=1))
     ranks = [1] if even else [1, 2 * int(need.max(initial=0)) + 1]
     worth = units_of_rank([*ranks, *[heaviest] * group.depth], cycle)
-    of_crossing = np.cumsum(np.array([0, *worth[len(ranks) :]], object))
+    of_crossing = crossing_costs(worth[len(ranks) :], heaviest)
     lane_cost = (
         of_crossing[table.crossed[table.rack[classes[lane_class]], hub_rack[lane_hub]]]
         * table.steps[classes[lane_class]]
@@ -74,9 +74,9 @@ def block_network(
     filler_member = np.repeat(np.arange(len(members)), below)
     nth = np.arange(len(filler_member)) - np.repeat(np.cumsum(below) - below, below) + 1
     falls = 2 * (need[filler_member] - nth) + 1
-    filler_cost = np.zeros(len(nth), object)
+    filler_cost = np.zeros(len(nth), np.int64)
     if not even:
-        filler_cost = (int(falls.max(initial=0)) - falls).astype(object) * worth[1]
+        filler_cost = narrowed((int(falls.max(initial=0)) - falls).astype(object) * worth[1])
 
     arc_member = np.concatenate((cell_member, filler_member))
     order = np.argsort(arc_member, kind="stable")
@@ -93,11 +93,11 @@ def block_network(
             hubs=len(hub_subscription),
             lane_class=lane_class,
             lane_hub=lane_hub,
-            lane_cost=narrowed(lane_cost),
+            lane_cost=lane_cost,
             arc_class=arc_class[order],
             arc_member=arc_member[order],
             arc_room=arc_room[order],
-            arc_cost=narrowed(arc_cost[order]),
+            arc_cost=arc_cost[order],
             late=np.array([len(classes)]),
         ),
         classes=classes,

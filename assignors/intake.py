@@ -73,12 +73,13 @@ def read_group(members: Iterable[Member], leader_racks: LeaderRacks) -> Group:
             raise InvalidGroupError(
                 f"two members have the id {one.id!r}: give each member an id of its own"
             )
-    sets, subscription = _subscriptions(ordered, leader_racks)
+    sets, subscription = _subscriptions(ordered, frozenset(leader_racks))
     topics = tuple(sorted(frozenset().union(*sets)))
     topic_index = {topic: t for t, topic in enumerate(topics)}
+    lengths = list(map(len, sets))
     subscribed = np.zeros((len(topics), len(sets)), bool)
-    for s, names in enumerate(sets):
-        subscribed[[topic_index[name] for name in names], s] = True
+    named = np.fromiter(map(topic_index.__getitem__, chain.from_iterable(sets)), np.int64)
+    subscribed[named, np.repeat(np.arange(len(sets)), lengths)] = True
     rows = [leader_racks[topic] for topic in topics]
     base = np.concatenate(([0], np.cumsum([len(row) for row in rows], dtype=np.int64)))
     leader_paths, leader_rack = _number_racks(chain.from_iterable(rows), int(base[-1]))
@@ -102,7 +103,7 @@ def read_group(members: Iterable[Member], leader_racks: LeaderRacks) -> Group:
 
 
 def _subscriptions(
-    members: Sequence[Member], leader_racks: LeaderRacks
+    members: Sequence[Member], existing: frozenset[str]
 ) -> tuple[list[frozenset[str]], IntArray]:
     """The distinct sets of topics, less those that do not exist, and each member's."""
     sets: dict[frozenset[str], int] = {}
@@ -112,8 +113,7 @@ def _subscriptions(
         names = member.topics if isinstance(member.topics, frozenset) else frozenset(member.topics)
         number = number_of.get(names)
         if number is None:
-            existing = frozenset(name for name in names if name in leader_racks)
-            number = number_of[names] = sets.setdefault(existing, len(sets))
+            number = number_of[names] = sets.setdefault(names & existing, len(sets))
         numbers.append(number)
     return list(sets), np.array(numbers, np.int64)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
@@ -75,15 +74,24 @@ def _read_claims(
         numbers, lengths = _flatten(lists)
     except (TypeError, ValueError, OverflowError):
         numbers, lengths = _flatten([_whole_numbers(claims) for claims in lists])
-    topic_of_list = np.array([topic_index.get(name, -1) for name in names], np.int64)
+    try:
+        topic_of_list = np.fromiter(map(topic_index.__getitem__, names), np.int64, len(names))
+    except KeyError:
+        topic_of_list = np.array([topic_index.get(name, -1) for name in names], np.int64)
     member_of_list = np.repeat(np.arange(len(members)), np.array(counts, np.int64))
     return np.repeat(topic_of_list, lengths), np.repeat(member_of_list, lengths), numbers
 
 
 def _flatten(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
-    numbers = array("q", chain.from_iterable(lists))
-    lengths = np.array(list(map(len, lists)), np.int64)
-    return np.frombuffer(numbers, np.int64) if numbers else np.zeros(0, np.int64), lengths
+    """All claims in one row, and how many there are in each list.
+
+    Raises TypeError, ValueError or OverflowError where one of them is no whole number.
+    """
+    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+    numbers = np.array(list(chain.from_iterable(lists)) or (), None if lengths.any() else np.int64)
+    if numbers.dtype != np.int64:
+        raise TypeError("claims that are no whole numbers")
+    return numbers, lengths
 
 
 def _whole_numbers(claims: object) -> list[int]:

@@ -46,7 +46,8 @@ def _partitions(group: Group, ids: list[str], member: IntArray) -> dict[str, dic
     topics = np.array(group.topics, object)[of_topic[starts]].tolist()
     bounds = np.searchsorted(of_member[starts], np.arange(len(ids) + 1)).tolist()
     for id_, start, end in zip(ids, bounds, bounds[1:], strict=False):
-        plan[id_] = dict(zip(topics[start:end], lists[start:end], strict=True))
+        # strict=True would cost a third of the time; both slices are cut alike.
+        plan[id_] = dict(zip(topics[start:end], lists[start:end], strict=False))
     return plan
 
 
@@ -64,7 +65,11 @@ def _lists(values: IntArray, starts: IntArray) -> list[list[int]]:
     lists = np.empty(len(starts), object)
     for length in distinct.tolist():
         places = np.flatnonzero(lengths == length)
-        rows = values[starts[places][:, None] + np.arange(length)].tolist()
+        firsts = starts[places]
+        if length == 1:
+            rows = [[value] for value in values[firsts].tolist()]
+        else:
+            rows = values[firsts[:, None] + np.arange(length)].tolist()
         lists[places] = np.fromiter(rows, object, len(rows))
     cut: list[list[int]] = lists.tolist()
     return cut

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement_core.matching import SAFE, IntArray, Lengths, Network, units_of_rank
+from placement_core.matching import IntArray, Lengths, Network, crossing_costs, units_of_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,7 @@ def index_network(
     cycle = min(count + 1, len(racks) + members) + 1
     heaviest = topics * int(steps.max(initial=1))
     worth = units_of_rank([int(squares.max(initial=0)), *[heaviest] * depth], cycle)
-    of_crossing = np.cumsum(np.array([0, *worth[1:]], object))
-    if of_crossing[-1] * heaviest < SAFE:
-        of_crossing = of_crossing.astype(np.int64)
+    of_crossing = crossing_costs(worth[1:], heaviest)
     cost = (of_crossing[crossed[:, :, racks]] * steps[:, :, None]).sum(axis=0)
     classes, class_of = _distinct_rows(cost)
     lane_hub = np.repeat(np.arange(len(racks)), len(classes))

@@ -42,12 +42,11 @@ shortest paths, reduced costs) and 14 (convex costs); E. Dinic (1970) for blocki
 
 from placement_core.matching.balance import Block, balanced_blocks, components
 from placement_core.matching.certificate import cost_of, lower_bound
-from placement_core.matching.lexicographic import SAFE, narrowed, units_of_rank
+from placement_core.matching.lexicographic import crossing_costs, narrowed, units_of_rank
 from placement_core.matching.network import Flow, IntArray, Lengths, Network
 from placement_core.matching.transport import Solution, solve
 
 __all__ = [
-    "SAFE",
     "Block",
     "Flow",
     "IntArray",
@@ -57,6 +56,7 @@ __all__ = [
     "balanced_blocks",
     "components",
     "cost_of",
+    "crossing_costs",
     "lower_bound",
     "narrowed",
     "solve",

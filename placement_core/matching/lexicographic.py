@@ -36,6 +36,16 @@ def units_of_rank(largest: Sequence[int], cycle: int) -> list[int]:
     return worth
 
 
+def crossing_costs(worth: Sequence[int], heaviest: int) -> Lengths:
+    """What it costs to cross no level, the narrowest, the two narrowest, and so on.
+
+    ``worth`` is what each level is worth, narrowest first. int64 where ``heaviest`` times the
+    dearest is :data:`SAFE`, else Python integers.
+    """
+    costs: Lengths = np.cumsum(np.array([0, *worth], object))
+    return costs.astype(np.int64) if costs[-1] * heaviest < SAFE else costs
+
+
 def narrowed(costs: Lengths) -> Lengths:
     """``costs`` (Python integers) as int64 where they are :data:`SAFE`."""
     return costs.astype(np.int64) if max(costs, default=0) < SAFE else costs
