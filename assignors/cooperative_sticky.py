@@ -48,7 +48,7 @@ class LeaderRackAwareCooperativeSticky:
     """
 
     def __init__(self, *, max_imbalance: float = 0.0) -> None:
-        """Raises InvalidOptionError where ``max_imbalance`` is not a finite share from 0."""
+        """Raises InvalidOptionError where ``max_imbalance`` is not a share from 0 to 10."""
         self.max_imbalance = checked_imbalance(max_imbalance)
 
     def assign(
@@ -95,7 +95,7 @@ class LeaderRackAwareCooperativeSticky:
             if not len(classes):
                 continue
             if (most[groups] > level[groups]).any():
-                cap = most[group.subscription]
+                cap = np.minimum(most, sizes[classes].sum())[group.subscription]
                 networks.append(block_network(group, table, classes, groups, cap, even=False))
             else:
                 networks += [

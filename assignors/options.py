@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from placement_core.errors import InvalidOptionError
 from placement_core.matching import IntArray
 
 
+MOST_IMBALANCE = 10.0
+"""The largest ``max_imbalance``: eleven times a balanced load is no balance worth the name, and
+the work of an uneven plan grows with the loads that it permits."""
+
+
 def checked_imbalance(share: float) -> float:
-    """``share`` if it is a share: finite and not negative. Raises InvalidOptionError."""
-    if not (isinstance(share, int | float) and math.isfinite(share) and share >= 0):
+    """``share`` if it is from 0 to :data:`MOST_IMBALANCE`. Raises InvalidOptionError."""
+    if not (isinstance(share, int | float) and 0 <= share <= MOST_IMBALANCE):
         raise InvalidOptionError(
             f"max_imbalance is {share!r}: give the share by which a member may exceed "
-            "its balanced load, such as 0.1"
+            f"its balanced load, from 0 to {MOST_IMBALANCE:g}, such as 0.1"
         )
     return float(share)
 

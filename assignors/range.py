@@ -40,7 +40,7 @@ class LeaderRackAwareRange:
     """
 
     def __init__(self, *, co_partitioned: bool = True, max_imbalance: float = 0.0) -> None:
-        """Raises InvalidOptionError where ``max_imbalance`` is not a finite share from 0."""
+        """Raises InvalidOptionError where ``max_imbalance`` is not a share from 0 to 10."""
         self.co_partitioned = co_partitioned
         self.max_imbalance = checked_imbalance(max_imbalance)
 
@@ -97,7 +97,7 @@ class LeaderRackAwareRange:
     ) -> tuple[IntArray, int]:
         """The place among the subscribers of each index's member, and what stays unproved."""
         ceiling = -(-leaders.shape[1] // len(racks))
-        most = int(most_units(np.array(ceiling), self.max_imbalance))
+        most = min(int(most_units(np.array(ceiling), self.max_imbalance)), leaders.shape[1])
         written = index_network(
             group.crossed[leaders], steps, group.depth, racks, totals, most, most == ceiling
         )
