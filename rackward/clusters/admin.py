@@ -1,69 +1,77 @@
-"""Reading a cluster's metadata and moving its leaders, through kafka-python's admin client.
+"""Reading a cluster's metadata and moving its leaders, at brokers that the caller names.
 
-Each call makes a client of its own from the brokers that are up: a client kept over the
-death of a broker can wait for it longer than the test that killed it.
+Every function takes the ports, on 127.0.0.1, of the brokers that are up. Requests have
+fixed versions, which every Kafka from 4.0 on understands.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from placement_core import Broker, ClusterView, TopicPartition
-from rackward.clusters.errors import ClusterError, ClusterTimeoutError, MissingExtraError
+from rackward.clusters.errors import ClusterError, ClusterTimeoutError
+from rackward.clusters.wire import Connection
 
-_REQUEST_MS = 5_000
+ANSWER_SECONDS = 30.0
 _PAUSE_SECONDS = 0.05
+_ELECTION_MS = 5_000
 _PREFERRED = 0
 
+Answer = TypeVar("Answer")
 
-def read_view(bootstrap: str, topics: Iterable[str] | None) -> ClusterView:
+
+def read_view(ports: Sequence[int], topics: Iterable[str] | None) -> ClusterView:
     """Brokers, replicas and leaders as one broker sees them now.
 
     None: every topic that is not internal. Topics that do not exist are left out.
     """
-    with _client(bootstrap) as client:
-        return _view(client, None if topics is None else sorted(set(topics)))
+    named = None if topics is None else sorted(set(topics))
+    return _at_any(ports, lambda connection: _view(connection, named))
 
 
-def wait_for_brokers(bootstrap: str, count: int, timeout: float) -> None:
-    """Return when the metadata shows ``count`` brokers; ClusterTimeoutError otherwise."""
+def wait_for_brokers(ports: Sequence[int], count: int, timeout: float) -> None:
+    """Return when every broker's metadata shows ``count`` brokers, or raise after ``timeout``."""
     deadline = time.monotonic() + timeout
-    with _client(bootstrap) as client:
-        while (found := len(_view(client, []).brokers)) < count:
+    for port in ports:
+        while (found := len(read_view([port], []).brokers)) < count:
             _pause(deadline, f"{found} of {count} brokers have joined the cluster")
 
 
-def move_leaders(bootstrap: str, leaders: Mapping[TopicPartition, int], timeout: float) -> None:
-    """Put each partition's new leader first among its replicas, elect, wait until it shows."""
+def move_leaders(
+    ports: Sequence[int], leaders: Mapping[TopicPartition, int], timeout: float
+) -> None:
+    """Put each new leader first among its replicas, elect, wait until every broker knows."""
     wanted = {TopicPartition(*place): broker for place, broker in leaders.items()}
+    topics = sorted({place.topic for place in wanted})
     deadline = time.monotonic() + timeout
-    with _client(bootstrap) as client:
-        topics = sorted({place.topic for place in wanted})
-        view = _view(client, topics)
-        _reorder(client, view, wanted)
-        while waiting := {
-            place: broker for place, broker in wanted.items() if view.leaders.get(place) != broker
-        }:
-            _elect(client, waiting)
-            view = _view(client, topics)
-            if any(view.leaders.get(place) != broker for place, broker in waiting.items()):
-                place, broker = next(iter(waiting.items()))
-                _pause(
-                    deadline,
-                    f"{len(waiting)} leaders have not moved, such as that of {place.topic} "
-                    f"{place.partition} to broker {broker}: is it alive and in sync?",
-                )
-                view = _view(client, topics)
+    order = _reordered(read_view(ports, topics), wanted)
+    if order:
+        _at_any(ports, lambda connection: _reassign(connection, order))
+    for port in ports:
+        while waiting := _elsewhere(read_view([port], topics), wanted):
+            # Asked for again: a replica that has just come back is refused until in sync.
+            _at_any(ports, lambda connection: _elect(connection, waiting))
+            if not _elsewhere(read_view([port], topics), wanted):
+                break
+            place = waiting[0]
+            _pause(
+                deadline,
+                f"{len(waiting)} leaders have not moved, such as that of {place.topic} "
+                f"{place.partition} to broker {wanted[place]}: is it alive and in sync?",
+            )
 
 
-def _reorder(client: Any, view: ClusterView, wanted: Mapping[TopicPartition, int]) -> None:
-    """Make each wanted leader the first of its partition's replicas."""
-    from kafka import TopicPartition as Place
+def _elsewhere(view: ClusterView, wanted: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    return [place for place, broker in wanted.items() if view.leaders.get(place) != broker]
 
-    changes = {}
+
+def _reordered(
+    view: ClusterView, wanted: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, list[int]]:
+    """The replica lists to change: the same replicas, the wanted leader first."""
+    order = {}
     for place, broker in wanted.items():
         replicas = view.replicas.get(place)
         if replicas is None:
@@ -74,35 +82,49 @@ def _reorder(client: Any, view: ClusterView, wanted: Mapping[TopicPartition, int
                 f"only {', '.join(map(str, replicas))} can lead it"
             )
         if replicas[0] != broker:
-            changes[Place(*place)] = [broker, *(each for each in replicas if each != broker)]
-    if not changes:
-        return
-    refused = {
-        place: error
-        for place, error in client.alter_partition_reassignments(changes).items()
-        if error is not None
-    }
-    if refused:
-        place, error = next(iter(refused.items()))
-        raise ClusterError(
-            f"the replicas of {place.topic} {place.partition} were not reordered: {error.__name__}"
+            order[place] = [broker, *(each for each in replicas if each != broker)]
+    return order
+
+
+def _reassign(connection: Connection, order: Mapping[TopicPartition, list[int]]) -> None:
+    from kafka.protocol.admin import AlterPartitionReassignmentsRequest as Request
+
+    topic, partition = Request.ReassignableTopic, Request.ReassignableTopic.ReassignablePartition
+    asked = [
+        topic(
+            name=name,
+            partitions=[
+                partition(partition_index=each.partition, replicas=order[each]) for each in places
+            ],
         )
+        for name, places in _by_topic(order).items()
+    ]
+    answer = connection.ask(Request[0](timeout_ms=_ELECTION_MS, topics=asked)).to_dict()
+    _check("reordering replicas", answer)
+    for each in answer["responses"]:
+        for one in each["partitions"]:
+            _check(f"reordering the replicas of {each['name']} {one['partition_index']}", one)
 
 
-def _elect(client: Any, places: Iterable[TopicPartition]) -> None:
-    """Ask for preferred leaders; what is refused now is asked for again by the caller."""
-    partitions: dict[str, list[int]] = {}
-    for place in places:
-        partitions.setdefault(place.topic, []).append(place.partition)
-    client.elect_leaders(_PREFERRED, partitions, raise_errors=False)
+def _elect(connection: Connection, places: Iterable[TopicPartition]) -> None:
+    from kafka.protocol.admin import ElectLeadersRequest as Request
+
+    asked = [
+        (name, [each.partition for each in group]) for name, group in _by_topic(places).items()
+    ]
+    connection.ask(
+        Request[2](election_type=_PREFERRED, topic_partitions=asked, timeout_ms=_ELECTION_MS)
+    )
 
 
-def _view(client: Any, topics: list[str] | None) -> ClusterView:
-    cluster = client.describe_cluster()
-    found = client.describe_topics(topics) if topics is None or topics else []
+def _view(connection: Connection, topics: list[str] | None) -> ClusterView:
+    from kafka.protocol.metadata import MetadataRequest as Request
+
+    asked = None if topics is None else [Request.MetadataRequestTopic(name=each) for each in topics]
+    answer = connection.ask(Request[12](topics=asked, allow_auto_topic_creation=False)).to_dict()
     replicas: dict[TopicPartition, tuple[int, ...]] = {}
     leaders: dict[TopicPartition, int] = {}
-    for topic in found:
+    for topic in answer["topics"]:
         if topics is None and topic["is_internal"]:
             continue
         for partition in topic["partitions"]:
@@ -110,37 +132,40 @@ def _view(client: Any, topics: list[str] | None) -> ClusterView:
             replicas[place] = tuple(partition["replica_nodes"])
             if partition["leader_id"] >= 0:
                 leaders[place] = partition["leader_id"]
-    brokers = sorted(
-        (broker["broker_id"], broker["rack"])
-        for broker in cluster["brokers"]
-        if not broker.get("is_fenced", False)
-    )
+    brokers = sorted((each["node_id"], each["rack"] or None) for each in answer["brokers"])
     return ClusterView(
-        brokers=tuple(Broker(each, rack or None) for each, rack in brokers),
+        brokers=tuple(Broker(each, rack) for each, rack in brokers),
         replicas=dict(sorted(replicas.items())),
         leaders=dict(sorted(leaders.items())),
     )
 
 
-@contextmanager
-def _client(bootstrap: str) -> Iterator[Any]:
-    try:
-        from kafka import KafkaAdminClient
-        from kafka.errors import KafkaError
-    except ImportError as error:
-        raise MissingExtraError("kafka-python", "cluster") from error
-    try:
-        client = KafkaAdminClient(
-            bootstrap_servers=bootstrap.split(","),
-            request_timeout_ms=_REQUEST_MS,
-            bootstrap_timeout_ms=2 * _REQUEST_MS,
-        )
-        try:
-            yield client
-        finally:
-            client.close()
-    except KafkaError as error:
-        raise ClusterError(f"the cluster at {bootstrap} refused: {error!r}") from error
+def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    grouped: dict[str, list[TopicPartition]] = {}
+    for place in places:
+        grouped.setdefault(place.topic, []).append(place)
+    return grouped
+
+
+def _check(what: str, answer: Mapping[str, Any]) -> None:
+    if answer["error_code"]:
+        from kafka.errors import for_code
+
+        told = answer["error_message"] or for_code(answer["error_code"]).__name__
+        raise ClusterError(f"the controller refused {what}: {told}")
+
+
+def _at_any(ports: Sequence[int], do: Callable[[Connection], Answer]) -> Answer:
+    """Do it at the first broker that answers, again and again for a while."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        for port in ports:
+            try:
+                with Connection(port) as connection:
+                    return do(connection)
+            except OSError as error:
+                silent = f"no broker at {', '.join(map(str, ports))} answers ({error})"
+        _pause(deadline, silent)
 
 
 def _pause(deadline: float, unless: str) -> None:

@@ -142,7 +142,9 @@ class BaseCluster(ABC):
         """``host:port,...`` for a client that stands in ``rack``."""
         if rack is not None and rack not in self._listeners:
             raise UnknownClientRackError(rack, self._client_racks)
-        return self._addresses(self._nodes.values(), rack)
+        self._check_open()
+        door = self._door if rack is None else self._listeners[rack]
+        return ",".join(f"127.0.0.1:{node.ports[door]}" for node in self._nodes.values())
 
     def kill_broker(self, broker_id: int) -> None:
         """SIGKILL; returns when the process is gone."""
@@ -194,11 +196,11 @@ class BaseCluster(ABC):
         for broker_id in set(leaders.values()):
             self._node(broker_id, State.RUNNING)
         if leaders:
-            admin.move_leaders(self._living(), leaders, MOVE_SECONDS)
+            admin.move_leaders(self._doors(), leaders, MOVE_SECONDS)
 
     def view(self, topics: Iterable[str] | None = None) -> ClusterView:
         """Brokers that are up, replicas and leaders as of now."""
-        return admin.read_view(self._living(), topics)
+        return admin.read_view(self._doors(), topics)
 
     def bytes_out(self) -> dict[tuple[str, int], int]:
         """(client's rack, broker id) to bytes sent since that broker's start."""
@@ -260,7 +262,7 @@ class BaseCluster(ABC):
 
     def _await_membership(self) -> None:
         """A broker serves a moment before the others have heard of it."""
-        admin.wait_for_brokers(self._living(), len(self._running()), START_SECONDS)
+        admin.wait_for_brokers(self._doors(), len(self._running()), START_SECONDS)
 
     def _failure(self, node: Node, what: str) -> ClusterError:
         log = self._read_log(node)
@@ -283,17 +285,12 @@ class BaseCluster(ABC):
     def _running(self) -> list[Node]:
         return [node for node in self._nodes.values() if node.state is State.RUNNING]
 
-    def _living(self) -> str:
-        """Bootstrap servers that answer: a paused one would take the call and say nothing."""
+    def _doors(self) -> list[int]:
+        """Ports of brokers that answer: a frozen one would take the call and say nothing."""
         self._check_open()
         if not (running := self._running()):
             raise ClusterError("no broker is running: start one")
-        return self._addresses(running, None)
-
-    def _addresses(self, nodes: Iterable[Node], rack: str | None) -> str:
-        self._check_open()
-        door = self._door if rack is None else self._listeners[rack]
-        return ",".join(f"127.0.0.1:{node.ports[door]}" for node in nodes)
+        return [node.ports[self._door] for node in running]
 
     def _check_open(self) -> None:
         if self._closed:

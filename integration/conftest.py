@@ -1,0 +1,58 @@
+"""The clusters that the tests run on: the same tests on processes and on containers.
+
+Docker tests are left out, and the summary says so, where no engine answers;
+RACKWARD_REQUIRE_DOCKER=1 (CI) makes that a failure instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from rackward.clusters import Cluster, DockerCluster, LocalCluster
+from rackward.clusters.docker_engine import missing_docker
+from rackward.clusters.pytest_plugin import kafka_clusters, unique_name
+
+__all__ = ["cluster", "kafka_clusters", "unique_name"]
+
+RACKS = ("a", "a", "b", "b", "c", "c")
+REQUIRE_DOCKER = "RACKWARD_REQUIRE_DOCKER"
+
+_left_out: dict[str, int] = {}
+
+
+# Session scope makes pytest run all tests of one parameter before those of the next, so
+# only one of the two clusters is up at a time.
+@pytest.fixture(
+    scope="session",
+    params=["local", pytest.param("docker", marks=pytest.mark.docker)],
+)
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Six brokers in racks a, a, b, b, c, c with a listener per rack.
+
+    Shared by every test that names it: topics and groups need names of their own
+    (`unique_name`), and a test that hurts a broker heals it.
+    """
+    make = DockerCluster if request.param == "docker" else LocalCluster
+    with make(RACKS) as made:
+        yield made
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave Docker tests out, or fail them, before a fixture tries to reach the engine."""
+    if item.get_closest_marker("docker") is None or (reason := missing_docker()) is None:
+        return
+    if os.environ.get(REQUIRE_DOCKER) == "1":
+        pytest.fail(f"{REQUIRE_DOCKER}=1, but {reason}", pytrace=False)
+    _left_out[reason] = _left_out.get(reason, 0) + 1
+    pytest.skip(reason)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for reason, count in _left_out.items():
+        terminalreporter.write_line(
+            f"{count} Docker tests were left out: {reason}. {REQUIRE_DOCKER}=1 requires them.",
+            yellow=True,
+        )
