@@ -44,6 +44,7 @@ class Size:
 
 SMALL = Size(members=4, topics=3, partitions=6, cells=8)
 MIDDLE = Size(members=12, topics=8, partitions=12, cells=60)
+LARGE = Size(members=40, topics=14, partitions=60, cells=320)
 
 
 def random_group(seed: object, size: Size, *, imbalance: bool = False) -> Group:

@@ -1,0 +1,66 @@
+"""``max_imbalance``: KAFKA-17755's two cases, and where the option must change nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from assignors import Member
+from tests.assignors.assigned import check_range, check_sticky
+from tests.assignors.random_groups import Group
+
+TOPIC = frozenset({"t"})
+
+
+def one_per_rack(racks: str, leaders: str, max_imbalance: float) -> Group:
+    """A member in each of the racks, named after it, and leaders in the racks given."""
+    members = tuple(Member(rack, TOPIC, rack=rack) for rack in racks)
+    return Group(members, {"t": list(leaders)}, max_imbalance=max_imbalance)
+
+
+@pytest.mark.parametrize(
+    ("share", "off_rack", "loads"),
+    [(0.0, 2, [3, 3, 3]), (0.25, 2, [3, 3, 3]), (0.5, 1, [4, 2, 3]), (1.0, 0, [5, 2, 2])],
+)
+def test_a_rack_with_surplus_leaders(share: float, off_rack: int, loads: list[int]) -> None:
+    group = one_per_rack("abc", "aaaaabbcc", share)
+    for plan in (check_sticky(group), check_range(group)):
+        assert plan.off_rack == off_rack
+        assert plan.loads["a"] == loads[0]
+        assert sorted(plan.loads.values()) == sorted(loads)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 2.0])
+def test_a_rack_without_a_consumer_is_dealt_evenly(share: float) -> None:
+    group = one_per_rack("ab", "aaabbbccc", share)
+    for plan in (check_sticky(group), check_range(group)):
+        assert plan.off_rack == 3
+        assert sorted(plan.loads.values()) == [4, 5]
+
+
+def test_surplus_leaders_and_an_empty_rack_at_once() -> None:
+    # a keeps its five; what c leads goes to b until loads are as even as locality lets them be.
+    group = one_per_rack("ab", "aaaaabccc", 0.5)
+    for plan in (check_sticky(group), check_range(group)):
+        assert (plan.off_rack, plan.loads) == (3, {"a": 5, "b": 4})
+
+
+def test_only_the_component_that_may_exceed_its_level_changes() -> None:
+    # Level 1 and a share of a half allow nobody more than 1; level 4 allows 6.
+    members = (
+        Member("s1", frozenset({"small"}), rack="a"),
+        Member("s2", frozenset({"small"}), rack="b"),
+        Member("l1", frozenset({"large"}), rack="a"),
+        Member("l2", frozenset({"large"}), rack="b"),
+    )
+    leaders = {"small": ["a", "a"], "large": ["a"] * 8}
+    plan = check_sticky(Group(members, leaders, max_imbalance=0.5))
+    assert plan.loads == {"s1": 1, "s2": 1, "l1": 6, "l2": 2}
+    assert plan.off_rack == 3
+
+
+def test_where_racks_are_unknown_nothing_changes() -> None:
+    members = tuple(Member(f"m{i}", TOPIC) for i in range(3))
+    group = Group(members, {"t": ["a"] * 7}, max_imbalance=2.0)
+    assert check_sticky(group).off_rack == 7
+    assert sorted(check_sticky(group).loads.values()) == [2, 2, 3]
+    assert check_range(group).partitions["m0"] == {"t": [0, 1, 2]}

@@ -1,0 +1,174 @@
+"""A group must never fail to rebalance over one odd member, topic or broker.
+
+Only what is a mistake of the caller raises, and then an error of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, Plan
+from placement_core import InvalidGroupError, InvalidOptionError
+from tests.assignors.facts import read_group
+from tests.assignors.invariants import check_plan
+
+TOPIC = frozenset({"t"})
+BOTH = (LeaderRackAwareRange, LeaderRackAwareCooperativeSticky)
+Make = Callable[..., Any]
+
+OWNED: dict[str, Any] = {
+    "negative": [-1, -(2**63), -(2**80)],
+    "huge": [2**31, 2**63, 2**80],
+    "strings": ["0", "", "x"],
+    "nothing": [None],
+    "floats": [0.0, 1.5, float("nan"), float("inf")],
+    "containers": [[0], (1,), {}],
+    "repeated": [0, 0, 1, 1, 0],
+    "a tuple": (0, 1),
+    "a range": range(3),
+    "empty": [],
+}
+RACKS: dict[str, Any] = {
+    "empty": "",
+    "slash": "/",
+    "slashes": "///",
+    "blank": " ",
+    "bytes": b"a",
+    "number": 7,
+    "long": "r" * 10_000,
+    "deep": "/" + "/".join("abcdefghij"),
+    "not ascii": "räck-\u4e00\U0001f600",
+    "lone surrogate": "\ud800",
+    "line end": "a\n\x00b",
+}
+
+
+def plan_of(make: Make, members: list[Member], leaders: Any, **more: Any) -> Plan:
+    """A plan, found valid."""
+    plan: Plan = make().assign(members, leaders, **more)
+    check_plan(members, leaders, plan, more.get("weights"))
+    return plan
+
+
+@pytest.mark.parametrize("make", BOTH)
+@pytest.mark.parametrize("what", OWNED)
+def test_odd_claims(make: Make, what: str) -> None:
+    members = [
+        Member("m1", TOPIC, rack="a", owned={"t": OWNED[what], "u": [0]}, generation=2),
+        Member("m2", TOPIC, rack="b", owned={"t": [1, 2]}, generation=1),
+    ]
+    plan_of(make, members, {"t": ["a", "b", "c", None]})
+
+
+@pytest.mark.parametrize("make", BOTH)
+@pytest.mark.parametrize("what", RACKS)
+def test_odd_racks_of_members_and_leaders(make: Make, what: str) -> None:
+    members = [Member("m1", TOPIC, rack=RACKS[what]), Member("m2", TOPIC, rack="a")]
+    plan_of(make, members, {"t": ["a", RACKS[what], None, "b"]})
+
+
+@pytest.mark.parametrize("make", BOTH)
+@pytest.mark.parametrize("id_", ["", " ", "ä", "\ud800", "m" * 1000, "\x00"])
+def test_odd_names(make: Make, id_: str) -> None:
+    members = [
+        Member(id_, frozenset({"t", id_}), rack="a", instance_id=id_),
+        Member("m", frozenset({"t"}), rack="b", instance_id=""),
+    ]
+    plan_of(make, members, {"t": ["a", "b", "b"], id_: ["b", "a"]})
+
+
+@pytest.mark.parametrize("make", BOTH)
+@pytest.mark.parametrize("generation", [-(2**40), -2, 0, 2**31, 2**62])
+def test_odd_generations(make: Make, generation: int) -> None:
+    members = [
+        Member("m1", TOPIC, rack="a", owned={"t": [0, 1]}, generation=generation),
+        Member("m2", TOPIC, rack="b", owned={"t": [0, 2]}, generation=3),
+    ]
+    plan_of(make, members, {"t": ["a", "b", "b"]})
+
+
+@pytest.mark.parametrize("make", BOTH)
+@pytest.mark.parametrize(
+    "weight", [0.0, -0.0, -1.0, 5e-324, 1e308, float("nan"), float("inf"), float("-inf"), 10**30]
+)
+def test_odd_weights(make: Make, weight: float) -> None:
+    members = [Member("m1", TOPIC, rack="a"), Member("m2", TOPIC, rack="b")]
+    leaders = {"t": ["a", "a", "a", "b"]}
+    for row in ([weight], [weight] * 4, [weight, 1.0], [1.0, weight, 2.0, weight, weight]):
+        plan_of(make, members, leaders, weights={"t": row})
+        plan_of(make, members, leaders, weights={"t": row, "gone": [weight]})
+
+
+@pytest.mark.parametrize("make", BOTH)
+@pytest.mark.parametrize("weights", [{}, {"t": []}, {"gone": [1.0]}])
+def test_weights_of_nothing(make: Make, weights: dict[str, list[float]]) -> None:
+    members = [Member("m1", TOPIC, rack="a"), Member("m2", TOPIC, rack="b")]
+    plan_of(make, members, {"t": ["a", "a", "b"]}, weights=weights)
+
+
+@pytest.mark.parametrize("make", BOTH)
+def test_topics_that_are_empty_unknown_or_unread(make: Make) -> None:
+    members = [
+        Member("nothing", frozenset()),
+        Member("unknown", frozenset({"gone"}), rack="a", owned={"gone": [0]}, generation=1),
+        Member("empty", frozenset({"empty"}), rack="b"),
+        Member("some", frozenset({"t", "empty", "gone"}), rack="b"),
+    ]
+    plan = plan_of(make, members, {"empty": [], "t": ["a", "b"], "unread": ["a"]})
+    assert plan.partitions == {
+        "nothing": {},
+        "unknown": {},
+        "empty": {},
+        "some": {"t": [0, 1]},
+    }
+    assert plan_of(make, members, {}).loads == dict.fromkeys(plan.partitions, 0)
+
+
+@pytest.mark.parametrize("make", BOTH)
+def test_more_members_than_partitions(make: Make) -> None:
+    members = [Member(f"m{i:03}", TOPIC, rack="abc"[i % 3]) for i in range(200)]
+    plan = plan_of(make, members, {"t": ["a", "b", "c"]})
+    assert (plan.off_rack, sum(plan.loads.values())) == (0, 3)
+
+
+@pytest.mark.parametrize("make", BOTH)
+def test_members_may_come_as_a_generator_and_rows_as_tuples(make: Make) -> None:
+    def members() -> Iterator[Member]:
+        yield Member("m1", TOPIC, rack="a")
+        yield Member("m2", TOPIC, rack="b")
+
+    plan = make().assign(members(), {"t": ("a", "b")})
+    assert plan.partitions == {"m1": {"t": [0]}, "m2": {"t": [1]}}
+
+
+@pytest.mark.parametrize("make", BOTH)
+def test_two_members_of_one_id_are_the_caller_s_mistake(make: Make) -> None:
+    members = [Member("twin", TOPIC, rack="a"), Member("m", TOPIC), Member("twin", TOPIC)]
+    with pytest.raises(InvalidGroupError, match="twin"):
+        make().assign(members, {"t": ["a"]})
+
+
+@pytest.mark.parametrize("make", BOTH)
+@pytest.mark.parametrize("share", [-0.1, -1, float("nan"), float("inf"), "much", None])
+def test_a_share_of_imbalance_out_of_range_is_refused(make: Make, share: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="max_imbalance"):
+        make(max_imbalance=share)
+
+
+@pytest.mark.parametrize("make", BOTH)
+@pytest.mark.parametrize("share", [0, 1, 1e-12, 1e12])
+def test_any_finite_share_of_imbalance_will_do(make: Make, share: float) -> None:
+    members = [Member("m1", TOPIC, rack="a"), Member("m2", TOPIC, rack="b")]
+    plan = make(max_imbalance=share).assign(members, {"t": ["a"] * 6})
+    check_plan(members, {"t": ["a"] * 6}, plan)
+    assert plan.off_rack == {0: 3, 1: 0, 1e-12: 3, 1e12: 0}[share]
+
+
+def test_the_depth_of_racks_is_that_of_the_deepest_in_sight() -> None:
+    members = [Member("m1", TOPIC, rack="/a/b"), Member("m2", TOPIC, rack="c")]
+    assert read_group(members, {"t": ["/a/b/c/d"]}).depth == 4
+    assert read_group(members, {}).depth == 2
+    assert read_group([], {}).depth == 1

@@ -1,0 +1,92 @@
+"""From one rebalance to the next: nothing moves without need, and no more than is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
+from tests.assignors.assigned import check_range, check_sticky
+from tests.assignors.random_groups import MIDDLE, Group, random_group
+from tests.assignors.story import fed_back, move_leaders, random_leaders
+
+RACKS = ("a", "b", "c")
+
+
+@pytest.mark.parametrize("imbalance", [False, True])
+def test_nothing_moves_while_nothing_changes(imbalance: bool) -> None:
+    for number in range(200):
+        group = random_group(f"still-{number}", MIDDLE, imbalance=imbalance)
+        assignor = LeaderRackAwareCooperativeSticky(max_imbalance=group.max_imbalance)
+        first = assignor.assign(group.members, group.leader_racks, group.weights)
+        members = fed_back(group.members, first, 8)
+        second = assignor.assign(members, group.leader_racks, group.weights)
+        assert second.moved == 0, f"seed still-{number}"
+        assert second.partitions == first.partitions, f"seed still-{number}"
+
+
+def test_range_gives_the_same_while_nothing_changes() -> None:
+    for number in range(100):
+        group = random_group(f"still-range-{number}", MIDDLE)
+        assignor = LeaderRackAwareRange(co_partitioned=group.co_partitioned)
+        first = assignor.assign(group.members, group.leader_racks, group.weights)
+        members = fed_back(group.members, first, 8)
+        second = assignor.assign(members, group.leader_racks, group.weights)
+        assert second.partitions == first.partitions, f"seed still-range-{number}"
+        assert second.moved == 0
+
+
+def test_what_is_local_and_even_stays_when_a_member_leaves() -> None:
+    leaders = {"t": ["a", "b", "c"] * 4}
+    members = [Member(f"{rack}{i}", frozenset({"t"}), rack) for rack in RACKS for i in range(2)]
+    plan = check_sticky(Group(tuple(members), leaders))
+    assert (plan.off_rack, set(plan.loads.values())) == (0, {2})
+    left = fed_back(members, plan, 1)[1:]
+    after = check_sticky(Group(tuple(left), leaders))
+    # Twelve partitions over five members: the two that fell free go to two of those who stayed.
+    assert after.moved == 0
+    assert sorted(after.loads.values()) == [2, 2, 2, 3, 3]
+
+
+def test_a_restarted_member_gets_back_what_is_nobodys() -> None:
+    leaders = {"t": ["a", "b", "c"] * 4}
+    members = [Member(f"{rack}{i}", frozenset({"t"}), rack) for rack in RACKS for i in range(2)]
+    plan = check_sticky(Group(tuple(members), leaders))
+    owned = fed_back(members, plan, 1)
+    restarted = [Member("a9", frozenset({"t"}), "a"), *owned[1:]]
+    after = check_sticky(Group(tuple(restarted), leaders))
+    assert after.moved == 0
+    assert after.partitions["a9"] == plan.partitions["a0"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_long_story_is_at_the_optimum_at_every_step(seed: int) -> None:
+    """Members leave, join and change their minds, leaders move, topics grow, racks change."""
+    rng = Random(f"story-{seed}")
+    racks = rng.choice((RACKS, ("/d1/a", "/d1/b", "/d2/a", "/d2")))
+    leaders = random_leaders(rng, rng.randint(2, 5), rng.randint(4, 14), racks)
+    topics = sorted(leaders)
+    share = rng.choice((0.0, 0.0, 0.5))
+    members = [Member(f"m-{i:02}", frozenset(topics), rng.choice(racks)) for i in range(5)]
+    for step in range(16):
+        group = Group(tuple(members), leaders, max_imbalance=share)
+        plan = check_sticky(group)
+        check_range(group)
+        members = fed_back(members, plan, step)
+        event = rng.choice(("leave", "join", "leaders", "grow", "subscribe", "rack"))
+        someone = rng.randrange(len(members))
+        if event == "leave" and len(members) > 1:
+            del members[someone]
+        elif event == "join":
+            members.append(Member(f"n-{step:02}", frozenset(topics), rng.choice(racks)))
+        elif event == "leaders":
+            leaders = move_leaders(rng, leaders, 0.2, racks)
+        elif event == "grow":
+            leaders[rng.choice(topics)].append(rng.choice(racks))
+        elif event == "subscribe":
+            wanted = frozenset(rng.sample(topics, rng.randint(1, len(topics))))
+            members[someone] = replace(members[someone], topics=wanted)
+        elif event == "rack":
+            members[someone] = replace(members[someone], rack=rng.choice((*racks, None)))

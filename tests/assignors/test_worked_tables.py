@@ -1,0 +1,177 @@
+"""Tables that can be checked by hand: KIP-881's groups, and Apache's Range where racks are none.
+
+KIP-881's setting: members in the racks a, b and c, and the leader of partition i of a topic
+in rack (i + partitions of the topics before it) mod 3.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
+from tests.assignors.assigned import check_range, check_sticky
+from tests.assignors.random_groups import Group
+
+ALL = ("t0", "t1", "t2")
+FIRST_AND_THIRD = ("t0", "t2")
+
+
+def kip_881(*counts: int, third: tuple[str, ...] = ALL, racks: str = "abc") -> Group:
+    """Three members, the third subscribed to ``third``; leaders dealt over a, b, c in turn."""
+    leader_racks: dict[str, list[str | None]] = {}
+    dealt = 0
+    for topic, count in zip(ALL, counts, strict=True):
+        leader_racks[topic] = ["abc"[(dealt + i) % 3] for i in range(count)]
+        dealt += count
+    wanted = (ALL, ALL, third)
+    members = tuple(
+        Member(f"m{i}", frozenset(wanted[i]), rack=rack) for i, rack in enumerate(racks)
+    )
+    return Group(members, leader_racks)
+
+
+@pytest.mark.parametrize(
+    ("group", "by_range", "by_sticky"),
+    [
+        pytest.param(kip_881(6, 7, 2), 0, 0, id="all subscribe to all"),
+        pytest.param(kip_881(6, 7, 2, third=FIRST_AND_THIRD), 2, 4, id="one topic of two"),
+        pytest.param(kip_881(5, 5, 5), 10, 0, id="co-partitioned"),
+        pytest.param(
+            kip_881(5, 5, 5, third=FIRST_AND_THIRD), 9, 4, id="co-partitioned, one topic of two"
+        ),
+    ],
+)
+def test_never_more_off_rack_than_kip_881_expects(
+    group: Group, by_range: int, by_sticky: int
+) -> None:
+    assert check_range(group).off_rack <= by_range
+    assert check_sticky(group).off_rack <= by_sticky
+
+
+@pytest.mark.parametrize("lost", ["members", "leaders"])
+def test_without_racks_range_is_apache_s(lost: str) -> None:
+    group = kip_881(6, 7, 2)
+    members = [Member(m.id, m.topics) if lost == "members" else m for m in group.members]
+    leaders = {
+        topic: [None if lost == "leaders" else rack for rack in row]
+        for topic, row in group.leader_racks.items()
+    }
+    plan = LeaderRackAwareRange().assign(members, leaders)
+    assert plan.partitions == {
+        "m0": {"t0": [0, 1], "t1": [0, 1, 2], "t2": [0]},
+        "m1": {"t0": [2, 3], "t1": [3, 4], "t2": [1]},
+        "m2": {"t0": [4, 5], "t1": [5, 6]},
+    }
+
+
+def test_in_one_rack_range_is_apache_s() -> None:
+    members = [Member(f"m{i}", frozenset(ALL), rack="a") for i in range(3)]
+    plan = LeaderRackAwareRange().assign(members, {"t0": ["a"] * 7, "t1": [None, "a"]})
+    assert plan.partitions == {
+        "m0": {"t0": [0, 1, 2], "t1": [0]},
+        "m1": {"t0": [3, 4], "t1": [1]},
+        "m2": {"t0": [5, 6]},
+    }
+    assert plan.off_rack == 0
+
+
+def test_static_members_come_first_by_instance_id() -> None:
+    members = [
+        Member("m0", frozenset({"t0"})),
+        Member("m1", frozenset({"t0"}), instance_id="i-b"),
+        Member("m2", frozenset({"t0"}), instance_id="i-a"),
+        Member("l9", frozenset({"t0"})),
+    ]
+    plan = LeaderRackAwareRange().assign(members, {"t0": [None] * 6})
+    assert plan.partitions == {
+        "m2": {"t0": [0, 1]},
+        "m1": {"t0": [2, 3]},
+        "l9": {"t0": [4]},
+        "m0": {"t0": [5]},
+    }
+
+
+def test_a_restarted_static_member_keeps_its_range() -> None:
+    def run(id_of_second: str) -> list[int]:
+        members = [
+            Member("x", frozenset({"t0"}), instance_id="one"),
+            Member(id_of_second, frozenset({"t0"}), instance_id="two"),
+        ]
+        return (
+            LeaderRackAwareRange()
+            .assign(members, {"t0": [None] * 5})
+            .partitions[id_of_second]["t0"]
+        )
+
+    assert run("a-before") == run("z-after") == [3, 4]
+
+
+def test_co_partitioned_topics_keep_their_indexes_together_and_can_be_let_apart() -> None:
+    # Index 0 is local to a in one topic and to b in the other: together one of them crosses.
+    members = [Member(rack, frozenset({"t0", "t1"}), rack=rack) for rack in "ab"]
+    leaders = {"t0": ["a", "b"], "t1": ["b", "a"]}
+    together = LeaderRackAwareRange().assign(members, leaders)
+    assert together.off_rack == 2
+    assert together.partitions["a"]["t0"] == together.partitions["a"]["t1"]
+    apart = LeaderRackAwareRange(co_partitioned=False).assign(members, leaders)
+    assert apart.off_rack == 0
+    assert apart.partitions["a"] == {"t0": [0], "t1": [1]}
+
+
+def test_range_evens_out_totals_where_locality_leaves_it_free() -> None:
+    # Three indexes over two members, twice: the second topic's extra goes to the other member.
+    members = [
+        Member("a1", frozenset({"t0", "t1"}), "a"),
+        Member("a2", frozenset({"t0", "t1"}), "a"),
+    ]
+    leaders = {"t0": ["a", "a", "b"], "t1": ["a", "b", "b", "b", "a"]}
+    plan = check_range(Group(tuple(members), leaders))
+    assert plan.loads == {"a1": 4, "a2": 4}
+
+
+def test_balance_comes_before_locality_and_locality_before_stickiness() -> None:
+    owned = {"t0": [0, 1, 2, 3]}
+    members = (
+        Member("a", frozenset({"t0"}), rack="a", owned=owned, generation=1),
+        Member("b", frozenset({"t0"}), rack="b"),
+    )
+    plan = check_sticky(Group(members, {"t0": ["a", "a", "a", "b"]}))
+    assert plan.loads == {"a": 2, "b": 2}
+    assert (plan.off_rack, plan.moved) == (1, 2)
+    assert 3 in plan.partitions["b"]["t0"]
+
+
+def test_levels_count_the_widest_first() -> None:
+    # One of the two partitions must leave /dc1/r1; to stay in the data centre is worth more.
+    members = (
+        Member("near", frozenset({"t0"}), rack="/dc1/r2"),
+        Member("far", frozenset({"t0"}), rack="/dc2/r1"),
+    )
+    plan = check_sticky(Group(members, {"t0": ["/dc1/r1", "/dc2/r2"]}))
+    assert plan.partitions == {"near": {"t0": [0]}, "far": {"t0": [1]}}
+    assert plan.crossings == (0, 2)
+    assert plan.off_rack == 2
+
+
+def test_weights_decide_which_partition_stays_local() -> None:
+    members = (
+        Member("a", frozenset({"t0"}), rack="a"),
+        Member("b", frozenset({"t0"}), rack="b"),
+    )
+    plan = check_sticky(Group(members, {"t0": ["a", "a"]}, weights={"t0": [1.0, 50.0]}))
+    assert plan.partitions["a"] == {"t0": [1]}
+
+
+def test_the_rackless_plan_is_as_balanced_and_sticky_as_any() -> None:
+    members = tuple(
+        Member(f"m{i}", frozenset({"t0"}), owned={"t0": [i]}, generation=4) for i in range(3)
+    )
+    plan = check_sticky(Group(members, {"t0": ["a", "b", "c", "a", None]}))
+    assert (plan.moved, sorted(plan.loads.values())) == (0, [1, 2, 2])
+    assert plan.off_rack == 4
+
+
+def test_nobody_at_all() -> None:
+    for assignor in (LeaderRackAwareRange(), LeaderRackAwareCooperativeSticky()):
+        plan = assignor.assign([], {"t0": ["a"]})
+        assert (plan.partitions, plan.loads, plan.off_rack, plan.moved) == ({}, {}, 0, 0)
