@@ -1,0 +1,54 @@
+"""Within what the objective leaves free, a topic's partitions are dealt over the members.
+
+This is the one promise that is not exact ("as evenly as is practical"), so these are bounds
+that a plan which hands out runs of one topic would break by far.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRacks, Member, Plan
+from tests.assignors.story import random_leaders
+
+
+def most_of(plan: Plan, topic: str) -> int:
+    """The most partitions of a topic that one member has."""
+    return max(len(topics.get(topic, [])) for topics in plan.partitions.values())
+
+
+def members_of(count: int, leaders: LeaderRacks, racks: str) -> list[Member]:
+    """Members that subscribe to everything, dealt over racks."""
+    topics = frozenset(leaders)
+    return [Member(f"m-{i:02}", topics, rack=racks[i % len(racks)]) for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("members", "topics", "partitions"), [(6, 12, 30), (10, 5, 7), (12, 40, 3), (12, 3, 120)]
+)
+def test_in_one_rack_no_member_has_more_of_a_topic_than_its_even_share(
+    members: int, topics: int, partitions: int
+) -> None:
+    leaders = random_leaders(Random(1), topics, partitions, "a")
+    group = members_of(members, leaders, "a")
+    plan = LeaderRackAwareCooperativeSticky().assign(group, leaders)
+    for topic in leaders:
+        assert most_of(plan, topic) <= -(-partitions // members)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_over_three_racks_no_member_has_twice_its_even_share(seed: int) -> None:
+    leaders = random_leaders(Random(seed), 6, 60, "abc")
+    group = members_of(6, leaders, "abc")
+    plan = LeaderRackAwareCooperativeSticky().assign(group, leaders)
+    for topic in leaders:
+        assert most_of(plan, topic) < 20
+
+
+def test_a_hot_topic_among_small_ones_is_shared_evenly() -> None:
+    leaders = {"hot": ["a", "b", "c"] * 12, **{f"t{i}": ["a", "b", "c"] for i in range(60)}}
+    group = members_of(12, leaders, "abc")
+    plan = LeaderRackAwareCooperativeSticky().assign(group, leaders)
+    assert (plan.off_rack, most_of(plan, "hot")) == (0, 3)
