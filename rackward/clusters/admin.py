@@ -31,12 +31,12 @@ def read_view(ports: Sequence[int], topics: Iterable[str] | None) -> ClusterView
     return _at_any(ports, lambda connection: _view(connection, named))
 
 
-def wait_for_brokers(ports: Sequence[int], count: int, timeout: float) -> None:
-    """Return when every broker's metadata shows ``count`` brokers, or raise after ``timeout``."""
+def wait_for_brokers(ports: Sequence[int], wanted: set[int], timeout: float) -> None:
+    """Return when every broker asked knows of the wanted ones; ClusterTimeoutError otherwise."""
     deadline = time.monotonic() + timeout
     for port in ports:
-        while (found := len(read_view([port], []).brokers)) < count:
-            _pause(deadline, f"{found} of {count} brokers have joined the cluster")
+        while missing := wanted - set(read_view([port], []).racks()):
+            _pause(deadline, f"brokers {sorted(missing)} have not joined the cluster")
 
 
 def move_leaders(

@@ -187,7 +187,6 @@ class BaseCluster(ABC):
                 self._kill(node)
             del self._nodes[broker_id]
             raise
-        self._await_membership()
         return broker_id
 
     def move_leaders(self, leaders: Mapping[TopicPartition, int]) -> None:
@@ -259,10 +258,8 @@ class BaseCluster(ABC):
             if waiting and time.monotonic() > deadline:
                 raise self._failure(waiting[0], f"did not serve within {START_SECONDS:g} s")
             time.sleep(POLL_SECONDS)
-
-    def _await_membership(self) -> None:
-        """A broker serves a moment before the others have heard of it."""
-        admin.wait_for_brokers(self._doors(), len(self._running()), START_SECONDS)
+        # A broker serves a moment before the others have heard of it.
+        admin.wait_for_brokers(self._doors(), {node.id for node in nodes}, START_SECONDS)
 
     def _failure(self, node: Node, what: str) -> ClusterError:
         log = self._read_log(node)

@@ -96,7 +96,6 @@ class LocalCluster(BaseCluster):
         for broker_id, rack in enumerate(self._wanted):
             self._nodes[broker_id] = self._new_node(broker_id, rack)
         self._start(list(self._nodes.values()))
-        self._await_membership()
 
     @property
     def _door(self) -> str:

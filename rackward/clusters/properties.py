@@ -42,8 +42,6 @@ BROKER = {
     "transaction.state.log.num.partitions": "3",
 }
 
-CONTROLLER_ONLY = {"broker.session.timeout.ms": "6000"}
-
 _VARIABLE = str.maketrans({".": "_", "_": "__", "-": "___"})
 _ESCAPES = str.maketrans(
     {**{char: f"\\{char}" for char in "\\=:#!"}, "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
@@ -121,7 +119,6 @@ def controller_properties(
     """server.properties of the controller, which binds to ``bind`` and is known as ``address``."""
     return {
         **COMMON,
-        **CONTROLLER_ONLY,
         "process.roles": "controller",
         "node.id": str(CONTROLLER_ID),
         "controller.quorum.voters": f"{CONTROLLER_ID}@{address}",
