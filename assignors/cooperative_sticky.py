@@ -48,7 +48,7 @@ class LeaderRackAwareCooperativeSticky:
     """
 
     def __init__(self, *, max_imbalance: float = 0.0) -> None:
-        """Raises InvalidOptionError where ``max_imbalance`` is not a share from 0 to 10."""
+        """Raises InvalidOptionError where ``max_imbalance`` is not a share from 0 to 3."""
         self.max_imbalance = checked_imbalance(max_imbalance)
 
     def assign(

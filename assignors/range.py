@@ -40,7 +40,7 @@ class LeaderRackAwareRange:
     """
 
     def __init__(self, *, co_partitioned: bool = True, max_imbalance: float = 0.0) -> None:
-        """Raises InvalidOptionError where ``max_imbalance`` is not a share from 0 to 10."""
+        """Raises InvalidOptionError where ``max_imbalance`` is not a share from 0 to 3."""
         self.co_partitioned = co_partitioned
         self.max_imbalance = checked_imbalance(max_imbalance)
 
