@@ -126,6 +126,18 @@ class RackAwareCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     # ---- what kafka-python calls
 
+    def need_rejoin(self) -> bool:
+        """Also while a join is on its way.
+
+        kafka-python asks afresh at each ``poll``. A join because of a changed subscription or
+        of changed metadata sets right what it asks, so when that join outlasts the poll that
+        began it, it is forgotten: never completed, the heartbeat off, the consumer lost to
+        its group for good.
+        """
+        if self._seats and self.rejoining and self._subscription.partitions_auto_assigned():
+            return True
+        return bool(super().need_rejoin())
+
     def _perform_assignment(self, leader_id: str, protocol_name: str, members: Any) -> Any:
         seat = self._seats.get(protocol_name)
         if seat is None:

@@ -252,6 +252,18 @@ def test_a_redirect_to_a_follower_is_warned_of_once(
     assert caplog.text.count("brokers send this consumer to followers (broker 2 for t-0)") == 1
 
 
+def test_a_join_that_outlasts_its_poll_is_not_forgotten(consumers: Consumers) -> None:
+    consumer = consumers(Sticky(rack="a"))
+    coordinator = consumer._coordinator
+    coordinator.rejoin_needed = False
+    coordinator.group_protocols()
+    assert not coordinator.need_rejoin()
+    coordinator.rejoining = True
+    assert coordinator.need_rejoin()
+    consumer._subscription.unsubscribe()
+    assert not coordinator.need_rejoin()
+
+
 def test_the_line_names_group_and_generation(
     consumers: Consumers, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -270,7 +282,7 @@ def test_a_hand_over_that_nobody_makes_is_asked_for(
     coordinator = consumer._coordinator
     waits: list[Any] = []
     monkeypatch.setattr(
-        coordinator, "_later", lambda seconds, method, *values: waits.append((method, values))
+        coordinator, "_later", lambda _seconds, method, *values: waits.append((method, values))
     )
     answer(consumer, t=[0, 0])
     perform(

@@ -1,0 +1,295 @@
+"""A consumer group of real KafkaConsumers in threads, and what happened to it.
+
+    with ConsumerGroup(cluster, topics=["orders"]) as group:
+        group.start("a1", rack="a")
+        group.start("b1", rack="b")
+        owned = group.settle(partitions={("orders", p) for p in range(36)})
+
+Every member polls in a thread of its own and keeps a record: each assignment and
+revocation, each record's partition, offset and time, and any error that ended it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer
+
+from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
+from rackward.clusters import Cluster
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+QUICK = {
+    # The least that brokers allow, and heartbeats often enough that a round takes no seconds.
+    "session_timeout_ms": 6000,
+    "heartbeat_interval_ms": 200,
+    "metadata_max_age_ms": 2000,
+    "auto_offset_reset": "earliest",
+    "auto_commit_interval_ms": 200,
+    "fetch_max_wait_ms": 100,
+}
+
+
+class GroupError(AssertionError):
+    """The group did not do what the test waited for; the message shows how it stands."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Partitions that a member was given, gave up ("revoked") or found gone ("lost")."""
+
+    when: float
+    member: str
+    kind: str
+    places: frozenset[Place]
+
+
+@dataclass
+class Reads:
+    """What was read of one partition: when, and by which member, each offset in turn."""
+
+    seen: list[tuple[float, int, str]] = field(default_factory=list)
+
+    def offsets(self) -> set[int]:
+        """Every offset that anyone read."""
+        return {offset for _, offset, _ in self.seen}
+
+    def longest_gap(self, since: float, until: float) -> float:
+        """The longest time without a record between two instants, in seconds."""
+        times = sorted(at for at, _, _ in self.seen if since <= at <= until)
+        edges = [since, *times, until]
+        return max(b - a for a, b in itertools.pairwise(edges))
+
+
+class Member(threading.Thread):
+    """One consumer and its poll loop."""
+
+    def __init__(self, group: ConsumerGroup, name: str, make: Callable[[], Any]) -> None:
+        super().__init__(name=f"member-{name}", daemon=True)
+        self.group = group
+        self.label = name
+        self.consumer: Any = None
+        self.error: BaseException | None = None
+        self._make = make
+        self._ending = threading.Event()
+        self._subscription: dict[str, Any] | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            consumer = self._make()
+            self.consumer = consumer
+            while not self._ending.is_set():
+                wanted, self._subscription = self._subscription, None
+                if wanted is not None:
+                    consumer.subscribe(listener=_Listener(self), **wanted)
+                for place, records in consumer.poll(timeout_ms=500).items():
+                    now = time.monotonic()
+                    reads = self.group.reads_of((place.topic, place.partition))
+                    reads.seen.extend((now, record.offset, self.label) for record in records)
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits for the group
+            self.error = error
+        finally:
+            if self.consumer is not None:
+                self.consumer.close()
+
+    def resubscribe(self, **wanted: Any) -> None:
+        """Subscribe to something else, at the next turn of the loop."""
+        self._subscription = wanted
+
+    def stop(self, timeout: float = 15.0) -> None:
+        """Close the consumer (a dynamic member leaves, a static one does not) and the thread."""
+        self._ending.set()
+        self.join(timeout)
+        if self.is_alive():
+            raise GroupError(f"member {self.label} did not stop in {timeout:g} s")
+
+    @property
+    def owned(self) -> frozenset[Place]:
+        """What it is assigned now."""
+        if self.consumer is None:
+            return frozenset()
+        return frozenset((tp.topic, tp.partition) for tp in self.consumer.assignment())
+
+    @property
+    def generation(self) -> int:
+        """The generation it is in, -1 while it is in none or on its way to another."""
+        if self.consumer is None:
+            return -1
+        coordinator = self.consumer._coordinator
+        current = coordinator.generation_if_stable()
+        return -1 if current is None or coordinator.need_rejoin() else int(current.generation_id)
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        self._note("assigned", assigned)
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        self._note("revoked", revoked)
+
+    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+        self._note("lost", lost)
+
+    def _note(self, kind: str, places: Iterable[Any]) -> None:
+        found = frozenset((tp.topic, tp.partition) for tp in places)
+        change = Change(time.monotonic(), self._member.label, kind, found)
+        self._member.group.history.append(change)
+
+
+class ConsumerGroup:
+    """Members of one group on one cluster; leaving the ``with`` block stops them all."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        topics: Sequence[str] = (),
+        strategies: Callable[[str | None], Sequence[Any]] | None = None,
+        group_id: str | None = None,
+        **settings: Any,
+    ) -> None:
+        self.id = group_id or f"group-{uuid.uuid4().hex[:8]}"
+        self.members: dict[str, Member] = {}
+        self.history: list[Change] = []
+        self._cluster = cluster
+        self._topics = list(topics)
+        self._strategies = strategies or (
+            lambda rack: [LeaderRackAwareCooperativeStickyAssignor(rack=rack)]
+        )
+        self._settings = {**QUICK, **settings}
+        self._reads: dict[Place, Reads] = {}
+        self._lock = threading.Lock()
+
+    def reads_of(self, place: Place) -> Reads:
+        """What the group has read of a partition so far."""
+        with self._lock:
+            return self._reads.setdefault(place, Reads())
+
+    def start(
+        self,
+        name: str,
+        rack: str | None = None,
+        *,
+        strategies: Sequence[Any] | None = None,
+        topics: Sequence[str] | None = None,
+        pattern: str | None = None,
+        **settings: Any,
+    ) -> Member:
+        """Add a member; a rack without a door of its own bootstraps as one without a rack."""
+        door = rack if rack in self._cluster.client_racks else None
+        config = {
+            "bootstrap_servers": self._cluster.bootstrap(door).split(","),
+            "group_id": self.id,
+            "client_id": name,
+            "partition_assignment_strategy": list(
+                self._strategies(rack) if strategies is None else strategies
+            ),
+            **self._settings,
+            **settings,
+        }
+        member = Member(self, name, lambda: KafkaConsumer(**config))
+        if pattern is not None:
+            member.resubscribe(pattern=pattern)
+        else:
+            member.resubscribe(topics=list(self._topics if topics is None else topics))
+        self.members[name] = member
+        return member
+
+    def stop(self, name: str) -> None:
+        """Close a member and forget it; its history and reads stay."""
+        self.members.pop(name).stop()
+
+    def settle(
+        self,
+        partitions: Collection[Place],
+        *,
+        within: float = 30.0,
+        hold: float = 0.5,
+        after: int = -1,
+    ) -> dict[str, frozenset[Place]]:
+        """Wait until all members are in one generation and own ``partitions``, each one once.
+
+        It has to stay so for ``hold`` seconds, and the generation be later than ``after``.
+        Returns who owns what; raises GroupError after ``within`` seconds, or at once where
+        a member died of an error.
+        """
+        wanted = sorted(partitions)
+        deadline = time.monotonic() + within
+        since: float | None = None
+        before: object = None
+        while True:
+            self.raise_errors()
+            owned = {name: member.owned for name, member in self.members.items()}
+            generations = {member.generation for member in self.members.values()}
+            found = sorted(place for places in owned.values() for place in places)
+            (generation,) = generations if len(generations) == 1 else (-1,)
+            now = time.monotonic()
+            state = (generation, owned)
+            if generation > after and found == wanted:
+                if state != before:
+                    since = now
+                elif since is not None and now - since >= hold:
+                    return owned
+            else:
+                since = None
+            before = state
+            if now > deadline:
+                missing = sorted(set(wanted) - set(found))
+                raise GroupError(
+                    f"not settled in {within:g} s: generations {sorted(generations)}, "
+                    f"{len(found)} of {len(wanted)} partitions owned, missing {missing[:10]}, "
+                    f"loads { {name: len(places) for name, places in owned.items()} }"
+                )
+            time.sleep(0.02)
+
+    @property
+    def generation(self) -> int:
+        """The latest generation that a member is in."""
+        return max((member.generation for member in self.members.values()), default=-1)
+
+    def raise_errors(self) -> None:
+        """Raise what ended a member's loop, if anything did."""
+        for member in self.members.values():
+            if member.error is not None:
+                raise GroupError(f"member {member.label} died") from member.error
+
+    def handed_back(self, since: float) -> list[tuple[str, Place]]:
+        """Partitions that a member gave up and got again after that instant: none is right."""
+        gone: set[tuple[str, Place]] = set()
+        back = []
+        for change in list(self.history):
+            if change.when < since:
+                continue
+            touched = {(change.member, place) for place in change.places}
+            if change.kind == "assigned":
+                back.extend(sorted(touched & gone))
+            else:
+                gone |= touched
+        return back
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for member in self.members.values():
+            member._ending.set()
+        for name in list(self.members):
+            self.stop(name)
