@@ -35,7 +35,6 @@ demo: $(VENV)/.demo-installed
 	@$(BIN)/rackward demo $(ARGS)
 
 test: $(VENV)/.dev-installed
-	@$(BIN)/python .ci/announce_docker.py
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: typecheck

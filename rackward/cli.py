@@ -1,0 +1,82 @@
+"""The ``rackward`` command: its root, and what an error or a signal makes of a run."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from importlib.metadata import version
+from types import FrameType
+from typing import Annotated
+
+try:
+    import typer
+except ImportError:
+    sys.exit("The rackward command needs its extra: pip install 'rackward[cli]'")
+
+from placement_core import RackwardError
+from rackward.demo.command import EPILOG, demo
+
+app = typer.Typer(
+    name="rackward",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="Kafka consumers that read from leaders in their own rack.",
+    epilog="Begin with: rackward demo",
+)
+app.command(epilog=EPILOG)(demo)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rackward {version('rackward')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+class Stopped(BaseException):
+    """A signal asked us to stop. Not an Exception, and not KeyboardInterrupt, which the
+    command line library would turn into an exit status of its own."""
+
+    def __init__(self, signum: int) -> None:
+        self.signum = signum
+
+
+def _stop(signum: int, _frame: FrameType | None) -> None:
+    # Once is enough: a second Ctrl-C must not break off the clean-up that the first began.
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    sys.stderr.write("\nStopping and cleaning up ...\n")
+    raise Stopped(signum)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def main() -> None:
+    """Entry point: 0 done, 1 the command's own "no", 2 an error in one line, 128 + a signal."""
+    for each in _SIGNALS:
+        signal.signal(each, _stop)
+    try:
+        app()
+    except Stopped as stopped:
+        sys.exit(128 + stopped.signum)
+    except RackwardError as error:
+        sys.stderr.write(f"rackward: {error}\n")
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""``rackward demo``: the same story told to several assignors on a real Kafka in three racks."""
