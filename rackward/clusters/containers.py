@@ -52,7 +52,7 @@ class DockerCluster(BaseCluster):
 
     Raises DockerUnavailableError, DownloadError (the Jolokia agent is put into the
     containers from the cache), BrokerError with the end of the log of a container that
-    did not start. Containers and network carry the label ``rackward.cluster``; a
+    did not start. Containers and network carry `label` (``rackward.cluster=...``); a
     supervisor removes them even where this interpreter is killed, which is why
     Testcontainers' own reaper, an image of its own, is not used.
     """
@@ -74,14 +74,14 @@ class DockerCluster(BaseCluster):
         self._containers: dict[str, Any] = {}
         self._image = image or image_at_hand(kafka_version)
         self._agent = distribution(kafka_version, cache_directory(cache_dir), progress).agent
-        self._label = f"{LABEL}={secrets.token_hex(8)}"
+        self.label = f"{LABEL}={secrets.token_hex(8)}"
         self._ports = [EXTERNAL, INTERNAL, *self._listeners.values()]
         if progress is not None:
             progress(f"starting {len(self._wanted)} brokers and a controller of {self._image}")
         # It has no processes to look after: it is there to sweep up should this one die.
         self._processes = Processes(directory)
         try:
-            self._processes.at_end([sys.executable, sweep.__file__, self._label])
+            self._processes.at_end([sys.executable, sweep.__file__, self.label])
             self._finalizer = weakref.finalize(self, self._processes.close)
             self._start_all()
         except BaseException:
@@ -94,7 +94,7 @@ class DockerCluster(BaseCluster):
                 self._try_all()
                 return
             except PortTakenError:
-                sweep.sweep(self._label)
+                sweep.sweep(self.label)
                 if attempt == _ATTEMPTS:
                     raise
 
@@ -184,7 +184,7 @@ class DockerCluster(BaseCluster):
         self._containers[name] = container
 
     def _labels(self) -> dict[str, str]:
-        name, _, value = self._label.partition("=")
+        name, _, value = self.label.partition("=")
         return {name: value}
 
     def _launch(self, node: Node) -> None:
@@ -250,7 +250,7 @@ class DockerCluster(BaseCluster):
     def _dismantle(self) -> None:
         try:
             with engine_errors():
-                sweep.sweep(self._label)
+                sweep.sweep(self.label)
             self._processes.at_end(None)
         finally:
             self._finalizer()

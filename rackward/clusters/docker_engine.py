@@ -67,7 +67,7 @@ def has_image(name: str) -> bool:
 def engine_errors() -> Iterator[None]:
     """What the engine refuses becomes PortTakenError or DockerUnavailableError."""
     try:
-        from docker.errors import DockerException, NotFound
+        from docker.errors import DockerException
     except ImportError as error:
         raise MissingExtraError("docker", "docker") from error
     try:
@@ -76,12 +76,10 @@ def engine_errors() -> Iterator[None]:
         told = str(error)
         if any(sign in told for sign in _PORT_TAKEN):
             raise PortTakenError(f"a port was taken by another process ({told})") from error
-        advice = (
-            "build it with: python -m rackward.clusters.image"
-            if isinstance(error, NotFound)
-            else "is the engine well, and is this user allowed to use it?"
-        )
-        raise DockerUnavailableError(f"the Docker engine refused ({told}); {advice}") from error
+        raise DockerUnavailableError(
+            f"the Docker engine refused ({told}); where it is the image that cannot be had, "
+            "build one with: python -m rackward.clusters.image"
+        ) from error
 
 
 @contextmanager
