@@ -1,0 +1,101 @@
+"""Racks, cluster values and the small pieces of the solver."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_core import (
+    Broker,
+    ClusterView,
+    TopicPartition,
+    common_levels,
+    levels_crossed,
+    parse_rack,
+)
+from placement_core.matching import units_of_rank
+from placement_core.matching.pour import pour
+
+
+@pytest.mark.parametrize(
+    ("rack", "path"),
+    [
+        ("use1-az1", ("use1-az1",)),
+        ("a/b", ("a/b",)),
+        ("/dc1/room2/r7", ("dc1", "room2", "r7")),
+        ("//dc1//r7/", ("dc1", "r7")),
+        ("", None),
+        ("/", None),
+        ("//", None),
+        (None, None),
+        (7, None),
+        (b"a", None),
+        ("/a", ("a",)),
+    ],
+)
+def test_rack_ids(rack: object, path: tuple[str, ...] | None) -> None:
+    assert parse_rack(rack) == path
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "crossed"),
+    [
+        ("/d/r", "/d/r", 0),
+        ("/d/r", "/d/s", 1),
+        ("/d/r", "/e/r", 2),
+        ("/d", "/d/r", 1),
+        ("/d", "/d", 0),
+        ("/d", "/e", 2),
+        ("/d/r", None, 2),
+        (None, None, 2),
+    ],
+)
+def test_levels_crossed(one: str | None, other: str | None, crossed: int) -> None:
+    for a, b in ((one, other), (other, one)):
+        assert levels_crossed(parse_rack(a), parse_rack(b), depth=2) == crossed
+
+
+def test_common_levels() -> None:
+    assert common_levels(("d", "r"), ("d", "s")) == 1
+    assert common_levels(("d",), ("d", "s")) == 1
+    assert common_levels(("d",), ("e",)) == 0
+
+
+def test_leader_racks_of_a_view() -> None:
+    view = ClusterView(
+        brokers=(Broker(1, "a"), Broker(2), Broker(3, "c")),
+        replicas={TopicPartition("t", p): (1, 2) for p in (0, 1, 2, 4)},
+        leaders={
+            TopicPartition("t", 0): 1,
+            TopicPartition("t", 1): 2,
+            TopicPartition("t", 4): 9,
+            TopicPartition("u", 0): 3,
+        },
+    )
+    assert view.leader_racks() == {"t": ["a", None, None, None, None], "u": ["c"]}
+
+
+@given(st.lists(st.integers(1, 50), max_size=5), st.integers(1, 1000))
+def test_a_rank_outweighs_all_a_cycle_can_change_below(largest: list[int], cycle: int) -> None:
+    worth = units_of_rank(largest, cycle)
+    for rank, unit in enumerate(worth):
+        below = sum(w * most for w, most in zip(worth[:rank], largest, strict=False))
+        assert unit > cycle * below
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, max_size=20),
+    st.integers(0, 900),
+)
+def test_pouring_is_exact_and_level(vessels: list[tuple[int, int]], amount: int) -> None:
+    gaps, sizes = (np.array(column) for column in zip(*vessels, strict=True))
+    gaps = np.minimum(gaps, sizes)
+    poured = pour(amount, gaps, sizes)
+    assert poured.sum() == min(amount, gaps.sum())
+    assert ((poured >= 0) & (poured <= gaps)).all()
+    left = (gaps - poured) / sizes
+    for a in np.flatnonzero(poured):
+        # Where anything went in, no other vessel is left clearly emptier.
+        assert (left <= left[a] + 1 / sizes + 1 / sizes[a] + 1e-9).all()
