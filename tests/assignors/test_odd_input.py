@@ -81,7 +81,7 @@ def test_odd_names(make: Make, id_: str) -> None:
 
 
 @pytest.mark.parametrize("make", BOTH)
-@pytest.mark.parametrize("generation", [-(2**40), -2, 0, 2**31, 2**62])
+@pytest.mark.parametrize("generation", [-(2**40), -2, 0, 2**31, 2**40])
 def test_odd_generations(make: Make, generation: int) -> None:
     members = [
         Member("m1", TOPIC, rack="a", owned={"t": [0, 1]}, generation=generation),
