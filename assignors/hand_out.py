@@ -74,9 +74,9 @@ def _deal_to_hubs(
     lane = np.repeat(np.arange(len(used)), units)
     if (classes[1:] == classes[:-1]).any():
         nth = np.arange(len(lane)) - np.repeat(np.cumsum(units) - units, units)
-        # Evenly spaced within its class; doubles are exact enough to be the same everywhere.
-        position = (nth + 0.5) / units[lane]
-        lane = lane[np.lexsort((position, classes[lane]))]
+        # Evenly spaced within its class. The lanes of a class are sorted runs already, which
+        # a stable sort merges.
+        lane = lane[np.argsort(classes[lane] + (nth + 0.5) / units[lane], kind="stable")]
     hub = np.empty(len(pool), np.int64)
     hub[_stable_order(of_partition[pool])] = shares.lane_hub[used][lane]
     return pool, hub

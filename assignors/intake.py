@@ -82,8 +82,8 @@ def read_group(members: Iterable[Member], leader_racks: LeaderRacks) -> Group:
     subscribed[named, np.repeat(np.arange(len(sets)), lengths)] = True
     rows = [leader_racks[topic] for topic in topics]
     base = np.concatenate(([0], np.cumsum([len(row) for row in rows], dtype=np.int64)))
-    leader_paths, leader_rack = _number_racks(chain.from_iterable(rows), int(base[-1]))
-    member_paths, member_rack = _number_racks((m.rack for m in ordered), len(ordered))
+    leader_paths, leader_rack = _number_racks(rows, int(base[-1]))
+    member_paths, member_rack = _number_racks([[m.rack for m in ordered]], len(ordered))
     depth = max((len(p) for p in (*leader_paths, *member_paths) if p), default=1)
     crossed = [
         [levels_crossed(leader, member, depth) if leader else 0 for member in member_paths]
@@ -132,18 +132,17 @@ class _Numbers(dict[Hashable, int]):
 
 
 def _number_racks(
-    racks: Iterable[str | None], count: int
+    rows: Sequence[Sequence[str | None]], count: int
 ) -> tuple[list[RackPath | None], IntArray]:
     """The racks' paths (first None, which stands for "not known") and each one's number.
 
     Numbers follow the order of the paths.
     """
-    listed = list(racks)
     numbers = _Numbers()
     try:
-        found = np.fromiter(map(numbers.__getitem__, listed), np.int64, count)
+        found = np.fromiter(map(numbers.__getitem__, chain.from_iterable(rows)), np.int64, count)
     except TypeError:
-        sound = (rack if isinstance(rack, str) else None for rack in listed)
+        sound = (rack if isinstance(rack, str) else None for row in rows for rack in row)
         found = np.fromiter(map(numbers.__getitem__, sound), np.int64, count)
     known = sorted(path for path in numbers.paths if path is not None)
     place = np.zeros(len(numbers.paths), np.int64)
