@@ -47,7 +47,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
 def committed(cluster: Cluster, group_id: str) -> dict[tuple[str, int], int]:
     """The offsets that the group has committed."""
     found = with_admin(cluster, lambda admin: admin.list_group_offsets(group_id))
-    return {(tp.topic, tp.partition): offset.offset for tp, offset in found.items()}
+    return {(tp.topic, tp.partition): offset.offset for tp, offset in found[group_id].items()}
 
 
 def with_admin(cluster: Cluster, act: Callable[[Any], Any]) -> Any:

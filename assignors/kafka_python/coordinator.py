@@ -1,7 +1,7 @@
 """What an assignor cannot do in kafka-python from where it stands, done in the coordinator.
 
 kafka-python 3.0 asks an assignor for its metadata and for a plan, and tells it of each new
-assignment. That is too little in four ways. So importing this package has every KafkaConsumer
+assignment. That is too little in several ways. So importing this package has every KafkaConsumer
 make the coordinator below, which differs from kafka-python's own only in a consumer that was
 given one of our assignors:
 
@@ -22,6 +22,9 @@ Topics that only others subscribe to
     repeated when the answer has come: to a broker that awaits a leader's plan, a join with
     the same bytes is the same join, so this costs no rebalance. Silent brokers are waited
     for ``METADATA_PATIENCE`` seconds and no longer.
+Joins that outlast the poll that began them
+    kafka-python forgets some of them, and repeats others: see ``need_rejoin`` and
+    ``_do_join_and_sync_async``.
 A hand-over that does not happen
     Partitions are withheld until whoever claimed them has rejoined. Should a foreign client
     claim and never give up, the leader asks for another round itself.
@@ -76,6 +79,7 @@ class RackAwareCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         self._metadata_answers = 0
         self._asked: dict[str, int] = {}
         self._wait_until: float | None = None
+        self._uncollected: tuple[Any, float, Any] | None = None
         self._seats: dict[str, Seat] = {}
         self._remarks = Remarks()
         self.owned_since = NO_GENERATION
@@ -156,11 +160,22 @@ class RackAwareCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         return super()._perform_assignment(leader_id, protocol_name, [everyone])
 
     async def _do_join_and_sync_async(self) -> Any:
+        if self._uncollected is not None:
+            # A join that ended between two polls: kafka-python would throw its outcome away
+            # and join again, which of a leader makes a rebalance of its own.
+            generation, ended, assignment = self._uncollected
+            fresh = time.monotonic() - ended < self.config["session_timeout_ms"] / 1000
+            if generation == self._generation and fresh:
+                return assignment
         while True:
             try:
-                return await super()._do_join_and_sync_async()
+                assignment = await super()._do_join_and_sync_async()
             except TopicsUnseenError as unseen:
                 log.debug("group %s: waiting for metadata of %s", self.group_id, unseen)
+            else:
+                if self._seats:
+                    self._uncollected = (self._generation, time.monotonic(), assignment)
+                return assignment
             try:
                 await self._manager.wait_for(self._cluster.request_update(), 1000)
             except KafkaError as error:
@@ -169,6 +184,7 @@ class RackAwareCoordinator(ConsumerCoordinator):  # type: ignore[misc]
     async def _on_join_complete_async(
         self, generation: int, member_id: str, protocol: str, assignment: bytes
     ) -> None:
+        self._uncollected = None
         self.owned_since = generation
         if self._seats:
             self._later(FIRST_READS, self._look_for_followers)

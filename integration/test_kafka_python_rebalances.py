@@ -1,0 +1,178 @@
+"""Rebalances of real KafkaConsumers while records flow: what moves, what pauses, what is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+from assignors.kafka_python import (
+    LeaderRackAwareCooperativeStickyAssignor,
+    LeaderRackAwareRangeAssignor,
+)
+from integration.groups import ConsumerGroup, Place
+from integration.racks import evenly, loads, off_rack, replicas_led_from
+from integration.topics import Trickle, committed, create_topic, new_name, wait_until
+from rackward.clusters import Cluster
+
+SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
+LONGEST_PAUSE = 2.0
+"""Seconds for which a kept partition may give no record: a member's poll waits for the whole
+group to join, and members hear of it with their next heartbeat, 0.2 s apart."""
+
+
+def places(topic: str, count: int) -> set[Place]:
+    return {(topic, partition) for partition in range(count)}
+
+
+def everything_was_read(group: ConsumerGroup, topic: str, sent: Trickle) -> None:
+    """Every acknowledged record is read, and what was read is committed."""
+    sent.stop()
+    wait_until(
+        lambda: all(
+            offsets <= group.reads_of((topic, partition)).offsets()
+            for partition, offsets in sent.acknowledged.items()
+        ),
+        within=20,
+        what="every acknowledged record is read",
+    )
+
+
+def everything_is_committed(cluster: Cluster, group: ConsumerGroup, sent: Trickle) -> None:
+    """After the members have gone: the next record is the one after the last."""
+    offsets = {partition: at for (_, partition), at in committed(cluster, group.id).items()}
+    assert offsets == {p: max(sent_to) + 1 for p, sent_to in sent.acknowledged.items()}
+
+
+def kept(before: dict[str, frozenset[Place]], now: dict[str, frozenset[Place]]) -> set[Place]:
+    return {place for name in before.keys() & now.keys() for place in before[name] & now[name]}
+
+
+def test_join_and_leave_of_a_cooperative_group(cluster: Cluster) -> None:
+    topic = create_topic(cluster, new_name("flow"), replicas_led_from(evenly(36)))
+    all_of_it = places(topic, 36)
+    first = dict(list(SIX.items())[:5])
+    with Trickle(cluster, topic, 36) as sent, ConsumerGroup(cluster, topics=[topic]) as group:
+        for name, rack in first.items():
+            group.start(name, rack)
+        before = group.settle(all_of_it)
+        time.sleep(1.0)
+
+        def change(act: Callable[[], object]) -> dict[str, frozenset[Place]]:
+            generation, started = group.generation, time.monotonic()
+            act()
+            now = group.settle(all_of_it, after=generation)
+            time.sleep(0.5)
+            ended = time.monotonic()
+            assert group.generation - generation <= 2
+            assert group.handed_back(since=started) == []
+            for place in kept(before, now):
+                assert group.reads_of(place).longest_gap(started, ended) < LONGEST_PAUSE
+            return now
+
+        joined = change(lambda: group.start("c2", "c"))
+        # Five members of at most eight become six of six: the new one's six are all that move.
+        assert loads(joined) == [6] * 6
+        assert off_rack(cluster, joined, SIX) == 0
+        assert len(kept(before, joined)) == 30
+        before = joined
+        left = change(lambda: group.stop("b2"))
+        # The one that left had six; nobody else has to give up anything.
+        assert loads(left) == [7, 7, 7, 7, 8]
+        assert len(kept(before, left)) == 30
+        everything_was_read(group, topic, sent)
+    everything_is_committed(cluster, group, sent)
+
+
+def test_leaders_that_moved_are_followed_at_the_next_rebalance(cluster: Cluster) -> None:
+    # Two partitions change places between racks a and b: four moves, of which none is more
+    # than needed, make everything local again.
+    racks = evenly(36)
+    replicas = replicas_led_from(racks)
+    topic = create_topic(cluster, new_name("moved"), replicas)
+    all_of_it = places(topic, 36)
+    with ConsumerGroup(cluster, topics=[topic]) as group:
+        for name, rack in SIX.items():
+            group.start(name, rack)
+        before = group.settle(all_of_it)
+        away = [p for p, rack in enumerate(racks) if rack == "a"][:2]
+        back = [p for p, rack in enumerate(racks) if rack == "b"][:2]
+        swap = {(topic, p): next(n for n in replicas[p][1:] if n in (2, 3)) for p in away}
+        swap |= {(topic, p): next(n for n in replicas[p][1:] if n in (0, 1)) for p in back}
+        cluster.move_leaders(swap)  # type: ignore[arg-type]
+        assert off_rack(cluster, before, SIX) == 4
+        # Consumers have to have heard of it; their metadata is two seconds old at most.
+        time.sleep(2.5)
+        generation = group.generation
+        for member in group.members.values():
+            member.consumer._coordinator.request_rejoin()
+        now = group.settle(all_of_it, after=generation)
+        assert off_rack(cluster, now, SIX) == 0
+        assert len(kept(before, now)) == 32
+        assert group.generation - generation <= 2
+        assert group.handed_back(since=0) == []
+
+
+def test_static_members_restart_without_a_rebalance(cluster: Cluster) -> None:
+    topic = create_topic(cluster, new_name("static"), replicas_led_from(evenly(12)))
+    all_of_it = places(topic, 12)
+    members = {"a1": "a", "b1": "b", "c1": "c"}
+    with ConsumerGroup(cluster, topics=[topic], session_timeout_ms=20_000) as group:
+        for name, rack in members.items():
+            group.start(name, rack, group_instance_id=name)
+        before = group.settle(all_of_it)
+        generation = group.generation
+        for name, rack in members.items():
+            group.stop(name)
+            group.start(name, rack, group_instance_id=name)
+            assert group.settle(all_of_it) == before
+        assert group.generation == generation
+        assert off_rack(cluster, before, members) == 0
+        # What a restarted member is given again it also claims: of four members with three
+        # each, the fourth's are all that move. a has 4 leaders and now 6 places: 2 off-rack.
+        restarted = time.monotonic()
+        group.start("a2", "a")
+        now = group.settle(all_of_it, after=generation)
+        assert off_rack(cluster, now, {**members, "a2": "a"}) == 2
+        assert len(kept(before, now)) == 9
+        assert group.handed_back(since=restarted) == []
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (RangePartitionAssignor, LeaderRackAwareRangeAssignor),
+        (CooperativeStickyAssignor, LeaderRackAwareCooperativeStickyAssignor),
+    ],
+    ids=["range", "cooperative-sticky"],
+)
+def test_rolling_change_from_kafka_pythons_own(cluster: Cluster, theirs: Any, ours: Any) -> None:
+    topic = create_topic(cluster, new_name("rolling"), replicas_led_from(evenly(12)))
+    all_of_it = places(topic, 12)
+    members = {"a1": "a", "b1": "b", "c1": "c"}
+
+    with Trickle(cluster, topic, 12) as sent, ConsumerGroup(cluster, topics=[topic]) as group:
+        for name, rack in members.items():
+            group.start(name, rack, strategies=[theirs])
+        group.settle(all_of_it)
+
+        def roll(strategies: Callable[[str], Sequence[Any]]) -> dict[str, frozenset[Place]]:
+            for name, rack in members.items():
+                generation = group.generation
+                group.stop(name)
+                group.start(name, rack, strategies=strategies(rack))
+                owned = group.settle(all_of_it, after=generation)
+            return owned
+
+        roll(lambda rack: [ours(rack=rack), theirs])
+        owned = roll(lambda rack: [ours(rack=rack)])
+        assert loads(owned) == [4] * 3
+        assert off_rack(cluster, owned, members) == 0
+        protocols = {m.consumer._coordinator._generation.protocol for m in group.members.values()}
+        assert protocols == {ours.name}
+        everything_was_read(group, topic, sent)
+    everything_is_committed(cluster, group, sent)

@@ -1,0 +1,140 @@
+"""Our coordinator while joins are on their way: metadata, polls, hand-overs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.coordinator.base import Generation
+from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.structs import MemberState
+
+from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
+from assignors.kafka_python.coordinator import TopicsUnseenError
+from tests.assignors.kafka_python_consumers import (
+    Consumers,
+    answer,
+    complete,
+    offline_consumers,
+    perform,
+)
+from tests.assignors.kafka_python_group import joined, subscription_bytes
+
+
+@pytest.fixture
+def consumers() -> Iterator[Consumers]:
+    with offline_consumers() as make:
+        yield make
+
+
+def test_it_waits_for_topics_that_only_others_subscribe_to(consumers: Consumers) -> None:
+    consumer = consumers(Sticky(rack="a"))
+    answer(consumer, t=[0])
+    members = [
+        joined("m0", subscription_bytes(["t"], rack="a")),
+        joined("m1", subscription_bytes(["u"], rack="b")),
+    ]
+    with pytest.raises(TopicsUnseenError, match="u"):
+        perform(consumer, *members)
+    assert "u" in consumer._cluster._topics
+    answer(consumer, t=[0], u=[1, 1])
+    assert perform(consumer, *members) == {"m0": {"t": [0]}, "m1": {"u": [0, 1]}}
+    # What it compares metadata with has the whole group's topics: no rebalance follows.
+    snapshot = consumer._coordinator._assignment_snapshot
+    answer(consumer, t=[0], u=[1, 1])
+    assert snapshot == consumer._coordinator._metadata_snapshot == {"t": {0}, "u": {0, 1}}
+
+
+def test_a_topic_that_two_answers_lack_does_not_exist(
+    consumers: Consumers, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = consumers(Sticky(rack="a"))
+    answer(consumer, t=[0])
+    claimed = subscription_bytes(["t", "gone"], rack="a", owned={"gone": [3]}, generation=1)
+    for _ in range(2):
+        with pytest.raises(TopicsUnseenError):
+            perform(consumer, joined("m0", claimed))
+        answer(consumer, t=[0])
+    for _ in range(2):
+        assert perform(consumer, joined("m0", claimed)) == {"m0": {"t": [0]}}
+    assert caplog.text.count("topic gone is subscribed to but does not exist") == 1
+
+
+def test_owners_keep_a_topic_that_silent_brokers_tell_nothing_of(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_PATIENCE", 0.0)
+    consumer = consumers(Sticky(rack="a"))
+    answer(consumer, t=[0])
+    members = [
+        joined("m0", subscription_bytes(["t", "u"], owned={"u": [0, 1]}, generation=4)),
+        joined("m1", subscription_bytes(["t", "u"], owned={"u": [1, 2]}, generation=5)),
+        joined("m2", subscription_bytes(["t"], owned={"u": [7]}, generation=5)),
+    ]
+    given = perform(consumer, *members)
+    assert {m: ts["u"] for m, ts in given.items() if "u" in ts} == {"m0": [0], "m1": [1, 2]}
+
+
+def test_a_join_that_outlasts_its_poll_is_not_forgotten(consumers: Consumers) -> None:
+    consumer = consumers(Sticky(rack="a"))
+    coordinator = consumer._coordinator
+    coordinator.rejoin_needed = False
+    coordinator.group_protocols()
+    assert not coordinator.need_rejoin()
+    coordinator.rejoining = True
+    assert coordinator.need_rejoin()
+    consumer._subscription.unsubscribe()
+    assert not coordinator.need_rejoin()
+
+
+def test_the_outcome_of_a_join_that_ended_between_polls_is_kept(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = consumers(Sticky(rack="a"))
+    coordinator = consumer._coordinator
+    outcomes = iter([b"first", b"second", b"third", b"fourth"])
+
+    async def join(_: Any) -> bytes:
+        return next(outcomes)
+
+    monkeypatch.setattr(ConsumerCoordinator, "_do_join_and_sync_async", join)
+
+    def again() -> Any:
+        return consumer._net.run(coordinator._do_join_and_sync_async)
+
+    coordinator._generation = Generation(3, "m", Sticky.name)
+    assert [again(), again()] == [b"first", b"first"]
+    # What was collected is not returned again.
+    complete(consumer, 3, t=[0])
+    assert again() == b"second"
+    # Nor is it where the member has been thrown out meanwhile, or is late.
+    coordinator.reset_generation()
+    assert again() == b"third"
+    monkeypatch.setitem(coordinator.config, "session_timeout_ms", 0)
+    assert again() == b"fourth"
+
+
+def test_a_hand_over_that_nobody_makes_is_asked_for(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = consumers(Sticky(rack="a"))
+    coordinator = consumer._coordinator
+    waits: list[Any] = []
+    monkeypatch.setattr(
+        coordinator, "_later", lambda _seconds, method, *values: waits.append((method, values))
+    )
+    answer(consumer, t=[0, 0])
+    perform(
+        consumer,
+        joined("m0", subscription_bytes(["t"], rack="a")),
+        joined("m1", subscription_bytes(["t"], rack="a", owned={"t": [0, 1]}, generation=1)),
+    )
+    ((check, values),) = waits
+    coordinator.rejoin_needed = False
+    coordinator.state = MemberState.STABLE
+    coordinator._generation = Generation(99, "m0", Sticky.name)
+    check(*values)
+    assert not coordinator.rejoin_needed
+    coordinator._generation = Generation.NO_GENERATION
+    check(*values)
+    assert coordinator.rejoin_needed
+    assert "1 withheld partitions" in caplog.text
