@@ -50,6 +50,6 @@ def groups(draw: st.DrawFn, members: int = 4) -> Group:
             st.none()
             | st.dictionaries(st.sampled_from(TOPICS), st.lists(weight_values, max_size=6))
         ),
-        max_imbalance=draw(st.sampled_from([0.0, 0.0, 0.5, 1.0, 4.0])),
+        max_imbalance=draw(st.sampled_from([0.0, 0.0, 0.5, 1.0, 3.0])),
         co_partitioned=draw(st.booleans()),
     )

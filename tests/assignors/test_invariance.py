@@ -51,7 +51,7 @@ def shuffled(group: Group, rng: Random) -> Group:
 
 @pytest.mark.parametrize("chunk", range(2))
 def test_the_order_of_members_topics_and_claims_does_not_matter(chunk: int) -> None:
-    for number in range(chunk * 150, chunk * 150 + 150):
+    for number in range(chunk * 75, chunk * 75 + 75):
         group = random_group(f"order-{number}", MIDDLE, imbalance=number % 4 == 0)
         expected = list(plans(group))
         for again in range(2):
@@ -71,7 +71,7 @@ def test_the_hash_seed_does_not_matter() -> None:
         ).stdout
 
     first = printed("1")
-    assert len(json.loads(first)) == 300
+    assert len(json.loads(first)) == 160
     assert printed("4242") == first
 
 
@@ -87,7 +87,7 @@ def print_plans() -> None:
     """The plans of some groups as JSON, for another process to compare."""
     found = [
         plan.partitions
-        for number in range(150)
+        for number in range(80)
         for plan in plans(random_group(f"hash-{number}", MIDDLE, imbalance=number % 4 == 0))
     ]
     print(json.dumps(found))

@@ -152,19 +152,19 @@ def test_two_members_of_one_id_are_the_caller_s_mistake(make: Make) -> None:
 
 
 @pytest.mark.parametrize("make", BOTH)
-@pytest.mark.parametrize("share", [-0.1, -1, 10.5, float("nan"), float("inf"), "much", None])
+@pytest.mark.parametrize("share", [-0.1, -1, 3.5, float("nan"), float("inf"), "much", None])
 def test_a_share_of_imbalance_out_of_range_is_refused(make: Make, share: Any) -> None:
     with pytest.raises(InvalidOptionError, match="max_imbalance"):
         make(max_imbalance=share)
 
 
 @pytest.mark.parametrize("make", BOTH)
-@pytest.mark.parametrize("share", [0, 1, 1e-12, 10])
+@pytest.mark.parametrize("share", [0, 1, 1e-12, 3])
 def test_a_share_of_imbalance_in_range_will_do(make: Make, share: float) -> None:
     members = [Member("m1", TOPIC, rack="a"), Member("m2", TOPIC, rack="b")]
     plan = make(max_imbalance=share).assign(members, {"t": ["a"] * 6})
     check_plan(members, {"t": ["a"] * 6}, plan)
-    assert plan.off_rack == {0: 3, 1: 0, 1e-12: 3, 10: 0}[share]
+    assert plan.off_rack == {0: 3, 1: 0, 1e-12: 3, 3: 0}[share]
 
 
 def test_the_depth_of_racks_is_that_of_the_deepest_in_sight() -> None:
