@@ -34,7 +34,7 @@ QUICK = {
     "heartbeat_interval_ms": 200,
     "metadata_max_age_ms": 2000,
     "auto_offset_reset": "earliest",
-    "auto_commit_interval_ms": 200,
+    "auto_commit_interval_ms": 1000,
     "fetch_max_wait_ms": 100,
 }
 
@@ -73,13 +73,16 @@ class Reads:
 class Member(threading.Thread):
     """One consumer and its poll loop."""
 
-    def __init__(self, group: ConsumerGroup, name: str, make: Callable[[], Any]) -> None:
+    def __init__(
+        self, group: ConsumerGroup, name: str, make: Callable[[], Any], thinks: float
+    ) -> None:
         super().__init__(name=f"member-{name}", daemon=True)
         self.group = group
         self.label = name
         self.consumer: Any = None
         self.error: BaseException | None = None
         self._make = make
+        self._thinks = thinks
         self._ending = threading.Event()
         self._subscription: dict[str, Any] | None = None
         self.start()
@@ -96,6 +99,7 @@ class Member(threading.Thread):
                     now = time.monotonic()
                     reads = self.group.reads_of((place.topic, place.partition))
                     reads.seen.extend((now, record.offset, self.label) for record in records)
+                self._ending.wait(self._thinks)
         except BaseException as error:  # noqa: BLE001 - told to whoever waits for the group
             self.error = error
         finally:
@@ -186,9 +190,13 @@ class ConsumerGroup:
         strategies: Sequence[Any] | None = None,
         topics: Sequence[str] | None = None,
         pattern: str | None = None,
+        thinks: float = 0.0,
         **settings: Any,
     ) -> Member:
-        """Add a member; a rack without a door of its own bootstraps as one without a rack."""
+        """Add a member; a rack without a door of its own bootstraps as one without a rack.
+
+        It ``thinks`` for so many seconds between two polls.
+        """
         door = rack if rack in self._cluster.client_racks else None
         config = {
             "bootstrap_servers": self._cluster.bootstrap(door).split(","),
@@ -200,7 +208,7 @@ class ConsumerGroup:
             **self._settings,
             **settings,
         }
-        member = Member(self, name, lambda: KafkaConsumer(**config))
+        member = Member(self, name, lambda: KafkaConsumer(**config), thinks)
         if pattern is not None:
             member.resubscribe(pattern=pattern)
         else:

@@ -65,7 +65,7 @@ class Trickle:
     ``acknowledged`` has the offsets that brokers confirmed: what a group must have read.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int, every: float = 0.05) -> None:
+    def __init__(self, cluster: Cluster, topic: str, partitions: int, every: float = 0.1) -> None:
         self.acknowledged: dict[int, set[int]] = {p: set() for p in range(partitions)}
         self._producer = KafkaProducer(
             bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all", linger_ms=5

@@ -23,8 +23,8 @@ Topics that only others subscribe to
     the same bytes is the same join, so this costs no rebalance. Silent brokers are waited
     for ``METADATA_PATIENCE`` seconds and no longer.
 Joins that outlast the poll that began them
-    kafka-python forgets some of them, and repeats others: see ``need_rejoin`` and
-    ``_do_join_and_sync_async``.
+    kafka-python forgets some, repeats others, and reads nothing meanwhile: see
+    :mod:`assignors.kafka_python.steady`.
 A hand-over that does not happen
     Partitions are withheld until whoever claimed them has rejoined. Should a foreign client
     claim and never give up, the leader asks for another round itself.
@@ -46,7 +46,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import kafka.consumer.group
-from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.errors import KafkaError, RetriableError
 from kafka.protocol.consumer.group import JoinGroupResponse
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
@@ -54,6 +53,7 @@ from kafka.util import ensure_valid_topic_name
 
 from assignors.kafka_python.remarks import Remarks, log
 from assignors.kafka_python.seat import Seat
+from assignors.kafka_python.steady import SteadyCoordinator
 from assignors.kafka_python.strategies import LeaderRackAwareAssignor
 from assignors.wire import NO_GENERATION
 
@@ -71,7 +71,7 @@ class TopicsUnseenError(RetriableError):  # type: ignore[misc]
     """The leader has no metadata yet of topics that some member subscribes to."""
 
 
-class RackAwareCoordinator(ConsumerCoordinator):  # type: ignore[misc]
+class RackAwareCoordinator(SteadyCoordinator):
     """kafka-python's coordinator, with a seat for each of our assignors."""
 
     def __init__(self, client: Any, subscription: Any, **configs: Any) -> None:
@@ -79,7 +79,6 @@ class RackAwareCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         self._metadata_answers = 0
         self._asked: dict[str, int] = {}
         self._wait_until: float | None = None
-        self._uncollected: tuple[Any, float, Any] | None = None
         self._seats: dict[str, Seat] = {}
         self._remarks = Remarks()
         self.owned_since = NO_GENERATION
@@ -90,6 +89,7 @@ class RackAwareCoordinator(ConsumerCoordinator):  # type: ignore[misc]
                 self._seats[name] = Seat(assignor, self)
                 self._remarks = assignor.remarks
         self._assignors.update(self._seats)
+        self.steady = bool(self._seats)
         if self._seats and configs.get("client_rack"):
             self._remarks.once(
                 "client_rack",
@@ -130,18 +130,6 @@ class RackAwareCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     # ---- what kafka-python calls
 
-    def need_rejoin(self) -> bool:
-        """Also while a join is on its way.
-
-        kafka-python asks afresh at each ``poll``. A join because of a changed subscription or
-        of changed metadata sets right what it asks, so when that join outlasts the poll that
-        began it, it is forgotten: never completed, the heartbeat off, the consumer lost to
-        its group for good.
-        """
-        if self._seats and self.rejoining and self._subscription.partitions_auto_assigned():
-            return True
-        return bool(super().need_rejoin())
-
     def _perform_assignment(self, leader_id: str, protocol_name: str, members: Any) -> Any:
         seat = self._seats.get(protocol_name)
         if seat is None:
@@ -159,23 +147,12 @@ class RackAwareCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         )
         return super()._perform_assignment(leader_id, protocol_name, [everyone])
 
-    async def _do_join_and_sync_async(self) -> Any:
-        if self._uncollected is not None:
-            # A join that ended between two polls: kafka-python would throw its outcome away
-            # and join again, which of a leader makes a rebalance of its own.
-            generation, ended, assignment = self._uncollected
-            fresh = time.monotonic() - ended < self.config["session_timeout_ms"] / 1000
-            if generation == self._generation and fresh:
-                return assignment
+    async def _join_and_sync(self) -> Any:
         while True:
             try:
-                assignment = await super()._do_join_and_sync_async()
+                return await super()._join_and_sync()
             except TopicsUnseenError as unseen:
                 log.debug("group %s: waiting for metadata of %s", self.group_id, unseen)
-            else:
-                if self._seats:
-                    self._uncollected = (self._generation, time.monotonic(), assignment)
-                return assignment
             try:
                 await self._manager.wait_for(self._cluster.request_update(), 1000)
             except KafkaError as error:
@@ -184,7 +161,6 @@ class RackAwareCoordinator(ConsumerCoordinator):  # type: ignore[misc]
     async def _on_join_complete_async(
         self, generation: int, member_id: str, protocol: str, assignment: bytes
     ) -> None:
-        self._uncollected = None
         self.owned_since = generation
         if self._seats:
             self._later(FIRST_READS, self._look_for_followers)

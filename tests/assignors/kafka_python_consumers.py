@@ -29,9 +29,8 @@ def offline_consumers() -> Iterator[Consumers]:
             bootstrap_servers="127.0.0.1:1",
             api_version=(3, 9),
             group_id="g",
-            enable_auto_commit=False,
             partition_assignment_strategy=list(strategies),
-            **config,
+            **{"enable_auto_commit": False, **config},
         )
         made.append(consumer)
         return consumer

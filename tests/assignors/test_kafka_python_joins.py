@@ -4,12 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
 from kafka.coordinator.base import Generation
 from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.errors import CommitFailedError
 from kafka.structs import MemberState
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
+from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
 from assignors.kafka_python.coordinator import TopicsUnseenError
+from assignors.kafka_python.steady import COMMIT_PATIENCE_MS, JOIN_MOMENT_MS
 from tests.assignors.kafka_python_consumers import (
     Consumers,
     answer,
@@ -84,6 +88,65 @@ def test_a_join_that_outlasts_its_poll_is_not_forgotten(consumers: Consumers) ->
     assert coordinator.need_rejoin()
     consumer._subscription.unsubscribe()
     assert not coordinator.need_rejoin()
+
+
+def test_poll_does_not_wait_for_a_cooperative_join(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def poll(_: Any, timeout_ms: Any = None) -> bool:
+        asked.append(("poll", timeout_ms))
+        return False
+
+    def ensure(_: Any, timeout_ms: Any = None) -> bool:
+        asked.append(("join", timeout_ms))
+        return False
+
+    monkeypatch.setattr(ConsumerCoordinator, "poll", poll)
+    monkeypatch.setattr(ConsumerCoordinator, "ensure_active_group", ensure)
+    for strategy, reads_on in ((Sticky, True), (Range, False)):
+        consumer = consumers(strategy(rack="a"))
+        coordinator = consumer._coordinator
+        # Nothing to read yet: there is only the join to wait for.
+        assert not coordinator.poll(timeout_ms=500)
+        assert asked == [("poll", 500)]
+        complete(consumer, 3, t=[0])
+        coordinator._generation = Generation(3, "m", strategy.name)
+        coordinator.request_rejoin()
+        assert coordinator.poll(timeout_ms=500) is reads_on
+        coordinator.rejoining = True
+        assert coordinator.poll(timeout_ms=500) is reads_on
+        moment = JOIN_MOMENT_MS
+        assert asked[1:] == (
+            [("poll", moment), ("join", moment)] if reads_on else [("poll", 500), ("poll", 500)]
+        )
+        # Thrown out of the group, it no longer owns what it would read.
+        coordinator.reset_generation()
+        assert not coordinator.poll(timeout_ms=500)
+        asked.clear()
+
+
+def test_what_is_given_up_is_committed_first(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = consumers(Sticky(rack="a"), enable_auto_commit=True)
+    coordinator = consumer._coordinator
+    complete(consumer, 3, t=[0, 1])
+    for partition in (0, 1):
+        consumer._subscription.seek(TopicPartition("t", partition), 40 + partition)
+    committed: list[dict[Any, int]] = []
+
+    async def commit(_: Any, offsets: Any, timeout_ms: Any = None) -> None:
+        assert timeout_ms == COMMIT_PATIENCE_MS
+        assert consumer.assignment() == {TopicPartition("t", 0), TopicPartition("t", 1)}
+        committed.append({partition: offset.offset for partition, offset in offsets.items()})
+        raise CommitFailedError("planted")
+
+    monkeypatch.setattr(type(coordinator), "_commit_offsets_sync_async", commit)
+    complete(consumer, 4, t=[0])
+    assert committed == [{TopicPartition("t", 1): 41}]
+    assert consumer.assignment() == {TopicPartition("t", 0)}
 
 
 def test_the_outcome_of_a_join_that_ended_between_polls_is_kept(
