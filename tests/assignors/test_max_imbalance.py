@@ -45,17 +45,35 @@ def test_surplus_leaders_and_an_empty_rack_at_once() -> None:
 
 
 def test_only_the_component_that_may_exceed_its_level_changes() -> None:
-    # Level 1 and a share of a half allow nobody more than 1; level 4 allows 6.
+    # A quarter more than level 2 is no whole partition, so 2, 1, 1 stays although 2, 2, 0 would
+    # be local; a quarter more than level 4 is one.
     members = (
         Member("s1", frozenset({"small"}), rack="a"),
-        Member("s2", frozenset({"small"}), rack="b"),
+        Member("s2", frozenset({"small"}), rack="a"),
+        Member("s3", frozenset({"small"}), rack="b"),
         Member("l1", frozenset({"large"}), rack="a"),
         Member("l2", frozenset({"large"}), rack="b"),
     )
-    leaders = {"small": ["a", "a"], "large": ["a"] * 8}
+    leaders = {"small": ["a"] * 4, "large": ["a"] * 8}
+    plan = check_sticky(Group(members, leaders, max_imbalance=0.25))
+    assert sorted(plan.loads[member] for member in ("s1", "s2", "s3")) == [1, 1, 2]
+    assert (plan.loads["l1"], plan.loads["l2"]) == (5, 3)
+    assert plan.off_rack == 1 + 3
+
+
+def test_a_level_is_that_of_the_members_own_block() -> None:
+    # The crowded member joins two blocks into one component, and is a block of its own: what
+    # is left falls into a block of level 1 (two for two) and one of level 2 (three for two).
+    members = (
+        Member("crowded", frozenset({"one", "two", "many"}), rack="z"),
+        Member("one-a", frozenset({"one"}), rack="a"),
+        Member("one-b", frozenset({"one"}), rack="b"),
+        Member("two-a", frozenset({"two"}), rack="a"),
+        Member("two-b", frozenset({"two"}), rack="b"),
+    )
+    leaders = {"one": ["a"] * 2, "two": ["a"] * 3, "many": ["z"] * 20}
     plan = check_sticky(Group(members, leaders, max_imbalance=0.5))
-    assert plan.loads == {"s1": 1, "s2": 1, "l1": 6, "l2": 2}
-    assert plan.off_rack == 3
+    assert plan.loads == {"crowded": 20, "one-a": 1, "one-b": 1, "two-a": 3, "two-b": 0}
 
 
 def test_where_racks_are_unknown_nothing_changes() -> None:
