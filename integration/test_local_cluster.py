@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -22,6 +24,7 @@ from rackward.clusters import (
     DownloadError,
     LocalCluster,
     UnknownClientRackError,
+    local,
 )
 from rackward.clusters.artifacts import distribution
 from rackward.clusters.ports import free_ports
@@ -149,6 +152,41 @@ def test_a_broker_that_cannot_come_back_shows_its_log(tmp_path: Path) -> None:
         assert cluster.view().racks() == {0: "a", 1: "b"}
         with pytest.raises(BrokerStateError, match="running"):
             cluster.resume_broker(1)
+
+
+@pytest.mark.parametrize("taken", ["controller", "agent", "internal"])
+def test_a_port_that_is_taken_meanwhile_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as thief:
+        # The first free_ports is for the controller, the second for a broker's agent and doors.
+        call, place = {"controller": (0, 0), "agent": (1, 0), "internal": (1, 1)}[taken]
+        calls = itertools.count()
+
+        def steal(count: int) -> list[int]:
+            ports = free_ports(count)
+            if next(calls) == call:
+                ports[place] = thief.getsockname()[1]
+            return ports
+
+        monkeypatch.setattr(local, "free_ports", steal)
+        with LocalCluster(["a"], directory=tmp_path) as cluster:
+            assert cluster.view().racks() == {0: "a"}
+            assert next(calls) == 4
+
+
+def test_a_broker_that_joins_survives_a_taken_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as thief,
+        LocalCluster(["a"], directory=tmp_path) as cluster,
+    ):
+        stolen = [thief.getsockname()[1], *free_ports(2)]
+        lists = iter([stolen, free_ports(3)])
+        monkeypatch.setattr(local, "free_ports", lambda _: next(lists))
+        assert cluster.add_broker("b") == 1
+        assert cluster.view().racks() == {0: "a", 1: "b"}
 
 
 def test_a_cluster_needs_a_broker() -> None:

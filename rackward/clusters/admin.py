@@ -15,6 +15,7 @@ from rackward.clusters.errors import ClusterError, ClusterTimeoutError
 from rackward.clusters.wire import Connection
 
 ANSWER_SECONDS = 30.0
+_PROBE_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05
 _ELECTION_MS = 5_000
 _PREFERRED = 0
@@ -29,6 +30,15 @@ def read_view(ports: Sequence[int], topics: Iterable[str] | None) -> ClusterView
     """
     named = None if topics is None else sorted(set(topics))
     return _at_any(ports, lambda connection: _view(connection, named))
+
+
+def answers(port: int, broker_id: int) -> bool:
+    """Whether a broker answers there, now, and knows that broker ``broker_id`` is up."""
+    try:
+        with Connection(port, _PROBE_SECONDS) as connection:
+            return broker_id in _view(connection, []).racks()
+    except OSError:
+        return False
 
 
 def wait_for_brokers(ports: Sequence[int], wanted: set[int], timeout: float) -> None:

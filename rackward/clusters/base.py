@@ -7,13 +7,9 @@ about states, doors, bytes and metadata is here once.
 from __future__ import annotations
 
 import http.client
-import secrets
 import time
 from abc import ABC, abstractmethod
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType, TracebackType
 from typing import Self
 
@@ -28,41 +24,16 @@ from rackward.clusters.errors import (
     UnknownBrokerError,
     UnknownClientRackError,
 )
+from rackward.clusters.node import Node, State
 from rackward.clusters.properties import client_racks_of, rack_listeners
 
 START_SECONDS = 180.0
 """How long brokers may take to serve: seconds on an idle machine, minutes on a busy one."""
 MOVE_SECONDS = 30.0
 POLL_SECONDS = 0.03
-
-
-def new_uuid() -> str:
-    """A random id as Kafka writes them, never beginning with a dash."""
-    return "r" + urlsafe_b64encode(secrets.token_bytes(16)).decode()[1:22]
-
-
-class State(StrEnum):
-    """What a broker's process does."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    DEAD = "dead"
-
-
-@dataclass(slots=True)
-class Node:
-    """A broker: ``ports`` are those of 127.0.0.1 by listener, ``agent`` is Jolokia's."""
-
-    id: int
-    rack: str | None
-    ports: Mapping[str, int]
-    agent: int
-    state: State = State.DEAD
-
-    @property
-    def name(self) -> str:
-        """What its process, folder or container is called."""
-        return f"broker-{self.id}"
+CHECK_SECONDS = 0.5
+ATTEMPTS = 3
+"""How often a start is tried over when another process takes a port meanwhile."""
 
 
 class BaseCluster(ABC):
@@ -94,7 +65,7 @@ class BaseCluster(ABC):
 
     @abstractmethod
     def _ended(self, node: Node) -> bool:
-        """Whether the node's process has ended."""
+        """Whether the node's process has ended, or will never serve."""
 
     @abstractmethod
     def _kill(self, node: Node) -> None:
@@ -113,6 +84,10 @@ class BaseCluster(ABC):
     @abstractmethod
     def _new_node(self, broker_id: int, rack: str | None) -> Node:
         """A node with ports of its own, not started."""
+
+    @abstractmethod
+    def _discard(self, node: Node) -> None:
+        """End and remove a node that did not start."""
 
     @abstractmethod
     def _read_log(self, node: Node) -> str: ...
@@ -172,21 +147,28 @@ class BaseCluster(ABC):
 
     def start_broker(self, broker_id: int) -> None:
         """Start a dead broker on its old data and ports; returns when it serves."""
-        self._start([self._node(broker_id, State.DEAD)])
+        node = self._node(broker_id, State.DEAD)
+        try:
+            self._start([node])
+        except BaseException:
+            self._kill(node)
+            node.state = State.DEAD
+            raise
 
     def add_broker(self, rack: str | None) -> int:
         """Start one more broker; returns its id when it serves."""
         self._check_open()
         broker_id = max(self._nodes) + 1
-        node = self._new_node(broker_id, rack or None)
-        self._nodes[broker_id] = node
-        try:
-            self._start([node])
-        except BaseException:
-            if not self._ended(node):
-                self._kill(node)
-            del self._nodes[broker_id]
-            raise
+        for attempt in range(1, ATTEMPTS + 1):
+            self._nodes[broker_id] = node = self._new_node(broker_id, rack or None)
+            try:
+                self._start([node])
+                break
+            except BaseException as error:
+                del self._nodes[broker_id]
+                self._discard(node)
+                if not isinstance(error, PortTakenError) or attempt == ATTEMPTS:
+                    raise
         return broker_id
 
     def move_leaders(self, leaders: Mapping[TopicPartition, int]) -> None:
@@ -246,13 +228,21 @@ class BaseCluster(ABC):
         """Start nodes at once and wait until each serves."""
         self._launch_all(nodes)
         deadline = time.monotonic() + START_SECONDS
+        checked = 0.0
         waiting = list(nodes)
         while waiting:
+            # Asking an engine about seven containers costs more than asking the brokers.
+            if check := time.monotonic() - checked > CHECK_SECONDS:
+                checked = time.monotonic()
             for node in list(waiting):
+                # It calls itself running a moment before it opens its doors.
+                serves = jolokia.broker_state(node.agent) == jolokia.RUNNING and admin.answers(
+                    node.ports[self._door], node.id
+                )
                 # Whoever answers at a dead node's port is somebody else.
-                if self._ended(node):
+                if (serves or check) and self._ended(node):
                     raise self._failure(node, "ended while starting")
-                if jolokia.broker_state(node.agent) == jolokia.RUNNING:
+                if serves:
                     node.state = State.RUNNING
                     waiting.remove(node)
             if waiting and time.monotonic() > deadline:

@@ -12,12 +12,13 @@ from typing import Any
 
 from rackward.clusters import sweep
 from rackward.clusters.artifacts import KAFKA_VERSION, distribution
-from rackward.clusters.base import BaseCluster, Node, State, new_uuid
+from rackward.clusters.base import ATTEMPTS, BaseCluster
 from rackward.clusters.cache import Progress, cache_directory
 from rackward.clusters.docker_engine import engine_errors, image_at_hand, without_reaper
 from rackward.clusters.errors import BrokerError, PortTakenError
 from rackward.clusters.jolokia import agent_argument
 from rackward.clusters.local import DEFAULT_RACKS
+from rackward.clusters.node import Node, State, new_uuid
 from rackward.clusters.ports import free_ports
 from rackward.clusters.processes import Processes
 from rackward.clusters.properties import (
@@ -38,7 +39,6 @@ _AGENT = "/opt/rackward/jolokia-agent.jar"
 _AGENT_PORT = 8778
 _FIRST_PORT = 9092
 _CONTROLLER = "controller:9093"
-_ATTEMPTS = 3
 _STOP_SECONDS = 60
 
 
@@ -89,13 +89,13 @@ class DockerCluster(BaseCluster):
             raise
 
     def _start_all(self) -> None:
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 self._try_all()
                 return
             except PortTakenError:
                 sweep.sweep(self.label)
-                if attempt == _ATTEMPTS:
+                if attempt == ATTEMPTS:
                     raise
 
     def _try_all(self) -> None:
@@ -219,10 +219,11 @@ class DockerCluster(BaseCluster):
         container = self._containers[node.name].get_wrapped_container()
         with engine_errors():
             if node.state is State.PAUSED:
-                # The engine refuses to kill what is frozen; nothing runs in between but
-                # what its sockets hold.
+                # The engine refuses to kill what is frozen.
                 container.unpause()
-            container.kill()
+            container.reload()
+            if container.status == "running":
+                container.kill()
             container.wait()
 
     def _stop(self, node: Node) -> None:
@@ -236,6 +237,12 @@ class DockerCluster(BaseCluster):
     def _thaw(self, node: Node) -> None:
         with engine_errors():
             self._containers[node.name].get_wrapped_container().unpause()
+
+    def _discard(self, node: Node) -> None:
+        container = self._containers.pop(node.name)
+        if container.status != "not_started":
+            with engine_errors():
+                container.get_wrapped_container().remove(force=True, v=True)
 
     def _read_log(self, node: Node) -> str:
         return self._log_of(node.name)

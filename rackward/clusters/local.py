@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import weakref
 from collections.abc import Mapping, Sequence
@@ -10,9 +11,10 @@ from pathlib import Path
 
 from rackward.clusters import java
 from rackward.clusters.artifacts import KAFKA_VERSION, distribution
-from rackward.clusters.base import START_SECONDS, BaseCluster, Node, new_uuid
+from rackward.clusters.base import ATTEMPTS, START_SECONDS, BaseCluster
 from rackward.clusters.cache import Progress, cache_directory
 from rackward.clusters.errors import BrokerError, PortTakenError
+from rackward.clusters.node import Node, new_uuid
 from rackward.clusters.ports import free_ports
 from rackward.clusters.processes import Processes
 from rackward.clusters.properties import (
@@ -26,8 +28,8 @@ from rackward.clusters.properties import (
 from rackward.clusters.warmup import warm_up
 
 DEFAULT_RACKS = ("a", "a", "b", "b", "c", "c")
-_ATTEMPTS = 3
 _STOP_SECONDS = 60.0
+_TAKEN = "Address already in use"
 
 
 class LocalCluster(BaseCluster):
@@ -62,9 +64,11 @@ class LocalCluster(BaseCluster):
         self._kafka = distribution(kafka_version, cache, progress)
         self._warmup = warm_up(self._kafka, cache, progress)
         self._cluster_id = new_uuid()
+        # How much of each node's output is from its earlier lives.
+        self._told: dict[str, int] = {}
         if progress is not None:
             progress(f"starting {len(self._wanted)} brokers and a controller")
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, ATTEMPTS + 1):
             self._processes = Processes(directory)
             # Also where the cluster is dropped without being closed.
             self._finalizer = weakref.finalize(self, self._processes.close)
@@ -72,7 +76,7 @@ class LocalCluster(BaseCluster):
                 self._start_all()
             except BaseException as error:
                 self._finalizer()
-                if isinstance(error, PortTakenError) and attempt < _ATTEMPTS:
+                if isinstance(error, PortTakenError) and attempt < ATTEMPTS:
                     continue
                 raise
             return
@@ -144,7 +148,10 @@ class LocalCluster(BaseCluster):
             agent_port=agent,
             options=self._warmup.options(),
         )
-        self._processes.start(name, command, folder / "out.log")
+        out = folder / "out.log"
+        out.touch()
+        self._told[name] = out.stat().st_size
+        self._processes.start(name, command, out)
 
     def _launch(self, node: Node) -> None:
         self._run(node.name, node.agent)
@@ -152,11 +159,17 @@ class LocalCluster(BaseCluster):
     def _ended(self, node: Node) -> bool:
         if self._processes.exit_code("controller") is not None:
             raise self._controller_failure()
-        return self._processes.exit_code(node.name) is not None
+        if self._processes.exit_code(node.name) is not None:
+            return True
+        # Java goes on without its agent where the agent's port is taken; then nobody can
+        # tell when the broker serves.
+        with (self._folder(node.name) / "out.log").open(errors="replace") as out:
+            out.seek(self._told[node.name])
+            return _TAKEN in out.read()
 
     def _controller_failure(self) -> Exception:
         log = self._log_of("controller")
-        if "Address already in use" in log:
+        if _TAKEN in log:
             return PortTakenError(f"the controller's address {self._controller} was taken")
         return BrokerError(CONTROLLER_ID, "(the controller) ended", log, "make another cluster")
 
@@ -173,6 +186,10 @@ class LocalCluster(BaseCluster):
 
     def _thaw(self, node: Node) -> None:
         self._processes.signal(node.name, signal.SIGCONT)
+
+    def _discard(self, node: Node) -> None:
+        self._kill(node)
+        shutil.rmtree(self._folder(node.name))
 
     def _read_log(self, node: Node) -> str:
         return self._log_of(node.name)

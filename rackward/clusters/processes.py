@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import shutil
 import signal
 import subprocess
@@ -89,15 +90,19 @@ class Processes:
     def _end_supervisor(self) -> None:
         """Let it clean up; where it cannot, kill its whole group."""
         process = self._supervisor
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        with suppress(OSError):
+            stdin.close()
+        # Its end closes its output. It is not waited for before its group is killed: until
+        # it is reaped nobody else can have its pid, nor the group of that number.
         deadline = time.monotonic() + END_SECONDS
-        # WNOWAIT leaves it unreaped: until it is reaped nobody else can have its pid, nor
-        # the group of that number, so killing the group cannot hit a stranger.
-        while not _has_ended(process.pid) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        with stdout, selectors.DefaultSelector() as selector:
+            selector.register(stdout, selectors.EVENT_READ)
+            while selector.select(max(0.0, deadline - time.monotonic())):
+                if not os.read(stdout.fileno(), 65536):
+                    break
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -137,10 +142,3 @@ class Processes:
             "the process that looks after the brokers has ended: close this cluster and "
             "make another one"
         )
-
-
-def _has_ended(pid: int) -> bool:
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True

@@ -80,7 +80,11 @@ class Supervisor:
         if self.last is not None:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(
-                    self.last, stdin=subprocess.DEVNULL, timeout=LAST_SECONDS, check=False
+                    self.last,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    timeout=LAST_SECONDS,
+                    check=False,
                 )
         shutil.rmtree(self.folder, ignore_errors=True)
 

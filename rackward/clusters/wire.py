@@ -20,13 +20,13 @@ TIMEOUT_SECONDS = 10.0
 class Connection:
     """Requests and answers, one after the other; OSError where the broker does not answer."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, timeout: float = TIMEOUT_SECONDS) -> None:
         try:
             from kafka.protocol.parser import KafkaProtocol
         except ImportError as error:
             raise MissingExtraError("kafka-python", "cluster") from error
         self._protocol = KafkaProtocol(client_id="rackward", ident=f"127.0.0.1:{port}")
-        self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout)
 
     def ask(self, request: Any) -> Any:
         """Send a request of a fixed version (``SomeRequest[3](...)``); returns the answer."""
