@@ -7,7 +7,6 @@ import numpy as np
 from placement_core.errors import InvalidOptionError
 from placement_core.matching import IntArray
 
-
 MOST_IMBALANCE = 3.0
 """The largest ``max_imbalance``: four times a balanced load is no balance worth the name, and
 the work of an uneven plan grows with the loads that it permits."""

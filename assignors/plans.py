@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from assignors.intake import Group
@@ -22,14 +26,32 @@ def make_plan(group: Group, member: IntArray, owner: IntArray, unproved: int) ->
     crossings = tuple(np.cumsum(crossed[:0:-1]).tolist())
     loads = np.bincount(member, minlength=len(group.members)).tolist()
     ids = [m.id for m in group.members]
+    with _no_collection():
+        partitions = _partitions(group, ids, member)
     return Plan(
-        partitions=_partitions(group, ids, member),
+        partitions=partitions,
         off_rack=crossings[-1],
         crossings=crossings,
         optimum=max(0, crossings[-1] - unproved),
         moved=int(((owner != NOBODY) & (owner != member)).sum()),
         loads=dict(zip(ids, loads, strict=True)),
     )
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Put the cycle collector off while a plan's many small lists are made.
+
+    None of them can be garbage yet, and looking through them again and again would take as
+    long as a quarter of the whole assignment.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _partitions(group: Group, ids: list[str], member: IntArray) -> dict[str, dict[str, list[int]]]:
