@@ -91,19 +91,19 @@ def test_join_and_leave_of_a_cooperative_group(cluster: Cluster) -> None:
 def test_kept_partitions_do_not_wait_for_a_slow_member(cluster: Cluster) -> None:
     # The rebalance takes as long as the slowest member is away from poll; nobody else's
     # reading does.
-    away = 2 * LONGEST_PAUSE
+    away = LONGEST_PAUSE + 2.0
     topic = create_topic(cluster, new_name("slow"), replicas_led_from(evenly(12)))
     all_of_it = places(topic, 12)
     with Trickle(cluster, topic, 12), ConsumerGroup(cluster, topics=[topic]) as group:
         group.start("a1", "a")
         group.start("b1", "b")
         group.start("c1", "c", thinks=away)
-        before = group.settle(all_of_it)
+        before = group.settle(all_of_it, within=60)
         generation, started = group.generation, time.monotonic()
         group.start("a2", "a")
-        now = group.settle(all_of_it, after=generation)
+        now = group.settle(all_of_it, after=generation, within=60)
         ended = time.monotonic()
-        assert ended - started > away / 2
+        assert ended - started > away
         for name in ("a1", "b1"):
             for place in before[name] & now[name]:
                 assert group.reads_of(place).longest_gap(started, ended) < LONGEST_PAUSE

@@ -1,7 +1,7 @@
 """kafka-python's coordinator with joins that keep what they achieve and stop no reading.
 
 kafka-python 3.0.12 drives a join from ``KafkaConsumer.poll``, and a join may outlast the poll
-that began it: whenever a member of the group is slow, and often on a busy machine. Then four
+that began it: whenever a member of the group is slow, and often on a busy machine. Then five
 things go wrong, which are put right here for consumers that use one of our assignors:
 
 - A join because of a changed subscription (a pattern that matches a new topic) or of changed
@@ -9,6 +9,8 @@ things go wrong, which are put right here for consumers that use one of our assi
   completed, the heartbeat stays off, and the consumer is lost to its group for good.
 - The outcome of a join that ends between two polls is thrown away and the join repeated,
   which, of a leader, is another rebalance for everyone.
+- Heartbeats stop with the join and start again with the next poll: a consumer that is away
+  for a session's time after a rebalance is thrown out, and there is another rebalance.
 - ``poll`` returns no records while a join is on its way, though in a cooperative rebalance
   the consumer goes on owning what it reads: everyone waits for the slowest member.
 - The commit before a rebalance gets no more time than that ``poll``, and what is read between
@@ -24,6 +26,7 @@ from kafka.coordinator.assignors.abstract import RebalanceProtocol
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+from kafka.structs import MemberState
 
 from assignors.kafka_python.remarks import log
 
@@ -94,6 +97,9 @@ class SteadyCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         assignment = await self._join_and_sync()
         if self.steady:
             self._uncollected = (self._generation, time.monotonic(), assignment)
+            with self._lock:
+                self.state = MemberState.STABLE
+                self._enable_heartbeat()
         return assignment
 
     async def _join_and_sync(self) -> Any:

@@ -166,6 +166,9 @@ def test_the_outcome_of_a_join_that_ended_between_polls_is_kept(
 
     coordinator._generation = Generation(3, "m", Sticky.name)
     assert [again(), again()] == [b"first", b"first"]
+    # It is a member, and says so to the broker, whether or not anyone polls.
+    assert coordinator.stable()
+    assert coordinator._heartbeat_enabled
     # What was collected is not returned again.
     complete(consumer, 3, t=[0])
     assert again() == b"second"
