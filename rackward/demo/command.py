@@ -76,7 +76,7 @@ def demo(
     ] = 2.0,
     step_seconds: Annotated[
         float, typer.Option(min=1, max=600, help="Steady reading per step, after its event.")
-    ] = 7.0,
+    ] = 5.0,
     price: Annotated[
         float, typer.Option(min=0, help="Dollars per GB that crosses racks, both ways together.")
     ] = 0.02,

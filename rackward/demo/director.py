@@ -119,7 +119,8 @@ class Director:
         for strategy in STRATEGIES:
             log = self._options.logs / f"{strategy.key}.log"
             group = Group(strategy, self._topic, names[strategy.key], log)
-            undo.callback(group.close)
+            # Our own brokers are about to end as well: nobody is left to say good-bye to.
+            undo.callback(group.close, politely=self._stage.cluster is None)
             self._groups.append(group)
         self._look()
 

@@ -43,7 +43,6 @@ def serve(pipe: Connection, key: str, log: Path) -> None:
     """
     # Ctrl-C reaches the whole terminal: the parent decides, and tells us by the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     logging.basicConfig(
         filename=log, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,8 @@ class Group:
         self._process = context.Process(
             target=serve, args=(theirs, strategy.key, log), name=name, daemon=True
         )
-        self._process.start()
+        with _interrupts_held():
+            self._process.start()
         theirs.close()
 
     def join(self, member: str, rack: str, bootstrap: str) -> None:
@@ -63,10 +67,11 @@ class Group:
             raise DemoError(f"{self.strategy.title}: {'; '.join(report.failures)}")
         return report
 
-    def close(self) -> None:
-        """End the process: members leave, or are killed with it where they do not."""
+    def close(self, *, politely: bool) -> None:
+        """End the process: ``politely``, its members leave the group first (bounded)."""
         self._pipe.close()
-        self._process.join(LEAVE_SECONDS + 2)
+        if politely:
+            self._process.join(LEAVE_SECONDS + 2)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
@@ -85,6 +90,22 @@ class Group:
         raise DemoError(
             f"the process of {self.strategy.title} gave no answer for {ANSWER_SECONDS:.0f} s"
         )
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Keep Ctrl-C from a process that starts: it is delivered to us when it has started.
+
+    The terminal sends it to every process of ours at once, and until a new one has come so
+    far as to ignore it, it would die of it with a traceback. It inherits what is blocked.
+    """
+    # Started by the first process of ours otherwise, and it unblocks the signal when it is.
+    resource_tracker.ensure_running()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def settled(report: GroupReport, partitions: int) -> bool:

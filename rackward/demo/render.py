@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from rich.box import SIMPLE_HEAD
 from rich.columns import Columns
 from rich.console import Console
 from rich.padding import Padding
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from rackward.demo.measures import DemoResult, StepMeasure, StrategyResult, crossing, share
 
-WIDE = 96
+WIDE = 80
 """Columns that a table of all strategies needs; narrower terminals get a table for each."""
 
 Figure = tuple[str, Callable[[StrategyResult], str]]
@@ -53,11 +54,8 @@ def summaries(result: DemoResult, *, wide: bool) -> list[Table]:
 
 def by_step(result: DemoResult, *, wide: bool) -> Table:
     """Per step: the partitions off-rack at its end, and the share of bytes that crossed."""
-    table = (
-        _with_strategies("Step by step", result.strategies)
-        if wide
-        else _with_strategies("Step by step", [])
-    )
+    title = f"Step by step: partitions off-rack (of {result.partitions}), and bytes that crossed"
+    table = _with_strategies(title, result.strategies if wide else [])
     if not wide:
         for number in range(1, len(result.strategies) + 1):
             table.add_column(f"({number})", justify="right")
@@ -73,41 +71,39 @@ def _figures(result: DemoResult) -> list[Figure]:
     return [
         (f"read in the same rack{estimate}", lambda found: _percent(found.local_share)),
         (f"crossed racks{estimate}", lambda found: f"{found.crossing_bytes / 1e6:,.1f} MB"),
-        ("  of what was read", lambda found: f"{found.total_bytes / 1e6:,.1f} MB"),
+        ("  of all that it read", lambda found: f"{found.total_bytes / 1e6:,.1f} MB"),
         (
-            "price per month at this rate",
+            "price per month",
             lambda found: f"$ {found.monthly_price(result.seconds, result.price_per_gb):,.2f}",
         ),
         ("partitions moved", lambda found: str(found.moved)),
-        ("partitions interrupted", lambda found: str(found.interrupted)),
+        ("  interrupted", lambda found: str(found.interrupted)),
         (
-            f"partitions per member ({members} members)",
+            f"load of {members} members",
             lambda found: _range(*found.steps[0].standing.loads),
         ),
-        ("  where they differ most", lambda found: _range(*found.loads)),
-        ("at the optimum after rebalances", _optimum),
+        ("  where most uneven", lambda found: _range(*found.loads)),
+        ("optimum reached", _optimum),
     ]
 
 
 def _with_strategies(title: str, strategies: Iterable[StrategyResult]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="")
+    table = Table(
+        title=title, title_justify="left", title_style="bold", header_style="", box=SIMPLE_HEAD
+    )
     table.add_column("")
     for found in strategies:
-        family, _, name = found.strategy.title.partition(" ")
-        table.add_column(Text(f"{family}\n{name}", style=_colour(found)), justify="right")
+        heading = found.strategy.title.replace(" ", "\n").replace("CooperativeS", "Cooperative\nS")
+        table.add_column(Text(heading, style=_colour(found)), justify="right", vertical="bottom")
     return table
 
 
 def _cell(measure: StepMeasure, *, wide: bool) -> Text:
-    standing = measure.standing
     across = _percent(share(crossing(measure.bytes), sum(measure.bytes.values())))
-    if not wide:
-        return Text(across)
-    text = Text(f"{standing.off_rack} off-rack, {across}")
-    if standing.off_rack == standing.optimum:
+    off_rack = measure.standing.off_rack
+    text = Text(f"{off_rack}, {across}" if wide else f"{off_rack}\n{across}")
+    if off_rack == measure.standing.optimum:
         text.stylize("green")
-    elif standing.optimum:
-        text.append(f"\nbest possible {standing.optimum}", style="dim")
     return text
 
 
@@ -115,7 +111,12 @@ def matrix(found: StrategyResult, racks: tuple[str, ...]) -> Table:
     """The rack-by-rack bytes of one strategy: green stays in the rack, red crosses."""
     cells = found.matrix
     most = max((size for (one, other), size in cells.items() if one != other), default=0)
-    table = Table(title=found.strategy.title, title_style=_colour(found), header_style="dim")
+    table = Table(
+        title=found.strategy.title.replace(" ", "\n"),
+        title_style=_colour(found),
+        header_style="dim",
+        box=SIMPLE_HEAD,
+    )
     table.add_column("")
     for rack in racks:
         table.add_column(rack, justify="right")
@@ -151,9 +152,10 @@ def explanation(result: DemoResult) -> list[str]:
         f"({result.partitions} partitions on {result.brokers} brokers, leaders shuffled with seed "
         f"{result.seed}) at the same time for {result.seconds:.0f} s, on {result.cluster}.",
         how,
-        "Off-rack: partitions whose reader is in another rack than their leader, at the end of "
-        "the step; the percentage is of the bytes sent during it, and crossed racks.",
-        "Moved: taken from a member that stayed. Interrupted: let go, even if only for a moment.",
+        "Off-rack: partitions whose reader is in another rack than their leader, as things stood "
+        f"at the end of the step. The fewest possible then: {_optima(result)}.",
+        "Moved: partitions taken from members that stayed. Interrupted: let go, even if only for "
+        "a moment. Load: partitions per member. Optimum reached: after how many rebalances.",
         f"Price: {result.price_per_gb:g} $ per GB that crosses, 730 hours of this rate.",
     ]
     if result.left_out:
@@ -165,6 +167,10 @@ def explanation(result: DemoResult) -> list[str]:
             "at the next rebalance, by assignors that look at leaders."
         )
     return lines
+
+
+def _optima(result: DemoResult) -> str:
+    return ", ".join(str(step.standing.optimum) for step in result.strategies[0].steps)
 
 
 def verdict(result: DemoResult) -> Text:
