@@ -21,6 +21,10 @@ Shares = dict[str, dict[str, list[int]]]
 WeightSource = Weights | Callable[[str], Sequence[float] | None]
 
 
+_NAMED_TOPICS = 50
+"""Missing topics that get a line each; a member may name any number of them."""
+
+
 class Outcome(NamedTuple):
     """Everyone's share, and how many partitions nobody gets before another round."""
 
@@ -192,9 +196,12 @@ class Rebalance:
                     member.id,
                     fault,
                 )
-        for topic in sorted(leaders.unseen):
+        unseen = sorted(leaders.unseen)
+        for topic in unseen[:_NAMED_TOPICS]:
             why = "does not exist" if topic in gone else "has no metadata yet"
             once(("topic", topic, why), "topic %s is subscribed to but %s", topic, why)
+        if len(unseen) > _NAMED_TOPICS:
+            once("many topics", "%d topics are subscribed to but not there", len(unseen))
         for topic in leaders.racks:
             self.remarks.settled(("topic", topic, "does not exist"))
 
@@ -222,31 +229,26 @@ def _withhold(shares: Shares, joined: Sequence[Joined]) -> int:
     Returns how many were withheld.
     """
     claims: dict[str, Mapping[str, Sequence[int]]] = {m.id: m.subscription.owned for m in joined}
-    gained: list[tuple[str, str, set[int]]] = []
-    for member, topics in shares.items():
-        held = claims.get(member, {})
-        for topic, partitions in topics.items():
-            mine = held.get(topic, ())
-            if [*mine] != partitions and (new := set(partitions).difference(mine)):
-                gained.append((member, topic, new))
-    if not gained:
-        return 0
-    # A gained partition is not the gainer's own claim, so any claim on it is another's.
-    taken: dict[str, set[int]] = {topic: set() for _, topic, _ in gained}
+    claimed: dict[str, set[int]] = {}
     for owned in claims.values():
-        for topic, claimed in owned.items():
-            if topic in taken:
-                taken[topic].update(claimed)
+        for topic, partitions in owned.items():
+            claimed.setdefault(topic, set()).update(partitions)
     withheld = 0
-    for member, topic, new in gained:
-        back = new & taken[topic]
-        if back:
-            withheld += len(back)
-            left = [p for p in shares[member][topic] if p not in back]
-            if left:
-                shares[member][topic] = left
-            else:
-                del shares[member][topic]
+    for member, topics in shares.items():
+        own = claims.get(member, {})
+        for topic, share in list(topics.items()):
+            if topic not in claimed or [*own.get(topic, ())] == share:
+                continue
+            # What is claimed, and not by the member itself, is claimed by another.
+            mine = set(own.get(topic, ()))
+            others = claimed[topic]
+            left = [p for p in share if p not in others or p in mine]
+            if len(left) < len(share):
+                withheld += len(share) - len(left)
+                if left:
+                    topics[topic] = left
+                else:
+                    del topics[topic]
     return withheld
 
 

@@ -119,7 +119,8 @@ class SteadyCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         goes = {
             partition: offset
             for partition, offset in self._subscription.all_consumed_offsets().items()
-            if partition not in stays
+            # Of a topic that is gone there is nothing to commit, and brokers would be asked on.
+            if partition not in stays and self._cluster.partitions_for_topic(partition.topic)
         }
         if not goes:
             return

@@ -132,14 +132,18 @@ def test_what_is_given_up_is_committed_first(
 ) -> None:
     consumer = consumers(Sticky(rack="a"), enable_auto_commit=True)
     coordinator = consumer._coordinator
-    complete(consumer, 3, t=[0, 1])
+    consumer.unsubscribe()
+    consumer.subscribe(["t", "gone"])
+    answer(consumer, t=[0, 1])
+    complete(consumer, 3, t=[0, 1], gone=[0])
     for partition in (0, 1):
         consumer._subscription.seek(TopicPartition("t", partition), 40 + partition)
+    consumer._subscription.seek(TopicPartition("gone", 0), 5)
     committed: list[dict[Any, int]] = []
 
     async def commit(_: Any, offsets: Any, timeout_ms: Any = None) -> None:
         assert timeout_ms == COMMIT_PATIENCE_MS
-        assert consumer.assignment() == {TopicPartition("t", 0), TopicPartition("t", 1)}
+        assert TopicPartition("t", 1) in consumer.assignment()
         committed.append({partition: offset.offset for partition, offset in offsets.items()})
         raise CommitFailedError("planted")
 

@@ -231,6 +231,16 @@ def test_the_memory_of_what_was_said_is_bounded() -> None:
     assert len(remarks._said) == 1000
 
 
+def test_a_member_that_names_a_thousand_topics_fills_no_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    member = joined("m", subscription_bytes(["t", *(f"x{i}" for i in range(1000))], rack="a"))
+    strategy = Sticky(rack="a")
+    for _ in range(2):
+        assert handed_out(strategy.assign(THIRTY_SIX, [member])) == every("t", 36)
+    assert len(caplog.records) == 51
+
+
 def test_a_failing_assignor_still_gives_a_plan(caplog: pytest.LogCaptureFixture) -> None:
     strategy = replaced(Sticky(), Recorder(ZeroDivisionError("planted")))
     for _ in range(2):
