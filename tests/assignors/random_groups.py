@@ -62,7 +62,9 @@ def random_group(seed: object, size: Size, *, imbalance: bool = False) -> Group:
             id=f"m-{seat}",
             topics=frozenset(topics),
             rack=rng.choice(UNKNOWN) if rng.random() < lost else rng.choice(racks),
-            instance_id=f"i-{rng.randint(0, 99)}-{seat}" if rng.random() < static else None,
+            instance_id=f"{'iz'[seat % 2]}-{rng.randint(0, 99)}-{seat}"
+            if rng.random() < static
+            else None,
             owned=owned[i],  # type: ignore[arg-type]  # garbage among the numbers, on purpose
             generation=generations[i],
         )

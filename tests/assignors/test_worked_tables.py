@@ -80,13 +80,13 @@ def test_static_members_come_first_by_instance_id() -> None:
         Member("m0", frozenset({"t0"})),
         Member("m1", frozenset({"t0"}), instance_id="i-b"),
         Member("m2", frozenset({"t0"}), instance_id="i-a"),
-        Member("l9", frozenset({"t0"})),
+        Member("a9", frozenset({"t0"})),
     ]
     plan = LeaderRackAwareRange().assign(members, {"t0": [None] * 6})
     assert plan.partitions == {
         "m2": {"t0": [0, 1]},
         "m1": {"t0": [2, 3]},
-        "l9": {"t0": [4]},
+        "a9": {"t0": [4]},
         "m0": {"t0": [5]},
     }
 
