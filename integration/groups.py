@@ -162,10 +162,9 @@ class ConsumerGroup:
         *,
         topics: Sequence[str] = (),
         strategies: Callable[[str | None], Sequence[Any]] | None = None,
-        group_id: str | None = None,
         **settings: Any,
     ) -> None:
-        self.id = group_id or f"group-{uuid.uuid4().hex[:8]}"
+        self.id = f"group-{uuid.uuid4().hex[:8]}"
         self.members: dict[str, Member] = {}
         self.history: list[Change] = []
         self._cluster = cluster
@@ -230,9 +229,8 @@ class ConsumerGroup:
     ) -> dict[str, frozenset[Place]]:
         """Wait until all members are in one generation and own ``partitions``, each one once.
 
-        It has to stay so for ``hold`` seconds, and the generation be later than ``after``.
-        Returns who owns what; raises GroupError after ``within`` seconds, or at once where
-        a member died of an error.
+        It has to stay so for ``hold`` seconds, in a generation later than ``after``. Returns
+        who owns what; GroupError after ``within`` seconds, or at once where a member died.
         """
         wanted = sorted(partitions)
         deadline = time.monotonic() + within
@@ -255,10 +253,9 @@ class ConsumerGroup:
                 since = None
             before = state
             if now > deadline:
-                missing = sorted(set(wanted) - set(found))
                 raise GroupError(
                     f"not settled in {within:g} s: generations {sorted(generations)}, "
-                    f"{len(found)} of {len(wanted)} partitions owned, missing {missing[:10]}, "
+                    f"{len(found)} of {len(wanted)} partitions owned, "
                     f"loads { {name: len(places) for name, places in owned.items()} }"
                 )
             time.sleep(0.02)
