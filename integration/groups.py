@@ -127,11 +127,9 @@ class Member(threading.Thread):
     @property
     def generation(self) -> int:
         """The generation it is in, -1 while it is in none or on its way to another."""
-        if self.consumer is None:
-            return -1
-        coordinator = self.consumer._coordinator
-        current = coordinator.generation_if_stable()
-        return -1 if current is None or coordinator.need_rejoin() else int(current.generation_id)
+        coordinator = self.consumer and self.consumer._coordinator
+        current = coordinator and coordinator.generation_if_stable()
+        return int(current.generation_id) if current and not coordinator.need_rejoin() else -1
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
