@@ -66,6 +66,7 @@ $(VENV)/.demo-installed: $(INPUTS) | $(BIN)/python
 
 $(VENV)/.dev-installed: $(INPUTS) | $(BIN)/python
 	@echo 'Installing rackward, every extra and the development tools into $(VENV) ...'
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' # older ones know no --group
 	@$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]' --group dev
 	@touch $@ $(VENV)/.demo-installed
 
