@@ -1,0 +1,143 @@
+"""Time large reassignments: ``python -m benchmarks.reassignment [SHAPE ...]``.
+
+Each shape is planned in a process of its own. The figures: seconds of wall clock and of CPU,
+the peak memory of the process in GB (the layout itself included), replicas to copy and the
+bound that arithmetic alone gives, and how far the loads are apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from placement_core import Broker, ClusterView, TopicPartition
+from placement_core.reassignment import plan_reassignment
+
+BYTES_PER_KILOBYTE = 1 if sys.platform == "darwin" else 1024
+SECONDS, GIGABYTES = 60, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A layout and what is asked of it: keyword arguments of ``plan_reassignment``."""
+
+    view: Callable[[], ClusterView]
+    asked: dict[str, Any]
+
+
+def layout(
+    partitions: int, racks: int, each: int, factor: int, added: int = 0, mixed: bool = True
+) -> ClusterView:
+    """Topics of 50 partitions on ``racks`` racks of ``each`` brokers, evenly; ``added`` racks more.
+
+    ``mixed``: the brokers of a rack are dealt in a random order, so that nearly every
+    partition has a replica set of its own; else neighbours share theirs, as placers make them.
+    """
+    rng = random.Random(7)
+    brokers = [Broker(r * each + n, f"r{r}") for r in range(racks + added) for n in range(each)]
+    order: list[list[int]] = []
+    for rack in range(racks):
+        dealt = []
+        while len(dealt) < partitions:
+            deck = [rack * each + n for n in range(each)]
+            if mixed:
+                rng.shuffle(deck)
+            dealt += deck
+        order.append(dealt)
+    replicas = {}
+    for p in range(partitions):
+        row = [order[(p + k) % racks][p] for k in range(factor)]
+        replicas[TopicPartition(f"topic-{p // 50:05}", p % 50)] = tuple(row)
+    return ClusterView(tuple(brokers), replicas)
+
+
+SHAPES = {
+    "a rack added": Shape(lambda: layout(200_000, 3, 100, 3, added=1), {}),
+    "a rack added, regular": Shape(lambda: layout(200_000, 3, 100, 3, added=1, mixed=False), {}),
+    "ten brokers drained": Shape(
+        lambda: layout(200_000, 3, 100, 3), {"drain": tuple(range(0, 300, 30))}
+    ),
+    "RF 1 to 3": Shape(lambda: layout(200_000, 3, 100, 1), {"replication_factor": 3}),
+    "RF 3 to 2": Shape(lambda: layout(200_000, 3, 100, 3), {"replication_factor": 2}),
+    "RF 3 to 2, 5 racks": Shape(lambda: layout(200_000, 5, 60, 3), {"replication_factor": 2}),
+    "small: 2,000 on 12": Shape(lambda: layout(2_000, 3, 4, 3, added=1), {}),
+}
+
+
+def least_copies(view: ClusterView, factor: int | None, drain: tuple[int, ...]) -> int:
+    """What floor-or-ceiling loads need at least: every broker below its floor has to copy."""
+    staying = [broker.id for broker in view.brokers if broker.id not in drain]
+    loads = dict.fromkeys(staying, 0)
+    total = 0
+    for row in view.replicas.values():
+        total += factor or len(row)
+        for broker in row:
+            if broker in loads:
+                loads[broker] += 1
+    below = sum(max(0, total // len(staying) - load) for load in loads.values())
+    return max(below, total - sum(min(load, -(-total // len(staying))) for load in loads.values()))
+
+
+def measured(name: str) -> dict[str, Any]:
+    """Plan one shape."""
+    shape = SHAPES[name]
+    view = shape.view()
+    wall, cpu = time.perf_counter(), time.process_time()
+    plan = plan_reassignment(view, **shape.asked)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    loads = {b.id: 0 for b in view.brokers if b.id not in shape.asked.get("drain", ())}
+    leads = dict(loads)
+    for row in plan.target.values():
+        leads[row[0]] += 1
+        for broker in row:
+            loads[broker] += 1
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_KILOBYTE
+    return {
+        "seconds": wall,
+        "cpu": cpu,
+        "gigabytes": peak / 1e9,
+        "copies": plan.copies,
+        "at_least": least_copies(
+            view, shape.asked.get("replication_factor"), shape.asked.get("drain", ())
+        ),
+        "replicas": [min(loads.values()), max(loads.values())],
+        "leaders": [min(leads.values()), max(leads.values())],
+        "leader_changes": plan.leader_changes,
+    }
+
+
+def main() -> None:
+    """A table, a row as soon as it is known; exit status 1 where a limit is passed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("shapes", nargs="*", choices=[[], *SHAPES], help="all, if none is named")
+    parser.add_argument("--json", action="store_true", help="one shape, in this process, as JSON")
+    chosen = parser.parse_args()
+    if chosen.json:
+        print(json.dumps(measured(chosen.shapes[0])))
+        return
+    over = False
+    print(f"{'':<24}{'s':>7}{'CPU s':>7}{'GB':>6}{'copies':>9}{'at least':>9}  replicas, leaders")
+    for name in chosen.shapes or SHAPES:
+        command = [sys.executable, "-m", "benchmarks.reassignment", name, "--json"]
+        row = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        late = row["seconds"] > SECONDS or row["gigabytes"] > GIGABYTES
+        over |= late
+        print(
+            f"{name:<24}{row['seconds']:>7.1f}{row['cpu']:>7.1f}{row['gigabytes']:>6.2f}"
+            f"{row['copies']:>9}{row['at_least']:>9}  "
+            f"{row['replicas']}, {row['leaders']}{'  OVER' if late else ''}",
+            flush=True,
+        )
+    sys.exit(over)
+
+
+if __name__ == "__main__":
+    main()
