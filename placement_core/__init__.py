@@ -2,6 +2,7 @@
 
 from placement_core.cluster import Broker, ClusterView, TopicPartition
 from placement_core.errors import InvalidGroupError, InvalidOptionError, RackwardError
+from placement_core.placement_spec import PlacementSpec, ReplicaLists
 from placement_core.racks import RackPath, common_levels, levels_crossed, parse_rack
 
 __all__ = [
@@ -9,8 +10,10 @@ __all__ = [
     "ClusterView",
     "InvalidGroupError",
     "InvalidOptionError",
+    "PlacementSpec",
     "RackPath",
     "RackwardError",
+    "ReplicaLists",
     "TopicPartition",
     "common_levels",
     "levels_crossed",

@@ -1,0 +1,109 @@
+"""The front door: ask a placer, and use its answer only if it can be used."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from placement_core.cluster import Broker, ClusterView
+from placement_core.errors import RackwardError
+from placement_core.locators.locating import locate
+from placement_core.locators.protocol import RackLocator
+from placement_core.placement_spec import PlacementSpec, ReplicaLists
+from placement_core.placers.candidates import candidates
+from placement_core.placers.checks import checked_layout
+from placement_core.placers.errors import PlacerError
+from placement_core.placers.like_topic import LikeTopicPlacer
+from placement_core.placers.multi_level import MultiLevelPlacer
+from placement_core.placers.protocol import ReplicaPlacer
+from placement_core.placers.rack_alternating import RackAlternatingPlacer
+from placement_core.placers.simple import SimplePlacer
+from placement_core.plugins import load_plugin
+
+PLACERS: Mapping[str, type[ReplicaPlacer]] = {
+    "simple": SimplePlacer,
+    "rack-alternating": RackAlternatingPlacer,
+    "multi-level": MultiLevelPlacer,
+    "like-topic": LikeTopicPlacer,
+}
+"""The placers that come with rackward, by the names that tools know them under."""
+
+ENTRY_POINTS = "rackward.placers"
+"""The entry point group in which packages register placers of their own."""
+
+
+def load_placer(name: str, properties: Mapping[str, str] | None = None) -> ReplicaPlacer:
+    """The placer of that name: one of PLACERS, an entry point, or ``module:Class``.
+
+    Raises InvalidOptionError; :func:`placement_core.plugins.load_plugin` says how it is made.
+    """
+    found: ReplicaPlacer = load_plugin(
+        "placer", name, properties or {}, PLACERS, ENTRY_POINTS, "place"
+    )
+    return found
+
+
+def place(
+    spec: PlacementSpec,
+    view: ClusterView,
+    placer: ReplicaPlacer | None = None,
+    broker_ids: Collection[int] | None = None,
+    *,
+    locator: RackLocator | None = None,
+    fallback: SimplePlacer | None = None,
+) -> ReplicaLists:
+    """The replica lists that ``placer`` (default: rack-alternating) gives, checked.
+
+    ``locator``, where given, is asked for the brokers' racks now; else ``view`` has them.
+    With ``spec.ignore_racks`` nobody is asked, and placers see brokers without racks.
+    Where the placer answers None, ``fallback`` places (default: simple, with a new seed).
+
+    Raises PlacementError where no placer could do it, PlacerError, which names the placer,
+    where it raises or where its answer breaks the rules of ReplicaPlacer, and whatever
+    :func:`placement_core.locators.locate` raises.
+    """
+    if spec.ignore_racks:
+        view = replace(view, brokers=tuple(Broker(broker.id) for broker in view.brokers))
+    elif locator is not None:
+        view = locate(locator, view)
+    usable = candidates(replace(spec, ignore_racks=True), view, broker_ids).ids
+    chosen = placer or RackAlternatingPlacer()
+    layout = _asked(chosen, spec, view, broker_ids, frozenset(usable))
+    if layout is None:
+        layout = (fallback or SimplePlacer()).place(spec, view, broker_ids)
+    return layout
+
+
+def placer_name(placer: ReplicaPlacer) -> str:
+    """What errors call a placer: its name on tools, or ``module:Class``."""
+    kind = type(placer)
+    for name, known in PLACERS.items():
+        if kind is known:
+            return name
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _asked(
+    placer: ReplicaPlacer,
+    spec: PlacementSpec,
+    view: ClusterView,
+    broker_ids: Collection[int] | None,
+    usable: frozenset[int],
+) -> ReplicaLists | None:
+    try:
+        layout = placer.place(spec, view, broker_ids)
+    except Exception as error:
+        # Placers may be anybody's: whatever they raise ends as one line that names them.
+        told = str(error) if isinstance(error, RackwardError) else _kind_and_text(error)
+        raise PlacerError(placer_name(placer), told) from error
+    if layout is None:
+        return None
+    try:
+        return checked_layout(layout, spec, usable)
+    except ValueError as error:
+        raise PlacerError(placer_name(placer), f"{error}; choose another placer") from error
+
+
+def _kind_and_text(error: Exception) -> str:
+    text = str(error).splitlines()
+    return f"it failed with {type(error).__name__}{': ' + text[0] if text else ''}"

@@ -1,0 +1,132 @@
+"""The ring of one node of the rack tree; rack_rings says what it is for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from math import ceil
+from typing import NamedTuple
+
+
+class Held(NamedTuple):
+    """The children that have replicas of a partition already, once for each replica.
+
+    ``inside``: on brokers that count in the ring's sizes. ``outside``: on others below the same
+    children, which take no new replicas.
+    """
+
+    inside: tuple[int, ...]
+    outside: tuple[int, ...] = ()
+
+
+class Ring:
+    """Whose turn it is among the children of a node.
+
+    ``sizes[c]`` is the number of brokers below child c, and of its marks on the circle;
+    ``served[c]`` how many turns it has had before. ``draw`` says where the pointer starts.
+    """
+
+    def __init__(self, sizes: Sequence[int], served: Sequence[int], draw: random.Random) -> None:
+        self.sizes = sizes
+        self._draw = draw
+        self._offsets: list[int] = []
+        # Asked for only where a partition has as many replicas as there are children, or more:
+        # few children, and few ways to hold them.
+        self._barred_by: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+        angle = draw.random()
+        self._marks = [
+            ceil(angle * size - 0.5) + before for size, before in zip(sizes, served, strict=True)
+        ]
+        self._heap = [self._turn(child) for child in range(len(sizes))]
+        heapify(self._heap)
+
+    def last_turn(self, child: int) -> float:
+        """The angle, whole laps included, at which the child had its latest turn."""
+        return (self._marks[child] - 0.5) / self.sizes[child]
+
+    def next_turn(self, child: int) -> float:
+        """The angle at which the child has its next turn."""
+        return (self._marks[child] + 0.5) / self.sizes[child]
+
+    def pass_turn(self, giver: int, taker: int) -> None:
+        """Count one turn less for ``giver`` and one more for ``taker``, after all is dealt."""
+        self._marks[giver] -= 1
+        self._marks[taker] += 1
+
+    def each_one(self, partitions: int) -> list[int]:
+        """The children for as many partitions as said, which have nothing and want one each."""
+        if len(set(self.sizes)) > 1:
+            return self._turns(partitions)
+        most = max(self._marks)
+        picked = self._turns(min(partitions, sum(most - mark for mark in self._marks)))
+        children = len(self.sizes)
+        # All are at one mark now, if partitions are left: whole rounds need no heap.
+        rounds = (partitions - len(picked)) // children
+        for mark in range(most, most + rounds):
+            first = -self._offset(mark // self.sizes[0]) % children
+            picked.extend(range(first, children))
+            picked.extend(range(first))
+        if rounds:
+            self._marks = [most + rounds] * children
+            self._heap = sorted(map(self._turn, range(children)))
+        return picked + self._turns(partitions - len(picked))
+
+    def _turns(self, count: int) -> list[int]:
+        """The children at the pointer, one after the other."""
+        heap, marks, turn = self._heap, self._marks, self._turn
+        picked = []
+        for _ in range(count):
+            child = heap[0][2]
+            marks[child] += 1
+            heapreplace(heap, turn(child))
+            picked.append(child)
+        return picked
+
+    def several(self, wanted: int, held: Held) -> list[int]:
+        """The children for ``wanted`` more replicas of a partition. There must be room."""
+        picked: list[int] = []
+        all_held = held.inside + held.outside
+        # Where some child has nothing, those that have something are barred.
+        barred = all_held if len(all_held) < len(self.sizes) else self._barred(*held)
+        self._round(wanted, barred, picked)
+        while len(picked) < wanted:
+            self._round(wanted, self._barred((*held.inside, *picked), held.outside), picked)
+        return picked
+
+    def _round(self, wanted: int, barred: Sequence[int], picked: list[int]) -> None:
+        """Once round, or until ``picked`` has as many as wanted: one for each child not barred."""
+        heap = self._heap
+        aside = []
+        while heap and len(picked) < wanted:
+            turn = heappop(heap)
+            child = turn[2]
+            if child not in barred:
+                picked.append(child)
+                self._marks[child] += 1
+                turn = self._turn(child)
+            aside.append(turn)
+        for turn in aside:
+            heappush(heap, turn)
+
+    def _barred(self, inside: tuple[int, ...], outside: tuple[int, ...]) -> Sequence[int]:
+        """The children that are full, or have more of the partition than one that is not."""
+        if (inside, outside) not in self._barred_by:
+            has = [inside.count(c) + outside.count(c) for c in range(len(self.sizes))]
+            room = [c for c, size in enumerate(self.sizes) if inside.count(c) < size]
+            least = min((has[child] for child in room), default=0)
+            next_ones = {child for child in room if has[child] == least}
+            self._barred_by[inside, outside] = [c for c in range(len(has)) if c not in next_ones]
+        return self._barred_by[inside, outside]
+
+    def _turn(self, child: int) -> tuple[float, int, int]:
+        """When the child is next; among children of one mark, who is first; the child."""
+        mark, size = self._marks[child], self.sizes[child]
+        return (mark + 0.5) / size, (child + self._offset(mark // size)) % len(self.sizes), child
+
+    def _offset(self, lap: int) -> int:
+        """By how much the order of children of one mark is turned in that lap."""
+        offsets = self._offsets
+        while lap >= len(offsets):
+            offsets.append(self._draw.randrange(len(self.sizes)))
+        return offsets[lap]
