@@ -8,7 +8,7 @@ PYTHON ?=
 ARGS ?=
 
 EXTRAS := kafka-python,cluster,docker,cli
-CHECKED := placement_core assignors rackward tests integration benchmarks
+CHECKED := placement_core assignors rackward tests integration benchmarks .ci/wheel_test.py
 INPUTS := pyproject.toml constraints.txt
 
 # Both: pip reads the first for what it installs and the second for what it builds with.
