@@ -112,25 +112,20 @@ def _even(group: Group, table: PartitionClasses, block: Block, level: IntArray) 
 
 
 def _shares(table: PartitionClasses, solved: list[tuple[BlockNetwork, Solution]]) -> Shares:
-    """The blocks' flows in the numbers of the whole group."""
+    """The blocks' flows in the numbers of the whole group, hubs resolved.
+
+    Any way to seat a hub's units is as good as any other. Lanes and seats both fill the same
+    row of units, hub after hub: where either ends, a share ends.
+    """
     cell_kept = np.zeros_like(table.cell_owned)
-    lane_class, lane_hub, lane_units = [], [], []
-    seat_member, seat_hub, seat_units = [], [], []
-    hubs = 0
+    classes, members, units = [], [], []
     for block, solution in solved:
         network, flow = solution.network, solution.flow
         cell_kept[block.cells] = flow.arcs[block.cell_arcs]
-        lane_class.append(block.classes[network.lane_class])
-        lane_hub.append(network.lane_hub + hubs)
-        lane_units.append(flow.lanes)
-        seat_member.append(block.members)
-        seat_hub.append(network.hub + hubs)
-        seat_units.append(flow.seats)
-        hubs += network.hubs
-    return Shares(
-        cell_kept,
-        *(
-            np.concatenate(parts)
-            for parts in (lane_class, lane_hub, lane_units, seat_member, seat_hub, seat_units)
-        ),
-    )
+        lane_ends, seat_ends = np.cumsum(flow.lanes), np.cumsum(flow.seats)
+        ends = np.union1d(lane_ends, seat_ends)
+        ends = ends[ends > 0]
+        classes.append(block.classes[network.lane_class[np.searchsorted(lane_ends, ends)]])
+        members.append(block.members[np.searchsorted(seat_ends, ends)])
+        units.append(np.diff(ends, prepend=0))
+    return Shares(cell_kept, *map(np.concatenate, (classes, members, units)))

@@ -17,9 +17,10 @@ class Member:
     """A member of a consumer group, as its group leader sees it when it assigns.
 
     ``rack`` is where the member runs (None: it does not say). ``owned`` is what the member
-    says it owns, topic to partition numbers, as of ``generation`` (-1: it does not say);
-    claims on partitions that do not exist, or on topics it no longer subscribes to, count
-    for nothing.
+    says it owns, topic to partition numbers, as of ``generation`` (-1: it does not say).
+    Claims on partitions that do not exist are passed over. A partition that several members
+    claim belongs to the claim of the highest generation, to nobody if two share that; and
+    to nobody if its owner does not subscribe to the topic any more.
     """
 
     id: str
