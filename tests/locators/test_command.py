@@ -1,0 +1,119 @@
+"""Racks out of what commands print, however they behave."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from placement_core import InvalidOptionError
+from placement_core.locators import LocatorError, locate
+from rackward.locators import CommandLocator, load_locator
+from rackward.locators.bounded_run import run_bounded
+from tests.placement_core.placers.views import cluster
+
+VIEW = cluster([None, None])
+
+
+def python(code: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code, *arguments)
+
+
+def test_its_output_is_the_racks() -> None:
+    locator = CommandLocator(
+        python("import sys; print(sys.argv[1])", '{"0": "a", "1": "b"}'), "json"
+    )
+    assert locate(locator, VIEW).racks() == {0: "a", 1: "b"}
+
+
+def test_no_shell_reads_it() -> None:
+    locator = CommandLocator(python("import sys; print('0=' + sys.argv[1])", "$HOME;`ls`|*"))
+    assert locator.racks(VIEW) == {0: "$HOME;`ls`|*"}
+
+
+def test_it_gets_no_input_and_is_run_each_time(tmp_path: Path) -> None:
+    code = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); "
+    code += "p.write_text(p.read_text() + 'x'); print('0=' + p.read_text() + sys.stdin.read())"
+    counted = tmp_path / "count"
+    counted.write_text("")
+    locator = CommandLocator(python(code, str(counted)))
+    assert [locator.racks(VIEW)[0] for _ in range(2)] == ["x", "xx"]
+
+
+def test_from_properties() -> None:
+    words = shlex.join(python("print('0=a b'); print('1=c')"))
+    given = {"command": words, "format": "properties", "timeout": "20"}
+    locator = load_locator("command", given)
+    assert isinstance(locator, CommandLocator)
+    assert locator.timeout == 20
+    assert locator.racks(VIEW) == {0: "a b", 1: "c"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({}, "command is empty"),
+        ({"command": ""}, "command is empty"),
+        ({"command": "a 'b"}, "the property command cannot be read"),
+        ({"command": "a", "timeout": "0"}, "timeout cannot be read: give seconds, more than 0"),
+        ({"command": "a", "timeout": "inf"}, "timeout cannot be read: give seconds"),
+        ({"command": "a", "timeout": "nan"}, "timeout cannot be read: give seconds"),
+        ({"command": "a", "shell": "true"}, "command knows no property shell"),
+    ],
+)
+def test_properties_that_cannot_be_meant(properties: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidOptionError, match=told):
+        load_locator("command", properties)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("raise SystemExit(3)", "ended with status 3$"),
+        ("raise SystemExit('first\\nno such zone')", "ended with status 1: no such zone$"),
+        ("print('nonsense')", "printed cannot be used: line 1, 'nonsense'"),
+        ("import os; os.write(1, b'0=\\xff')", "printed cannot be used: .*utf-8"),
+        ("pass", "rack locator .*CommandLocator: the answer is empty"),
+        ("while True: print('0=a' * 9999)", "printed more than 4194304 bytes and was stopped"),
+        ("import os\nwhile True: os.write(2, b'x' * 9999)", "printed more than 4194304 bytes"),
+    ],
+)
+def test_commands_that_fail(code: str, told: str) -> None:
+    with pytest.raises(LocatorError, match=told) as error:
+        locate(CommandLocator(python(code, "secret")), VIEW)
+    assert "secret" not in str(error.value)
+
+
+def test_commands_that_are_not_there() -> None:
+    with pytest.raises(LocatorError, match="no-such-program cannot be run: No such file"):
+        locate(CommandLocator(("no-such-program",)), VIEW)
+
+
+SLOW = {
+    "says nothing": "import time; time.sleep(60)",
+    "closes its output": "import os, time; os.close(1); os.close(2); time.sleep(60)",
+    "leaves a child with its output": (
+        "import subprocess, sys; subprocess.Popen([sys.executable, '-c', "
+        "'import time; time.sleep(60)']); print('0=a')"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", SLOW)
+def test_commands_that_hang_are_stopped_in_time(way: str) -> None:
+    start = time.monotonic()
+    with pytest.raises(LocatorError, match="took longer than 1 s and was stopped: set the prop"):
+        locate(CommandLocator(python(SLOW[way]), timeout=1), VIEW)
+    assert time.monotonic() - start < 20
+
+
+def test_what_it_started_is_stopped_with_it(tmp_path: Path) -> None:
+    late = tmp_path / "late"
+    child = f"import time, pathlib; time.sleep(3); pathlib.Path({str(late)!r}).touch()"
+    code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}])"
+    assert run_bounded(python(code), 1).problem is not None
+    time.sleep(3)
+    assert not late.exists()

@@ -1,0 +1,64 @@
+"""Placement beside another topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement_core import ClusterView, InvalidOptionError, PlacementSpec, TopicPartition
+from placement_core.placers import LikeTopicPlacer, PlacementError
+from tests.placement_core.placers.views import cluster, layout
+
+ORDERS = layout("012 120 201 021")
+VIEW = cluster("abcd", orders=ORDERS)
+LIKE = LikeTopicPlacer("orders")
+
+
+def test_the_lists_and_leaders_of_the_other_topic() -> None:
+    assert LIKE.place(PlacementSpec(4, 3), VIEW) == ORDERS
+    assert LIKE.place(PlacementSpec(2, 3), VIEW) == ORDERS[:2]
+    assert LIKE.place(PlacementSpec(2, 3, first_partition=2), VIEW) == ORDERS[2:]
+
+
+def test_present_replicas_stay() -> None:
+    spec = PlacementSpec(3, 3, present=((1,), (), (1, 0)))
+    assert LIKE.place(spec, VIEW) == layout("102 120 102")
+
+
+def test_racks_do_not_matter() -> None:
+    view = cluster(["a", None, None, "b"], orders=ORDERS)
+    assert LIKE.place(PlacementSpec(4, 3), view) == ORDERS
+
+
+@pytest.mark.parametrize(
+    ("spec", "brokers", "told"),
+    [
+        (PlacementSpec(5, 3), None, "'orders' has 4 partitions, and 5 are wanted: ask for 4"),
+        (PlacementSpec(1, 3, first_partition=4), None, "has 4 partitions, and 5 are wanted"),
+        (PlacementSpec(4, 2), None, r"partition 0 of 'orders' has 3 replicas \[0, 1, 2\]"),
+        (PlacementSpec(4, 4), None, "that makes 3 and not 4; ask for replication factor 3"),
+        (PlacementSpec(1, 3, present=((3,),)), None, r"has \[3\] already: that makes 4 and not 3"),
+        (PlacementSpec(4, 3), [0, 1, 3], "partition 0 of 'orders' lies on broker 2, which is not"),
+        (PlacementSpec(4, 3), [0, 9], "broker 9 asked for, but the live brokers are 0, 1, 2, 3"),
+    ],
+)
+def test_what_does_not_fit(spec: PlacementSpec, brokers: list[int] | None, told: str) -> None:
+    with pytest.raises(PlacementError, match=told):
+        LIKE.place(spec, VIEW, brokers)
+
+
+def test_brokers_that_died() -> None:
+    with pytest.raises(PlacementError, match="lies on brokers 1, 2"):
+        LIKE.place(PlacementSpec(4, 3), cluster({0: "a", 3: "b"}, orders=ORDERS))
+
+
+def test_no_such_topic() -> None:
+    with pytest.raises(PlacementError, match="no topic 'order' to place like"):
+        LikeTopicPlacer("order").place(PlacementSpec(1, 1), VIEW)
+    with pytest.raises(InvalidOptionError, match="topic is empty"):
+        LikeTopicPlacer.from_properties({})
+
+
+def test_a_gap_in_what_is_known() -> None:
+    view = ClusterView(VIEW.brokers, {TopicPartition("t", 1): (0,)})
+    with pytest.raises(PlacementError, match="'t' partition 0 are not known"):
+        LikeTopicPlacer("t").place(PlacementSpec(2, 1), view)

@@ -1,0 +1,233 @@
+"""Placement over racks with levels: spread at every node, even over brokers, any tree."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_core import PlacementSpec, ReplicaLists
+from placement_core.placers import MissingRacksError, MultiLevelPlacer, SimplePlacer
+from placement_core.placers.rack_tree import rack_tree
+from placement_core.racks import RackPath, parse_rack
+from tests.placement_core.placers.invariants import (
+    check_form,
+    check_kept,
+    check_leaders,
+    check_replicas,
+    check_tree,
+    counts,
+)
+from tests.placement_core.placers.views import cluster, rack_trees
+
+SEED_4 = ((3, 0, 5), (2, 4, 1), (4, 0, 5))
+seeds = st.integers(0, 1 << 32)
+
+
+def tree_of(*shape: list[int]) -> dict[int, str]:
+    """Data centres as lists of the sizes of their racks."""
+    racks = [
+        f"/dc{dc}/r{rack}"
+        for dc, sizes in enumerate(shape)
+        for rack, size in enumerate(sizes)
+        for _ in range(size)
+    ]
+    return dict(enumerate(racks))
+
+
+def replicas_of(layout: ReplicaLists, racks: dict[int, str]) -> dict[int, int]:
+    return counts(racks, (broker for row in layout for broker in row))
+
+
+def test_the_tree() -> None:
+    racks = {5: "/d/r", 1: "/d/r", 2: "/d", 3: "x", 4: "/e/f/g"}
+    tree = rack_tree({b: parse_rack(r) or () for b, r in racks.items()}, {9: ("d", "r")})
+    assert [child if isinstance(child, int) else child.path for child in tree.children] == [
+        ("d",),
+        ("e",),
+        ("x",),
+    ]
+    assert tree.sizes == (3, 1, 1)
+    assert tree.child_of == {1: 0, 2: 0, 5: 0, 4: 1, 3: 2}
+    assert tree.outside == {9: 0}
+    d = tree.children[0]
+    assert not isinstance(d, int)
+    assert d.children[0] == 2
+    assert d.sizes == (1, 2)
+    assert d.outside == {9: 1}
+
+
+def test_the_proposals_motive() -> None:
+    """Three data centres of two racks, RF 3: one replica in each of them."""
+    racks = tree_of([2, 2], [2, 2], [2, 2])
+    for seed in range(5):
+        placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(48, 3), cluster(racks))
+        for row in placed:
+            assert {racks[broker][:4] for broker in row} == {"/dc0", "/dc1", "/dc2"}
+        in_racks = Counter(racks[broker] for row in placed for broker in row)
+        assert set(in_racks.values()) == {24}
+        check_leaders(placed, racks)
+        check_replicas(placed, racks)
+
+
+@given(rack_trees(), st.integers(1, 9), st.integers(1, 40), seeds)
+def test_any_tree(racks: dict[int, str], replicas: int, partitions: int, seed: int) -> None:
+    replicas = min(replicas, len(racks))
+    placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(partitions, replicas), cluster(racks))
+    check_form(placed, partitions, replicas, racks)
+    check_tree(placed, racks)
+    check_leaders(placed, racks, slack=int(partitions % len(racks) > 0) * 2)
+    for shorter in range(1, replicas):
+        # The list is in order of need: what is first in it is spread as well.
+        check_tree(tuple(row[:shorter] for row in placed), racks)
+
+
+@given(
+    st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    st.integers(1, 6),
+    st.integers(1, 50),
+    seeds,
+)
+def test_even_trees_are_even(shape: list[int], replicas: int, partitions: int, seed: int) -> None:
+    """``shape`` is how many children each node of a level has; brokers come last."""
+    paths: list[RackPath] = [()]
+    for width in shape:
+        paths = [(*path, f"n{child}") for path in paths for child in range(width)]
+    racks = dict(enumerate("/" + "/".join(path[:-1]) if path[1:] else "x" for path in paths))
+    replicas = min(replicas, len(racks))
+    placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(partitions, replicas), cluster(racks))
+    check_tree(placed, racks)
+    check_leaders(placed, racks, slack=int(partitions % len(racks) > 0))
+    check_replicas(placed, racks, slack=int(partitions * replicas % len(racks) > 0))
+
+
+@pytest.mark.parametrize("seed", range(4))
+class TestUnevenTrees:
+    """Brokers, and not rooms, get equal shares, as far as spread permits."""
+
+    def test_a_room_with_one_broker(self, seed: int) -> None:
+        racks = tree_of([9, 1], [5, 5], [5, 5])
+        placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(120, 3), cluster(racks))
+        check_tree(placed, racks)
+        check_leaders(placed, racks)
+        check_replicas(placed, racks)
+
+    def test_a_data_centre_that_everything_needs(self, seed: int) -> None:
+        racks = tree_of([1], [5])
+        placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(60, 2), cluster(racks))
+        check_leaders(placed, racks)
+        assert replicas_of(placed, racks) == {0: 60, 1: 12, 2: 12, 3: 12, 4: 12, 5: 12}
+
+    def test_more_replicas_than_a_data_centre_has_brokers(self, seed: int) -> None:
+        racks = tree_of([1], [2], [8])
+        placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(88, 6), cluster(racks))
+        check_form(placed, 88, 6, racks)
+        check_tree(placed, racks)
+        check_leaders(placed, racks)
+        assert replicas_of(placed, racks) == {
+            0: 88,
+            1: 88,
+            2: 88,
+            **dict.fromkeys(range(3, 11), 33),
+        }
+
+    def test_every_broker(self, seed: int) -> None:
+        racks = tree_of([1], [2, 1])
+        placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(8, 4), cluster(racks))
+        check_form(placed, 8, 4, racks)
+        check_leaders(placed, racks)
+
+    def test_levels_left_out(self, seed: int) -> None:
+        racks = {0: "/d", 1: "/d/r", 2: "/d/r", 3: "e", 4: "/e"}
+        placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(10, 3), cluster(racks))
+        check_tree(placed, racks)
+        check_leaders(placed, racks)
+
+
+@given(rack_trees(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 24), seeds)
+def test_more_replicas(
+    racks: dict[int, str], one: int, other: int, partitions: int, seed: int
+) -> None:
+    low, high = sorted((min(one, len(racks)), min(other, len(racks))))
+    view = cluster(racks)
+    present = MultiLevelPlacer(seed=seed).place(PlacementSpec(partitions, low), view)
+    spec = PlacementSpec(partitions, high, present=present)
+    placed = MultiLevelPlacer(seed=seed + 1).place(spec, view)
+    check_form(placed, partitions, high, racks)
+    check_kept(placed, present)
+    check_tree(placed, racks)
+
+
+@given(rack_trees(), st.integers(1, 6), st.data())
+def test_more_replicas_for_any_lists(
+    racks: dict[int, str], replicas: int, data: st.DataObject
+) -> None:
+    """Present replicas may be anywhere: on dead brokers, on brokers not asked for, all in one."""
+    chosen = data.draw(st.sets(st.sampled_from(range(len(racks))), min_size=1))
+    replicas = min(replicas, len(chosen))
+    ids = st.sampled_from([*racks, 100])
+    lists = st.lists(ids, unique=True, max_size=replicas).map(tuple)
+    present = tuple(data.draw(st.lists(lists, min_size=1, max_size=9)))
+    spec = PlacementSpec(len(present) + 1, replicas, present=present)
+    placed = MultiLevelPlacer(seed=1).place(spec, cluster(racks), broker_ids=chosen)
+    check_form(placed, len(present) + 1, replicas, [*racks, 100])
+    check_kept(placed, present)
+    tops: dict[str, set[int]] = {}
+    for broker in chosen:
+        tops.setdefault(top(racks[broker]), set()).add(broker)
+    for row, before in zip(placed, (*present, ()), strict=True):
+        assert chosen.issuperset(row[len(before) :])
+        # The widest level: no replica was added to a crowded child while another had room.
+        has = Counter(top(racks[broker]) for broker in row if broker in racks)
+        for broker in row[len(before) :]:
+            for name, brokers in tops.items():
+                if brokers.difference(row):
+                    assert has[top(racks[broker])] <= has[name] + 1, (row, before)
+
+
+def top(rack: str) -> str:
+    return rack.split("/")[1]
+
+
+def test_added_partitions_go_on_where_the_rings_stopped() -> None:
+    racks = tree_of([2, 2], [2, 2], [2, 2])
+    for seed in range(5):
+        before = MultiLevelPlacer(seed=seed).place(PlacementSpec(7, 3, topic="t"), cluster(racks))
+        spec = PlacementSpec(5, 3, topic="t", first_partition=7)
+        added = MultiLevelPlacer(seed=seed + 9).place(spec, cluster(racks, t=before))
+        check_tree(added, racks)
+        check_leaders(before + added, racks)
+        check_replicas(before + added, racks)
+
+
+def test_who_takes_over_is_not_always_the_same() -> None:
+    """Of the 96 pairs of a leader and a first follower that there can be, 120 partitions use
+    most, and 1200 all: rings do not run in step."""
+    racks = tree_of([2, 2], [2, 2], [2, 2])
+    placed = MultiLevelPlacer(seed=3).place(PlacementSpec(1200, 3), cluster(racks))
+    assert len({row[:2] for row in placed[:120]}) > 60
+    assert len({row[:2] for row in placed}) == 96
+
+
+def test_a_seed_is_a_layout() -> None:
+    view = cluster(tree_of([2, 1], [3]))
+    spec = PlacementSpec(3, 3, topic="orders")
+    placer = MultiLevelPlacer(seed=4)
+    assert placer.place(spec, view) == placer.place(spec, view) == SEED_4
+    starts = {MultiLevelPlacer(seed=seed).place(PlacementSpec(1, 1), view)[0] for seed in range(60)}
+    assert len(starts) == 6
+    assert MultiLevelPlacer().seed != MultiLevelPlacer().seed
+
+
+def test_racks_missing() -> None:
+    view = cluster({0: "/d/r", 1: None, 2: "/", 3: "/e/r"})
+    placer = MultiLevelPlacer(seed=1)
+    with pytest.raises(MissingRacksError, match="brokers 1, 2 without a rack"):
+        placer.place(PlacementSpec(4, 2), view)
+    for spec, seen in (
+        (PlacementSpec(4, 2, ignore_racks=True), view),
+        (PlacementSpec(4, 2), cluster([None] * 4)),
+    ):
+        assert placer.place(spec, seen) == SimplePlacer(seed=1).place(spec, seen)
