@@ -45,7 +45,7 @@ def layout(
     brokers = [Broker(r * each + n, f"r{r}") for r in range(racks + added) for n in range(each)]
     order: list[list[int]] = []
     for rack in range(racks):
-        dealt = []
+        dealt: list[int] = []
         while len(dealt) < partitions:
             deck = [rack * each + n for n in range(each)]
             if mixed:

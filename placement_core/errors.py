@@ -16,3 +16,7 @@ class InvalidGroupError(RackwardError):
 
 class InvalidOptionError(RackwardError, ValueError):
     """An option of an assignor, a placer or a tool is out of its range."""
+
+
+class InvalidLayoutError(RackwardError, ValueError):
+    """A layout, or the text of one, is not of the form that it has to have."""

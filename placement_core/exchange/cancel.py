@@ -44,20 +44,31 @@ class Outer(Protocol):
 
 def settle(exchange: Exchange, outer: Outer) -> int:
     """Change ``exchange`` into a choice of least cost; how many units had to be exchanged."""
-    brokers = len(exchange.loads)
     exchanged = 0
     while True:
         inner = exchange.costs()
         cost = _joined(inner, exchange.unit, outer.costs(exchange.loads))
-        cycles = negative_cycles(cost)
-        if not cycles:
+        if not negative_cycles(cost):
             return exchanged
-        done = sum(_cancel(exchange, outer, inner, cycle, brokers) for cycle in cycles)
+        done = _one_pass(exchange, outer, inner.copy())
         if not done:
-            done = _cancel(exchange, outer, inner, fewest_arcs(cost), brokers)
+            done = _cancel(exchange, outer, inner, fewest_arcs(cost))
             if not done:
                 raise RuntimeError("a negative cycle that cannot be carried out")
         exchanged += done
+
+
+def _one_pass(exchange: Exchange, outer: Outer, inner: IntArray) -> int:
+    """Cancel cycles for as long as ``inner`` shows any; how many units that exchanged.
+
+    Making that matrix is what takes time, and a cycle changes little of it. So it is used on,
+    without the arcs that turn out to be gone; new ones are for the next pass to find.
+    """
+    exchanged = 0
+    while cycles := negative_cycles(_joined(inner, exchange.unit, outer.costs(exchange.loads))):
+        for cycle in cycles:
+            exchanged += _cancel(exchange, outer, inner, cycle)
+    return exchanged
 
 
 def _joined(inner: IntArray, unit: int, outer: IntArray) -> IntArray:
@@ -68,19 +79,24 @@ def _joined(inner: IntArray, unit: int, outer: IntArray) -> IntArray:
     return cost
 
 
-def _cancel(
-    exchange: Exchange, outer: Outer, inner: IntArray, cycle: list[int], brokers: int
-) -> int:
-    """Carry ``cycle`` out as often as it pays; how many units that exchanged."""
+def _cancel(exchange: Exchange, outer: Outer, inner: IntArray, cycle: list[int]) -> int:
+    """Carry ``cycle`` out as often as it pays; how many units that exchanged.
+
+    Where it cannot be carried out at all, the arc that failed is struck from ``inner``.
+    """
+    brokers = len(inner)
     arcs = list(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
     steps = [(u, v, int(inner[u, v])) for u, v in arcs if u < brokers and v < brokers]
     others = [(u, v) for u, v in arcs if u >= brokers or v >= brokers]
     own = sum(cost for _, _, cost in steps) * exchange.unit
     times = _worthwhile(exchange, outer, steps, others, own)
     while times:
-        if _carry_out(exchange, steps, times):
+        failed, found = _carry_out(exchange, steps, times)
+        if failed is None:
             return times * len(steps)
-        times //= 2
+        if not found:
+            inner[failed] = FAR
+        times = found
     return 0
 
 
@@ -115,15 +131,18 @@ def _worthwhile(
     return low
 
 
-def _carry_out(exchange: Exchange, steps: list[tuple[int, int, int]], times: int) -> bool:
-    """Take ``times`` units along each step, or leave everything as it was."""
+def _carry_out(
+    exchange: Exchange, steps: list[tuple[int, int, int]], times: int
+) -> tuple[tuple[int, int] | None, int]:
+    """Take ``times`` units along each step; or leave everything as it was, and return a step that
+    does not have so many, and how many it has."""
     done: list[tuple[IntArray, int, int]] = []
     for u, v, cost in steps:
         found = exchange.find(u, v, cost, times)
         if len(found) < times:
             for partitions, source, target in reversed(done):
                 exchange.apply(partitions, target, source)
-            return False
+            return (u, v), len(found)
         exchange.apply(found, u, v)
         done.append((found, u, v))
-    return True
+    return None, times

@@ -44,6 +44,11 @@ class LeaderChoice:
         """The partitions that another leads than before, where that one could stay."""
         return int(((self.chosen != self.before) & (self.before >= 0)).sum())
 
+    def take(self, chosen: IntArray) -> None:
+        """Choose ``chosen`` instead."""
+        self.chosen = chosen
+        self.loads = np.bincount(chosen, minlength=self.brokers)
+
     def costs(self) -> IntArray:
         """See ``Exchange``: -1, 0 or 1, or FAR."""
         cost = np.full((self.brokers, self.brokers), FAR, np.int64)

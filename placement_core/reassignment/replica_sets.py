@@ -101,7 +101,8 @@ class ReplicaSets:
 
     def find(self, source: int, target: int, cost: int, most: int) -> IntArray:
         """See ``Exchange``. The partitions are spread evenly over all that can."""
-        rows: IntArray = np.nonzero(self.chosen == source)[0]
+        slots = np.flatnonzero(self.chosen.reshape(-1) == source)
+        rows: IntArray = slots // self.chosen.shape[1]
         rows = rows[~(self.chosen[rows] == target).any(axis=1)]
         saved = (self.held[rows] == source).any(axis=1).astype(np.int64) - 1
         added = 1 - (self.held[rows] == target).any(axis=1).astype(np.int64)

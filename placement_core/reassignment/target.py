@@ -11,7 +11,7 @@ from placement_core.cluster import ClusterView, TopicPartition
 from placement_core.exchange import SquaredLoads, even_out, settle
 from placement_core.leaders.choice import LeaderChoice
 from placement_core.matching import IntArray
-from placement_core.reassignment.moves import Move, moves_between
+from placement_core.moves import Move, moves_between
 from placement_core.reassignment.rack_shares import RackTree
 from placement_core.reassignment.replica_sets import ReplicaSets
 from placement_core.reassignment.request import Request, read_request

@@ -94,4 +94,5 @@ def minimum(model: cp_model.CpModel, objective: cp_model.LinearExprT) -> int:
     solver.parameters.num_workers = 1
     status = solver.solve(model)
     assert status == cp_model.OPTIMAL, solver.status_name(status)
-    return round(solver.objective_value)
+    least: int = round(solver.objective_value)
+    return least

@@ -32,12 +32,13 @@ def random_case(seed: int) -> Case:
     gone = [count] if rng.random() < 0.3 else []
     drain = tuple(rng.sample(range(count), rng.choice((0, 0, 1)) if count > 2 else 0))
     staying = count - len(drain)
-    replicas, present_factor = {}, {}
+    replicas: dict[TopicPartition, tuple[int, ...]] = {}
+    present_factor: dict[str, int] = {}
     crowd = rng.sample([*range(count), *gone], rng.randint(2, count))
     for topic in "ts"[: rng.randint(1, 2)]:
         present_factor[topic] = rng.randint(1, min(4, staying, len(crowd)))
-        for partition in range(rng.randint(1, 6)):
-            replicas[TopicPartition(topic, partition)] = tuple(
+        for number in range(rng.randint(1, 6)):
+            replicas[TopicPartition(topic, number)] = tuple(
                 rng.sample(crowd, present_factor[topic])
             )
     topics = ("t",) if rng.random() < 0.2 else None
@@ -46,7 +47,7 @@ def random_case(seed: int) -> Case:
         factor = rng.randint(1, min(4, staying))
         if rng.random() < 0.5:
             factor = {"t": factor}
-    wanted = {}
+    wanted: dict[TopicPartition, int] = {}
     for partition in replicas:
         if topics and partition.topic not in topics:
             continue

@@ -1,0 +1,109 @@
+"""plan_leaders against trying everything: every rank of its objective."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from assignors import LeaderRackAwareCooperativeSticky, Member
+from placement_core import ClusterView, TopicPartition
+from placement_core.leaders import LeaderLayout, Readers, plan_leaders
+from tests.placement_core.leaders.oracle import best_value, local, value
+from tests.placement_core.leaders.random_readers import random_readers, random_view
+
+
+def chosen(view: ClusterView, layout: LeaderLayout) -> dict[TopicPartition, int | None]:
+    return {p: layout.order.get(p, row)[0] for p, row in view.replicas.items()}
+
+
+def check_layout(view: ClusterView, readers: list[Readers], layout: LeaderLayout) -> None:
+    """Only the order changes, and localities are what a balanced assignment can have."""
+    for partition, row in layout.order.items():
+        before = view.replicas[partition]
+        assert sorted(row) == sorted(before), f"{partition}: {before} became {row}"
+        behind = [broker for broker in before if broker != row[0]]
+        assert list(row[1:]) == behind, f"{partition}: {before} became {row}: followers moved"
+    changed = [p for p, row in layout.order.items() if view.replicas[p] != row]
+    assert [move.partition for move in layout.moves] == sorted(changed)
+    by_name = {one.name: one for one in readers}
+    today = {p: row[0] for p, row in view.replicas.items()}
+    for one in layout.localities:
+        reader = by_name[one.readers]
+        assert one.partitions == sum(p.topic in reader.topics for p in view.replicas)
+        assert one.before == local(view, reader, today)
+        assert one.after == local(view, reader, chosen(view, layout))
+
+
+@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("groups", [0, 1, 2, 3])
+def test_one_class_of_topics_is_exact_at_every_rank(block: int, groups: int) -> None:
+    for seed in range(block * 10, block * 10 + 10):
+        rng = random.Random(seed)
+        view = random_view(rng, rng.randint(1, 6), "ts" if seed % 3 == 0 else "t")
+        readers = [random_readers(rng, str(n), "ts") for n in range(groups)]
+        layout = plan_leaders(view, readers)
+        check_layout(view, readers, layout)
+        found = value(view, readers, chosen(view, layout))
+        assert found == best_value(view, readers), f"seed {seed}: {view} {readers}"
+        assert layout.most_local
+        assert layout.most_even
+
+
+def test_several_classes_are_exact_in_locality() -> None:
+    gaps = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        view = random_view(rng, rng.randint(2, 6), "tsu")
+        readers = [random_readers(rng, "1", "t"), random_readers(rng, "2", "su")]
+        layout = plan_leaders(view, readers)
+        check_layout(view, readers, layout)
+        found = value(view, readers, chosen(view, layout))
+        best = best_value(view, readers)
+        assert layout.most_local
+        assert found[0] == best[0], f"seed {seed}: {view} {readers}"
+        if layout.most_even:
+            assert found[1] == best[1], f"seed {seed}: {view} {readers}"
+        gaps += found != best
+    assert gaps <= 3
+
+
+def test_readers_that_overlap_are_never_called_proved_when_they_are_not() -> None:
+    gaps = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        view = random_view(rng, rng.randint(2, 6), "tsu")
+        readers = [random_readers(rng, "1", "ts"), random_readers(rng, "2", "su")]
+        layout = plan_leaders(view, readers)
+        check_layout(view, readers, layout)
+        found, best = value(view, readers, chosen(view, layout)), best_value(view, readers)
+        if layout.most_local:
+            assert found[0] == best[0], f"seed {seed}: {view} {readers}"
+        gaps += found[0] != best[0]
+    assert gaps <= 3
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_assignor_reaches_what_the_layout_says(seed: int) -> None:
+    rng = random.Random(seed)
+    view = random_view(rng, rng.randint(1, 60), "ts")
+    one = random_readers(rng, "g", "ts")
+    if not sum(one.consumers.values()):
+        one = replace(one, consumers={"a": 1})
+    layout = plan_leaders(view, [one])
+    [locality] = layout.localities
+    for leaders, expected in (
+        ({p: row[0] for p, row in view.replicas.items()}, locality.before),
+        (chosen(view, layout), locality.after),
+    ):
+        led = ClusterView(view.brokers, view.replicas, leaders)  # type: ignore[arg-type]
+        leader_racks = led.leader_racks()
+        members = [
+            Member(f"{rack}-{n}", one.topics, rack)
+            for rack, count in one.consumers.items()
+            for n in range(count)
+        ]
+        plan = LeaderRackAwareCooperativeSticky().assign(members, leader_racks)
+        known = sum(rack is not None for row in leader_racks.values() for rack in row)
+        assert known - plan.off_rack == expected
