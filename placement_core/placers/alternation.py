@@ -33,6 +33,7 @@ class Alternation:
     def rows(self, spec: PlacementSpec, start: int, shift: int) -> list[tuple[int, ...]]:
         """The replicas of each partition of ``spec``: the present ones, and then the rule's."""
         wanted, order = spec.replication_factor, self.order
+        strides = self._strides()
         rows = []
         for index in range(spec.partitions):
             partition = spec.first_partition + index
@@ -46,7 +47,7 @@ class Alternation:
                 # Lists that other rules laid get theirs from where the rule would have led, so
                 # that the new replicas are spread even where the present leaders are not.
                 at += 1 + self._offset(partition, shift)
-            self._walk(row, wanted, at)
+            self._walk(row, wanted, at, strides)
             rows.append(tuple(row))
         return rows
 
@@ -54,20 +55,34 @@ class Alternation:
         size = len(self.order)
         return (shift + partition // size) * self.racks % max(size - 1, 1)
 
-    def _walk(self, row: list[int], wanted: int, at: int) -> None:
+    def _walk(self, row: list[int], wanted: int, at: int, strides: Sequence[int]) -> None:
         """Fill ``row`` from place ``at`` on; there must be brokers enough."""
         order, rack_of = self.order, self.rack_of
         used = {rack_of[broker] for broker in row if broker in rack_of}
-        at -= 1
         while len(row) < wanted:
-            at = (at + 1) % len(order)
+            at %= len(order)
             broker = order[at]
-            if broker in row:
-                continue
             rack = rack_of[broker]
-            if rack not in used or len(used) == self.racks:
+            if rack in used and len(used) < self.racks:
+                at += strides[at]
+                continue
+            if broker not in row:
                 row.append(broker)
                 used.add(rack)
+            at += 1
+
+    def _strides(self) -> list[int]:
+        """For each place, how far on the next broker is that stands in another rack.
+
+        A large rack fills the end of the row by itself: nobody wants to walk all along it for
+        every partition.
+        """
+        racks = [self.rack_of[broker] for broker in self.order]
+        strides = [1] * (2 * len(racks))
+        for at in range(2 * len(racks) - 2, -1, -1):
+            if racks[at % len(racks)] == racks[(at + 1) % len(racks)]:
+                strides[at] = strides[at + 1] + 1
+        return strides[: len(racks)]
 
 
 def alternation(among: Candidates) -> Alternation:

@@ -20,39 +20,31 @@ def checked_layout(layout: object, spec: PlacementSpec, usable: Set[int]) -> Rep
         raise ValueError(
             f"it placed {len(layout)} partitions, and {spec.partitions} were asked for"
         )
-    return tuple(
-        _checked_row(
-            f"partition {spec.first_partition + index}", row, spec.row(index), spec, usable
-        )
-        for index, row in enumerate(layout)
-    )
+    checked = []
+    for index, row in enumerate(layout):
+        if problem := _problem(row, spec.row(index), spec, usable):
+            raise ValueError(f"it gave partition {spec.first_partition + index} {problem}")
+        checked.append(tuple(row))
+    return tuple(checked)
 
 
-def _checked_row(
-    where: str, row: object, present: tuple[int, ...], spec: PlacementSpec, usable: Set[int]
-) -> tuple[int, ...]:
-    if not _is_sequence(row) or any(type(broker) is not int for broker in row):
-        raise ValueError(f"it gave {where} {row!r}, which is not a sequence of broker ids")
-    found = tuple(row)
-    if len(found) != spec.replication_factor:
-        raise ValueError(
-            f"it gave {where} {len(found)} replicas {list(found)}, "
-            f"and {spec.replication_factor} were asked for"
-        )
-    if len(set(found)) < len(found):
-        raise ValueError(f"it gave {where} a broker twice: {list(found)}")
-    if found[: len(present)] != present:
-        raise ValueError(
-            f"it gave {where} {list(found)}, which does not keep its present replicas "
-            f"{list(present)} in front"
-        )
-    strangers = sorted(set(found[len(present) :]) - usable)
-    if strangers:
-        raise ValueError(
-            f"it gave {where} {list(found)}, where {strangers} are not live brokers "
-            "among those asked for"
-        )
-    return found
+def _problem(
+    row: object, present: tuple[int, ...], spec: PlacementSpec, usable: Set[int]
+) -> str | None:
+    """What is wrong with the replicas of one partition."""
+    if not _is_sequence(row) or set(map(type, row)) != {int}:
+        return f"{row!r}, which is not a sequence of broker ids"
+    if len(row) != spec.replication_factor:
+        return f"{len(row)} replicas {list(row)}, and {spec.replication_factor} were asked for"
+    brokers = set(row)
+    if len(brokers) < len(row):
+        return f"a broker twice: {list(row)}"
+    if present and tuple(row[: len(present)]) != present:
+        kept = list(present)
+        return f"{list(row)}, which does not keep its present replicas {kept} in front"
+    if not brokers <= usable and (strangers := brokers.difference(usable, present)):
+        return f"{list(row)}, where {sorted(strangers)} are not live brokers among those asked for"
+    return None
 
 
 def _is_sequence(value: object) -> TypeGuard[Sequence[Any]]:

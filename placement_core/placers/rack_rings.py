@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 
 from placement_core.placers.rack_tree import RackNode
-from placement_core.placers.ring import Held, Ring
+from placement_core.placers.ring import NOTHING, Held, Ring
 from placement_core.placers.ring_leveling import LOOK_BACK, level
 
 Draw = Callable[[RackNode], random.Random]
@@ -49,6 +49,9 @@ def deal(
         picks = _several_each(node, ring, wants, held)
     else:
         picks = ring.each_one(len(wants))
+    brokers = [child for child in node.children if isinstance(child, int)]
+    if len(brokers) == len(node.children):
+        return [brokers[child] for child in picks]
     streams = [iter(stream) for stream in _streams(node, picks, wants, held, served, draw)]
     return [next(streams[child]) for child in picks]
 
@@ -70,10 +73,12 @@ def _several_each(
 
 def _held(node: RackNode, row: tuple[int, ...]) -> Held:
     """The children of ``node`` that the brokers of ``row`` stand below."""
+    if not row:
+        return NOTHING
+    if not node.outside:
+        return tuple(map(node.child_of.__getitem__, row)), ()
     inside = tuple([node.child_of[broker] for broker in row if broker in node.child_of])
-    if len(inside) == len(row):
-        return Held(inside)
-    return Held(inside, tuple([node.outside[broker] for broker in row if broker in node.outside]))
+    return inside, tuple([node.outside[broker] for broker in row if broker in node.outside])
 
 
 def _streams(

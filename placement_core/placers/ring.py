@@ -6,18 +6,12 @@ import random
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil
-from typing import NamedTuple
 
+Held = tuple[tuple[int, ...], tuple[int, ...]]
+"""The children that have replicas of a partition already, once for each replica: first on brokers
+that count in the ring's sizes, then on others, below the same children, that get no new ones."""
 
-class Held(NamedTuple):
-    """The children that have replicas of a partition already, once for each replica.
-
-    ``inside``: on brokers that count in the ring's sizes. ``outside``: on others below the same
-    children, which take no new replicas.
-    """
-
-    inside: tuple[int, ...]
-    outside: tuple[int, ...] = ()
+NOTHING: Held = ((), ())
 
 
 class Ring:
@@ -85,29 +79,37 @@ class Ring:
 
     def several(self, wanted: int, held: Held) -> list[int]:
         """The children for ``wanted`` more replicas of a partition. There must be room."""
-        picked: list[int] = []
-        all_held = held.inside + held.outside
+        inside, outside = held
+        all_held = inside + outside if outside else inside
         # Where some child has nothing, those that have something are barred.
-        barred = all_held if len(all_held) < len(self.sizes) else self._barred(*held)
-        self._round(wanted, barred, picked)
+        few = len(all_held) < len(self._marks)
+        picked = self._round(wanted, all_held if few else self._barred(inside, outside))
         while len(picked) < wanted:
-            self._round(wanted, self._barred((*held.inside, *picked), held.outside), picked)
+            barred = self._barred((*inside, *picked), outside)
+            picked += self._round(wanted - len(picked), barred)
         return picked
 
-    def _round(self, wanted: int, barred: Sequence[int], picked: list[int]) -> None:
-        """Once round, or until ``picked`` has as many as wanted: one for each child not barred."""
-        heap = self._heap
+    def _round(self, wanted: int, barred: Sequence[int]) -> list[int]:
+        """Once round, or until as many as wanted are picked: each child once that is not barred."""
+        heap, marks = self._heap, self._marks
+        picked = []
         aside = []
-        while heap and len(picked) < wanted:
-            turn = heappop(heap)
-            child = turn[2]
-            if child not in barred:
-                picked.append(child)
-                self._marks[child] += 1
-                turn = self._turn(child)
-            aside.append(turn)
+        while heap:
+            child = heap[0][2]
+            if child in barred:
+                aside.append(heappop(heap))
+                continue
+            picked.append(child)
+            marks[child] += 1
+            if len(picked) == wanted:
+                heapreplace(heap, self._turn(child))
+                break
+            # Nobody twice in a round.
+            heappop(heap)
+            aside.append(self._turn(child))
         for turn in aside:
             heappush(heap, turn)
+        return picked
 
     def _barred(self, inside: tuple[int, ...], outside: tuple[int, ...]) -> Sequence[int]:
         """The children that are full, or have more of the partition than one that is not."""
@@ -122,7 +124,9 @@ class Ring:
     def _turn(self, child: int) -> tuple[float, int, int]:
         """When the child is next; among children of one mark, who is first; the child."""
         mark, size = self._marks[child], self.sizes[child]
-        return (mark + 0.5) / size, (child + self._offset(mark // size)) % len(self.sizes), child
+        lap = mark // size
+        offset = self._offsets[lap] if lap < len(self._offsets) else self._offset(lap)
+        return (mark + 0.5) / size, (child + offset) % len(self.sizes), child
 
     def _offset(self, lap: int) -> int:
         """By how much the order of children of one mark is turned in that lap."""

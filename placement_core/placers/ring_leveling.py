@@ -49,10 +49,13 @@ def _step(
     """Let ``taker`` have one of the replicas of ``giver``, and say whether that was possible."""
     for picked, kept in zip(reversed(chosen), reversed(held), strict=True):
         if giver in picked:
-            inside, everywhere = [*picked, *kept.inside], [*picked, *kept.inside, *kept.outside]
+            inside = [*picked, *kept[0]]
+            everywhere = [*inside, *kept[1]]
             room = inside.count(taker) < ring.sizes[taker]
             if room and everywhere.count(taker) < everywhere.count(giver):
-                picked[picked.index(giver)] = taker
+                # The last one: what comes before it stays in order of need.
+                last = len(picked) - 1 - picked[::-1].index(giver)
+                picked[last] = taker
                 ring.pass_turn(giver, taker)
                 return True
     return False
