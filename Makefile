@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTHON ?=
 ARGS ?=
 
-EXTRAS := kafka-python,cluster,docker,cli
+EXTRAS := kafka-python,cluster,docker,cli,yaml
 CHECKED := placement_core assignors rackward tests integration benchmarks .ci/wheel_test.py
 INPUTS := pyproject.toml constraints.txt
 
