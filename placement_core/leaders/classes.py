@@ -13,6 +13,7 @@ from placement_core.leaders.branches import best_leaders
 from placement_core.leaders.choice import LeaderChoice
 from placement_core.leaders.costs import LeaderCosts, Ranks
 from placement_core.leaders.quotas import Quotas
+from placement_core.leaders.start import first_leaders
 from placement_core.matching import IntArray
 
 
@@ -28,6 +29,7 @@ class TopicClass:
     brokers: IntArray
     choice: LeaderChoice
     readers: tuple[int, ...]
+    started: bool = False
     proved: bool = False
 
     @classmethod
@@ -63,8 +65,12 @@ class TopicClass:
         before = self.choice.chosen.copy()
         here, beside = rack[self.brokers], base[self.brokers]
         largest = int(beside.max()) + len(self.partitions)
-        ranks = Ranks.of(len(self.brokers), largest)
-        if not readers:
-            even_out(self.choice, beside)
-        self.proved = best_leaders(self.choice, LeaderCosts(here, beside, ranks, racks), readers)
+        costs = LeaderCosts(here, beside, Ranks.of(len(self.brokers), largest), racks)
+        if not self.started:
+            self.started = True
+            if readers:
+                first_leaders(self.choice, costs, readers)
+            else:
+                even_out(self.choice, beside)
+        self.proved = best_leaders(self.choice, costs, readers)
         return bool((self.choice.chosen != before).any())

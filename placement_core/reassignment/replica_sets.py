@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from placement_core.exchange import FAR
 from placement_core.matching import IntArray
-from placement_core.reassignment.rack_shares import RackTree
+from placement_core.rack_shares import RackTree
 
 Flags = NDArray[np.bool_]
 

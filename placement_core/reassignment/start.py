@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement_core.matching import IntArray
-from placement_core.reassignment.rack_shares import RackTree
+from placement_core.rack_shares import RackTree
 
 
 def first_choice(

@@ -12,7 +12,7 @@ from placement_core.exchange import SquaredLoads, even_out, settle
 from placement_core.leaders.choice import LeaderChoice
 from placement_core.matching import IntArray
 from placement_core.moves import Move, moves_between
-from placement_core.reassignment.rack_shares import RackTree
+from placement_core.rack_shares import RackTree
 from placement_core.reassignment.replica_sets import ReplicaSets
 from placement_core.reassignment.request import Request, read_request
 from placement_core.reassignment.start import first_choice
@@ -52,7 +52,7 @@ def plan_reassignment(
     1. every partition has its replication factor in distinct brokers of ``view.brokers`` that
        are not in ``drain``, and keeps the rack rules (each rack at most one replica while there
        are as many racks; else at least one, and as even as the racks' brokers permit; with
-       levels, the widest first): :mod:`~placement_core.reassignment.rack_shares`;
+       levels, the widest first): :mod:`~placement_core.rack_shares`;
     2. the least sum of squared replicas per broker that rule 1 permits: floor or ceiling, where
        racks are equal;
     3. the fewest replicas that have to be copied to brokers that do not hold them;
