@@ -36,7 +36,7 @@ def engine() -> Iterator[docker.DockerClient]:
 def left(engine: docker.DockerClient, label: str) -> list[str]:
     """Containers and networks that carry a label."""
     found = {"label": label}
-    containers = engine.containers.list(all=True, filters=found)
+    containers = engine.containers.list(all=True, filters=found, ignore_removed=True)
     networks = engine.networks.list(filters=found)
     return [each.name for each in (*containers, *networks)]
 
