@@ -20,7 +20,6 @@ from placement_core.leaders.choice import LeaderChoice
 from placement_core.leaders.costs import LeaderCosts
 from placement_core.leaders.quotas import Quotas
 
-NOTHING_YET = 1 << 100
 MOST_BRANCHES = 400
 """Flows to try at most; what is best by then is taken, and not called proved."""
 
@@ -36,10 +35,10 @@ def best_leaders(choice: LeaderChoice, costs: LeaderCosts, readers: Sequence[Quo
         return True
     order = count()
     waiting = [(-1, next(order), tuple(readers))]
-    least, best, tried = NOTHING_YET, choice.chosen, 0
+    least, best, tried = _value(choice, costs, readers), choice.chosen.copy(), 0
     while waiting:
         bound, _, ranges = heapq.heappop(waiting)
-        if bound >= least or (tried >= MOST_BRANCHES and least < NOTHING_YET):
+        if bound >= least or tried >= MOST_BRANCHES:
             choice.take(best)
             return bound >= least
         kinds = [True] * len(readers)
@@ -76,6 +75,12 @@ def _relaxed(
         surplus=[quotas for quotas, is_surplus in kinds if is_surplus],
         shortage=[quotas for quotas, is_surplus in kinds if not is_surplus],
     )
+
+
+def _value(choice: LeaderChoice, costs: LeaderCosts, readers: Sequence[Quotas]) -> int:
+    led = costs.leaders(choice.loads)
+    off = sum(quotas.steps * quotas.off(led) for quotas in readers)
+    return costs.ranks.local * off + _lower_ranks(choice, costs)
 
 
 def _lower_ranks(choice: LeaderChoice, costs: LeaderCosts) -> int:

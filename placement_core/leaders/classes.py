@@ -52,10 +52,6 @@ class TopicClass:
         options = place[options]
         return cls(partitions, used, LeaderChoice.of(options, options[:, 0], len(used)), readers)
 
-    def add_to(self, totals: IntArray, sign: int = 1) -> None:
-        """Add the class's leaders per broker to those of the whole cluster."""
-        totals[self.brokers] += sign * self.choice.loads
-
     def settle(self, rack: IntArray, racks: int, base: IntArray, readers: list[Quotas]) -> bool:
         """Choose the best leaders given everything else; whether that changed any.
 

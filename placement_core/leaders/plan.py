@@ -50,28 +50,26 @@ def plan_leaders(
     setting = Setting.of(view, readers, topics, levels)
     classes = _classes(setting)
     totals = setting.preferred(setting.fixed)
+    led = setting.led_elsewhere()
     for one in classes:
-        one.add_to(totals)
+        _count(setting, one, totals, led, 1)
     settled = not classes
     for _ in range(MOST_ROUNDS):
         changes = 0
         for one in classes:
-            one.add_to(totals, -1)
-            counted = [
-                quotas.beside(_led(setting, classes, n, but=one))
-                for n in one.readers
-                if (quotas := setting.quotas[n])
-            ]
+            _count(setting, one, totals, led, -1)
+            counted = [q.beside(led[n]) for n in one.readers if (q := setting.quotas[n])]
             changes += one.settle(setting.rack, setting.places, totals, counted)
-            one.add_to(totals)
+            _count(setting, one, totals, led, 1)
         if not changes or len(classes) == 1:
             settled = True
             break
     proved = settled and all(one.proved for one in classes)
-    led = [_led(setting, classes, n) for n in range(len(readers))]
     localities = tuple(
-        Locality(one.name, q.partitions, q.local(setting.led_today(n)), q.local(led[n]))
-        for n, (one, q) in enumerate(zip(readers, setting.quotas, strict=True))
+        Locality(one.name, q.partitions, q.local(today), q.local(after))
+        for one, q, today, after in zip(
+            readers, setting.quotas, setting.led_today(), led, strict=True
+        )
         if q
     )
     order = _order(view, classes, setting)
@@ -100,19 +98,15 @@ def _classes(setting: Setting) -> list[TopicClass]:
     ]
 
 
-def _led(
-    setting: Setting, classes: Sequence[TopicClass], n: int, but: TopicClass | None = None
-) -> IntArray:
-    """Leaders per rack of what the ``n``-th readers read, ``but`` for one class."""
-    fixed = [partition for partition in setting.fixed if n in setting.read_by[partition.topic]]
-    totals = setting.preferred(fixed)
-    for one in classes:
-        if n in one.readers and one is not but:
-            one.add_to(totals)
-    led = setting.per_rack(totals)
-    # A replica list without a broker of the view is led nowhere, but read all the same.
-    led[setting.places - 2] += len(fixed) - int(setting.preferred(fixed).sum())
-    return led
+def _count(
+    setting: Setting, one: TopicClass, totals: IntArray, led: Sequence[IntArray], sign: int
+) -> None:
+    """Count a class in, or out (``sign`` -1): leaders per broker, and per rack for its readers."""
+    mine = np.zeros_like(totals)
+    mine[one.brokers] = one.choice.loads
+    totals += sign * mine
+    for n in one.readers:
+        led[n][:] += sign * setting.per_rack(mine)
 
 
 def _overlapping(classes: Sequence[TopicClass]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,21 +102,24 @@ class Setting:
         np.add.at(led, self.rack, per_broker)
         return led
 
-    def led_today(self, n: int) -> IntArray:
-        """Present leaders per rack of what the ``n``-th readers read.
+    def led_elsewhere(self) -> list[IntArray]:
+        """Per set of readers, preferred leaders of its fixed partitions, per rack."""
+        return self._led({p: next(iter(self.view.replicas[p]), -1) for p in self.fixed})
 
-        Preferred leaders, in a view that knows of no present ones. A partition without a leader
-        counts as led in a rack that is not known.
-        """
-        led = np.zeros(self.places, np.int64)
-        for partition, replicas in self.view.replicas.items():
-            if n not in self.read_by[partition.topic]:
-                continue
-            broker = next(iter(replicas), -1)
-            if self.view.leaders:
-                broker = self.view.leaders.get(partition, -1)
+    def led_today(self) -> list[IntArray]:
+        """Per set of readers, present leaders per rack; preferred ones, in a view without any."""
+        if not self.view.leaders:
+            return self._led({p: next(iter(row), -1) for p, row in self.view.replicas.items()})
+        return self._led({p: self.view.leaders.get(p, -1) for p in self.view.replicas})
+
+    def _led(self, leaders: Mapping[TopicPartition, int]) -> list[IntArray]:
+        """Where nobody leads, or a broker that is gone, counts as a rack that is not known."""
+        led = [np.zeros(self.places, np.int64) for _ in self.quotas]
+        for partition, broker in leaders.items():
             leader = self.number.get(broker)
-            led[self.places - 2 if leader is None else self.rack[leader]] += 1
+            rack = self.places - 2 if leader is None else self.rack[leader]
+            for n in self.read_by[partition.topic]:
+                led[n][rack] += 1
         return led
 
 
