@@ -8,7 +8,8 @@ PYTHON ?=
 ARGS ?=
 
 EXTRAS := kafka-python,cluster,docker,cli,yaml
-CHECKED := placement_core assignors rackward tests integration benchmarks .ci/wheel_test.py
+CHECKED := placement_core assignors rackward tests integration benchmarks conftest.py \
+	.ci/wheel_test.py
 INPUTS := pyproject.toml constraints.txt
 
 # Both: pip reads the first for what it installs and the second for what it builds with.

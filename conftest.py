@@ -1,15 +1,16 @@
-"""What all tests share, whoever starts them."""
+"""What every test can rely on."""
 
 from __future__ import annotations
 
 import signal
 
+from hypothesis import settings
 
-def pytest_configure() -> None:
-    """Take Ctrl-C again where a shell had it ignored, as shells do for what they start behind.
+# Machines that run tests are busy; what is too slow shows in the benchmarks.
+settings.register_profile("rackward", deadline=None)
+settings.load_profile("rackward")
 
-    Processes that tests start would inherit that, and tests that interrupt them would wait
-    for nothing.
-    """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell without job control starts what it puts into the background with Ctrl-C ignored,
+# and so would be the processes that tests start in order to interrupt them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
