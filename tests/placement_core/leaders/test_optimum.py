@@ -8,32 +8,11 @@ from dataclasses import replace
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, Member
-from placement_core import ClusterView, TopicPartition
-from placement_core.leaders import LeaderLayout, Readers, plan_leaders
-from tests.placement_core.leaders.oracle import best_value, local, value
+from placement_core import ClusterView
+from placement_core.leaders import plan_leaders
+from tests.placement_core.leaders.checks import check_layout, chosen
+from tests.placement_core.leaders.oracle import best_value, value
 from tests.placement_core.leaders.random_readers import random_readers, random_view
-
-
-def chosen(view: ClusterView, layout: LeaderLayout) -> dict[TopicPartition, int | None]:
-    return {p: layout.order.get(p, row)[0] for p, row in view.replicas.items()}
-
-
-def check_layout(view: ClusterView, readers: list[Readers], layout: LeaderLayout) -> None:
-    """Only the order changes, and localities are what a balanced assignment can have."""
-    for partition, row in layout.order.items():
-        before = view.replicas[partition]
-        assert sorted(row) == sorted(before), f"{partition}: {before} became {row}"
-        behind = [broker for broker in before if broker != row[0]]
-        assert list(row[1:]) == behind, f"{partition}: {before} became {row}: followers moved"
-    changed = [p for p, row in layout.order.items() if view.replicas[p] != row]
-    assert [move.partition for move in layout.moves] == sorted(changed)
-    by_name = {one.name: one for one in readers}
-    today = {p: row[0] for p, row in view.replicas.items()}
-    for one in layout.localities:
-        reader = by_name[one.readers]
-        assert one.partitions == sum(p.topic in reader.topics for p in view.replicas)
-        assert one.before == local(view, reader, today)
-        assert one.after == local(view, reader, chosen(view, layout))
 
 
 @pytest.mark.parametrize("block", range(10))

@@ -1,0 +1,208 @@
+"""Worked layouts, and what cannot be meant."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from ortools.sat.python import cp_model
+
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
+from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
+from placement_core.leaders import LeaderLayout, Locality, Readers, plan_leaders
+from placement_core.leaders.quotas import weight_steps
+from tests.placement_core.leaders.checks import check_layout, chosen
+from tests.placement_core.leaders.oracle import local
+from tests.placement_core.leaders.random_readers import random_readers, random_view
+from tests.placement_core.reassignment.oracle import minimum, squared_loads
+
+ORDERS = frozenset({"orders"})
+
+
+def six_brokers(partitions: int, topic: str = "orders", seed: int = 1) -> ClusterView:
+    """RF 3 on three racks of two brokers; leaders even, but shuffled."""
+    rng = random.Random(seed)
+    brokers = tuple(Broker(n, "abc"[n // 2]) for n in range(6))
+    rows = []
+    for n in range(partitions):
+        row = [n % 2, 2 + n // 2 % 2, 4 + n // 4 % 2]
+        rows.append(tuple(row[n % 3 :] + row[: n % 3]))
+    rng.shuffle(rows)
+    return ClusterView(brokers, {TopicPartition(topic, n): row for n, row in enumerate(rows)})
+
+
+def test_leaders_go_where_the_consumers_are() -> None:
+    view = six_brokers(36)
+    layout = plan_leaders(view, [Readers("g", ORDERS, {"a": 2, "b": 1})])
+    leaders = Counter(row[0] for row in layout.order.values())
+    assert leaders == {0: 12, 1: 12, 2: 6, 3: 6}
+    assert layout.localities == (Locality("g", 36, 24, 36),)
+    assert layout.most_local
+    assert layout.most_even
+    assert len(layout.moves) == 12, "the twelve that rack c led, and no more"
+    led = ClusterView(view.brokers, layout.order, {p: row[0] for p, row in layout.order.items()})
+    for assignor in (LeaderRackAwareCooperativeSticky(), LeaderRackAwareRange()):
+        members = [Member(f"m{n}", ORDERS, rack) for n, rack in enumerate("aab")]
+        assert assignor.assign(members, led.leader_racks()).off_rack == 0
+
+
+def test_a_layout_that_is_best_already_does_not_change() -> None:
+    view = six_brokers(36)
+    readers = [Readers("g", ORDERS, {"a": 2, "b": 1})]
+    order = plan_leaders(view, readers).order
+    again = plan_leaders(replace(view, replicas=order), readers)
+    assert again.moves == ()
+    assert again.localities == (Locality("g", 36, 36, 36),)
+
+
+def test_the_heavier_readers_win() -> None:
+    view = six_brokers(12)
+    readers = [
+        Readers("few bytes", ORDERS, {"a": 1}, weight=1.0),
+        Readers("many bytes", ORDERS, {"c": 3}, weight=2.0),
+    ]
+    layout = plan_leaders(view, readers)
+    assert [one.after for one in layout.localities] == [0, 12]
+
+
+def test_present_leaders_count_before_where_they_are_known() -> None:
+    view = six_brokers(36)
+    readers = [Readers("g", ORDERS, {"a": 2, "b": 1})]
+    led = replace(view, leaders=dict.fromkeys(list(view.replicas)[:10], 0))
+    [locality] = plan_leaders(led, readers).localities
+    assert (locality.before, locality.after) == (10, 36)
+
+
+def test_only_the_topics_that_may_change_do() -> None:
+    view = six_brokers(12, "orders")
+    view = replace(view, replicas={**view.replicas, **six_brokers(12, "fixed").replicas})
+    readers = [Readers("g", frozenset({"orders", "fixed"}), {"a": 1})]
+    layout = plan_leaders(view, readers, topics=["orders"])
+    assert {p.topic for p in layout.order} == {"orders"}
+    assert layout.localities == (Locality("g", 24, 8, 16),)
+    assert all(row[0] in (0, 1) for row in layout.order.values())
+
+
+def test_racks_can_be_compared_by_their_widest_levels() -> None:
+    brokers = tuple(Broker(n, f"/dc{n // 2}/r{n}") for n in range(4))
+    view = ClusterView(brokers, {TopicPartition("orders", n): (n % 4, 3 - n % 4) for n in range(8)})
+    readers = [Readers("g", ORDERS, {"/dc0/r9": 1})]
+    assert plan_leaders(view, readers).localities == (Locality("g", 8, 0, 0),)
+    layout = plan_leaders(view, readers, levels=1)
+    assert layout.localities == (Locality("g", 8, 4, 8),)
+    assert Counter(row[0] for row in layout.order.values()) == {0: 4, 1: 4}
+
+
+def test_leaders_of_topics_without_readers_are_even() -> None:
+    view = six_brokers(36)
+    crowded = {p: tuple(sorted(row)) for p, row in view.replicas.items()}
+    layout = plan_leaders(replace(view, replicas=crowded), [])
+    assert set(Counter(row[0] for row in layout.order.values()).values()) == {6}
+    assert layout.localities == ()
+
+
+def test_what_the_cluster_does_not_have_is_passed_over() -> None:
+    view = six_brokers(6)
+    gone = {TopicPartition("gone", 0): (8, 9), TopicPartition("gone", 1): (9, 0)}
+    layout = plan_leaders(
+        replace(view, replicas={**view.replicas, **gone}),
+        [Readers("g", frozenset({"gone", "nowhere"}), {"a": 1}), Readers("idle", ORDERS, {"a": 0})],
+    )
+    assert TopicPartition("gone", 0) not in layout.order
+    assert layout.order[TopicPartition("gone", 1)] == (0, 9)
+    assert layout.localities == (Locality("g", 2, 0, 1),)
+    assert plan_leaders(ClusterView(()), []).order == {}
+
+
+def test_what_cannot_be_meant_is_refused() -> None:
+    view = six_brokers(6)
+    with pytest.raises(InvalidOptionError, match="no topic nowhere"):
+        plan_leaders(view, [], topics=["nowhere"])
+    with pytest.raises(InvalidOptionError, match="levels is 0"):
+        plan_leaders(view, [], levels=0)
+    with pytest.raises(InvalidOptionError, match="two sets of readers are named g"):
+        plan_leaders(view, [Readers("g", ORDERS, {}), Readers("g", ORDERS, {})])
+    for count in (-1, True, 1.5):
+        with pytest.raises(InvalidOptionError, match="consumers in rack a"):
+            Readers("g", ORDERS, {"a": count})  # type: ignore[dict-item]
+    for weight in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(InvalidOptionError, match="weight of g"):
+            Readers("g", ORDERS, {"a": 1}, weight)
+
+
+PLANTED: dict[str, Callable[[LeaderLayout], LeaderLayout]] = {
+    "became": lambda layout: replace(layout, order={p: row[:2] for p, row in layout.order.items()}),
+    "followers moved": lambda layout: replace(
+        layout, order={p: (row[0], *row[:0:-1]) for p, row in layout.order.items()}
+    ),
+    "moves": lambda layout: replace(layout, moves=()),
+    "before": lambda layout: replace(layout, localities=(Locality("g", 36, 23, 36),)),
+    "after": lambda layout: replace(layout, localities=(Locality("g", 36, 24, 35),)),
+    "partitions": lambda layout: replace(layout, localities=(Locality("g", 35, 24, 36),)),
+}
+
+
+@pytest.mark.parametrize("message", PLANTED)
+def test_a_planted_fault_is_found(message: str) -> None:
+    view, readers = six_brokers(36), [Readers("g", ORDERS, {"a": 2, "b": 1})]
+    layout = plan_leaders(view, readers)
+    check_layout(view, readers, layout)
+    with pytest.raises(AssertionError, match=message):
+        check_layout(view, readers, PLANTED[message](layout))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_mid_size_layouts_are_as_local_and_even_as_an_integer_program_finds(seed: int) -> None:
+    rng = random.Random(seed)
+    view = random_view(rng, rng.randint(15, 40))
+    readers = [random_readers(rng, str(n)) for n in range(1 + seed % 3)]
+    layout = plan_leaders(view, readers)
+    check_layout(view, readers, layout)
+    after = chosen(view, layout)
+    loads = Counter(broker for broker in after.values() if broker in view.racks())
+    steps = weight_steps([one.weight for one in readers])
+    off = sum(
+        step * (len(view.replicas) - local(view, one, after))
+        for one, step in zip(readers, steps, strict=True)
+        if sum(one.consumers.values())
+    )
+    assert (off, sum(n * n for n in loads.values())) == integer_program(view, readers, steps)
+
+
+def integer_program(view: ClusterView, readers: list[Readers], steps: list[int]) -> tuple[int, int]:
+    """The least weighted number that is not local, and the least sum of squares with it."""
+    model = cp_model.CpModel()
+    racks = view.racks()
+    on: dict[int, list[cp_model.IntVar]] = {broker: [] for broker in racks}
+    for row in view.replicas.values():
+        leads = [(broker, model.new_bool_var("")) for broker in row if broker in racks]
+        for broker, variable in leads:
+            on[broker].append(variable)
+        if leads:
+            model.add_exactly_one(variable for _, variable in leads)
+    total = len(view.replicas)
+    off: cp_model.LinearExprT = 0
+    for one, step in zip(readers, steps, strict=True):
+        consumers = sum(one.consumers.values())
+        if not consumers:
+            continue
+        each, rest = divmod(total, consumers)
+        quotas, local = [], []
+        for rack, count in one.consumers.items():
+            quota = model.new_int_var(count * each, count * (each + (rest > 0)), "")
+            quotas.append(quota)
+            if rack is None:
+                continue
+            read = model.new_int_var(0, total, "")
+            model.add(read <= quota)
+            model.add(read <= sum(sum(on[b]) for b, stands in racks.items() if stands == rack))
+            local.append(read)
+        model.add(sum(quotas) == total)
+        off = off + step * (total - sum(local))
+    squares = squared_loads(model, on, dict.fromkeys(racks, 0))
+    least = minimum(model, off)
+    model.add(off == least)
+    return least, minimum(model, squares)

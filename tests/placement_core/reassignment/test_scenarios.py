@@ -1,0 +1,152 @@
+"""What operators ask for, on layouts small enough to see what should come out."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
+from placement_core.reassignment import from_kafka_json, plan_reassignment, to_kafka_json
+from tests.placement_core.reassignment.invariants import check_reassignment
+
+
+def cluster(
+    partitions: int = 12, factor: int = 3, racks: str = "abc", each: int = 2
+) -> ClusterView:
+    """Brokers 0, 1 in a; 2, 3 in b; 4, 5 in c. Everything even."""
+    brokers = tuple(Broker(n, racks[n // each]) for n in range(len(racks) * each))
+    rows = {}
+    for n in range(partitions):
+        row = [r * each + (n // len(racks)) % each for r in range(len(racks))]
+        rows[TopicPartition("t", n)] = tuple((row[n % len(racks) :] + row)[:factor])
+    return ClusterView(brokers, rows)
+
+
+def loads(target: dict[TopicPartition, tuple[int, ...]]) -> Counter[int]:
+    return Counter(broker for row in target.values() for broker in row)
+
+
+def test_an_even_layout_stays() -> None:
+    plan = plan_reassignment(cluster())
+    assert (plan.moves, plan.copies, plan.leader_changes) == ((), 0, 0)
+
+
+def test_a_drained_broker_gives_up_what_it_has_and_nothing_else_is_copied() -> None:
+    view = cluster()
+    plan = plan_reassignment(view, drain=[1])
+    check_reassignment(view, dict.fromkeys(view.replicas, 3), (1,), plan)
+    assert plan.copies == 6
+    assert loads(dict(plan.target)) == {0: 12, 2: 6, 3: 6, 4: 6, 5: 6}
+
+
+def test_a_broker_that_is_gone_is_replaced() -> None:
+    view = cluster()
+    view = replace(view, brokers=tuple(b for b in view.brokers if b.id != 1))
+    plan = plan_reassignment(view)
+    assert plan.copies == 6
+    assert loads(dict(plan.target))[0] == 12
+
+
+def test_an_added_broker_takes_a_share_from_its_rack() -> None:
+    view = cluster()
+    plan = plan_reassignment(replace(view, brokers=(*view.brokers, Broker(6, "a"))))
+    assert plan.copies == 4
+    assert loads(dict(plan.target)) == {0: 4, 1: 4, 6: 4, 2: 6, 3: 6, 4: 6, 5: 6}
+
+
+def test_an_added_rack_takes_a_share_from_all() -> None:
+    view = cluster()
+    more = replace(view, brokers=(*view.brokers, Broker(6, "d"), Broker(7, "d")))
+    plan = plan_reassignment(more)
+    assert plan.copies == 8
+    assert set(loads(dict(plan.target)).values()) <= {4, 5}
+
+
+def test_raising_the_factor_keeps_every_replica_and_lowering_it_copies_nothing() -> None:
+    view = cluster(factor=1)
+    plan = plan_reassignment(view, replication_factor=3)
+    assert plan.copies == 24
+    assert all(set(view.replicas[p]) <= set(row) for p, row in plan.target.items())
+    assert plan.leader_changes == 0
+    back = plan_reassignment(replace(view, replicas=plan.target), replication_factor={"t": 1})
+    assert (back.copies, set(loads(dict(back.target)).values())) == (0, {2})
+
+
+def test_only_faults_are_repaired_where_loads_may_stay_uneven() -> None:
+    view = cluster()
+    rows = {**view.replicas, TopicPartition("t", 0): (0, 1, 4)}
+    more = ClusterView((*view.brokers, Broker(6, "a"), Broker(7, "d")), rows)
+    assert plan_reassignment(more).copies > 1
+    plan = plan_reassignment(more, even=False)
+    assert plan.copies == 1
+    assert sum(bool(move.adding) for move in plan.moves) == 1
+
+
+def test_other_topics_stay_and_count() -> None:
+    view = cluster(partitions=4, factor=1, racks="a", each=4)
+    other = {TopicPartition("s", n): (n % 2,) for n in range(4)}
+    view = replace(view, replicas={**view.replicas, **other})
+    plan = plan_reassignment(view, topics=["t"])
+    assert {p.topic for p in plan.target} == {"t"}
+    assert loads({**other, **plan.target}) == {0: 2, 1: 2, 2: 2, 3: 2}
+
+
+def test_racks_can_be_ignored_and_have_to_be_where_some_are_unknown() -> None:
+    view = cluster()
+    some = replace(view, brokers=(*view.brokers[:5], Broker(5)))
+    with pytest.raises(InvalidOptionError, match="broker 5 without a rack, others with"):
+        plan_reassignment(some)
+    assert plan_reassignment(some, ignore_racks=True).copies == 0
+    none = replace(view, brokers=tuple(Broker(n) for n in range(6)))
+    assert plan_reassignment(none).copies == 0
+
+
+def test_the_order_of_the_input_does_not_matter() -> None:
+    rng = random.Random(3)
+    view = cluster(partitions=20)
+    more = replace(view, brokers=(*view.brokers, Broker(6, "d"), Broker(7, "d")))
+    expected = plan_reassignment(more)
+    for _ in range(5):
+        brokers, rows = list(more.brokers), list(more.replicas.items())
+        rng.shuffle(brokers)
+        rng.shuffle(rows)
+        assert plan_reassignment(ClusterView(tuple(brokers), dict(rows))) == expected
+
+
+def test_a_target_survives_its_file_and_the_way_back_is_the_way_there() -> None:
+    plan = plan_reassignment(cluster(), drain=[1])
+    assert from_kafka_json(to_kafka_json(plan.target)) == plan.target
+    for move in plan.moves:
+        assert move.reversed().reversed() == move
+        assert move.reversed().adding == move.removing
+        assert move.order_only == (not move.adding and not move.removing)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"drain": [9]}, "cannot drain broker 9: the cluster has brokers 0, 1"),
+        ({"drain": range(6)}, "no broker would stay"),
+        ({"drain": range(4)}, "cannot have 3 replicas on 2 brokers"),
+        ({"replication_factor": 7}, "t-0 cannot have 7 replicas on 6 brokers"),
+        ({"replication_factor": 0}, "replication factor of t-0 is 0"),
+        ({"replication_factor": {"t": True}}, "replication factor of t-0 is True"),
+        ({"replication_factor": {"nowhere": 2}}, "replication factor for nowhere"),
+        ({"topics": ["nowhere"]}, "no topic nowhere"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(asked: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message) as raised:
+        plan_reassignment(cluster(), **asked)  # type: ignore[arg-type]
+    assert "\n" not in str(raised.value)
+
+
+def test_nothing_comes_of_nothing() -> None:
+    assert plan_reassignment(ClusterView((Broker(0),))).moves == ()
+    with pytest.raises(InvalidOptionError, match="names a broker twice"):
+        plan_reassignment(ClusterView((Broker(0), Broker(1)), {TopicPartition("t", 0): (0, 0)}))
+    with pytest.raises(InvalidOptionError, match="no broker would stay"):
+        plan_reassignment(ClusterView(()))
