@@ -1,7 +1,12 @@
 """The pure core of rackward: racks, cluster values and the algorithms over them. No I/O."""
 
 from placement_core.cluster import Broker, ClusterView, TopicPartition
-from placement_core.errors import InvalidGroupError, InvalidOptionError, RackwardError
+from placement_core.errors import (
+    InvalidGroupError,
+    InvalidLayoutError,
+    InvalidOptionError,
+    RackwardError,
+)
 from placement_core.placement_spec import PlacementSpec, ReplicaLists
 from placement_core.racks import RackPath, common_levels, levels_crossed, parse_rack
 
@@ -9,6 +14,7 @@ __all__ = [
     "Broker",
     "ClusterView",
     "InvalidGroupError",
+    "InvalidLayoutError",
     "InvalidOptionError",
     "PlacementSpec",
     "RackPath",
