@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -9,10 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka import ConsumerRebalanceListener
+from kafka.errors import KafkaError
 
 from rackward.demo.steady_consumer import SteadyConsumer
 
 POLL_MS = 2000
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +85,18 @@ class Member(threading.Thread):
             try:
                 consumer.subscribe([self._spec.topic], listener=self._listener)
                 while not self._leave.is_set():
-                    self._poll(consumer)
+                    try:
+                        self._poll(consumer)
+                    except KafkaError as error:
+                        # A lost connection to a coordinator that died can come out of a poll.
+                        if not error.retriable:
+                            raise
+                        log.warning("member %s polls again: %r", self._spec.name, error)
+                        self._leave.wait(0.2)
             finally:
                 consumer.close(timeout_ms=5000)
-        except BaseException as error:  # noqa: BLE001 - handed to whoever asks for the state
+        except BaseException as error:
+            log.exception("member %s ends", self._spec.name)
             self.failure = error
 
     def _connect(self) -> Any:
