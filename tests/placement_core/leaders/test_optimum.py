@@ -48,6 +48,18 @@ def test_several_classes_are_exact_in_locality() -> None:
     assert gaps <= 3
 
 
+@pytest.mark.parametrize("seed", [68, 153, 167])
+def test_what_a_class_alone_cannot_even_out_is_not_called_proved(seed: int) -> None:
+    rng = random.Random(seed)
+    view = random_view(rng, rng.randint(2, 7), "tsu")
+    readers = [random_readers(rng, "1", "t"), random_readers(rng, "2", "su")]
+    layout = plan_leaders(view, readers)
+    found, best = value(view, readers, chosen(view, layout)), best_value(view, readers)
+    assert found[0] == best[0]
+    assert found[1] > best[1], "better than it was: take another seed"
+    assert not layout.most_even
+
+
 def test_readers_that_overlap_are_never_called_proved_when_they_are_not() -> None:
     gaps = 0
     for seed in range(60):
