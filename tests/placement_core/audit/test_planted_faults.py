@@ -190,3 +190,11 @@ def test_what_cannot_be_meant_is_refused() -> None:
         audit(clean(), tolerance=-1)
     with pytest.raises(InvalidOptionError, match=r"min.insync.replicas of t is 0"):
         audit(clean(), min_in_sync=0)
+
+
+def test_what_cannot_be_written_anyway_is_not_blamed_on_a_rack() -> None:
+    view = clean()
+    in_sync = {p: row[:2] if p == T[0] else row for p, row in view.replicas.items()}
+    found = audit(view, in_sync=in_sync, min_in_sync=3)
+    assert found.figures.below_min_in_sync == 1
+    assert found.figures.lost_below_min_in_sync == {"a": 5, "b": 5, "c": 5}
