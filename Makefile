@@ -18,14 +18,14 @@ export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format typecheck benchmarks wheel-test constraints clean
+.PHONY: help demo test lint format typecheck benchmarks benchmarks-placement wheel-test constraints clean
 
 help:
 	@echo 'make demo         a real six-broker Kafka in three racks, three assignors, one table'
 	@echo 'make test         every test that can run here (says so when Docker is missing)'
 	@echo 'make lint         ruff, mypy --strict, import-linter'
 	@echo 'make format       let ruff rewrite what it can'
-	@echo 'make benchmarks   time the assignors'
+	@echo 'make benchmarks   time the assignors (benchmarks-placement: placers and reassignment)'
 	@echo 'make wheel-test   build the wheel and test it where the sources are out of reach'
 	@echo 'make constraints  renew constraints.txt with the newest versions that fit'
 	@echo 'make clean        remove .venv and everything that is made'
@@ -52,6 +52,10 @@ format: $(VENV)/.dev-installed
 
 benchmarks: $(VENV)/.dev-installed
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+benchmarks-placement: $(VENV)/.dev-installed
+	@$(BIN)/python -m benchmarks.placement
+	@$(BIN)/python -m benchmarks.reassignment
 
 wheel-test: $(VENV)/.dev-installed
 	@$(BIN)/python .ci/wheel_test.py

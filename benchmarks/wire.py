@@ -13,6 +13,7 @@ from kafka.protocol.metadata import MetadataResponse
 
 from assignors import Member
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
+from assignors.kafka_python.seat import Seat
 from benchmarks.shapes import RACKS, Leaders
 
 VERSION = 9
@@ -83,14 +84,29 @@ def joined(members: list[Member], version: int) -> list[Any]:
     ]
 
 
+class Leader:
+    """What the adapter asks of the consumer that leads the group."""
+
+    owned_since = -1
+    topics_gone: frozenset[str] = frozenset()
+    about = ""
+
+    def owned_partitions(self) -> dict[str, list[int]]:
+        """Nothing: its claims are among those of the members."""
+        return {}
+
+    def expect_hand_over(self, withheld: int) -> None:
+        """Nobody is waiting."""
+
+
 def ours(members: list[Member], leaders: Leaders) -> Callable[[], object]:
-    """From encoded subscriptions to encoded assignments, by our adapter."""
+    """From encoded subscriptions to encoded assignments, as the coordinator of a leader does it."""
     cluster, received = cluster_metadata(leaders), joined(members, 3)
-    assignor = LeaderRackAwareCooperativeStickyAssignor(rack=RACKS[0])
+    seat = Seat(LeaderRackAwareCooperativeStickyAssignor(rack=RACKS[0]), Leader())
 
     def run() -> object:
-        plan = assignor.assign(cluster, received)
-        return {member: assignment.encode() for member, assignment in plan.items()}
+        seat.read_members(received)
+        return seat.assign(cluster, received)
 
     return run
 
