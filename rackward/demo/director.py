@@ -16,35 +16,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from placement_core import ClusterView, TopicPartition
-from rackward.clusters.errors import ClusterError
+from placement_core import TopicPartition
 from rackward.demo.group_process import GroupReport
-from rackward.demo.groups import DemoError, Group, assignment_of, settled, wait_until_settled
+from rackward.demo.groups import DemoError, Group, wait_until_settled
 from rackward.demo.layout import move_some_leaders, spread_replicas
-from rackward.demo.measures import (
-    DemoResult,
-    Matrix,
-    Standing,
-    StepMeasure,
-    StrategyResult,
-    moved_between,
-)
+from rackward.demo.measures import DemoResult, StepMeasure, StrategyResult
 from rackward.demo.meters import Meter
 from rackward.demo.narrator import Glance, Narrator
+from rackward.demo.observer import TICK_SECONDS, Mark, Observer, measure
 from rackward.demo.producer import BackgroundProducer
 from rackward.demo.stage import Stage
 from rackward.demo.story import Event, Step, left_out, told
 from rackward.demo.strategies import STRATEGIES
 
-TICK_SECONDS = 0.5
-LOOK_SECONDS = 2.0
-"""How old what is known of the leaders may be between the ends of steps."""
-PATIENCE_SECONDS = 20.0
-"""How long a cluster on a busy machine may fail to answer what a step's end needs to know."""
 MEMBERS_PER_RACK = 2
 MOVING_SHARE = 0.1
 RESUME_SECONDS = 60.0
 """How long readers may take to catch up after a broker's death."""
+DRAIN_SECONDS = 30.0
+"""How long they may take to read to the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +47,6 @@ class Options:
     seed: int
     price_per_gb: float
     logs: Path
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """Where a strategy stood when a step ended; the next step is measured from here."""
-
-    standing: Standing
-    interrupted: int
-    bytes: Matrix
 
 
 class Director:
@@ -82,9 +63,8 @@ class Director:
         self._before_death: dict[TopicPartition, int] = {}
         self._groups: list[Group] = []
         self._meter: Meter
+        self._observer: Observer
         self._producer: BackgroundProducer
-        self._view: ClusterView
-        self._looked: float
 
     def run(self) -> DemoResult:
         """The whole story. Raises DemoError, or the cluster's errors, where it breaks off."""
@@ -104,6 +84,15 @@ class Director:
                     )
                 )
             )
+            self._observer = Observer(
+                self._stage,
+                self._topic,
+                self._options.partitions,
+                self._groups,
+                self._meter,
+                self._producer,
+                self._narrator,
+            )
             return self._play()
 
     def _prepare(self, undo: ExitStack) -> None:
@@ -122,11 +111,6 @@ class Director:
             # Our own brokers are about to end as well: nobody is left to say good-bye to.
             undo.callback(group.close, politely=self._stage.cluster is None)
             self._groups.append(group)
-        self._look()
-
-    def _look(self) -> None:
-        self._view = self._stage.view(self._topic)
-        self._looked = time.monotonic()
 
     def _form_groups(self) -> None:
         racks = self._stage.rack_names
@@ -147,20 +131,20 @@ class Director:
 
     def _play(self) -> DemoResult:
         start = time.monotonic()
-        marks = self._marks()
+        marks = self._observer.marks()
         measures: dict[str, list[StepMeasure]] = {mark: [] for mark in marks}
         for number, step in enumerate(self._steps, start=1):
             began = time.monotonic()
             self._act(step, f"Step {number} of {len(self._steps)}: {step.title}")
             if step is self._steps[-1]:
                 self._drain()
-            after = self._marks()
+            after = self._observer.marks()
             seconds = time.monotonic() - began
             for key, mark in after.items():
-                measures[key].append(_measure(step, marks[key], mark, seconds))
+                measures[key].append(measure(step, marks[key], mark, seconds))
             marks = after
             self._narrator.note(_told(step, self._groups, marks))
-        reports = self._reports()
+        reports = self._observer.reports()
         return DemoResult(
             strategies=tuple(
                 StrategyResult(
@@ -200,20 +184,22 @@ class Director:
         elif step.event is Event.BROKER_RETURNS:
             self._return_broker()
         if step.rebalances:
-            wait_until_settled(self._groups, self._options.partitions, self._tick, time.monotonic)
+            wait_until_settled(
+                self._groups, self._options.partitions, self._observer.tick, time.monotonic
+            )
         self._narrator.now(title, f"reading for {self._options.step_seconds:g} s")
         end = time.monotonic() + self._options.step_seconds
         while time.monotonic() < end:
-            self._tick(self._reports())
+            self._observer.tick(self._observer.reports())
 
     def _move_leaders(self) -> None:
         assert self._stage.cluster is not None
-        self._look()
+        view = self._observer.look()
         partitions = range(self._options.partitions)
         places = [TopicPartition(self._topic, partition) for partition in partitions]
         moves = move_some_leaders(
-            [self._view.replicas[place] for place in places],
-            [self._view.leaders[place] for place in places],
+            [view.replicas[place] for place in places],
+            [view.leaders[place] for place in places],
             self._stage.racks,
             MOVING_SHARE,
             self._random,
@@ -224,11 +210,13 @@ class Director:
 
     def _kill_broker(self) -> None:
         assert self._stage.cluster is not None
-        self._look()
+        view = self._observer.look()
         self._victim = self._random.choice(sorted(self._stage.racks))
         self._before_death = {
-            place: broker for place, broker in self._view.leaders.items() if broker == self._victim
+            place: broker for place, broker in view.leaders.items() if broker == self._victim
         }
+        # Its counters end with it: what they say now is the last that can be had.
+        self._observer.marks()
         self._stage.cluster.kill_broker(self._victim)
         self._meter.forget(self._victim)
 
@@ -248,43 +236,25 @@ class Director:
             # What was written that long ago has had the time to be read.
             end = time.monotonic() + 2.5
             while time.monotonic() < end:
-                self._tick(self._reports())
-            reports = self._reports()
-            if self._led() and not self._late(reports, due):
+                self._observer.tick(self._observer.reports())
+            late = self._observer.late(due)
+            if not late and self._observer.led_without(self._victim):
                 return
             if time.monotonic() > deadline:
-                late = ", ".join(self._late(reports, due)) or "anyone"
                 raise DemoError(
                     f"{RESUME_SECONDS:.0f} s after broker {self._victim} died some partitions "
-                    f"are not read again by {late}; see --keep-logs"
+                    f"are not read again by {', '.join(late) or 'anyone'}; see --keep-logs"
                 )
 
-    def _late(self, reports: Mapping[str, GroupReport], due: Sequence[int]) -> list[str]:
-        """The groups that have not read every partition as far as ``due``."""
-        return [
-            group.strategy.title
-            for group in self._groups
-            if any(
-                reports[group.strategy.key].positions.get(partition, 0) < offset
-                for partition, offset in enumerate(due)
-            )
-        ]
-
-    def _led(self) -> bool:
-        """Whether every partition has a leader that lives."""
-        leaders = self._view.leaders
-        return len(leaders) == self._options.partitions and self._victim not in leaders.values()
-
     def _drain(self) -> None:
-        """Stop producing and let every group read to the end (at most 15 s)."""
+        """Stop producing and let every group read to the end."""
         self._narrator.now("Reading what is left")
         self._producer.stop()
-        deadline = time.monotonic() + 15
-        while self._late(self._reports(), self._producer.written()):
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while late := self._observer.late(self._producer.written()):
             if time.monotonic() > deadline:
-                late = self._late(self._reports(), self._producer.written())
                 raise DemoError(f"not read to the end: {', '.join(late)}; see --keep-logs")
-            self._tick(self._reports())
+            self._observer.tick(self._observer.reports())
 
     def _while_forming(self, reports: Mapping[str, GroupReport]) -> None:
         time.sleep(TICK_SECONDS)
@@ -295,75 +265,8 @@ class Director:
             ]
         )
 
-    def _tick(self, reports: Mapping[str, GroupReport]) -> None:
-        """Half a second passes; show how things stand."""
-        time.sleep(TICK_SECONDS)
-        if self._producer.failure is not None:
-            raise DemoError(f"the producer failed: {self._producer.failure}")
-        try:
-            if time.monotonic() > self._looked + LOOK_SECONDS:
-                self._look()
-            standings = self._standings(reports)
-            matrices = self._meter.read(standings)
-        except ClusterError:
-            return  # Only the picture is a little older for it; a step's end asks again.
-        self._narrator.glance(
-            [
-                Glance(
-                    strategy=group.strategy,
-                    members=len(reports[group.strategy.key].members),
-                    standing=standings[group.strategy.key]
-                    if settled(reports[group.strategy.key], self._options.partitions)
-                    else None,
-                    bytes=matrices[group.strategy.key],
-                )
-                for group in self._groups
-            ]
-        )
 
-    def _reports(self) -> dict[str, GroupReport]:
-        return {group.strategy.key: group.report() for group in self._groups}
-
-    def _standings(self, reports: Mapping[str, GroupReport]) -> dict[str, Standing]:
-        rows: Sequence[str | None] = self._view.leader_racks().get(self._topic, [])
-        return {
-            group.strategy.key: Standing(
-                dict(group.racks), assignment_of(reports[group.strategy.key]), rows
-            )
-            for group in self._groups
-        }
-
-    def _marks(self) -> dict[str, _Mark]:
-        reports = self._reports()
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                self._look()
-                standings = self._standings(reports)
-                matrices = self._meter.read(standings)
-                break
-            except ClusterError:
-                if time.monotonic() > deadline:
-                    raise
-        return {
-            key: _Mark(standings[key], report.interrupted, matrices[key])
-            for key, report in reports.items()
-        }
-
-
-def _measure(step: Step, before: _Mark, after: _Mark, seconds: float) -> StepMeasure:
-    cells = {*before.bytes, *after.bytes}
-    return StepMeasure(
-        step=step,
-        standing=after.standing,
-        moved=moved_between(before.standing.assignment, after.standing.assignment),
-        interrupted=after.interrupted - before.interrupted,
-        bytes={cell: after.bytes.get(cell, 0) - before.bytes.get(cell, 0) for cell in cells},
-        seconds=seconds,
-    )
-
-
-def _told(step: Step, groups: Sequence[Group], marks: Mapping[str, _Mark]) -> str:
+def _told(step: Step, groups: Sequence[Group], marks: Mapping[str, Mark]) -> str:
     """One line on how a step ended."""
     off: dict[bool, list[str]] = {False: [], True: []}
     for group in groups:

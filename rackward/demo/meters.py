@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from rackward.clusters.protocol import Cluster
+from rackward.demo.groups import DemoError
 from rackward.demo.measures import Matrix, Standing
 from rackward.demo.producer import RECORD_BYTES
 
@@ -91,7 +92,14 @@ class LogGrowth:
         self._consumer.close()
 
     def _ends(self) -> list[int]:
-        found = self._consumer.end_offsets(self._places)
+        from kafka.errors import KafkaError
+
+        try:
+            found = self._consumer.end_offsets(self._places)
+        except KafkaError as error:
+            raise DemoError(
+                f"the cluster does not tell how its logs have grown: {error}"
+            ) from error
         return [found[place] for place in self._places]
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
 RECORD_BYTES = 4096
 
@@ -57,10 +57,11 @@ class BackgroundProducer:
         return [whole + (partition < rest) for partition in range(self._partitions)]
 
     def stop(self) -> None:
-        """Stop, and return when all that was written is acknowledged (at most 20 s)."""
+        """Stop, and return when all that was written is acknowledged, or after 20 s."""
         self._stop.set()
         self._thread.join(5)
-        self._producer.flush(timeout=20)
+        with suppress(KafkaTimeoutError):
+            self._producer.flush(timeout=20)
 
     def close(self) -> None:
         """Stop at once; what is not acknowledged within two seconds is given up."""
