@@ -65,8 +65,7 @@ class LeaderRackAwareCooperativeSticky:
         what members say of themselves: unknown racks cost locality, stale claims count for nothing.
         """
         group = read_group(members, leader_racks)
-        topic_index = {topic: t for t, topic in enumerate(group.topics)}
-        owner = read_owners(group.members, topic_index, group.base, group.allowed)
+        owner = read_owners(group)
         if not len(owner):
             return make_plan(group, owner, owner, 0)
         table = classify(group, traffic_steps(group, weights), owner)

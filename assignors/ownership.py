@@ -6,28 +6,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
+from assignors.intake import Group
 from assignors.model import Member
 from placement_core.matching import IntArray
 
 NOBODY = -1
 
 
-def read_owners(
-    members: Sequence[Member],
-    topic_index: Mapping[str, int],
-    base: IntArray,
-    allowed: NDArray[np.bool_],
-) -> IntArray:
-    """Each partition's owner, as an index into ``members``, or :data:`NOBODY`.
+def read_owners(group: Group) -> IntArray:
+    """Each partition's owner, as the number of a member of ``group``, or :data:`NOBODY`.
 
-    ``base`` holds the number of the first partition of each topic, and the total at its end;
-    ``allowed[topic, member]`` says who subscribes to what. A partition that several members
-    claim belongs to the claim of the highest generation, and to nobody if that is claimed
-    twice. Then a claim only counts if its member subscribes to the topic. Claims on what does
-    not exist are passed over.
+    A partition that several members claim belongs to the claim of the highest generation, and to
+    nobody if that is claimed twice. Then a claim only counts if its member subscribes to
+    the topic. Claims on what does not exist are passed over.
     """
+    members, base = group.members, group.base
+    topic_index = {topic: t for t, topic in enumerate(group.topics)}
     owner: IntArray = np.full(int(base[-1]), NOBODY, np.int64)
     topics, claimants, numbers = _read_claims(members, topic_index)
     known = (topics >= 0) & (numbers >= 0)
@@ -38,7 +33,7 @@ def read_owners(
         generations = np.array([_generation(member) for member in members], np.int64)
         chosen = _settle_claims(parts, claimants, generations)
         topics, claimants, parts = topics[chosen], claimants[chosen], parts[chosen]
-    valid = allowed[topics, claimants]
+    valid = group.subscribed[topics, group.subscription[claimants]]
     owner[parts[valid]] = claimants[valid]
     return owner
 

@@ -55,8 +55,7 @@ class LeaderRackAwareRange:
         What members own has no influence; it is only counted in ``Plan.moved``.
         """
         group = read_group(members, leader_racks)
-        topic_index = {topic: t for t, topic in enumerate(group.topics)}
-        owner = read_owners(group.members, topic_index, group.base, group.allowed)
+        owner = read_owners(group)
         steps = traffic_steps(group, weights)
         member = np.zeros(len(owner), np.int64)
         totals = np.zeros(len(group.members), np.int64)
