@@ -1,4 +1,4 @@
-"""A consumer group of real KafkaConsumers in threads, and what happened to it.
+"""A consumer group of real consumers in threads, of any client library, and what happened to it.
 
     with ConsumerGroup(cluster, topics=["orders"]) as group:
         group.start("a1", rack="a")
@@ -6,7 +6,8 @@
         owned = group.settle(partitions={("orders", p) for p in range(36)})
 
 Every member polls in a thread of its own and keeps a record: each assignment and
-revocation, each record's partition, offset and time, and any error that ended it.
+revocation, each record's partition, offset and time, and any error that ended it. Members are
+KafkaConsumers unless the group, or a member of it, is given another ``client``.
 """
 
 from __future__ import annotations
@@ -20,23 +21,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer
-
-from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
+from integration.clients import Client, Joining, KafkaPython, MakeClient, Strategies
+from integration.clients import Place as Place
 from rackward.clusters import Cluster
-
-Place = tuple[str, int]
-"""Topic and partition."""
-
-QUICK = {
-    # The least that brokers allow, and heartbeats often enough that a round takes no seconds.
-    "session_timeout_ms": 6000,
-    "heartbeat_interval_ms": 200,
-    "metadata_max_age_ms": 2000,
-    "auto_offset_reset": "earliest",
-    "auto_commit_interval_ms": 1000,
-    "fetch_max_wait_ms": 100,
-}
 
 
 class GroupError(AssertionError):
@@ -74,13 +61,13 @@ class Member(threading.Thread):
     """One consumer and its poll loop."""
 
     def __init__(
-        self, group: ConsumerGroup, name: str, make: Callable[[], Any], thinks: float
+        self, group: ConsumerGroup, name: str, make: Callable[[], Client], thinks: float
     ) -> None:
         super().__init__(name=f"member-{name}", daemon=True)
         self.group = group
         self.label = name
-        self.consumer: Any = None
         self.error: BaseException | None = None
+        self._client: Client | None = None
         self._make = make
         self._thinks = thinks
         self._ending = threading.Event()
@@ -89,66 +76,55 @@ class Member(threading.Thread):
 
     def run(self) -> None:
         try:
-            consumer = self._make()
-            self.consumer = consumer
+            client = self._client = self._make()
             while not self._ending.is_set():
                 wanted, self._subscription = self._subscription, None
                 if wanted is not None:
-                    consumer.subscribe(listener=_Listener(self), **wanted)
-                for place, records in consumer.poll(timeout_ms=500).items():
-                    now = time.monotonic()
-                    reads = self.group.reads_of((place.topic, place.partition))
-                    reads.seen.extend((now, record.offset, self.label) for record in records)
+                    client.subscribe(self._note, **wanted)
+                found = client.poll(0.5)
+                now = time.monotonic()
+                for place, offset in found:
+                    self.group.reads_of(place).seen.append((now, offset, self.label))
                 self._ending.wait(self._thinks)
         except BaseException as error:  # noqa: BLE001 - told to whoever waits for the group
             self.error = error
         finally:
-            if self.consumer is not None:
-                self.consumer.close()
+            if self._client is not None:
+                self._client.close()
 
-    def resubscribe(self, **wanted: Any) -> None:
+    def resubscribe(self, *, topics: Sequence[str] = (), pattern: str | None = None) -> None:
         """Subscribe to something else, at the next turn of the loop."""
-        self._subscription = wanted
+        self._subscription = {"topics": topics, "pattern": pattern}
+
+    def end(self) -> None:
+        """Close the consumer at the next turn of the loop."""
+        self._ending.set()
 
     def stop(self, timeout: float = 15.0) -> None:
         """Close the consumer (a dynamic member leaves, a static one does not) and the thread."""
-        self._ending.set()
+        self.end()
         self.join(timeout)
         if self.is_alive():
             raise GroupError(f"member {self.label} did not stop in {timeout:g} s")
 
     @property
+    def consumer(self) -> Any:
+        """The client library's consumer, once it is made."""
+        return self._client and self._client.consumer
+
+    @property
     def owned(self) -> frozenset[Place]:
         """What it is assigned now."""
-        if self.consumer is None:
-            return frozenset()
-        return frozenset((tp.topic, tp.partition) for tp in self.consumer.assignment())
+        return frozenset() if self._client is None else self._client.owned()
 
     @property
     def generation(self) -> int:
         """The generation it is in, -1 while it is in none or on its way to another."""
-        coordinator = self.consumer and self.consumer._coordinator
-        current = coordinator and coordinator.generation_if_stable()
-        return int(current.generation_id) if current and not coordinator.need_rejoin() else -1
+        return -1 if self._client is None else self._client.generation()
 
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, member: Member) -> None:
-        self._member = member
-
-    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-        self._note("assigned", assigned)
-
-    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-        self._note("revoked", revoked)
-
-    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
-        self._note("lost", lost)
-
-    def _note(self, kind: str, places: Iterable[Any]) -> None:
-        found = frozenset((tp.topic, tp.partition) for tp in places)
-        change = Change(time.monotonic(), self._member.label, kind, found)
-        self._member.group.history.append(change)
+    def _note(self, kind: str, places: Iterable[Place]) -> None:
+        change = Change(time.monotonic(), self.label, kind, frozenset(places))
+        self.group.history.append(change)
 
 
 class ConsumerGroup:
@@ -159,18 +135,21 @@ class ConsumerGroup:
         cluster: Cluster,
         *,
         topics: Sequence[str] = (),
-        strategies: Callable[[str | None], Sequence[Any]] | None = None,
+        client: MakeClient | None = None,
+        strategies: Strategies | None = None,
         **settings: Any,
     ) -> None:
+        """Members subscribe to ``topics`` and are what ``client`` makes, with ``settings``.
+
+        ``strategies`` is short for ``client=KafkaPython(strategies)``.
+        """
         self.id = f"group-{uuid.uuid4().hex[:8]}"
         self.members: dict[str, Member] = {}
         self.history: list[Change] = []
         self._cluster = cluster
         self._topics = list(topics)
-        self._strategies = strategies or (
-            lambda rack: [LeaderRackAwareCooperativeStickyAssignor(rack=rack)]
-        )
-        self._settings = {**QUICK, **settings}
+        self._client = client or (KafkaPython(strategies) if strategies else KafkaPython())
+        self._settings = settings
         self._reads: dict[Place, Reads] = {}
         self._lock = threading.Lock()
 
@@ -184,6 +163,7 @@ class ConsumerGroup:
         name: str,
         rack: str | None = None,
         *,
+        client: MakeClient | None = None,
         strategies: Sequence[Any] | None = None,
         topics: Sequence[str] | None = None,
         pattern: str | None = None,
@@ -192,24 +172,22 @@ class ConsumerGroup:
     ) -> Member:
         """Add a member; a rack without a door of its own bootstraps as one without a rack.
 
-        It ``thinks`` for so many seconds between two polls.
+        It ``thinks`` for so many seconds between two polls. ``client``, ``strategies`` (of a
+        KafkaConsumer), ``topics`` and ``settings`` are its own in place of the group's.
         """
         door = rack if rack in self._cluster.client_racks else None
-        config = {
-            "bootstrap_servers": self._cluster.bootstrap(door).split(","),
-            "group_id": self.id,
-            "client_id": name,
-            "partition_assignment_strategy": list(
-                self._strategies(rack) if strategies is None else strategies
-            ),
-            **self._settings,
-            **settings,
-        }
-        member = Member(self, name, lambda: KafkaConsumer(**config), thinks)
-        if pattern is not None:
-            member.resubscribe(pattern=pattern)
-        else:
-            member.resubscribe(topics=list(self._topics if topics is None else topics))
+        joining = Joining(
+            bootstrap=self._cluster.bootstrap(door),
+            group_id=self.id,
+            name=name,
+            rack=rack,
+            settings={**({} if client else self._settings), **settings},
+        )
+        make = client or (self._client if strategies is None else KafkaPython(lambda _: strategies))
+        member = Member(self, name, lambda: make(joining), thinks)
+        member.resubscribe(
+            topics=() if pattern else self._topics if topics is None else topics, pattern=pattern
+        )
         self.members[name] = member
         return member
 
@@ -293,6 +271,6 @@ class ConsumerGroup:
         trace: TracebackType | None,
     ) -> None:
         for member in self.members.values():
-            member._ending.set()
+            member.end()
         for name in list(self.members):
             self.stop(name)
