@@ -11,15 +11,19 @@ A member's side is Kafka's ConsumerProtocolSubscription, big-endian throughout::
     v3+   string (nullable)                         its rack
 
 where a string is an int16 length (-1: null) and UTF-8. Later versions only append, so any
-of them is read as version 3. A client that cannot send the later fields puts them into its
-user data instead, in this layout::
+of them is read as version 3. A client that cannot send the later fields puts what it can into
+its user data instead, in this layout::
 
     int8 version (1; later versions only append)
     string (nullable) rack
     int32 generation
     int32 count, each: string topic, int32 count, each: int32 partition
 
-A field of the subscription itself wins over the same one in the user data.
+A field of the subscription itself wins over the same one in the user data. One difference of
+meaning there is: partitions in the subscription are owned while the member joins (it is
+cooperative, and reads on until it is told otherwise); partitions in the user data were owned, and
+given up before the member joined (it is eager). Both count for stickiness; only the former
+must not be given to another member before they are given up.
 
 Whatever a peer sends is read for as much as can be understood: a member is never a reason
 to fail a group. A count is believed only if that many of its elements fit into the bytes
@@ -43,13 +47,22 @@ Owned = dict[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member said as it joined; ``faults`` names the parts that made no sense."""
+    """What one member said as it joined; ``faults`` names the parts that made no sense.
+
+    Where it ``released`` what it owned, it does so no longer, and would like to again.
+    """
 
     topics: frozenset[str] = frozenset()
     rack: str | None = None
     owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
     generation: int = NO_GENERATION
     faults: tuple[str, ...] = ()
+    released: bool = False
+
+    @property
+    def held(self) -> Mapping[str, Sequence[int]]:
+        """What it owns while it joins: all that it says it owned, or nothing."""
+        return {} if self.released else self.owned
 
 
 class WireError(ValueError):
@@ -107,6 +120,7 @@ class SubscriptionReader:
         faults: Sequence[str] = (),
     ) -> Subscription:
         """The subscription of these fields, what they lack taken from the user data."""
+        released = False
         if user_data:
             try:
                 more = self.read_user_data(user_data)
@@ -114,9 +128,10 @@ class SubscriptionReader:
                 faults = (*faults, f"user data: {error}")
             else:
                 rack = rack or more.rack
+                released = not owned
                 owned = owned or more.owned
                 generation = generation if generation >= 0 else more.generation
-        return Subscription(topics, rack or None, owned, generation, tuple(faults))
+        return Subscription(topics, rack or None, owned, generation, tuple(faults), released)
 
     def read_user_data(self, data: bytes) -> Subscription:
         """Rack, owned partitions and generation from ``data``.
@@ -128,7 +143,7 @@ class SubscriptionReader:
         rack, at = self._string(data, 1)
         generation, at = _int32(data, at)
         owned, at = self._partitions(data, at)
-        return Subscription(rack=rack or None, owned=owned, generation=generation)
+        return Subscription(rack=rack or None, owned=owned, generation=generation, released=True)
 
     def _topics(self, data: bytes, at: int) -> tuple[frozenset[str], int]:
         # The section is of known length by its own counts, so a prefix is the whole of it.

@@ -184,3 +184,12 @@ def test_kafka_python_reads_the_assignments(plan: dict[str, Claims]) -> None:
             plan[member].items()
         )
         assert assignment.user_data == b""
+
+
+def test_what_user_data_claims_was_released_and_what_the_subscription_claims_is_held() -> None:
+    user_data = write_user_data("b", {"orders": [1]}, 4)
+    eager = read(subscription_bytes(["orders"], version=0, user_data=user_data))
+    assert (eager.released, plain(eager.owned), plain(eager.held)) == (True, {"orders": [1]}, {})
+    both = read(subscription_bytes(["orders"], owned=OWNED, generation=9, user_data=user_data))
+    assert (both.released, plain(both.held), both.generation) == (False, OWNED, 9)
+    assert not read(subscription_bytes(["orders"], owned=OWNED, user_data=b"\xff")).released
