@@ -49,19 +49,12 @@ import kafka.consumer.group
 from kafka.errors import KafkaError, RetriableError
 from kafka.protocol.consumer.group import JoinGroupResponse
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
-from kafka.util import ensure_valid_topic_name
 
-from assignors.kafka_python.remarks import Remarks, log
 from assignors.kafka_python.seat import Seat
 from assignors.kafka_python.steady import SteadyCoordinator
 from assignors.kafka_python.strategies import LeaderRackAwareAssignor
+from assignors.leading import HAND_OVER_PATIENCE, METADATA_PATIENCE, Remarks, is_topic_name, log
 from assignors.wire import NO_GENERATION
-
-METADATA_PATIENCE = 3.0
-"""Seconds for which a leader waits for the metadata of topics that it has not seen."""
-
-HAND_OVER_PATIENCE = 30.0
-"""Seconds after which a leader asks for the second round of a rebalance itself."""
 
 FIRST_READS = 5.0
 """Seconds after an assignment by which brokers have said where to read."""
@@ -134,7 +127,7 @@ class RackAwareCoordinator(SteadyCoordinator):
         seat = self._seats.get(protocol_name)
         if seat is None:
             return super()._perform_assignment(leader_id, protocol_name, members)
-        topics = {topic for topic in seat.read_members(members) if _is_topic_name(topic)}
+        topics = {topic for topic in seat.read_members(members) if is_topic_name(topic)}
         self._await_metadata(topics)
         # What is compared later to see whether the metadata changed must have the topics of
         # the whole group; metadata that came while this member joined was taken without.
@@ -222,11 +215,3 @@ class RackAwareCoordinator(SteadyCoordinator):
 def install() -> None:
     """Have every KafkaConsumer made from now on use this coordinator."""
     kafka.consumer.group.ConsumerCoordinator = RackAwareCoordinator
-
-
-def _is_topic_name(name: str) -> bool:
-    try:
-        ensure_valid_topic_name(name)
-    except (TypeError, ValueError):
-        return False
-    return True

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from assignors.kafka_python.rebalance import Joined
-from assignors.kafka_python.strategies import LeaderRackAwareAssignor
+from assignors.kafka_python.strategies import LeaderRackAwareAssignor, read_leaders
+from assignors.leading import Joined
 from assignors.wire import SubscriptionReader, write_assignments
 
 
@@ -77,7 +78,10 @@ class Seat(AbstractPartitionAssignor):  # type: ignore[misc]
         """The encoded assignment of every member that was read."""
         joined, self._joined = self._joined, ()
         outcome = self.assignor.rebalance.run(
-            cluster, joined, self._membership.topics_gone, self._membership.about
+            partial(read_leaders, cluster),
+            joined,
+            self._membership.topics_gone,
+            self._membership.about,
         )
         if outcome.withheld:
             self._membership.expect_hand_over(outcome.withheld)

@@ -28,7 +28,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import MemberState
 
-from assignors.kafka_python.remarks import log
+from assignors.leading import log
 
 JOIN_MOMENT_MS = 20
 """Milliseconds that a poll of a consumer with something to read spends on a join."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
@@ -14,8 +15,8 @@ from kafka.protocol.consumer.metadata import (
 
 from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
 from assignors.discovery import find_rack
-from assignors.kafka_python.rebalance import Assignor, Joined, Rebalance, WeightSource
-from assignors.kafka_python.remarks import Remarks
+from assignors.leading import Assignor, Joined, Leaders, Rebalance, Remarks, WeightSource
+from assignors.leading import read_leaders as read_metadata
 from assignors.range import LeaderRackAwareRange
 from assignors.wire import NO_GENERATION, Subscription, SubscriptionReader
 from placement_core import InvalidOptionError
@@ -78,7 +79,9 @@ class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             member: ConsumerProtocolAssignment(
                 version=0, assigned_partitions=list(topics.items()), user_data=b""
             )
-            for member, topics in self.rebalance.run(cluster, joined).shares.items()
+            for member, topics in self.rebalance.run(
+                partial(read_leaders, cluster), joined
+            ).shares.items()
         }
 
     def on_assignment(self, assignment: Any, generation: int) -> None:
@@ -138,6 +141,11 @@ class LeaderRackAwareCooperativeStickyAssignor(LeaderRackAwareAssignor):
         super().__init__(
             LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance), rack, weights
         )
+
+
+def read_leaders(cluster: Any, topics: Iterable[str]) -> Leaders:
+    """The leaders' racks of ``topics`` as ``cluster``, a ClusterMetadata, knows them."""
+    return read_metadata(cluster, {b.node_id: b.rack for b in cluster.brokers()}, topics)
 
 
 def subscription(

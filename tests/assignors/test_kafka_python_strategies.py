@@ -14,8 +14,8 @@ from assignors.kafka_python import (
 from assignors.kafka_python import (
     LeaderRackAwareRangeAssignor as Range,
 )
-from assignors.kafka_python.fallback import plain_plan
-from assignors.kafka_python.remarks import Remarks
+from assignors.leading import Remarks
+from assignors.leading.fallback import plain_plan
 from assignors.model import Member, Plan
 from assignors.wire import write_user_data
 from placement_core import InvalidOptionError

@@ -6,11 +6,11 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from assignors.kafka_python.fallback import plain_plan
-from assignors.kafka_python.leaders import Leaders, read_leaders
-from assignors.kafka_python.remarks import Remarks, log
+from assignors.leading.fallback import plain_plan
+from assignors.leading.leaders import Leaders
+from assignors.leading.remarks import Remarks, log
 from assignors.model import LeaderRacks, Member, Plan, Weights
 from assignors.wire import Subscription
 from placement_core import parse_rack
@@ -73,22 +73,23 @@ class Rebalance:
 
     def run(
         self,
-        cluster: Any,
+        read_leaders: Callable[[Iterable[str]], Leaders],
         joined: Sequence[Joined],
         gone: frozenset[str] = frozenset(),
         about: str = "",
     ) -> Outcome:
         """Decide who gets what.
 
-        ``gone`` are topics that brokers said do not exist. Any other topic without metadata
-        is only not seen yet, so who owns its partitions keeps them: taking them away would
-        hand them back a moment later. ``about`` names group and generation for the log.
+        ``read_leaders`` tells of the leaders of all topics that members subscribe to. ``gone``
+        are topics that brokers said do not exist. Any other topic without metadata is only not
+        seen yet, so who owns its partitions keeps them: taking them away would hand them back
+        a moment later. ``about`` names group and generation for the log.
         """
         started = time.perf_counter()
         topics: set[str] = set()
         for member in joined:
             topics |= member.subscription.topics
-        leaders = read_leaders(cluster, topics)
+        leaders = read_leaders(topics)
         members = [
             Member(
                 id=member.id,
@@ -104,7 +105,7 @@ class Rebalance:
         if leaders.unseen - gone:
             _keep_unseen(shares, joined, leaders.unseen - gone)
         withheld = _withhold(shares, joined) if self.cooperative else 0
-        self._remark(cluster, joined, leaders, gone)
+        self._remark(joined, leaders, gone)
         if log.isEnabledFor(logging.INFO):
             log.info(
                 "%s%s: %d members, %d topics, %d partitions, off-rack %s of at best %s,"
@@ -156,9 +157,7 @@ class Rebalance:
                 )
         return found or None
 
-    def _remark(
-        self, cluster: Any, joined: Sequence[Joined], leaders: Leaders, gone: frozenset[str]
-    ) -> None:
+    def _remark(self, joined: Sequence[Joined], leaders: Leaders, gone: frozenset[str]) -> None:
         once = self.remarks.once
         rackless = sorted({m.client for m in joined if not parse_rack(m.subscription.rack)})
         if rackless:
@@ -167,14 +166,15 @@ class Rebalance:
                 "members without a rack read across racks: %s",
                 _some(rackless),
             )
-        if leaders.rackless:
+        placeless = sorted(broker for broker, rack in leaders.brokers.items() if not rack)
+        if placeless:
             once(
-                ("rackless brokers", leaders.rackless),
+                ("rackless brokers", *placeless),
                 "brokers without broker.rack; what they lead counts as near to everyone: %s",
-                _some(sorted(leaders.rackless)),
+                _some(placeless),
             )
         members_in = {m.subscription.rack for m in joined if m.subscription.rack}
-        brokers_in = {broker.rack for broker in cluster.brokers() if broker.rack}
+        brokers_in = {rack for rack in leaders.brokers.values() if rack}
         apart = (frozenset(members_in), frozenset(brokers_in))
         if (
             members_in
@@ -224,11 +224,12 @@ def _keep_unseen(shares: Shares, joined: Sequence[Joined], unseen: frozenset[str
 def _withhold(shares: Shares, joined: Sequence[Joined]) -> int:
     """Take from ``shares`` what a member would newly get while another still reads it.
 
-    A partition that any other member claims, as of whichever generation, stays with nobody
-    in this round: who claims it gives it up and rejoins, and the next round hands it on.
-    Returns how many were withheld.
+    A partition that any other member holds, as of whichever generation, stays with nobody
+    in this round: who holds it gives it up and rejoins, and the next round hands it on. What an
+    eager member released before it joined is free, and handed on at once: nobody would ask
+    for another round on its behalf. Returns how many were withheld.
     """
-    claims: dict[str, Mapping[str, Sequence[int]]] = {m.id: m.subscription.owned for m in joined}
+    claims: dict[str, Mapping[str, Sequence[int]]] = {m.id: m.subscription.held for m in joined}
     claimed: dict[str, set[int]] = {}
     for owned in claims.values():
         for topic, partitions in owned.items():

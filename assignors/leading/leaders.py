@@ -1,10 +1,10 @@
-"""What kafka-python's metadata says of leaders, in the terms of the assignors."""
+"""What a client's metadata says of leaders, in the terms of the assignors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +14,13 @@ class Leaders:
     ``racks`` is what an assignor takes, index = position. ``numbers`` has, for a topic whose
     partitions are not 0, 1, 2 … without a gap, the partition at each position; brokers do not
     answer so, but an assignor that believed it would give away partitions that are not there.
-    ``unseen`` are the topics without metadata; ``rackless`` the brokers without a rack.
+    ``unseen`` are the topics without metadata; ``brokers`` has each broker's rack.
     """
 
     racks: Mapping[str, list[str | None]]
     numbers: Mapping[str, list[int]]
     unseen: frozenset[str]
-    rackless: frozenset[int]
+    brokers: Mapping[int, str | None]
 
     def to_positions(self, owned: Mapping[str, Sequence[int]]) -> Mapping[str, Sequence[int]]:
         """``owned`` by position instead of by partition; what does not exist is left out."""
@@ -44,8 +44,20 @@ class Leaders:
         }
 
 
-def read_leaders(cluster: Any, topics: Iterable[str]) -> Leaders:
-    """The leaders' racks of ``topics`` as ``cluster``, a ClusterMetadata, knows them.
+class Metadata(Protocol):
+    """What kafka-python's and aiokafka's ClusterMetadata have in common."""
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The topic's partitions, None where it has not been seen."""
+
+    def partitions_for_broker(self, broker_id: int) -> Iterable[tuple[str, int]] | None:
+        """The partitions that the broker leads."""
+
+
+def read_leaders(
+    metadata: Metadata, brokers: Mapping[int, str | None], topics: Iterable[str]
+) -> Leaders:
+    """The leaders' racks of ``topics`` as ``metadata`` knows them; ``brokers`` has theirs.
 
     A partition without a leader is there with the rack None. Leaders are taken broker by
     broker, which for many partitions is several times faster than asking for each.
@@ -54,7 +66,7 @@ def read_leaders(cluster: Any, topics: Iterable[str]) -> Leaders:
     numbers: dict[str, list[int]] = {}
     unseen = set()
     for topic in topics:
-        partitions = cluster.partitions_for_topic(topic)
+        partitions = metadata.partitions_for_topic(topic)
         if not partitions:
             unseen.add(topic)
             continue
@@ -62,13 +74,10 @@ def read_leaders(cluster: Any, topics: Iterable[str]) -> Leaders:
         if max(partitions) != len(partitions) - 1:
             numbers[topic] = sorted(partitions)
     position = {t: {p: at for at, p in enumerate(ps)} for t, ps in numbers.items()}
-    rackless = set()
-    for broker in cluster.brokers():
-        if not broker.rack:
-            rackless.add(broker.node_id)
+    for broker, rack in brokers.items():
+        if not rack:
             continue
-        rack = broker.rack
-        for topic, partition in list(cluster.partitions_for_broker(broker.node_id) or ()):
+        for topic, partition in list(metadata.partitions_for_broker(broker) or ()):
             row = racks.get(topic)
             if row is None:
                 continue
@@ -76,4 +85,4 @@ def read_leaders(cluster: Any, topics: Iterable[str]) -> Leaders:
             # Beyond the row only if the metadata changed under our hands.
             if 0 <= at < len(row):
                 row[at] = rack
-    return Leaders(racks, numbers, frozenset(unseen), frozenset(rackless))
+    return Leaders(racks, numbers, frozenset(unseen), dict(brokers))
