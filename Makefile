@@ -8,7 +8,7 @@ PYTHON ?=
 ARGS ?=
 
 EXTRAS := kafka-python,confluent,aiokafka,spark,cluster,docker,cli,yaml
-CHECKED := placement_core assignors rackward tests integration benchmarks conftest.py \
+CHECKED := placement_core assignors rack_traffic rackward tests integration benchmarks conftest.py \
 	.ci/wheel_test.py
 INPUTS := pyproject.toml constraints.txt
 

@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("placement_core", "assignors", "rackward")
+PACKAGES = ("placement_core", "assignors", "rack_traffic", "rackward")
 
 PURE = """
 import importlib.util, sys
