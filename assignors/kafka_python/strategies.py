@@ -14,12 +14,11 @@ from kafka.protocol.consumer.metadata import (
 )
 
 from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
-from assignors.discovery import find_rack
+from assignors.discovery import chosen_rack
 from assignors.leading import Assignor, Joined, Leaders, Rebalance, Remarks, WeightSource
 from assignors.leading import read_leaders as read_metadata
 from assignors.range import LeaderRackAwareRange
 from assignors.wire import NO_GENERATION, Subscription, SubscriptionReader
-from placement_core import InvalidOptionError
 
 SUBSCRIPTION_VERSION = 3
 """The first version of the subscription that has a field for the rack."""
@@ -36,9 +35,7 @@ class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     _PROTOCOL = RebalanceProtocol.EAGER
 
     def __init__(self, assignor: Assignor, rack: str | None, weights: WeightSource | None) -> None:
-        if rack is not None and not isinstance(rack, str):
-            raise InvalidOptionError(f"rack is {rack!r}: give a string, or None to look for it")
-        self.rack = rack if rack is not None else find_rack(os.environ)
+        self.rack = chosen_rack(rack, os.environ)
         self.remarks = Remarks()
         self.rebalance = Rebalance(
             name=self.name,
