@@ -51,7 +51,8 @@ PARTITIONS = _table(
     end_offset=LONG,
     size_bytes=LONG,
     taken_at=TIME,
-) """A partition: ``leader`` is null where there is none, ``topic_id`` changes when a topic of the
+)
+"""A partition: ``leader`` is null where there is none, ``topic_id`` changes when a topic of the
 same name is created again, ``start_offset`` and ``end_offset`` are the log's (the end is the next
 record's offset), ``size_bytes`` is the size on the leader's disk (null where it could not be
 read)."""
