@@ -1,0 +1,166 @@
+"""What an assignor cannot do in aiokafka from where it stands, done in the coordinator.
+
+aiokafka asks an assignor for its metadata and for a plan, and tells it of each new assignment.
+That is too little in several ways. So importing this package has every AIOKafkaConsumer make the
+coordinator below, which differs from aiokafka's own only in a consumer that was given one of our
+assignors:
+
+What the others said
+    aiokafka decodes every subscription as version 0 before it asks the assignor. What later
+    versions say (racks, and what cooperative members own while they join) would be lost, and
+    the two members of different clients would read one partition. One subscription that is cut
+    short would stop the leader for good, and the next. Here, an assignor reads the bytes.
+What this member had
+    An assignor is not told of generations, and shares its memory with all consumers that it
+    was given to. Here, each coordinator remembers its own last assignment, and when it was.
+    The claim survives a change of topics, and an expired session; whoever was given the
+    partitions meanwhile has a later claim.
+Topics that only others subscribe to
+    aiokafka waits for their metadata for as long as brokers let it, and assigns without it
+    where the first answer lacks them. Here, silent brokers are waited for
+    ``METADATA_PATIENCE`` seconds and no longer, and a topic is asked for twice: a broker may
+    not have heard of it yet that others already serve.
+A hand-over that does not happen
+    Partitions are withheld until whoever owned them has rejoined. Should a foreign client
+    claim and never give up, the leader asks for another round itself.
+
+One group, several clients
+    Members of other clients join under the sticky protocol's name cooperatively: they own
+    their partitions throughout, and say so in their subscription. Members of aiokafka give up
+    everything before they join, and say in their user data what they had. Whoever leads, of
+    whichever client, follows the same rule: what is owned goes to no other member before
+    its owner has given it up and joined again; what was given up is free at once. So there
+    is at no time a partition with two owners, and there are two rounds at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import aiokafka.consumer.consumer
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.coordinator.protocol import ConsumerProtocol
+from aiokafka.errors import KafkaError
+
+from assignors.aiokafka.seat import Seat
+from assignors.aiokafka.strategies import LeaderRackAwareAssignor
+from assignors.aiokafka.support import check_support
+from assignors.leading import HAND_OVER_PATIENCE, METADATA_PATIENCE, is_topic_name, log
+from assignors.wire import NO_GENERATION, write_assignments
+
+ANSWERS = 2
+"""Answers of brokers that have to lack a topic before it counts as one that does not exist."""
+
+
+class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
+    """aiokafka's coordinator, with a seat for each of our assignors."""
+
+    def __init__(self, client: Any, subscription: Any, **config: Any) -> None:
+        self.had: dict[str, list[int]] = {}
+        self.had_since = NO_GENERATION
+        self._hand_over: asyncio.TimerHandle | None = None
+        config["assignors"] = [_seated(each, self) for each in config.get("assignors", ())]
+        super().__init__(client, subscription, **config)
+
+    @property
+    def about(self) -> str:
+        """Group and generation, for the log."""
+        return f" group {self.group_id} generation {self.generation}"
+
+    # ---- what aiokafka calls
+
+    async def _perform_assignment(self, response: Any) -> Any:
+        seat = self._lookup_assignor(response.group_protocol)
+        if not isinstance(seat, Seat):
+            return await super()._perform_assignment(response)
+        joined = seat.read_members(response.members)
+        topics: set[str] = set()
+        for member in joined:
+            topics |= member.subscription.topics
+        # What the leader watches from now on, so that all changes of metadata are noticed.
+        self._group_subscription = {topic for topic in topics if is_topic_name(topic)}
+        gone = await self._await_metadata(self._group_subscription)
+        outcome = seat.rebalance(self._cluster, joined, gone)
+        self._metadata_snapshot = self._get_metadata_snapshot()
+        self._expect_hand_over(outcome.withheld)
+        return write_assignments(outcome.shares)
+
+    async def _on_join_complete(
+        self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
+    ) -> None:
+        had: dict[str, list[int]] = {}
+        for topic, partition in ConsumerProtocol.ASSIGNMENT.decode(
+            member_assignment_bytes
+        ).partitions():
+            had.setdefault(topic, []).append(partition)
+        self.had, self.had_since = had, generation
+        await super()._on_join_complete(generation, member_id, protocol, member_assignment_bytes)
+
+    async def close(self) -> None:
+        """Also forget what was to be looked at later."""
+        self._expect_hand_over(0)
+        await super().close()
+
+    # ---- how
+
+    async def _await_metadata(self, topics: set[str]) -> frozenset[str]:
+        """Return when all ``topics`` are seen, or those that are not do not exist: these.
+
+        Without an answer in time nothing is known of topics that are not seen.
+        """
+        if topics and not self._subscription.subscribed_pattern:
+            self._client.set_topics(topics)
+        try:
+            async with asyncio.timeout(METADATA_PATIENCE):
+                await self._client._maybe_wait_metadata()
+                answers = 0
+                while self._unseen(topics) and answers < ANSWERS:
+                    answers += bool(await self._client.force_metadata_update())
+                    if self._unseen(topics) and answers < ANSWERS:
+                        await asyncio.sleep(self._retry_backoff_ms / 1000)
+        except (TimeoutError, KafkaError) as error:
+            log.debug("group %s: no metadata: %r", self.group_id, error)
+            return frozenset()
+        # Topics that this member may not see may well be there for those that subscribe to them.
+        return frozenset(self._unseen(topics) - self._cluster.unauthorized_topics)
+
+    def _unseen(self, topics: Iterable[str]) -> set[str]:
+        return {topic for topic in topics if not self._cluster.partitions_for_topic(topic)}
+
+    def _expect_hand_over(self, withheld: int) -> None:
+        """Ask for another round if nobody else does within ``HAND_OVER_PATIENCE``."""
+        if self._hand_over is not None:
+            self._hand_over.cancel()
+            self._hand_over = None
+        if withheld:
+            self._hand_over = asyncio.get_running_loop().call_later(
+                HAND_OVER_PATIENCE, self._check_hand_over, self.generation, withheld
+            )
+
+    def _check_hand_over(self, awaited: int, withheld: int) -> None:
+        if self.generation == awaited and not self._rejoin_needed_fut.done():
+            log.warning(
+                "%d withheld partitions of group %s were not handed over in %.0f s: rejoining",
+                withheld,
+                self.group_id,
+                HAND_OVER_PATIENCE,
+            )
+            self.request_rejoin()
+
+
+def install() -> None:
+    """Have every AIOKafkaConsumer that is started from now on use this coordinator.
+
+    Raises UnsupportedAiokafkaError where the installed aiokafka is not one that would.
+    """
+    check_support()
+    aiokafka.consumer.consumer.GroupCoordinator = RackAwareCoordinator
+
+
+def _seated(assignor: Any, membership: RackAwareCoordinator) -> Any:
+    """A seat for one of our assignors, or for a class of them; any other as it is."""
+    if isinstance(assignor, type) and issubclass(assignor, LeaderRackAwareAssignor):
+        assignor = assignor()  # type: ignore[call-arg]
+    return Seat(assignor, membership) if isinstance(assignor, LeaderRackAwareAssignor) else assignor

@@ -1,0 +1,111 @@
+"""The two assignors as aiokafka knows assignors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+
+from assignors.aiokafka.errors import UnseatedAssignorError
+from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
+from assignors.discovery import chosen_rack
+from assignors.leading import Assignor, Rebalance, Remarks, WeightSource
+from assignors.range import LeaderRackAwareRange
+
+
+class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
+    """What both strategies share; not to be used itself.
+
+    These are the options. An instance can be given to any number of consumers: what belongs to
+    one consumer is kept by the :class:`~assignors.aiokafka.seat.Seat` that each has of its own,
+    and that is what a coordinator asks. To one that asks the assignor itself, this refuses
+    before it joins: it would pass over what members of other clients own, and two members would
+    read one partition.
+    """
+
+    name: str
+    sticky: bool
+
+    def __init__(self, assignor: Assignor, rack: str | None, weights: WeightSource | None) -> None:
+        self.rack = chosen_rack(rack, os.environ)
+        self.remarks = Remarks()
+        self.rebalance = Rebalance(
+            name=self.name,
+            assignor=assignor,
+            # Members of other clients may own partitions while they join under this name.
+            cooperative=self.sticky,
+            weights=weights,
+            remarks=self.remarks,
+        )
+
+    def metadata(self, topics: Iterable[str]) -> NoReturn:  # noqa: ARG002
+        """Raise UnseatedAssignorError."""
+        self._refuse()
+
+    def assign(self, cluster: Any, members: Any) -> NoReturn:  # noqa: ARG002
+        """Raise UnseatedAssignorError."""
+        self._refuse()
+
+    def on_assignment(self, assignment: Any) -> NoReturn:  # noqa: ARG002
+        """Raise UnseatedAssignorError."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UnseatedAssignorError(
+            f"{type(self).__name__} was asked by a coordinator that assignors.aiokafka did not"
+            " make: start the AIOKafkaConsumer after assignors.aiokafka is imported, and leave"
+            " aiokafka.consumer.consumer.GroupCoordinator as it then is"
+        )
+
+
+class LeaderRackAwareRangeAssignor(LeaderRackAwareAssignor):
+    """Partition *i* of all topics to one member, in the rack of its leaders where possible.
+
+    ``rack`` is where this consumer runs (None: see :mod:`assignors.discovery`); ``weights`` gives a
+    topic's traffic per partition, as a mapping or a function, and counts on whichever member
+    leads the group; for ``co_partitioned`` and ``max_imbalance`` see
+    :class:`assignors.LeaderRackAwareRange`. Raises InvalidOptionError.
+    """
+
+    name = "leader-rack-aware-range"
+    sticky = False
+
+    def __init__(
+        self,
+        rack: str | None = None,
+        *,
+        weights: WeightSource | None = None,
+        max_imbalance: float = 0.0,
+        co_partitioned: bool = True,
+    ) -> None:
+        super().__init__(
+            LeaderRackAwareRange(co_partitioned=co_partitioned, max_imbalance=max_imbalance),
+            rack,
+            weights,
+        )
+
+
+class LeaderRackAwareCooperativeStickyAssignor(LeaderRackAwareAssignor):
+    """Balanced, then in the rack of the leader, then where it was before.
+
+    Eager on aiokafka, in spite of its name, which is that of the protocol: all members stop
+    reading for a rebalance, and get back what they had where that is best. Options as for
+    :class:`LeaderRackAwareRangeAssignor`; for ``max_imbalance`` see
+    :class:`assignors.LeaderRackAwareCooperativeSticky`.
+    """
+
+    name = "leader-rack-aware-cooperative-sticky"
+    sticky = True
+
+    def __init__(
+        self,
+        rack: str | None = None,
+        *,
+        weights: WeightSource | None = None,
+        max_imbalance: float = 0.0,
+    ) -> None:
+        super().__init__(
+            LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance), rack, weights
+        )
