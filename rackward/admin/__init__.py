@@ -1,0 +1,1 @@
+"""Asking a live cluster, and changing it, through kafka-python."""

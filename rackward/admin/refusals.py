@@ -1,0 +1,75 @@
+"""What Kafka's error codes mean to the person who asked."""
+
+from __future__ import annotations
+
+import re
+
+from kafka.errors import for_code
+
+from rackward.admin.errors import AdminError, AdminTimeoutError, RefusedError, UnauthorizedError
+
+UNKNOWN_TOPIC = 3
+TIMED_OUT = 7
+TOPIC_EXISTS = 36
+NOT_CONTROLLER = 41
+REASSIGNMENT_IN_PROGRESS = 60
+ELECTION_NOT_NEEDED = 84
+NO_REASSIGNMENT = 85
+
+_UNAUTHORIZED = (29, 30, 31, 53)
+
+NEEDS = {
+    "AlterPartitionReassignments": "Alter on the cluster",
+    "CreatePartitions": "Alter on the topic",
+    "CreateTopics": "Create on the cluster, or on the topic",
+    "DeleteTopics": "Delete on the topic",
+    "DescribeCluster": "Describe on the cluster",
+    "DescribeConfigs": "DescribeConfigs on the topic or the cluster",
+    "DescribeGroups": "Describe on the group",
+    "DescribeLogDirs": "Describe on the cluster",
+    "ElectLeaders": "Alter on the cluster",
+    "IncrementalAlterConfigs": "AlterConfigs on the topic or the cluster",
+    "ListPartitionReassignments": "Describe on the cluster",
+    "Metadata": "Describe on the topic",
+}
+"""Per request, the operation that an ACL has to allow."""
+
+_ADVICE = {
+    UNKNOWN_TOPIC: "there is no such topic or partition, or it is hidden from this user",
+    17: "Kafka takes letters, digits, dots, underscores and hyphens, at most 249 of them",
+    TOPIC_EXISTS: "choose another name, or delete it first",
+    44: "a policy of the cluster forbids it: ask its administrators",
+    73: "the brokers have delete.topic.enable=false",
+    REASSIGNMENT_IN_PROGRESS: "wait until it is done, or cancel it first",
+    89: "the cluster limits how much may be changed at a time: try again later",
+}
+
+
+def refusal(
+    doing: str, api: str, code: int, message: str | None = None, needs: str | None = None
+) -> AdminError:
+    """The error for ``code``, which a broker answered to a request of the kind ``api``.
+
+    ``doing`` says what was tried ("creating topic orders"); ``needs`` which operation an ACL
+    has to allow, where NEEDS does not say it well enough.
+    """
+    name = for_code(code).__name__
+    if code in _UNAUTHORIZED:
+        allow = needs or NEEDS.get(api, api)
+        return UnauthorizedError(f"{doing}: this user may not; allow it {allow}")
+    told = one_line(message or words(name))
+    if code == TIMED_OUT:
+        return AdminTimeoutError(f"{doing}: the controller did not finish in time ({told})")
+    if advice := _ADVICE.get(code):
+        told = f"{told.rstrip('.')}: {advice}" if message else advice
+    return RefusedError(f"{doing}: {told.rstrip('.')}", code, name)
+
+
+def one_line(text: object) -> str:
+    """A text without line breaks and runs of blanks."""
+    return " ".join(str(text).split())
+
+
+def words(name: str) -> str:
+    """``InvalidReplicationFactorError`` as ``invalid replication factor``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", name.removesuffix("Error")).lower()
