@@ -1,0 +1,64 @@
+"""Where output goes: tables for people, plain text for pipes, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+SCHEMA_VERSION = 1
+"""Of every JSON that commands print. Fields may be added; a change of meaning is a new one."""
+
+_UNLIMITED = 100_000
+
+
+def stdout() -> Console:
+    """A console that fits a terminal, and neither wraps nor colours what goes into a pipe."""
+    return _console(stderr=False)
+
+
+def stderr() -> Console:
+    """The same for what accompanies JSON: plans, progress and questions."""
+    return _console(stderr=True)
+
+
+def for_people(as_json: bool) -> Console:
+    """Where tables go: to stdout, unless that is for JSON alone."""
+    return stderr() if as_json else stdout()
+
+
+def print_json(command: str, fields: Mapping[str, Any]) -> None:
+    """Write ``fields`` with the schema's version and the command's name, as one JSON object."""
+    told = {"schema_version": SCHEMA_VERSION, "command": command, **fields}
+    sys.stdout.write(json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+
+
+def table(title: str | None = None) -> Table:
+    """The look that all tables share."""
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    piped = not stream.isatty() and "COLUMNS" not in os.environ
+    return Console(
+        stderr=stderr,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=_UNLIMITED if piped else None,
+        soft_wrap=piped,
+    )
