@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from placement_core import Broker, TopicPartition
 from rackward.admin.connection import AdminConnection
@@ -17,6 +17,8 @@ from rackward.admin.errors import RefusedError, TooOldError
 from rackward.admin.metadata import errors_of, state_of
 from rackward.admin.refusals import UNKNOWN_TOPIC, refusal
 from rackward.admin.state import ClusterState, Ongoing
+
+Item = TypeVar("Item")
 
 AT_ONCE = 1000
 """Topics that one request names."""
@@ -41,13 +43,7 @@ def read_state(
     until = deadline or admin.deadline()
     state = _topics(admin, topics, internal, until)
     state = _with_fenced(admin, state, until)
-    if not ongoing:
-        return state
-    known = state.view.replicas
-    under_way = read_ongoing(admin, until)
-    return replace(
-        state, ongoing={place: each for place, each in under_way.items() if place in known}
-    )
+    return state.with_ongoing(read_ongoing(admin, until)) if ongoing else state
 
 
 def check_topics(state: ClusterState, names: Iterable[str]) -> None:
@@ -89,10 +85,10 @@ def milliseconds(deadline: Deadline) -> int:
     return max(1, int(deadline.remaining * 1000))
 
 
-def batches(names: Sequence[str], size: int = AT_ONCE) -> Iterator[Sequence[str]]:
-    """The names, ``size`` at a time."""
-    for start in range(0, len(names), size):
-        yield names[start : start + size]
+def batches(items: Sequence[Item], size: int = AT_ONCE) -> Iterator[Sequence[Item]]:
+    """The items, ``size`` at a time."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def _topics(
