@@ -24,57 +24,42 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from rack_traffic import snapshot_tables
+
 TEXT, INT, LONG, REAL = StringType(), IntegerType(), LongType(), DoubleType()
 TIME, BOOLEAN = TimestampType(), BooleanType()
 ASSIGNMENT = ArrayType(
     StructType([StructField("topic", TEXT), StructField("partitions", ArrayType(INT))])
 )
+_TYPES: dict[str, DataType] = {
+    snapshot_tables.TEXT: TEXT,
+    snapshot_tables.INT: INT,
+    snapshot_tables.LONG: LONG,
+    snapshot_tables.TIME: TIME,
+    snapshot_tables.INTS: ArrayType(INT),
+    snapshot_tables.TEXTS: ArrayType(TEXT),
+    snapshot_tables.ASSIGNMENT: ASSIGNMENT,
+}
 
 
 def _table(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind, nullable=True) for name, kind in columns.items()])
 
 
-BROKERS = _table(cluster=TEXT, broker=INT, rack=TEXT, host=TEXT, taken_at=TIME)
+def _snapshot(columns: snapshot_tables.Columns) -> StructType:
+    return _table(**{name: _TYPES[kind] for name, kind in columns.items()})
+
+
+BROKERS = _snapshot(snapshot_tables.BROKERS)
 """A broker and the rack that it says it stands in."""
 
-PARTITIONS = _table(
-    cluster=TEXT,
-    topic=TEXT,
-    topic_id=TEXT,
-    partition=INT,
-    leader=INT,
-    leader_epoch=INT,
-    replicas=ArrayType(INT),
-    isr=ArrayType(INT),
-    start_offset=LONG,
-    end_offset=LONG,
-    size_bytes=LONG,
-    taken_at=TIME,
-)
+PARTITIONS = _snapshot(snapshot_tables.PARTITIONS)
 """A partition: ``leader`` is null where there is none, ``topic_id`` changes when a topic of the
 same name is created again, ``start_offset`` and ``end_offset`` are the log's (the end is the next
 record's offset), ``size_bytes`` is the size on the leader's disk (null where it could not be
 read)."""
 
-MEMBERS = _table(
-    cluster=TEXT,
-    group=TEXT,
-    group_type=TEXT,
-    state=TEXT,
-    protocol_type=TEXT,
-    protocol=TEXT,
-    generation=INT,
-    member_id=TEXT,
-    instance_id=TEXT,
-    client_id=TEXT,
-    host=TEXT,
-    rack=TEXT,
-    rack_source=TEXT,
-    topics=ArrayType(TEXT),
-    assignment=ASSIGNMENT,
-    taken_at=TIME,
-)
+MEMBERS = _snapshot(snapshot_tables.MEMBERS)
 """A member of a group; a group without members is one row whose ``member_id`` is null.
 
 ``group_type`` is ``classic`` or ``consumer`` (KIP-848). ``protocol_type`` is ``consumer`` for
@@ -83,23 +68,10 @@ commit. ``protocol`` is the assignor's name, ``generation`` the generation or th
 ``rack_source`` says where ``rack`` is from: ``subscription``, ``mapping`` (by host or subnet), or
 null where it is not known. ``topics`` is what the member subscribes to."""
 
-COMMITS = _table(
-    cluster=TEXT, group=TEXT, topic=TEXT, partition=INT, committed_offset=LONG, taken_at=TIME
-)
+COMMITS = _snapshot(snapshot_tables.COMMITS)
 """The committed offset of a group, whether it moved since the last snapshot or not."""
 
-CLIENT_REPORTS = _table(
-    cluster=TEXT,
-    group=TEXT,
-    member_id=TEXT,
-    topic=TEXT,
-    partition=INT,
-    from_rack=TEXT,
-    to_rack=TEXT,
-    bytes=LONG,
-    from_at=TIME,
-    to_at=TIME,
-)
+CLIENT_REPORTS = _snapshot(snapshot_tables.CLIENT_REPORTS)
 """Exact bytes that a member fetched of a partition between two times, from a broker's rack to its
 own. They replace estimates for the time that they cover."""
 
