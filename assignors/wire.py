@@ -145,6 +145,16 @@ class SubscriptionReader:
         owned, at = self._partitions(data, at)
         return Subscription(rack=rack or None, owned=owned, generation=generation, released=True)
 
+    def read_assignment(self, data: bytes) -> Owned:
+        """What a member was given, from a ConsumerProtocolAssignment of any version.
+
+        Raises WireError where it makes no sense.
+        """
+        version, at = _int16(data, 0)
+        if version < 0:
+            raise WireError(f"version {version}")
+        return self._partitions(data, at)[0]
+
     def _topics(self, data: bytes, at: int) -> tuple[frozenset[str], int]:
         # The section is of known length by its own counts, so a prefix is the whole of it.
         for section, topics in self._lists:

@@ -1,0 +1,16 @@
+"""Messages of Kafka's protocol that kafka-python lacks, in the notation that it reads."""
+
+from __future__ import annotations
+
+from kafka.protocol.api_message import ApiMessage
+
+
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=__name__):  # type: ignore[misc]
+    """Asks for groups of the new consumer protocol (KIP-848)."""
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=__name__):  # type: ignore[misc]
+    """Those groups with their members."""
+
+
+__all__ = ["ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse"]
