@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
 import sys
 from importlib.metadata import version
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, cast
 
 try:
     import typer
@@ -14,6 +16,7 @@ except ImportError:
     sys.exit("The rackward command needs its extra: pip install 'rackward[cli]'")
 
 from placement_core import RackwardError
+from rackward.commands import completion, topics
 from rackward.demo.command import EPILOG, demo
 
 app = typer.Typer(
@@ -22,10 +25,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="Kafka consumers that read from leaders in their own rack.",
+    help="Kafka in racks: consumers that read from leaders in their own, and replicas laid out "
+    "for them.",
     epilog="Begin with: rackward demo",
 )
 app.command(epilog=EPILOG)(demo)
+app.add_typer(topics.app, name="topics")
+app.command(epilog=completion.EPILOG)(completion.completion)
 
 
 def _show_version(wanted: bool) -> None:
@@ -62,6 +68,18 @@ def _stop(signum: int, _frame: FrameType | None) -> None:
     raise Stopped(signum)
 
 
+def _usage_told(error: typer.BadParameter) -> str:
+    told = error.format_message()
+    if "\n" in told:
+        # No arguments at all: this is the help.
+        return f"{told}\n"
+    where = error.ctx.command_path if error.ctx is not None else "rackward"
+    return f"rackward: {told.rstrip('.')} (see {where} --help)\n"
+
+
+# The library's own, or click's: versions differ.
+_UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -69,8 +87,17 @@ def main() -> None:
     """Entry point: 0 done, 1 the command's own "no", 2 an error in one line, 128 + a signal."""
     for each in _SIGNALS:
         signal.signal(each, _stop)
+    # The client tells of every attempt that fails; what it comes to is said once, by us.
+    logging.getLogger("kafka").addHandler(logging.NullHandler())
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except _UsageError as error:
+        sys.stderr.write(_usage_told(error))
+        sys.exit(2)
+    except BrokenPipeError:
+        # Whoever read our output has had enough. Python would complain once more at its end.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        sys.exit(1)
     except Stopped as stopped:
         sys.exit(128 + stopped.signum)
     except RackwardError as error:

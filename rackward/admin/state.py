@@ -65,6 +65,13 @@ class ClusterState:
         """The names of the topics, sorted."""
         return tuple(sorted(self.topic_ids))
 
+    def with_ongoing(self, ongoing: Mapping[TopicPartition, Ongoing]) -> ClusterState:
+        """With those of the reassignments that are of its own topics."""
+        known = self.view.replicas
+        return replace(
+            self, ongoing={place: each for place, each in ongoing.items() if place in known}
+        )
+
     def only(self, topics: Collection[str]) -> ClusterState:
         """The same, of these topics alone."""
         chosen = frozenset(topics)

@@ -83,7 +83,12 @@ PlacementProperties = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", min=0, help="Decides where layouts begin; the same seed, the same one."),
+    typer.Option(
+        "--seed",
+        metavar="N",
+        min=0,
+        help="Decides where layouts begin; the same seed, the same one.",
+    ),
 ]
 Brokers = Annotated[
     str | None,

@@ -1,0 +1,37 @@
+"""``rackward completion``: the script that makes a shell complete this command."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from typer._completion_shared import get_completion_script
+
+
+class Shell(StrEnum):
+    """The shells that are served."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+EPILOG = """
+\b
+bash:  rackward completion bash >> ~/.bashrc
+zsh:   rackward completion zsh > ~/.zfunc/_rackward   (a folder of your fpath)
+fish:  rackward completion fish > ~/.config/fish/completions/rackward.fish
+"""
+
+VARIABLE = "_RACKWARD_COMPLETE"
+"""By which the script asks; the command line library makes it from the command's name."""
+
+
+def completion(
+    shell: Annotated[Shell, typer.Argument(help="The shell that it is for.")],
+) -> None:
+    """Print a script that completes commands and options when you press Tab."""
+    typer.echo(
+        get_completion_script(prog_name="rackward", complete_var=VARIABLE, shell=shell.value)
+    )

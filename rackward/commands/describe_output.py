@@ -1,0 +1,235 @@
+"""A description of topics as tables that fit a terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from placement_core import TopicPartition
+from rackward.admin import ClusterState
+from rackward.commands.output import table
+from rackward.commands.topic_health import Health, Note
+from rackward.commands.topic_plan_output import replicas_text
+from rackward.commands.totals import Totals, totals
+from rackward.commands.totals_output import MOST_BROKERS, NO_RACK
+
+MOST_PARTITIONS = 60
+"""Partitions that are shown one by one, unless all are asked for."""
+
+_MOST_FINDINGS = 6
+_MOST_RACKS = 4
+_MOST_RACK_NAMES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """``topics``: those to show, in order; ``not_shown``: what this user may not see, and why."""
+
+    state: ClusterState
+    health: Health
+    min_in_sync: Mapping[str, int]
+    topics: tuple[str, ...]
+    unhealthy_only: bool
+    not_shown: tuple[str, ...]
+
+    @property
+    def totals(self) -> Totals:
+        """What brokers and racks carry, by the preferred leaders, of all topics in the state."""
+        return totals(self.state.view, self.state.view)
+
+
+def show_description(
+    found: Description, console: Console, *, limit: int, every: bool, named: bool
+) -> None:
+    """Print it: brokers, then topics, then partitions where these are few or named."""
+    console.print(_headline(found), style="bold")
+    console.print()
+    if not named:
+        console.print(_brokers(found))
+    shown = found.topics[:limit] if limit else found.topics
+    places = _places(found, shown)
+    if shown:
+        console.print(_topics(found, shown))
+    if hidden := len(found.topics) - len(shown):
+        console.print(f"... and {hidden:,} more topics: --limit 0 lists all, --match chooses\n")
+    if places and (every or ((named or found.unhealthy_only) and len(places) <= MOST_PARTITIONS)):
+        console.print(_partitions(found, places))
+    elif places and (named or found.unhealthy_only):
+        console.print(f"{len(places):,} partitions: --every-partition shows each\n")
+    _findings(found, console)
+
+
+def _headline(found: Description) -> str:
+    state = found.state
+    racks = {broker.rack for broker in state.view.brokers if broker.rack is not None}
+    down = f" ({len(state.fenced)} down)" if state.fenced else ""
+    return (
+        f"{_count(len(state.view.brokers) + len(state.fenced), 'broker')}{down} in "
+        f"{_count(len(racks), 'rack')}; {_count(len(state.topics), 'topic')}, "
+        f"{_count(len(state.view.replicas), 'partition')}, "
+        f"{_count(sum(map(len, state.view.replicas.values())), 'replica')}"
+    )
+
+
+def _brokers(found: Description) -> Table:
+    carried, state = found.totals, found.state
+    leads = Counter(state.view.leaders.values())
+    live = state.view.racks()
+    down = {broker.id: broker.rack for broker in state.fenced}
+    made = table()
+    made.add_column("rack", overflow="fold")
+    made.add_column("broker", justify="right")
+    made.add_column("address", overflow="fold")
+    made.add_column("leaders", justify="right")
+    made.add_column("replicas", justify="right")
+    everyone = {**{b: r for b, (r, _) in carried.brokers.items()}, **down}
+    many = len(everyone) > MOST_BROKERS
+    for rack in sorted(set(everyone.values()), key=lambda each: (each is None, each or "")):
+        members = sorted(broker for broker, its in everyone.items() if its == rack)
+        holds = {
+            b: carried.brokers[b][1].replicas_after if b in carried.brokers else 0 for b in members
+        }
+        if many:
+            absent = sum(broker not in live for broker in members)
+            note = f"{absent} down" if absent else ""
+            made.add_row(
+                NO_RACK if rack is None else rack,
+                f"{len(members)} brokers",
+                Text(note, style="red"),
+                _range([leads[broker] for broker in members]),
+                _range(list(holds.values())),
+            )
+            continue
+        for number, broker in enumerate(members):
+            address = Text(state.addresses.get(broker, ""))
+            if broker not in live:
+                address = Text("down", style="red")
+            made.add_row(
+                "" if number else (NO_RACK if rack is None else rack),
+                str(broker),
+                address,
+                f"{leads[broker]:,}",
+                f"{holds[broker]:,}",
+            )
+    return made
+
+
+def _topics(found: Description, shown: tuple[str, ...]) -> Table:
+    racks = sorted({b.rack for b in found.state.view.brokers if b.rack is not None})
+    by_rack = len(racks) <= _MOST_RACKS and sum(map(len, racks)) <= _MOST_RACK_NAMES and racks
+    made = table()
+    made.add_column("topic", overflow="fold")
+    made.add_column("parti-\ntions", justify="right")
+    made.add_column("repli-\ncas", justify="right")
+    made.add_column("min in\nsync", justify="right")
+    if by_rack:
+        made.add_column("leaders in\n" + " / ".join(racks), justify="right")
+    made.add_column("notes")
+    rows: dict[str, list[TopicPartition]] = {name: [] for name in shown}
+    for place in found.state.view.replicas:
+        if place.topic in rows:
+            rows[place.topic].append(place)
+    of_broker = found.state.view.racks()
+    noted: dict[str, Counter[Note]] = {name: Counter() for name in shown}
+    for place, notes in found.health.notes.items():
+        if place.topic in noted:
+            noted[place.topic].update(notes)
+    for name, places in rows.items():
+        view = found.state.view
+        factors = {len(view.replicas[place]) for place in places}
+        cells = [f"{len(places):,}", "-".join(map(str, sorted({min(factors), max(factors)})))]
+        least = found.min_in_sync.get(name)
+        cells.append("?" if least is None else str(least))
+        if by_rack:
+            led = Counter(of_broker.get(view.leaders.get(place, -1)) for place in places)
+            cells.append(" / ".join(str(led[rack]) for rack in racks))
+        made.add_row(name, *cells, _notes(noted[name], len(places)))
+    return made
+
+
+def _notes(noted: Counter[Note], partitions: int) -> Text:
+    told = [
+        note.value if noted[note] == partitions else f"{noted[note]:,} {note.value}"
+        for note in Note
+        if noted[note]
+    ]
+    unhealthy = any(note.unhealthy for note in noted)
+    return Text(", ".join(told) or "healthy", style="red" if unhealthy else "")
+
+
+def _places(found: Description, shown: tuple[str, ...]) -> list[TopicPartition]:
+    if found.unhealthy_only:
+        ill = set(found.health.unhealthy())
+        return [place for place in found.state.view.replicas if place in ill]
+    chosen = set(shown)
+    return [place for place in found.state.view.replicas if place.topic in chosen]
+
+
+def _partitions(found: Description, places: list[TopicPartition]) -> Table:
+    several = len({place.topic for place in places}) > 1
+    view = found.state.view
+    racks = {**view.racks(), **{broker.id: broker.rack for broker in found.state.fenced}}
+    made = table()
+    if several:
+        made.add_column("topic", overflow="fold")
+    made.add_column("partition", justify="right")
+    made.add_column("leader", justify="right")
+    made.add_column("replicas")
+    made.add_column("not in sync")
+    made.add_column("notes")
+    before = None
+    for place in places:
+        replicas = view.replicas[place]
+        behind = [broker for broker in replicas if broker not in found.state.in_sync[place]]
+        leader = view.leaders.get(place)
+        cells = [
+            str(place.partition),
+            "none" if leader is None else str(leader),
+            replicas_text(replicas, racks),
+            " ".join(map(str, behind)),
+        ]
+        if several:
+            cells.insert(0, "" if place.topic == before else place.topic)
+        made.add_row(*cells, _remarks(found, place))
+        before = place.topic
+    return made
+
+
+def _remarks(found: Description, place: TopicPartition) -> Text:
+    told = []
+    notes = found.health.notes.get(place, ())
+    for note in notes:
+        if note is Note.MOVING:
+            ongoing = found.state.ongoing[place]
+            ways = [f"+{broker}" for broker in ongoing.adding]
+            ways += [f"-{broker}" for broker in ongoing.removing]
+            told.append(f"moving {' '.join(ways)}")
+        elif note is not Note.UNDER_REPLICATED or len(notes) == 1:
+            told.append(note.value)
+    return Text(", ".join(told), style="red" if any(n.unhealthy for n in notes) else "")
+
+
+def _findings(found: Description, console: Console) -> None:
+    for finding in found.health.findings[:_MOST_FINDINGS]:
+        subject = "" if finding.message.startswith(finding.subject) else f"{finding.subject}: "
+        console.print(Text(f"{finding.severity.value}: {subject}{finding.message}"))
+    if (hidden := len(found.health.findings) - _MOST_FINDINGS) > 0:
+        console.print(f"... and {hidden:,} more such findings: rackward placement check")
+    if not found.topics:
+        console.print("No unhealthy topics." if found.unhealthy_only else "No topics.")
+    for reason in found.not_shown:
+        console.print(Text(f"Not shown: {reason}"))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _range(figures: list[int]) -> str:
+    least, most = min(figures), max(figures)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
