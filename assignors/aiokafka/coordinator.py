@@ -20,6 +20,10 @@ Topics that only others subscribe to
     where the first answer lacks them. Here, silent brokers are waited for
     ``METADATA_PATIENCE`` seconds and no longer, and a topic is asked for twice: a broker may
     not have heard of it yet that others already serve.
+Topics that are deleted
+    What was read last is committed before a rebalance, and of a topic that is gone aiokafka
+    tries that for ever: the member never joins again, and its group waits for it in vain. Here,
+    it is tried once, as it is in Apache's client.
 A hand-over that does not happen
     Partitions are withheld until whoever owned them has rejoined. Should a foreign client
     claim and never give up, the leader asks for another round itself.
@@ -42,7 +46,7 @@ from typing import Any
 import aiokafka.consumer.consumer
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.protocol import ConsumerProtocol
-from aiokafka.errors import KafkaError
+from aiokafka.errors import CommitFailedError, KafkaError, UnknownTopicOrPartitionError
 
 from assignors.aiokafka.seat import Seat
 from assignors.aiokafka.strategies import LeaderRackAwareAssignor
@@ -61,7 +65,9 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         self.had: dict[str, list[int]] = {}
         self.had_since = NO_GENERATION
         self._hand_over: asyncio.TimerHandle | None = None
+        self._giving_up = False
         config["assignors"] = [_seated(each, self) for each in config.get("assignors", ())]
+        self._ours = any(isinstance(each, Seat) for each in config["assignors"])
         super().__init__(client, subscription, **config)
 
     @property
@@ -97,6 +103,22 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
             had.setdefault(topic, []).append(partition)
         self.had, self.had_since = had, generation
         await super()._on_join_complete(generation, member_id, protocol, member_assignment_bytes)
+
+    async def _maybe_do_last_autocommit(self, assignment: Any) -> None:
+        self._giving_up = self._ours
+        try:
+            await super()._maybe_do_last_autocommit(assignment)
+        finally:
+            self._giving_up = False
+
+    async def _do_commit_offsets(self, assignment: Any, offsets: Any) -> None:
+        try:
+            await super()._do_commit_offsets(assignment, offsets)
+        except UnknownTopicOrPartitionError as error:
+            if not self._giving_up:
+                raise
+            # Of what is there, the same request has committed everything.
+            raise CommitFailedError("nothing can be committed of a topic that is gone") from error
 
     async def close(self) -> None:
         """Also forget what was to be looked at later."""

@@ -23,6 +23,8 @@ NEEDED: Mapping[Any, Iterable[str]] = {
     GroupCoordinator: (
         "_perform_assignment(self, response)",
         "_on_join_complete(self, generation, member_id, protocol, member_assignment_bytes)",
+        "_maybe_do_last_autocommit(self, assignment)",
+        "_do_commit_offsets(self, assignment, offsets)",
         "_get_metadata_snapshot(self)",
         "_lookup_assignor(self, name)",
         "request_rejoin(self)",
