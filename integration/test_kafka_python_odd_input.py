@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,14 +10,7 @@ import pytest
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from integration.groups import ConsumerGroup, Place
 from integration.racks import evenly, loads, off_rack, replicas_led_from
-from integration.topics import (
-    create_topic,
-    create_topics,
-    delete_topic,
-    new_name,
-    wait_until,
-    with_admin,
-)
+from integration.topics import create_topic, delete_topic, new_name
 from rackward.clusters import Cluster
 
 
@@ -105,61 +97,3 @@ def test_a_topic_deleted_during_a_rebalance(
         assert said(caplog, f"topic {goes} is subscribed to but does not exist") == 1
     assert loads(owned) == [4] * 3
     assert off_rack(cluster, owned, {"a1": "a", "b1": "b", "c1": "c"}) == 0
-
-
-@pytest.fixture
-def without_broker_five(cluster: Cluster) -> Iterator[None]:
-    """Broker 5, in rack c, is dead from when the test says so until its end."""
-    yield
-    cluster.start_broker(5)
-
-
-@pytest.mark.usefixtures("without_broker_five")
-def test_partitions_without_a_leader(cluster: Cluster) -> None:
-    # Twelve partitions of one replica each, four in each rack; those of broker 5 have no
-    # leader once it is dead, are nobody's neighbour, and are handed out all the same.
-    topic = create_topic(cluster, new_name("dead"), [[(0, 2, 5)[p % 3]] for p in range(12)])
-    racks = {"a1": "a", "b1": "b", "c1": "c"}
-    with ConsumerGroup(cluster, topics=[topic]) as group:
-        cluster.kill_broker(5)
-        wait_until(
-            lambda: len(cluster.view([topic]).leaders) == 8,
-            within=30,
-            what="the controller has noticed",
-        )
-        for name, rack in racks.items():
-            group.start(name, rack)
-        owned = group.settle(places(topic, 12))
-        assert loads(owned) == [4] * 3
-        assert off_rack(cluster, owned, racks) == 0
-
-
-def test_two_thousand_topics(cluster: Cluster) -> None:
-    stem = new_name("many")
-    racks = evenly(2000)
-    names = [f"{stem}-{index:04d}" for index in range(2000)]
-    for start in range(0, 2000, 500):
-        create_topics(
-            cluster,
-            {
-                name: [replicas[:1]]
-                for name, replicas in zip(
-                    names[start : start + 500],
-                    replicas_led_from(racks[start : start + 500]),
-                    strict=True,
-                )
-            },
-        )
-    try:
-        members = {"a1": "a", "b1": "b", "c1": "c"}
-        with ConsumerGroup(
-            cluster, topics=names, metadata_max_age_ms=60_000, session_timeout_ms=20_000
-        ) as group:
-            for name, rack in members.items():
-                group.start(name, rack)
-            owned = group.settle({(name, 0) for name in names}, within=60)
-        # 667 leaders in a and b, 666 in c; 667, 667 and 666 partitions each.
-        assert loads(owned) == [666, 667, 667]
-        assert off_rack(cluster, owned, members) == 0
-    finally:
-        with_admin(cluster, lambda admin: admin.delete_topics(names))
