@@ -17,6 +17,7 @@ from rackward.admin.errors import (
     AdminError,
     AdminTimeoutError,
     CredentialsError,
+    TooLargeError,
     TooOldError,
     UnreachableError,
 )
@@ -237,6 +238,10 @@ def translated(doing: str, error: Exception) -> AdminError:
         return TooOldError(
             f"{doing}: the brokers do not know this request ({told}): they are too old for it, "
             "or it was sent to a controller"
+        )
+    if isinstance(error, kafka_errors.InvalidReceiveError):
+        return TooLargeError(
+            f"{doing}: the answer is too large ({told}): set receive.message.max.bytes higher"
         )
     code = getattr(error, "errno", None)
     if isinstance(code, int) and code > 0:

@@ -29,6 +29,10 @@ class TooOldError(AdminError):
     """The brokers do not know the request."""
 
 
+class TooLargeError(AdminError):
+    """The answer is larger than ``receive.message.max.bytes`` lets through."""
+
+
 class RefusedError(AdminError):
     """The cluster refused; ``code`` is Kafka's error code, ``name`` kafka-python's for it."""
 
