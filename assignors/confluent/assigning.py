@@ -1,0 +1,184 @@
+"""Partitions that come and go: the application's callbacks, and librdkafka's assignment.
+
+What confluent does on a rebalance is done here on a step of the inbox: the callback is called,
+and if it did not assign or unassign anything itself, that is done for it, as a whole where the
+group is eager and incrementally where it is cooperative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from assignors.confluent.errors import failure
+from assignors.confluent.inbox import Change, Step
+from assignors.confluent.offsets import Place
+from assignors.confluent.partitions import are_partitions, places_of
+from assignors.confluent.polling import PollingConsumer
+
+Rebalanced = Callable[[Any, list[TopicPartition]], object]
+
+_EAGER = (
+    "Changes to the current assignment must be made using assign() when rebalance protocol type"
+    " is EAGER"
+)
+
+
+class AssigningConsumer(PollingConsumer):
+    """A consumer whose partitions are the group's."""
+
+    def _begin_assigning(self, cooperative: bool) -> None:
+        self._cooperative = cooperative
+        self._held: set[Place] | None = None
+        self._on: dict[Change, Rebalanced] = {}
+        self._step: Step | None = None
+        self._assigned_by_user = False
+        self._closed = False
+        self._going: list[Future[Any]] = []
+
+    # ---- what subclasses say
+
+    def _let_go(self, places: list[Place], *, lost: bool) -> None:
+        """Partitions are about to leave librdkafka's assignment."""
+        raise NotImplementedError
+
+    def _taken(self, places: list[Place]) -> None:
+        """Partitions were added to librdkafka's assignment."""
+        raise NotImplementedError
+
+    def _protocol(self) -> bool | None:
+        """Whether the group is cooperative; None before it is known."""
+        raise NotImplementedError
+
+    # ---- what the application calls
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """As confluent's."""
+        self._check_whole("Failed to set assignment")
+        self._assigned_by_user = True
+        if not are_partitions(partitions):
+            return super().assign(partitions)
+        self._let_go(self._places_assigned(), lost=self._losing)
+        super().assign(partitions)
+        return self._taken(places_of(partitions))
+
+    def unassign(self) -> None:
+        """As confluent's."""
+        self._check_whole("Failed to remove assignment")
+        self._assigned_by_user = True
+        self._let_go(self._places_assigned(), lost=self._losing)
+        super().unassign()
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """As confluent's."""
+        self._check_incremental()
+        self._assigned_by_user = True
+        super().incremental_assign(partitions)
+        self._taken(places_of(partitions))
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """As confluent's."""
+        self._check_incremental()
+        self._assigned_by_user = True
+        if not are_partitions(partitions):
+            return super().incremental_unassign(partitions)
+        there = set(self._places_assigned())
+        if there.issuperset(places := places_of(partitions)):
+            self._let_go(places, lost=self._losing)
+        return super().incremental_unassign(partitions)
+
+    # ---- a step
+
+    def _take_step(self, step: Step) -> None:
+        """Call the application's callback, and do what it left to be done."""
+        places = self._told(step)
+        if places is None:
+            step.finish(True)
+            return
+        partitions = [TopicPartition(topic, partition) for topic, partition in places]
+        self._step, self._assigned_by_user = step, False
+        try:
+            callback = self._on.get(step.change)
+            if callback is None and step.change is Change.LOSE:
+                callback = self._on.get(Change.REVOKE)
+            if callback is not None:
+                callback(self, partitions)
+        finally:
+            try:
+                if not self._assigned_by_user and not self._closed:
+                    self._change(step.change, places)
+            finally:
+                self._step = None
+                self._record(step.change, places)
+                self._finish(step)
+
+    def _told(self, step: Step) -> list[Place] | None:
+        """The partitions of a step as the application knows them; None: nothing to tell."""
+        if step.change is Change.ASSIGN:
+            return sorted(set(step.places or ()) - (self._held or set()))
+        if self._held is None:
+            return None
+        if step.places is not None:
+            return sorted(self._held.intersection(step.places))
+        # A cooperative member that has nothing is not told that it gives up nothing.
+        return sorted(self._held) if self._held or not self._cooperative else None
+
+    def _change(self, change: Change, places: list[Place]) -> None:
+        partitions = [TopicPartition(topic, partition) for topic, partition in places]
+        if change is Change.ASSIGN:
+            if self._cooperative:
+                super().incremental_assign(partitions)
+            else:
+                self._let_go(self._places_assigned(), lost=False)
+                super().assign(partitions)
+            self._taken(places)
+        elif self._cooperative:
+            there = set(self._places_assigned())
+            going = [place for place in places if place in there]
+            self._let_go(going, lost=change is Change.LOSE)
+            super().incremental_unassign([TopicPartition(*place) for place in going])
+        else:
+            self._let_go(self._places_assigned(), lost=change is Change.LOSE)
+            super().unassign()
+
+    def _record(self, change: Change, places: list[Place]) -> None:
+        if change is Change.ASSIGN:
+            self._held = (self._held or set()).union(places)
+        elif self._cooperative and change is Change.REVOKE:
+            self._held = (self._held or set()).difference(places)
+        else:
+            self._held = None
+
+    def _finish(self, step: Step) -> None:
+        """End the step when what was let go is committed, for others to read on from there."""
+        going, self._going = self._going, []
+        left = [step, *going]
+
+        def one(_: object) -> None:
+            left.pop()
+            if not left:
+                step.finish(True)
+
+        for commit in going:
+            commit.add_done_callback(one)
+        one(None)
+
+    # ---- how
+
+    @property
+    def _losing(self) -> bool:
+        return self._step is not None and self._step.change is Change.LOSE
+
+    def _places_assigned(self) -> list[Place]:
+        return places_of(super().assignment())
+
+    def _check_whole(self, doing: str) -> None:
+        if self._protocol() is True:
+            raise failure(KafkaError._STATE, doing)
+
+    def _check_incremental(self) -> None:
+        if self._protocol() is False:
+            raise KafkaException(KafkaError(KafkaError._STATE, _EAGER))

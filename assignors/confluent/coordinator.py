@@ -1,0 +1,292 @@
+"""kafka-python's coordinator, with an application that lives in another thread and client.
+
+kafka-python tells a listener of partitions that come and go. Here, the listener puts a step for
+the application and waits for it, on kafka-python's event loop and so without stopping heartbeats;
+the group waits for the application as it waits for one of confluent's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka import KafkaError
+from kafka import AsyncConsumerRebalanceListener
+from kafka.consumer.subscription_state import SubscriptionType
+from kafka.coordinator.assignors.abstract import RebalanceProtocol
+from kafka.future import Future
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+
+from assignors.confluent.errors import error_message
+from assignors.confluent.inbox import Change, Inbox, Step
+from assignors.confluent.offsets import Place
+from assignors.confluent.subscription import Subscription
+from assignors.kafka_python.coordinator import RackAwareCoordinator
+
+
+class SupersededError(Exception):
+    """A step was not done, because the membership took another turn."""
+
+
+class GroupCoordinator(RackAwareCoordinator):
+    """``stir`` is called, from any thread, whenever there may be something to join for."""
+
+    def __init__(
+        self,
+        client: Any,
+        subscription: Any,
+        *,
+        inbox: Inbox,
+        stir: Callable[[], None],
+        **configs: Any,
+    ) -> None:
+        self.wanted = Subscription(frozenset())
+        self.held: tuple[int, str] | None = None
+        self.joined_once = False
+        self._leaves_for_good = False
+        self._inbox = inbox
+        self._stir = stir
+        self._sought: frozenset[str] = frozenset()
+        self._errored: dict[str, int] = {}
+        self.listener = _Listener(self)
+        super().__init__(client, subscription, **configs)
+        # Whether the application polls is seen elsewhere; brokers are told the interval as it is.
+        self.heartbeat.config["max_poll_interval_ms"] = float("inf")
+
+    # ---- what the application asks
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether members keep their partitions through a rebalance."""
+        return bool(self._rebalance_protocol == RebalanceProtocol.COOPERATIVE)
+
+    @property
+    def member(self) -> tuple[int, str]:
+        """Generation and member id under which the application holds its partitions.
+
+        They outlast the membership: what an application commits before it hears that it lost
+        its partitions is refused for its old generation, not taken for want of one.
+        """
+        with self._lock:
+            if self._generation.is_lost() and self.held is not None:
+                return self.held
+            return (self._generation.generation_id, self._generation.member_id)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the group has gone on without this member since it last joined."""
+        with self._lock:
+            return self.joined_once and self._generation.is_lost()
+
+    async def ask(self, change: Change, places: Iterable[Place] | None = None) -> None:
+        """Have the application do it, with all it has where places are None.
+
+        Raises SupersededError.
+        """
+        done = Future()
+
+        def end(well: bool) -> None:
+            try:
+                self._net.call_soon_threadsafe(lambda: done.success(well))
+            except RuntimeError:  # The event loop is closed, and nobody waits.
+                return
+
+        self._inbox.put(Step(change, None if places is None else tuple(sorted(places)), end))
+        if not await done:
+            raise SupersededError(change.value)
+
+    # ---- what the membership asks
+
+    def subscribe(self, wanted: Subscription, metadata_ms: int) -> bool:
+        """Subscribe to ``wanted``; whether there is a topic to join for."""
+        self._subscription._set_subscription_type(SubscriptionType.AUTO_TOPICS)
+        self._subscription.rebalance_listener = self.listener
+        self.wanted = wanted
+        self._cluster.need_all_topic_metadata = bool(wanted.patterns)
+        if wanted.patterns:
+            answer = self._cluster.request_update()
+            self._net.run(self._manager.wait_for, answer, metadata_ms)
+        self.match_topics()
+        return bool(self._subscription.subscription)
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether there is a topic to join for."""
+        return bool(self._subscription.subscription)
+
+    def give_back(self, timeout_ms: int) -> None:
+        """Have the application give up all that it has; then leave, and subscribe to nothing."""
+        if self.is_lost:
+            self.lose()
+        else:
+            self._net.run(self.ask, Change.REVOKE)
+        self.listener.forget()
+        self.leave(timeout_ms, static=True)
+        self._subscription.unsubscribe()
+
+    def lose(self) -> None:
+        """Have the application told that its partitions are gone."""
+        self._net.run(self.listener.on_partitions_lost, None)
+        self._subscription.assign_from_subscribed([])
+
+    def leave(self, timeout_ms: int, *, static: bool) -> None:
+        """Leave the group; ``static``: even with an instance id, which is kept for a restart."""
+        self._leaves_for_good = static
+        try:
+            self._net.run(self.maybe_leave_group_async, None, timeout_ms)
+        finally:
+            self._leaves_for_good = False
+
+    @property
+    def session_expired(self) -> bool:
+        """Whether the group has not been heard for so long that it has gone on by itself."""
+        return self.stable() and bool(self.heartbeat.session_timeout_expired())
+
+    # ---- what commits need
+
+    @property
+    def manager(self) -> Any:
+        """kafka-python's connections."""
+        return self._manager
+
+    @property
+    def net(self) -> Any:
+        """kafka-python's event loop."""
+        return self._net
+
+    def send_failed(self, node: int, request: Any, error: Exception) -> None:
+        """A request was not answered: look for the coordinator again."""
+        self._failed_request(node, request, error)
+
+    def commit_answered(self, member: tuple[int, str], codes: set[int]) -> None:
+        """Take from the answer to a commit of ``member`` whether the group still knows it."""
+        with self._lock:
+            if (self._generation.generation_id, self._generation.member_id) != member:
+                return
+            if KafkaError.UNKNOWN_MEMBER_ID in codes:
+                self.reset_generation()
+            elif KafkaError.ILLEGAL_GENERATION in codes and not self.rebalance_in_progress():
+                self.reset_generation(member[1])
+
+    # ---- what kafka-python calls
+
+    def request_rejoin(self) -> None:
+        """Ask for another join."""
+        super().request_rejoin()
+        self._stir()
+
+    def reset_generation(self, member_id: str = "") -> None:
+        """Forget the membership, but for what `member` still needs."""
+        with self._lock:
+            if not self._generation.is_lost():
+                self.held = (self._generation.generation_id, self._generation.member_id)
+        super().reset_generation(member_id)
+        self._stir()
+
+    def is_dynamic_member(self) -> bool:
+        """Whether leaving is told to the group."""
+        return self._leaves_for_good or bool(super().is_dynamic_member())
+
+    def _reads_on(self) -> bool:
+        # A thread of its own drives this coordinator: it may wait for the others of the group.
+        return False
+
+    def _handle_metadata_update(self, cluster: Any) -> None:
+        if self._subscription.partitions_auto_assigned():
+            self.match_topics()
+            self._tell_of_topics(cluster)
+        # What is forbidden has been told; kafka-python would raise, on its event loop.
+        forbidden, cluster.unauthorized_topics = cluster.unauthorized_topics, set()
+        try:
+            super()._handle_metadata_update(cluster)
+        finally:
+            cluster.unauthorized_topics = forbidden
+        self._stir()
+
+    async def _on_join_complete_async(
+        self, generation: int, member_id: str, protocol: str, assignment: bytes
+    ) -> None:
+        self.joined_once = True
+        now = {tuple(place) for place in ConsumerProtocolAssignment.decode(assignment).partitions()}
+        before = {tuple(place) for place in self._subscription.assigned_partitions()}
+        self.listener.expect(
+            added=len(now - before), revoked=len(before - now), cooperative=self.cooperative
+        )
+        await super()._on_join_complete_async(generation, member_id, protocol, assignment)
+        await self.listener.complete()
+
+    # ---- how
+
+    def match_topics(self) -> None:
+        """Subscribe to the topics that ``wanted`` means at this moment."""
+        known = self._cluster.topics(exclude_internal_topics=False)
+        topics = self.wanted.topics(known)
+        if topics != self._subscription.subscription:
+            self._subscription.change_subscription(sorted(topics))
+            self._cluster.set_topics(self._subscription.group_subscription())
+
+    def _tell_of_topics(self, cluster: Any) -> None:
+        """Put an error for each topic subscribed to by name that is not there, once."""
+        there = cluster.topics(exclude_internal_topics=False)
+        errored: dict[str, int] = {}
+        for topic in sorted(self.wanted.names):
+            if topic in (cluster.unauthorized_topics or ()):
+                errored[topic] = KafkaError.TOPIC_AUTHORIZATION_FAILED
+            elif topic not in there and topic in self._sought:
+                errored[topic] = KafkaError.UNKNOWN_TOPIC_OR_PART
+        # The first answer may be to a question from before we asked of the topic.
+        self._sought = self.wanted.names
+        before, self._errored = self._errored, errored
+        for topic, code in errored.items():
+            if before.get(topic) != code:
+                told = f"Subscribed topic not available: {topic}: {KafkaError(code).str()}"
+                self._inbox.put(error_message(code, told, topic))
+
+
+class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]
+    """Steps in librdkafka's order: it always ends a rebalance by giving, be it nothing."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+        self._given = False
+        self._completing = False
+        self._nothing_added = False
+        self._pending_gift = False
+
+    def expect(self, *, added: int, revoked: int, cooperative: bool) -> None:
+        """A join has ended, and this is what it changes."""
+        self._nothing_added = cooperative and added == 0
+        self._pending_gift = self._nothing_added and revoked == 0
+        self._completing = True
+
+    def forget(self) -> None:
+        """The application has nothing."""
+        self._given = False
+
+    async def complete(self) -> None:
+        """All changes of a join have been told."""
+        self._completing = False
+        if self._pending_gift:
+            self._pending_gift = False
+            await self._give(())
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        await self._give(assigned)
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        # Before its first assignment there is nothing that an eager member could give up.
+        if not self._given:
+            return
+        if not self._coordinator.cooperative:
+            self._given = False
+        await self._coordinator.ask(Change.REVOKE, revoked)
+        if self._completing and self._nothing_added:
+            await self._give(())
+
+    async def on_partitions_lost(self, lost: Any) -> None:  # noqa: ARG002
+        self._given = False
+        await self._coordinator.ask(Change.LOSE)
+
+    async def _give(self, places: Iterable[Place]) -> None:
+        self._given = True
+        await self._coordinator.ask(Change.ASSIGN, places)

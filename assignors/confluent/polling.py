@@ -1,0 +1,202 @@
+"""``poll`` and ``consume``: C's own, until the group has something for the application.
+
+A wrapper of Python around ``poll`` costs five to fifteen percent of what it reads. So while there
+is nothing to tell, the attribute ``poll`` of a consumer *is* librdkafka's, and Python is run:
+
+- by whoever polls next, when an event arrives: the attribute is taken away, and the method of
+  the class, which looks into the inbox first, comes to light;
+- in a poll that is under way, by a knock. A commit of nothing is left on the consumer's queue;
+  librdkafka answers it at once, without a broker and ahead of all records, by ``on_commit``,
+  called in the thread that polls, where confluent calls the callbacks of an application.
+
+Since 2.16 confluent lets one thread at a time into a consumer. A knock that waits for a poll to
+end would never interrupt one, so it goes in by the identity of the thread that polls, as calls
+from within callbacks do.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import OFFSET_INVALID, Message, TopicPartition, cimpl
+
+from assignors.confluent.inbox import Event, Inbox
+from assignors.confluent.liveness import Liveness
+
+SLICE = 0.1
+"""Seconds for which the slow path waits before it looks into the inbox again."""
+
+KNOCK = "rackward.knock"
+"""The topic of the commit of nothing."""
+
+_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+_IDENTITY: contextvars.ContextVar[int] | None = (
+    getattr(cimpl, "_reentry_identity_var", None) if _gil else None
+)
+
+
+class PollingConsumer(confluent_kafka.Consumer):
+    """A consumer that serves an inbox in the thread that polls."""
+
+    def _begin_polling(self, inbox: Inbox, liveness: Liveness) -> None:
+        self._inbox = inbox
+        self._liveness = liveness
+        self._caller = 0
+        self._serving = threading.Lock()
+        self._switching = threading.Lock()
+        self._consuming = False
+        self._fast = False
+        self._raised: BaseException | None = None
+
+    # ---- what subclasses say
+
+    def _handle(self, event: Event) -> None:
+        """Do what an event asks for, in the thread that polls."""
+        raise NotImplementedError
+
+    def _at_rest(self) -> bool:
+        """Whether nothing is expected to happen that a poll under way would have to tell."""
+        raise NotImplementedError
+
+    # ---- what the application calls
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        """As confluent's."""
+        if self._fast or not isinstance(timeout, int | float):
+            return super().poll(timeout)
+        until = None if timeout < 0 else time.monotonic() + timeout
+        while True:
+            message = self._look_in()
+            if message is not None:
+                return message
+            message = super().poll(_slice(until))
+            if message is not None or _is_over(until):
+                self._settle()
+                return message
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """As confluent's."""
+        if not isinstance(timeout, int | float) or not isinstance(num_messages, int):
+            return super().consume(num_messages, timeout)
+        until = None if timeout < 0 else time.monotonic() + timeout
+        found: list[Message] = []
+        try:
+            while True:
+                fast = self._fast
+                if not fast and (message := self._look_in()) is not None:
+                    found.append(message)
+                    if len(found) >= num_messages:
+                        return found
+                    continue
+                found += self._consume_once(
+                    num_messages - len(found), timeout if fast else _slice(until)
+                )
+                if fast or len(found) >= num_messages or _is_over(until):
+                    break
+        except BaseException as error:
+            if not found:
+                raise
+            # The application was given these: they must reach it before what went wrong.
+            self._raised = error
+            self._unsettle()
+        if not self._fast:
+            self._settle()
+        return found
+
+    def _consume_once(self, num_messages: int, timeout: float) -> list[Message]:
+        # confluent drops what it has collected when a callback raises.
+        self._consuming = True
+        try:
+            return super().consume(num_messages, timeout)
+        finally:
+            self._consuming = False
+
+    # ---- the inbox
+
+    def _look_in(self) -> Message | None:
+        """Do what is to be done in this thread; a message of the group's, if there is one."""
+        self._caller = _identity()
+        self._liveness.answered(time.monotonic())
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            raise raised
+        self._serve()
+        return self._inbox.take_message()
+
+    def _serve(self) -> None:
+        # Another thread may be at it, or this one: a callback that polls.
+        if not self._serving.acquire(blocking=False):
+            return
+        try:
+            while (event := self._inbox.take()) is not None:
+                self._handle(event)
+        finally:
+            self._serving.release()
+
+    def _settle(self) -> None:
+        """Let C poll alone, if there is nothing that it would pass over."""
+        if not self._at_rest():
+            return
+        with self._switching:
+            if self._inbox or self._raised is not None:
+                return
+            self._fast = True
+            # Not where a class of the application's has a poll of its own.
+            if type(self).poll is PollingConsumer.poll:
+                self.__dict__["poll"] = super().poll
+
+    def _unsettle(self) -> None:
+        """Have the next poll look into the inbox."""
+        with self._switching:
+            self._fast = False
+            self.__dict__.pop("poll", None)
+
+    # ---- knocks
+
+    def _knock(self) -> None:
+        """Interrupt the poll that is under way, if there is one; else the next."""
+        self._liveness.knocks(time.monotonic())
+        nothing = [TopicPartition(KNOCK, 0, OFFSET_INVALID)]
+        self._enter(lambda: super(PollingConsumer, self).commit(offsets=nothing, asynchronous=True))
+        self._liveness.knocked(time.monotonic())
+
+    def _enter(self, call: Callable[[], Any]) -> Any:
+        """``call`` a method of confluent's, though another thread be in one."""
+
+        def enter() -> Any:
+            if _IDENTITY is not None:
+                _IDENTITY.set(self._caller)
+            return call()
+
+        return contextvars.copy_context().run(enter)
+
+    def _answer(self) -> None:
+        """A knock is heard, in the thread that polls."""
+        self._caller = _identity()
+        self._liveness.answered(time.monotonic())
+        try:
+            self._serve()
+        except BaseException as error:
+            if not self._consuming:
+                raise
+            self._raised = error
+            self._unsettle()
+
+
+def _identity() -> int:
+    """What confluent knows this thread by."""
+    return (_IDENTITY.get() if _IDENTITY is not None else 0) or threading.get_ident()
+
+
+def _slice(until: float | None) -> float:
+    return SLICE if until is None else min(SLICE, max(0.0, until - time.monotonic()))
+
+
+def _is_over(until: float | None) -> bool:
+    return until is not None and time.monotonic() >= until
