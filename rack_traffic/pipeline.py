@@ -1,0 +1,71 @@
+"""The transforms in their order: from checked snapshots to the two tables of traffic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from rack_traffic.schemas import PARTITION_HOURS
+from rack_traffic.transforms.appended import produced, replicated
+from rack_traffic.transforms.broker_racks import broker_racks
+from rack_traffic.transforms.commit_intervals import commit_intervals
+from rack_traffic.transforms.consumption import Beliefs, consumption
+from rack_traffic.transforms.owners import owners
+from rack_traffic.transforms.partition_states import partition_states
+from rack_traffic.transforms.pieces import hourly_pieces, summed
+from rack_traffic.transforms.reports import reported_hours, with_reports
+
+_SERIES = ("cluster", "group", "topic", "partition")
+_PARTITION = ("cluster", "topic", "partition")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshots:
+    """The tables of snapshots, all rows of which keep their contracts."""
+
+    brokers: DataFrame
+    partitions: DataFrame
+    members: DataFrame
+    commits: DataFrame
+    client_reports: DataFrame | None = None
+
+
+def partition_hours(snapshots: Snapshots, beliefs: Beliefs) -> DataFrame:
+    """The table PARTITION_HOURS: consumption, replication and produce traffic."""
+    racks = broker_racks(snapshots.brokers)
+    states = partition_states(snapshots.partitions, racks)
+    consumed = consumed_hours(snapshots, states, beliefs)
+    if snapshots.client_reports is not None:
+        consumed = with_reports(consumed, reported_hours(snapshots.client_reports))
+    written = _as_hours(
+        summed(hourly_pieces(produced(states, beliefs), _PARTITION), _PARTITION), "produce"
+    )
+    copied = _as_hours(
+        summed(hourly_pieces(replicated(states, racks, beliefs), _PARTITION), _PARTITION),
+        "replicate",
+    )
+    return consumed.unionByName(written).unionByName(copied)
+
+
+def consumed_hours(snapshots: Snapshots, states: DataFrame, beliefs: Beliefs) -> DataFrame:
+    """The rows of PARTITION_HOURS for what groups read, estimated from commits alone."""
+    intervals = commit_intervals(snapshots.commits, states, owners(snapshots.members))
+    read = consumption(intervals, beliefs)
+    return _as_hours(summed(hourly_pieces(read, _SERIES), _SERIES), "consume")
+
+
+def _as_hours(sums: DataFrame, kind: str) -> DataFrame:
+    """``sums`` with the columns of PARTITION_HOURS."""
+    given: dict[str, object] = {"kind": kind, "reported_bytes": 0}
+    if "group" not in sums.columns:
+        given["group"] = None
+    return sums.select(
+        *(
+            (F.lit(given[each.name]) if each.name in given else F.col(each.name))
+            .cast(each.dataType)
+            .alias(each.name)
+            for each in PARTITION_HOURS
+        )
+    )

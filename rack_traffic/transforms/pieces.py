@@ -1,0 +1,89 @@
+"""Intervals cut to hours, and where a rack changed."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rack_traffic.transforms.clock import hour_of, hours_between, share_of
+
+RACKS = ("from_rack", "to_rack")
+
+
+def hourly_pieces(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    """(keys, hour, from_rack, to_rack, bytes, estimated_bytes, unsized_offsets), in whole bytes.
+
+    ``intervals`` has ``keys`` and from_at, to_at (microseconds), from_rack, from_rack_after,
+    to_rack, to_rack_after, bytes (fractions), estimated, unsized_offsets. Bytes are spread evenly
+    over an interval's time. Where a rack differs between its ends, it changed half-way, as far as
+    anyone can know.
+
+    Whole bytes add up to the same sum in any order, so that a result does not depend on how the
+    work was divided.
+    """
+    legs = intervals.select(
+        *keys,
+        "from_at",
+        "to_at",
+        "bytes",
+        "estimated",
+        "unsized_offsets",
+        F.explode(_legs()).alias("leg"),
+    ).select(
+        *keys,
+        (F.col("to_at") - F.col("from_at")).alias("length"),
+        "bytes",
+        "estimated",
+        "unsized_offsets",
+        *(F.col(f"leg.{name}").alias(name) for name in ("start", "end", *RACKS)),
+    )
+    hours = legs.select(*legs.columns, F.explode(hours_between("start", "end")).alias("number"))
+    share = share_of("number", "start", "end") / F.col("length")
+    cut = hours.select(
+        *keys,
+        "number",
+        *RACKS,
+        F.round(F.col("bytes") * share).cast("bigint").alias("bytes"),
+        "estimated",
+        F.round(F.col("unsized_offsets") * share).cast("bigint").alias("unsized_offsets"),
+    )
+    return cut.select(
+        *keys,
+        "number",
+        *RACKS,
+        "bytes",
+        F.when(F.col("estimated"), F.col("bytes")).otherwise(0).alias("estimated_bytes"),
+        "unsized_offsets",
+    )
+
+
+def summed(pieces: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    """The sums of ``pieces`` per keys, hour and pair of racks; rows of nothing are left out."""
+    figures = ("bytes", "estimated_bytes", "unsized_offsets")
+    sums = pieces.groupBy(*keys, "number", *RACKS).agg(
+        *(F.sum(name).alias(name) for name in figures)
+    )
+    return sums.filter((F.col("bytes") > 0) | (F.col("unsized_offsets") > 0)).select(
+        *keys, hour_of("number").alias("hour"), *RACKS, *figures
+    )
+
+
+def _legs() -> Column:
+    """One stretch of time, or two where a rack changed."""
+    half = F.expr("from_at + (to_at - from_at) div 2")
+    start, end = F.col("from_at"), F.col("to_at")
+    before = (F.col("from_rack"), F.col("to_rack"))
+    after = (F.col("from_rack_after"), F.col("to_rack_after"))
+    same = before[0].eqNullSafe(after[0]) & before[1].eqNullSafe(after[1])
+    return F.when(same | (end - start < 2), F.array(_leg(start, end, *before))).otherwise(
+        F.array(_leg(start, half, *before), _leg(half, end, *after))
+    )
+
+
+def _leg(start: Column, end: Column, from_rack: Column, to_rack: Column) -> Column:
+    return F.struct(
+        start.alias("start"),
+        end.alias("end"),
+        from_rack.alias("from_rack"),
+        to_rack.alias("to_rack"),
+    )

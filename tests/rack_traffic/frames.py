@@ -1,0 +1,25 @@
+"""Rows of Python as DataFrames of the pipeline's tables, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from rack_traffic.pipeline import Snapshots
+from rack_traffic.schemas import SNAPSHOTS
+
+
+def frame(spark: SparkSession, table: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+    """A DataFrame of that snapshot table; columns that a row lacks are null."""
+    schema = SNAPSHOTS[table]
+    full = [{name: row.get(name) for name in schema.names} for row in rows]
+    return spark.createDataFrame(pa.Table.from_pylist(full, to_arrow_schema(schema)), schema)
+
+
+def snapshots(spark: SparkSession, rows: Mapping[str, list[dict[str, Any]]]) -> Snapshots:
+    """The tables of ``rows``."""
+    return Snapshots(**{table: frame(spark, table, given) for table, given in rows.items()})
