@@ -70,7 +70,7 @@ def test_a_json_file_that_cannot_be_written_is_said_before_anything_starts(
 def test_a_rackward_error_becomes_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail() -> None:
+    def fail(**_: object) -> None:
         raise RackwardError("broker 3 is on fire: put it out")
 
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
@@ -89,7 +89,7 @@ def test_a_rackward_error_becomes_one_line(
 def test_a_signal_ends_it_with_its_own_status(signum: int, status: int) -> None:
     code = (
         "import sys, time, rackward.cli as cli\n"
-        "def app():\n"
+        "def app(**_):\n"
         "    try:\n"
         "        print('ready', flush=True); time.sleep(30)\n"
         "    finally:\n"

@@ -115,6 +115,16 @@ class AdminConnection:
                 raise refusal(doing, "", NOT_CONTROLLER)
             time.sleep(_PAUSE_SECONDS)
 
+    def call(self, doing: str, act: Callable[[Any], Answer]) -> Answer:
+        """What ``act`` returns of kafka-python's own KafkaAdminClient, for what that does well.
+
+        It waits for its answers as long as it likes. Raises AdminError; see `ask`.
+        """
+        try:
+            return act(self._client)
+        except kafka_errors.KafkaError as error:
+            raise translated(doing, error) from error
+
     def close(self) -> None:
         """Close the connections; again: nothing."""
         client, self._client = self._client, None

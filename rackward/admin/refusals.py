@@ -34,9 +34,11 @@ NEEDS = {
 }
 """Per request, the operation that an ACL has to allow."""
 
-_ADVICE = {
+_MEANING = {
     UNKNOWN_TOPIC: "there is no such topic or partition, or it is hidden from this user",
     17: "Kafka takes letters, digits, dots, underscores and hyphens, at most 249 of them",
+}
+_ADVICE = {
     TOPIC_EXISTS: "choose another name, or delete it first",
     44: "a policy of the cluster forbids it: ask its administrators",
     73: "the brokers have delete.topic.enable=false",
@@ -57,12 +59,12 @@ def refusal(
     if code in _UNAUTHORIZED:
         allow = needs or NEEDS.get(api, api)
         return UnauthorizedError(f"{doing}: this user may not; allow it {allow}")
-    told = one_line(message or words(name))
+    told = one_line(message or _MEANING.get(code) or words(name)).rstrip(".")
     if code == TIMED_OUT:
         return AdminTimeoutError(f"{doing}: the controller did not finish in time ({told})")
     if advice := _ADVICE.get(code):
-        told = f"{told.rstrip('.')}: {advice}" if message else advice
-    return RefusedError(f"{doing}: {told.rstrip('.')}", code, name)
+        told = f"{told}: {advice}"
+    return RefusedError(f"{doing}: {told}", code, name)
 
 
 def one_line(text: object) -> str:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from placement_core import Broker, ClusterView, TopicPartition
-from rackward.clusters.errors import ClusterError, ClusterTimeoutError
-from rackward.clusters.wire import Connection
+from placement_core import ClusterView, TopicPartition
+from rackward.clusters.errors import ClusterError, ClusterTimeoutError, MissingExtraError
+
+if TYPE_CHECKING:
+    from rackward.admin.wire import Connection
 
 ANSWER_SECONDS = 30.0
+_REQUEST_SECONDS = 10.0
 _PROBE_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05
 _ELECTION_MS = 5_000
@@ -35,7 +38,7 @@ def read_view(ports: Sequence[int], topics: Iterable[str] | None) -> ClusterView
 def answers(port: int, broker_id: int) -> bool:
     """Whether a broker answers there, now, and knows that broker ``broker_id`` is up."""
     try:
-        with Connection(port, _PROBE_SECONDS) as connection:
+        with _connection(port, _PROBE_SECONDS) as connection:
             return broker_id in _view(connection, []).racks()
     except OSError:
         return False
@@ -130,24 +133,19 @@ def _elect(connection: Connection, places: Iterable[TopicPartition]) -> None:
 def _view(connection: Connection, topics: list[str] | None) -> ClusterView:
     from kafka.protocol.metadata import MetadataRequest as Request
 
+    from rackward.admin.metadata import state_of
+
     asked = None if topics is None else [Request.MetadataRequestTopic(name=each) for each in topics]
-    answer = connection.ask(Request[12](topics=asked, allow_auto_topic_creation=False)).to_dict()
-    replicas: dict[TopicPartition, tuple[int, ...]] = {}
-    leaders: dict[TopicPartition, int] = {}
-    for topic in answer["topics"]:
-        if topics is None and topic["is_internal"]:
-            continue
-        for partition in topic["partitions"]:
-            place = TopicPartition(topic["name"], partition["partition_index"])
-            replicas[place] = tuple(partition["replica_nodes"])
-            if partition["leader_id"] >= 0:
-                leaders[place] = partition["leader_id"]
-    brokers = sorted((each["node_id"], each["rack"] or None) for each in answer["brokers"])
-    return ClusterView(
-        brokers=tuple(Broker(each, rack) for each, rack in brokers),
-        replicas=dict(sorted(replicas.items())),
-        leaders=dict(sorted(leaders.items())),
-    )
+    answer = connection.ask(Request[12](topics=asked, allow_auto_topic_creation=False))
+    return state_of(answer, internal=topics is not None).view
+
+
+def _connection(port: int, timeout: float) -> Connection:
+    try:
+        from rackward.admin.wire import Connection
+    except ImportError as error:
+        raise MissingExtraError("kafka-python", "cluster") from error
+    return Connection("127.0.0.1", port, timeout)
 
 
 def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
@@ -171,7 +169,7 @@ def _at_any(ports: Sequence[int], do: Callable[[Connection], Answer]) -> Answer:
     while True:
         for port in ports:
             try:
-                with Connection(port) as connection:
+                with _connection(port, _REQUEST_SECONDS) as connection:
                     return do(connection)
             except OSError as error:
                 silent = f"no broker at {', '.join(map(str, ports))} answers ({error})"

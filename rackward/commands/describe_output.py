@@ -51,14 +51,17 @@ def show_description(
     console.print()
     if not named:
         console.print(_brokers(found))
+        console.print()
     shown = found.topics[:limit] if limit else found.topics
     places = _places(found, shown)
     if shown:
         console.print(_topics(found, shown))
+        console.print()
     if hidden := len(found.topics) - len(shown):
         console.print(f"... and {hidden:,} more topics: --limit 0 lists all, --match chooses\n")
     if places and (every or ((named or found.unhealthy_only) and len(places) <= MOST_PARTITIONS)):
         console.print(_partitions(found, places))
+        console.print()
     elif places and (named or found.unhealthy_only):
         console.print(f"{len(places):,} partitions: --every-partition shows each\n")
     _findings(found, console)
@@ -209,7 +212,8 @@ def _remarks(found: Description, place: TopicPartition) -> Text:
             ways = [f"+{broker}" for broker in ongoing.adding]
             ways += [f"-{broker}" for broker in ongoing.removing]
             told.append(f"moving {' '.join(ways)}")
-        elif note is not Note.UNDER_REPLICATED or len(notes) == 1:
+        elif note is not Note.UNDER_REPLICATED:
+            # That has a column of its own.
             told.append(note.value)
     return Text(", ".join(told), style="red" if any(n.unhealthy for n in notes) else "")
 

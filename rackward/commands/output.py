@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,7 @@ SCHEMA_VERSION = 1
 """Of every JSON that commands print. Fields may be added; a change of meaning is a new one."""
 
 _UNLIMITED = 100_000
+_NUMBERS = re.compile(r"\[\n\s*((?:-?[0-9]+,\n\s*)*-?[0-9]+)\n\s*\]")
 
 
 def stdout() -> Console:
@@ -36,7 +38,10 @@ def for_people(as_json: bool) -> Console:
 def print_json(command: str, fields: Mapping[str, Any]) -> None:
     """Write ``fields`` with the schema's version and the command's name, as one JSON object."""
     told = {"schema_version": SCHEMA_VERSION, "command": command, **fields}
-    sys.stdout.write(json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(told, indent=2, ensure_ascii=False)
+    # Replica lists on one line. No text is hit: JSON has no line breaks within them.
+    text = _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text)
+    sys.stdout.write(text + "\n")
 
 
 def table(title: str | None = None) -> Table:
@@ -48,6 +53,7 @@ def table(title: str | None = None) -> Table:
         header_style="",
         box=SIMPLE_HEAD,
         pad_edge=False,
+        show_edge=False,
     )
 
 

@@ -80,18 +80,18 @@ def read_placing(
     )
 
 
-def broker_ids(text: str) -> frozenset[int]:
+def broker_ids(text: str, option: str = "--brokers") -> frozenset[int]:
     """``"0,1,4-6"`` as ids. Raises InvalidOptionError."""
     found: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", part)
         if match is None:
             raise InvalidOptionError(
-                f"--brokers {text}: {part.strip()!r} is not a broker id: write 0,1,4-6, say"
+                f"{option} {text}: {part.strip()!r} is not a broker id: write 0,1,4-6, say"
             )
         first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last <= first + 99_999:
-            raise InvalidOptionError(f"--brokers {text}: {part.strip()!r} is not a range of ids")
+            raise InvalidOptionError(f"{option} {text}: {part.strip()!r} is not a range of ids")
         found.update(range(first, last + 1))
     return frozenset(found)
 

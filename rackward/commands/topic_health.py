@@ -20,7 +20,7 @@ class Note(Enum):
     UNDER_REPLICATED = "under-replicated"
     NOT_SPREAD = "not spread over racks"
     MOVING = "moving"
-    NOT_PREFERRED = "led by another"
+    NOT_PREFERRED = "leader not preferred"
 
     @property
     def unhealthy(self) -> bool:

@@ -32,7 +32,8 @@ def show_plan(plan: TopicsPlan, placing: Placing, console: Console, *, every: bo
             (str(number), replicas_text(row, racks))
             for number, row in enumerate(rows, wanted.first)
         ]
-        console.print(Padding(_grid(cells, console.width - _MARGIN), (0, 0, 0, _MARGIN)))
+        grid = _grid(cells, console.width - _MARGIN)
+        console.print(Padding(grid, (0, 0, 0, _MARGIN), expand=False))
         if hidden := len(wanted.rows) - len(rows):
             console.print(f"  ... and {hidden:,} more: --every-partition shows them")
         for key, value in wanted.configs.items():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rackward.admin import connect, read_state
 from rackward.demo.groups import DemoError
-from rackward.demo.kafka_admin import admin_of, view_of
 from rackward.demo.stage import Stage
 
 MOST_RACKS = 6
@@ -15,8 +15,8 @@ def existing_stage(bootstrap_servers: str) -> Stage:
 
     Raises DemoError where the brokers' racks leave nothing to compare.
     """
-    with admin_of(bootstrap_servers) as admin:
-        view = view_of(admin, [])
+    with connect({}, bootstrap_servers) as admin:
+        view = read_state(admin, [], ongoing=False).view
     racks = {broker.id: broker.rack for broker in view.brokers if broker.rack is not None}
     names = sorted(set(racks.values()))
     if len(names) < 2:

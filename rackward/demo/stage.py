@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from placement_core import ClusterView
+from rackward.admin import connect, read_state
+from rackward.admin.topics import NewPartitions, await_layout, make_partitions
 from rackward.clusters.protocol import Cluster
-from rackward.demo.kafka_admin import admin_of, view_of
+from rackward.demo.groups import DemoError
 from rackward.demo.meters import BrokerCounters, LogGrowth, Meter, door
 
 
@@ -36,8 +38,8 @@ class Stage:
         """The brokers, and the replicas and leaders of ``topic``, as of now."""
         if self.cluster is not None:
             return self.cluster.view([topic])
-        with admin_of(self.bootstrap_servers) as admin:
-            return view_of(admin, [topic])
+        with connect({}, self.bootstrap_servers) as admin:
+            return read_state(admin, [topic], ongoing=False).view
 
     def meter(self, topic: str, partitions: int) -> Meter:
         """What reads the bytes here, starting now."""
@@ -47,14 +49,15 @@ class Stage:
 
     def create_topic(self, topic: str, replicas: Sequence[Sequence[int]]) -> None:
         """Create ``topic`` with these replicas (index = partition), leaders first."""
-        with admin_of(self.bootstrap_servers) as admin:
-            admin.create_topics(
-                {topic: {"assignments": dict(enumerate(map(list, replicas)))}},
-                wait_for_metadata=True,
-            )
+        wanted = [NewPartitions(topic, tuple(map(tuple, replicas)))]
+        with connect({}, self.bootstrap_servers) as admin:
+            for error in make_partitions(admin, wanted).values():
+                raise error
+            for fault in await_layout(admin, wanted).values():
+                raise DemoError(f"the topic {topic} was created, but {fault}")
 
     def remove(self, topic: str, groups: Sequence[str]) -> None:
         """Delete what the demo left on a cluster that stays."""
-        with admin_of(self.bootstrap_servers) as admin:
-            admin.delete_topics([topic])
-            admin.delete_groups(list(groups))
+        with connect({}, self.bootstrap_servers) as admin:
+            admin.call(f"deleting {topic}", lambda client: client.delete_topics([topic]))
+            admin.call("deleting groups", lambda client: client.delete_groups(list(groups)))

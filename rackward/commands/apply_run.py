@@ -1,0 +1,212 @@
+"""Carrying a plan out, from its file to the verdict: what `placement` and `leaders` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from placement_core import InvalidOptionError
+from placement_core.moves import Move
+from rackward.admin import ClusterState
+from rackward.applying import Engine, LiveCluster, Outcome, Settings
+from rackward.applying.outcome import ForeignReassignmentError
+from rackward.applying.settings import DEFAULT_BATCH, DEFAULT_PATIENCE
+from rackward.commands.asking import ask
+from rackward.commands.narrators import narrator, print_line
+from rackward.commands.output import for_people
+from rackward.commands.plan_output import Change, change_json, show_change
+from rackward.commands.units import count_text
+from rackward.plans import Pace, Phase, Standing
+from rackward.plans.files import STANDARD
+
+Patience = Annotated[
+    float,
+    typer.Option(
+        "--stall-timeout",
+        metavar="SECONDS",
+        min=0.0,
+        help="Wait no longer when nothing has moved for so long.",
+    ),
+]
+Additional = Annotated[
+    bool,
+    typer.Option(
+        "--additional",
+        help="Go on beside reassignments that are not the plan's, and replace those of its "
+        "own partitions.",
+    ),
+]
+PlanArgument = Annotated[
+    str | None, typer.Argument(metavar="PLAN", help="The plan's file; - is standard input.")
+]
+
+DEFAULT_STALL = DEFAULT_PATIENCE
+APPLY_JSON = """JSON: a line for each event, {schema_version: 1, command, event, ...}: planned (the fields
+ of plan's JSON), begun, throttled, batch_begun, progressed (number, batches,
+ placed, partitions, copied, bytes, rate, seconds), failed (topic, partition,
+ reason), waiting, elected, throttle_lifted, throttle_left, left_under_way; at
+ last finished {ok, dry_run, placed, failed: [{topic, partition, reason}],
+ under_way, behind, not_led, throttle_left}."""
+STATUS = """Exit status: 0 all is as planned, read back; 1 something is not, or you said no; 2 it could not
+be begun, with the reason in one line; 130 after Ctrl-C. Ctrl-C lifts the throttle and leaves to
+the cluster what it is copying: apply again takes it up, cancel takes it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be carried out. ``source`` is its name on a command line; ``sizes`` and
+    ``localities`` are those of the plan."""
+
+    command: str
+    source: str
+    moves: tuple[Move, ...]
+    change: Change
+    pace: Pace
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a command was told to behave."""
+
+    yes: bool
+    dry_run: bool
+    as_json: bool
+    every: bool
+    patience: float
+    additional: bool
+
+    @property
+    def console(self) -> Console:
+        """Where tables and progress go."""
+        return for_people(self.as_json)
+
+
+def check_can_ask_of(plan: str | None, manner: Manner) -> None:
+    """Raise InvalidOptionError where the plan comes over the input that would be asked."""
+    if plan == STANDARD and not manner.yes and not manner.dry_run:
+        raise InvalidOptionError(
+            "the plan comes over standard input, so that nobody can be asked: give --yes or "
+            "--dry-run"
+        )
+
+
+def carry_out(
+    job: Job,
+    cluster: LiveCluster,
+    manner: Manner,
+    check: Callable[[ClusterState], None],
+) -> None:
+    """Check, show, ask, do, read back. ``check`` raises where the plan does not fit the state.
+
+    typer.Exit(1) where something is not as planned. Raises RackwardError.
+    """
+    topics = sorted({move.partition.topic for move in job.moves})
+    state, ongoing = cluster.look(topics)
+    check(state)
+    standing = Standing.of(job.moves, state, ongoing)
+    check_alone(standing, manner.additional)
+    left = tuple(
+        move for move in job.moves if standing.phases[move.partition] is not Phase.PLACED
+    )
+    change = replace(job.change, moves=left, throttle=job.pace.throttle)
+    console = manner.console
+    if left:
+        show_change(change, console, every=manner.every)
+    if done := len(job.moves) - len(left):
+        console.print(
+            f"{count_text(done, 'partition')} {'is' if done == 1 else 'are'} as planned already."
+        )
+    if under_way := standing.count(Phase.UNDER_WAY):
+        console.print(f"{count_text(under_way, 'partition')} are on their way already.")
+    if manner.as_json:
+        print_line(job.command, "planned", {"dry_run": manner.dry_run, **change_json(change)})
+    if manner.dry_run:
+        console.print("Dry run: nothing was changed.")
+        return
+    if left:
+        ask(f"Change {count_text(len(left), 'partition')}?", manner.yes)
+    settings = Settings(
+        most_partitions=job.pace.partitions or DEFAULT_BATCH,
+        most_bytes=job.pace.bytes,
+        throttle=job.pace.throttle,
+        patience=manner.patience,
+        additional=manner.additional,
+    )
+    with narrator(job.command, console, job.source, manner.as_json) as tell:
+        outcome = Engine(job.moves, change.sizes, cluster, settings, tell).run()
+    report(job.command, outcome, console, manner.as_json)
+
+
+def check_alone(standing: Standing, additional: bool) -> None:
+    """Raise ForeignReassignmentError where others are under way and nobody said to go on."""
+    foreign = sorted(standing.foreign)
+    if foreign and not additional:
+        some = ", ".join(f"{topic}-{number}" for topic, number in foreign[:3])
+        many = len(foreign) > 1
+        raise ForeignReassignmentError(
+            f"{count_text(len(foreign), 'reassignment')} that {'are' if many else 'is'} not of "
+            f"this plan {'are' if many else 'is'} under way ({some}"
+            f"{', ...' if len(foreign) > 3 else ''}): wait, take them back with rackward "
+            "placement cancel, or go on beside them with --additional"
+        )
+
+
+def report(command: str, outcome: Outcome, console: Console, as_json: bool) -> None:
+    """Tell what was read back at the end; typer.Exit(1) where it is not as it should be."""
+    if as_json:
+        print_line(command, "finished", {"dry_run": False, **outcome_json(outcome)})
+    if outcome.complete:
+        console.print(
+            f"Done, and read back: {count_text(outcome.placed, 'partition')} as planned, all "
+            "replicas in sync, no throttle left.",
+            style="green",
+        )
+        return
+    console.print(f"NOT complete: {count_text(outcome.placed, 'partition')} as planned.", style="red")
+    for place, reason in list(outcome.failed.items())[:MOST_SHOWN]:
+        console.print(f"  {place.topic}-{place.partition}: {reason}")
+    _more(len(outcome.failed), console)
+    for place, brokers in list(outcome.behind.items())[:MOST_SHOWN]:
+        names = ", ".join(map(str, brokers))
+        console.print(f"  {place.topic}-{place.partition}: not in sync on {names}")
+    _more(len(outcome.behind), console)
+    for place, reason in list(outcome.not_led.items())[:MOST_SHOWN]:
+        console.print(f"  {place.topic}-{place.partition}: {reason}")
+    _more(len(outcome.not_led), console)
+    for what in outcome.throttle_left:
+        console.print(f"  of the throttle: {what}")
+    raise typer.Exit(1)
+
+
+MOST_SHOWN = 20
+
+
+def _more(count: int, console: Console) -> None:
+    if count > MOST_SHOWN:
+        console.print(f"  ... and {count - MOST_SHOWN:,} more")
+
+
+def outcome_json(outcome: Outcome) -> dict[str, Any]:
+    """The outcome's fields."""
+    return {
+        "ok": outcome.complete,
+        "placed": outcome.placed,
+        "failed": [
+            {"topic": topic, "partition": number, "reason": reason}
+            for (topic, number), reason in outcome.failed.items()
+        ],
+        "under_way": [list(place) for place in outcome.under_way],
+        "behind": [
+            {"topic": topic, "partition": number, "brokers": list(brokers)}
+            for (topic, number), brokers in outcome.behind.items()
+        ],
+        "not_led": [
+            {"topic": topic, "partition": number, "reason": reason}
+            for (topic, number), reason in outcome.not_led.items()
+        ],
+        "throttle_left": list(outcome.throttle_left),
+    }
