@@ -1,0 +1,200 @@
+"""The clusters to collect from, out of a file.
+
+    clusters:
+      prod-east:
+        command_config: /etc/rackward/prod-east.properties
+        requests_per_second: 10
+        exclude_groups: [test-*]
+        racks: {10.1.0.0/16: use1-az1, 10.2.0.0/16: use1-az2}
+        reports_topic: rackward-client-reports
+      staging:
+        bootstrap_servers: kafka-1:9092,kafka-2:9092
+
+The same in JSON or TOML; the file's suffix says which. YAML needs the extra ``yaml``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rackward.collector.errors import SourceError
+from rackward.collector.rack_map import RackMap, parse_rack_map
+from rackward.collector.selection import Patterns, Selection
+
+DEFAULT_REQUESTS_PER_SECOND = 50.0
+MOST_BYTES = 16 << 20
+
+_KEYS = (
+    "bootstrap_servers",
+    "command_config",
+    "requests_per_second",
+    "groups",
+    "exclude_groups",
+    "topics",
+    "exclude_topics",
+    "internal_topics",
+    "racks",
+    "reports_topic",
+)
+
+ReadProperties = Callable[[Path], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSource:
+    """A cluster, by the name that its rows will have, and how and what to ask it.
+
+    ``properties`` are connection settings in Java's or librdkafka's words; they may hold
+    secrets, and are not shown.
+    """
+
+    name: str
+    properties: Mapping[str, object] = field(repr=False)
+    selection: Selection = field(default_factory=Selection)
+    racks: RackMap = field(default_factory=RackMap)
+    requests_per_second: float = DEFAULT_REQUESTS_PER_SECOND
+    reports_topic: str | None = None
+
+
+def read_sources(
+    path: Path, read_properties: ReadProperties, defaults: ClusterSource
+) -> list[ClusterSource]:
+    """The clusters in the file at ``path``; what one does not say is as in ``defaults``.
+
+    ``read_properties`` reads the file that ``command_config`` names, relative to ``path``.
+    Raises SourceError, which names the file and the cluster.
+    """
+    document = read_document(path)
+    clusters = document.get("clusters") if isinstance(document, Mapping) else None
+    if not isinstance(clusters, Mapping) or not clusters:
+        raise SourceError(f"{path}: write 'clusters:', and under it a name for each cluster")
+    if unknown := sorted(set(document) - {"clusters"}):
+        raise SourceError(f"{path}: {unknown[0]!r} means nothing here: there is 'clusters'")
+    return [
+        _source(str(name), given, path, read_properties, defaults)
+        for name, given in clusters.items()
+    ]
+
+
+def read_rack_map(path: Path) -> RackMap:
+    """Hosts, addresses and subnets to racks, out of a file. Raises SourceError."""
+    document = read_document(path)
+    if not isinstance(document, Mapping):
+        raise SourceError(f"{path}: write an address or a subnet and its rack on each line")
+    return parse_rack_map(document, str(path))
+
+
+def read_document(path: Path) -> Any:
+    """What is in a file of YAML, JSON or TOML. Raises SourceError."""
+    try:
+        with path.expanduser().open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        text = content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise SourceError(f"{path} cannot be read: {why}") from error
+    if len(content) > MOST_BYTES:
+        raise SourceError(f"{path} has more than {MOST_BYTES >> 20} MB: name another file")
+    match path.suffix.lower():
+        case ".json":
+            return _parsed(path, "JSON", lambda: json.loads(text), ValueError)
+        case ".toml":
+            return _parsed(path, "TOML", lambda: tomllib.loads(text), tomllib.TOMLDecodeError)
+        case ".yaml" | ".yml":
+            yaml: Any
+            try:
+                yaml = importlib.import_module("yaml")
+            except ImportError:
+                raise SourceError(
+                    f"{path}: YAML needs PyYAML: pip install 'rackward[yaml]', or write TOML"
+                ) from None
+            return _parsed(path, "YAML", lambda: yaml.safe_load(text), yaml.YAMLError)
+        case _:
+            raise SourceError(f"{path}: name it .yaml, .json or .toml, after what it holds")
+
+
+def _parsed(path: Path, kind: str, parse: Callable[[], Any], fault: type[Exception]) -> Any:
+    try:
+        return parse()
+    except (fault, RecursionError) as error:
+        # What parsers quote of the file may be a password.
+        raise SourceError(f"{path} is not {kind}: {_where(error)}") from error
+
+
+def _where(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        return f"see line {mark.line + 1}, column {mark.column + 1}"
+    line = getattr(error, "lineno", None)
+    return f"see line {line}" if line else "check its punctuation"
+
+
+def _source(
+    name: str, given: Any, path: Path, read_properties: ReadProperties, defaults: ClusterSource
+) -> ClusterSource:
+    where = f"{path}: cluster {name}"
+    if not isinstance(given, Mapping):
+        raise SourceError(f"{where}: write its settings under it, such as bootstrap_servers")
+    if unknown := sorted(set(map(str, given)) - set(_KEYS)):
+        raise SourceError(f"{where}: {unknown[0]!r} is no setting; there are {', '.join(_KEYS)}")
+    properties: dict[str, object] = dict(defaults.properties)
+    if (config := _text(given, "command_config", where)) is not None:
+        properties |= read_properties(path.parent / Path(config).expanduser())
+    if (servers := _text(given, "bootstrap_servers", where)) is not None:
+        properties["bootstrap.servers"] = servers
+    if "bootstrap.servers" not in properties:
+        raise SourceError(f"{where}: say where it is: bootstrap_servers, or command_config")
+    selection = defaults.selection
+    racks = defaults.racks
+    if "racks" in given:
+        if not isinstance(given["racks"], Mapping):
+            raise SourceError(f"{where}: racks has to be addresses or subnets with their racks")
+        racks = parse_rack_map(given["racks"], f"{where}: racks")
+    rate = given.get("requests_per_second", defaults.requests_per_second)
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0:
+        raise SourceError(f"{where}: requests_per_second is {rate!r}: give a positive number")
+    internal = given.get("internal_topics", selection.internal)
+    if not isinstance(internal, bool):
+        raise SourceError(f"{where}: internal_topics is {internal!r}: write true or false")
+    return ClusterSource(
+        name=name,
+        properties=properties,
+        selection=Selection(
+            groups=_patterns(given, "groups", selection.groups, where),
+            topics=_patterns(given, "topics", selection.topics, where),
+            internal=internal,
+        ),
+        racks=racks,
+        requests_per_second=float(rate),
+        reports_topic=_text(given, "reports_topic", where) or defaults.reports_topic,
+    )
+
+
+def _patterns(given: Mapping[str, Any], what: str, default: Patterns, where: str) -> Patterns:
+    return Patterns(
+        _texts(given, what, default.include, where),
+        _texts(given, f"exclude_{what}", default.exclude, where),
+    )
+
+
+def _texts(given: Mapping[str, Any], key: str, default: Sequence[str], where: str) -> Sequence[str]:
+    value = given.get(key, default)
+    several = [value] if isinstance(value, str) else value
+    if not isinstance(several, list | tuple) or not all(isinstance(each, str) for each in several):
+        raise SourceError(f"{where}: {key} is {value!r}: write a list of names, with * if need be")
+    return tuple(several)
+
+
+def _text(given: Mapping[str, Any], key: str, where: str) -> str | None:
+    value = given.get(key)
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        value = ",".join(value)
+    if value is not None and (not isinstance(value, str) or not value):
+        raise SourceError(f"{where}: {key} is {value!r}: write a text")
+    return value
