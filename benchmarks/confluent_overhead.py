@@ -1,0 +1,112 @@
+"""Our Consumer beside confluent-kafka's own: ``python -m benchmarks.confluent_overhead``.
+
+Both read the same 500 MB of 1 KiB records from one local cluster, in turn, each time in a process
+of its own, with ``consume`` and with ``poll``. What counts is the median over the rounds of the
+ratio of the two neighbours' throughput, and of the difference of their peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from rackward.clusters import LocalCluster
+
+RECORD = 1024
+PARTITIONS = 12
+AT_LEAST = 0.95
+"""Our throughput over confluent's own (issue 5)."""
+AT_MOST = 40e6
+"""Bytes of peak memory more than confluent's own (issue 5)."""
+PATIENCE = 600.0
+
+
+def fill(bootstrap: str, topic: str, records: int) -> None:
+    """So many records of RECORD bytes, evenly over the partitions."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "batch.size": 65536})
+    # Random, so that nothing on the way makes it smaller; one and the same, so that it is cheap.
+    value = os.urandom(RECORD)
+    for index in range(records):
+        while True:
+            try:
+                producer.produce(topic, value, partition=index % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if producer.flush(PATIENCE):
+        sys.exit("not every record was taken by the brokers")
+
+
+def run(who: str, how: str, bootstrap: str, topic: str, records: int) -> dict[str, Any]:
+    """One reading in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.confluent_reader"]
+    done = subprocess.run(
+        [*command, who, how, bootstrap, topic, str(records)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"{who}, {how}: {done.stderr}")
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def main() -> None:
+    """Print a table; exit status 1 where ours is slower or larger than it may be."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--megabytes", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    records = options.megabytes * 1_000_000 // RECORD
+    missed = []
+    with LocalCluster(("a", "b", "c")) as cluster:
+        fill(cluster.bootstrap_servers, "bench", records)
+        # What the brokers read from disk the first time counts for nobody.
+        run("own", "consume", cluster.bootstrap_servers, "bench", records)
+        for how in ("consume", "poll"):
+            ratios, more, cpu = [], [], []
+            for number in range(options.rounds):
+                # Who comes first changes from round to round.
+                order = ("own", "ours") if number % 2 == 0 else ("ours", "own")
+                found = {
+                    who: run(who, how, cluster.bootstrap_servers, "bench", records) for who in order
+                }
+                own, ours = (
+                    found[who]["bytes"] / 1e6 / found[who]["seconds"] for who in ("own", "ours")
+                )
+                ratios.append(ours / own)
+                more.append(found["ours"]["peak"] - found["own"]["peak"])
+                cpu.append(found["ours"]["cpu"] / found["own"]["cpu"])
+                print(
+                    f"{how:8} {own:6.0f} MB/s own, {ours:6.0f} MB/s ours ({ours / own:.1%}),"
+                    f" peak {found['own']['peak'] / 1e6:.0f} and"
+                    f" {found['ours']['peak'] / 1e6:.0f} MB",
+                    flush=True,
+                )
+            ratio, memory = statistics.median(ratios), statistics.median(more)
+            print(
+                f"{how:8} throughput {ratio:.1%} of confluent's own (at least {AT_LEAST:.0%}),"
+                f" peak memory {memory / 1e6:+.0f} MB (at most {AT_MOST / 1e6:+.0f}),"
+                f" CPU {statistics.median(cpu):.2f} times"
+            )
+            if ratio < AT_LEAST or memory > AT_MOST:
+                missed.append(how)
+    if missed:
+        sys.exit(f"missed with {' and '.join(missed)}")
+
+
+if __name__ == "__main__":
+    main()
