@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -12,11 +12,12 @@ from rich.console import Console
 from placement_core import InvalidOptionError
 from placement_core.moves import Move
 from rackward.admin import ClusterState
-from rackward.applying import Engine, LiveCluster, Outcome, Settings
+from rackward.applying import Engine, LiveCluster, Settings
 from rackward.applying.outcome import ForeignReassignmentError
 from rackward.applying.settings import DEFAULT_BATCH, DEFAULT_PATIENCE
 from rackward.commands.asking import ask
 from rackward.commands.narrators import narrator, print_line
+from rackward.commands.outcome_output import report
 from rackward.commands.output import for_people
 from rackward.commands.plan_output import Change, change_json, show_change
 from rackward.commands.units import count_text
@@ -45,15 +46,16 @@ PlanArgument = Annotated[
 ]
 
 DEFAULT_STALL = DEFAULT_PATIENCE
-APPLY_JSON = """JSON: a line for each event, {schema_version: 1, command, event, ...}: planned (the fields
- of plan's JSON), begun, throttled, batch_begun, progressed (number, batches,
- placed, partitions, copied, bytes, rate, seconds), failed (topic, partition,
- reason), waiting, elected, throttle_lifted, throttle_left, left_under_way; at
- last finished {ok, dry_run, placed, failed: [{topic, partition, reason}],
- under_way, behind, not_led, throttle_left}."""
-STATUS = """Exit status: 0 all is as planned, read back; 1 something is not, or you said no; 2 it could not
-be begun, with the reason in one line; 130 after Ctrl-C. Ctrl-C lifts the throttle and leaves to
-the cluster what it is copying: apply again takes it up, cancel takes it back."""
+APPLY_JSON = """JSON: a line for each event, {schema_version: 1, command, event, ...}:
+ planned (the fields of plan's JSON), begun, throttled, batch_begun, progressed
+ (number, batches, placed, partitions, copied, bytes, rate, seconds), failed
+ (topic, partition, reason), waiting, elected, throttle_lifted, throttle_left,
+ left_under_way; at last finished {ok, dry_run, placed, failed: [{topic,
+ partition, reason}], under_way, behind, not_led, throttle_left}."""
+STATUS = """Exit status: 0 all is as planned, read back; 1 something is not, or you
+said no; 2 it could not be begun, with the reason in one line; 130 after Ctrl-C. Ctrl-C lifts the
+throttle and leaves to the cluster what it is copying: apply again takes it up, cancel takes it
+back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,7 @@ def carry_out(
     check(state)
     standing = Standing.of(job.moves, state, ongoing)
     check_alone(standing, manner.additional)
-    left = tuple(
-        move for move in job.moves if standing.phases[move.partition] is not Phase.PLACED
-    )
+    left = tuple(move for move in job.moves if standing.phases[move.partition] is not Phase.PLACED)
     change = replace(job.change, moves=left, throttle=job.pace.throttle)
     console = manner.console
     if left:
@@ -153,60 +153,3 @@ def check_alone(standing: Standing, additional: bool) -> None:
             f"{', ...' if len(foreign) > 3 else ''}): wait, take them back with rackward "
             "placement cancel, or go on beside them with --additional"
         )
-
-
-def report(command: str, outcome: Outcome, console: Console, as_json: bool) -> None:
-    """Tell what was read back at the end; typer.Exit(1) where it is not as it should be."""
-    if as_json:
-        print_line(command, "finished", {"dry_run": False, **outcome_json(outcome)})
-    if outcome.complete:
-        console.print(
-            f"Done, and read back: {count_text(outcome.placed, 'partition')} as planned, all "
-            "replicas in sync, no throttle left.",
-            style="green",
-        )
-        return
-    console.print(f"NOT complete: {count_text(outcome.placed, 'partition')} as planned.", style="red")
-    for place, reason in list(outcome.failed.items())[:MOST_SHOWN]:
-        console.print(f"  {place.topic}-{place.partition}: {reason}")
-    _more(len(outcome.failed), console)
-    for place, brokers in list(outcome.behind.items())[:MOST_SHOWN]:
-        names = ", ".join(map(str, brokers))
-        console.print(f"  {place.topic}-{place.partition}: not in sync on {names}")
-    _more(len(outcome.behind), console)
-    for place, reason in list(outcome.not_led.items())[:MOST_SHOWN]:
-        console.print(f"  {place.topic}-{place.partition}: {reason}")
-    _more(len(outcome.not_led), console)
-    for what in outcome.throttle_left:
-        console.print(f"  of the throttle: {what}")
-    raise typer.Exit(1)
-
-
-MOST_SHOWN = 20
-
-
-def _more(count: int, console: Console) -> None:
-    if count > MOST_SHOWN:
-        console.print(f"  ... and {count - MOST_SHOWN:,} more")
-
-
-def outcome_json(outcome: Outcome) -> dict[str, Any]:
-    """The outcome's fields."""
-    return {
-        "ok": outcome.complete,
-        "placed": outcome.placed,
-        "failed": [
-            {"topic": topic, "partition": number, "reason": reason}
-            for (topic, number), reason in outcome.failed.items()
-        ],
-        "under_way": [list(place) for place in outcome.under_way],
-        "behind": [
-            {"topic": topic, "partition": number, "brokers": list(brokers)}
-            for (topic, number), brokers in outcome.behind.items()
-        ],
-        "not_led": [
-            {"topic": topic, "partition": number, "reason": reason}
-            for (topic, number), reason in outcome.not_led.items()
-        ],
-        "throttle_left": list(outcome.throttle_left),
-    }

@@ -28,7 +28,8 @@ MOST_FAILURES = 20
 
 @contextmanager
 def narrator(command: str, console: Console, source: str, as_json: bool) -> Iterator[Tell]:
-    """What to call with each event. ``source`` is how the plan is named on a command line."""
+    """What to call with each event. ``source`` is how the plan is named on a command line, and
+    ``command`` the one that carries it out."""
     if as_json:
         yield lambda event: _print_event(command, event)
     elif console.is_terminal:
@@ -39,9 +40,9 @@ def narrator(command: str, console: Console, source: str, as_json: bool) -> Iter
             console=console,
             transient=True,
         ) as bar:
-            yield _Terminal(console, source, bar).tell
+            yield _Terminal(console, f"{command} {source}", bar).tell
     else:
-        yield _Lines(console, source).tell
+        yield _Lines(console, f"{command} {source}").tell
 
 
 class _Lines:
@@ -69,7 +70,7 @@ class _Lines:
         """A line if the last is old, or if all is done."""
         now, done = time.monotonic(), event.progress.placed == event.progress.partitions
         changed = event.progress.placed != self._placed
-        if changed and (done or now - self._last >= LINE_SECONDS) or (
+        if (changed and (done or now - self._last >= LINE_SECONDS)) or (
             now - self._last >= 2 * LINE_SECONDS
         ):
             self._last, self._placed = now, event.progress.placed
@@ -90,10 +91,12 @@ class _Terminal(_Lines):
         total, done = (
             (found.bytes, found.copied) if found.bytes else (found.partitions, found.placed)
         )
-        fields = {"description": heading(event), "total": total, "completed": done}
+        title = heading(event)
         if self._task is None:
-            self._task = self._bar.add_task(heading(event), total=total, figures="")
-        self._bar.update(self._task, figures=figures(found), **fields)
+            self._task = self._bar.add_task(title, total=total, figures="")
+        self._bar.update(
+            self._task, description=title, total=total, completed=done, figures=figures(found)
+        )
 
 
 def heading(event: events.Progressed) -> str:
@@ -152,11 +155,12 @@ def line_of(event: Event, source: str) -> str:
         case events.Cancelled(partitions):
             return f"{count_text(partitions, 'reassignment')} cancelled."
         case events.LeftUnderWay(partitions, reason):
+            back = source.replace(" apply ", " cancel ")
             return (
                 f"{reason.capitalize()}: {count_text(partitions, 'partition')} "
                 f"{'is' if partitions == 1 else 'are'} still being moved by the cluster, "
-                f"unthrottled. Take it up again: rackward placement apply {source}; or take it "
-                f"back: rackward placement cancel {source}"
+                f"without a throttle. Take it up again: rackward {source}; or take it back: "
+                f"rackward {back}"
             )
         case _:
             return ""

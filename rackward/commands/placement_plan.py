@@ -16,8 +16,10 @@ from rackward.commands.cluster import open_cluster
 from rackward.commands.pace_options import BatchBytes, BatchCount, Throttle, read_pace
 from rackward.commands.placing_options import broker_ids, read_placing
 from rackward.commands.plan_delivery import (
-    FORMATS_HELP,
     PLAN_JSON,
+    EveryPartition,
+    Format,
+    Output,
     PlanFormat,
     check_output,
     deliver,
@@ -82,16 +84,9 @@ def plan(
     throttle: Throttle = None,
     batch_count: BatchCount = None,
     batch_bytes: BatchBytes = None,
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the plan there; - is stdout."),
-    ] = None,
-    format: Annotated[
-        PlanFormat, typer.Option("--format", help=FORMATS_HELP)
-    ] = PlanFormat.RACKWARD,
-    every_partition: Annotated[
-        bool, typer.Option("--every-partition", help="Show each partition that changes.")
-    ] = False,
+    output: Output = None,
+    format: Format = PlanFormat.RACKWARD,
+    every_partition: EveryPartition = False,
     as_json: options.Json = False,
     bootstrap_server: options.BootstrapServer = None,
     command_config: options.CommandConfig = None,

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from placement_core import ClusterView, InvalidOptionError
 from placement_core.reassignment import to_kafka_json
@@ -22,9 +25,20 @@ class PlanFormat(StrEnum):
     KAFKA = "kafka"
 
 
-FORMATS_HELP = (
-    "rackward's own, which apply checks; or kafka: the JSON of kafka-reassign-partitions."
-)
+Output = Annotated[
+    str | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the plan there; - is stdout."),
+]
+Format = Annotated[
+    PlanFormat,
+    typer.Option(
+        "--format",
+        help="rackward's own, which apply checks; or kafka: what kafka-reassign-partitions reads.",
+    ),
+]
+EveryPartition = Annotated[
+    bool, typer.Option("--every-partition", help="Show each partition that changes.")
+]
 
 PLAN_JSON = """JSON: {schema_version: 1, command, output, copies, bytes, leader_changes,
  throttle, least_seconds, against_rack_rules: [now, then],

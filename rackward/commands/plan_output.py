@@ -97,9 +97,8 @@ def show_change(change: Change, console: Console, *, every: bool) -> None:
     """Print what changes: in all, for readers, per broker and rack, per partition."""
     console.print(_headline(change), style="bold", soft_wrap=False)
     if (broken := change.against_rules()) is not None and any(broken):
-        console.print(
-            f"Not spread over racks as evenly as can be: {broken[0]:,} now, {broken[1]:,} then."
-        )
+        now, then = broken
+        console.print(f"Not spread over racks as evenly as can be: {now:,} now, {then:,} then.")
     if change.seconds is not None and change.throttle is not None:
         console.print(
             f"At {bytes_text(change.throttle)}/s per broker, copying takes "

@@ -1,0 +1,114 @@
+"""``rackward placement apply``: carry a plan out."""
+
+from __future__ import annotations
+
+from placement_core import TopicPartition
+from rackward.admin import AdminConnection, ClusterState, read_state
+from rackward.applying import LiveCluster
+from rackward.commands import options
+from rackward.commands.apply_run import (
+    APPLY_JSON,
+    DEFAULT_STALL,
+    STATUS,
+    Additional,
+    Job,
+    Manner,
+    Patience,
+    PlanArgument,
+    carry_out,
+    check_can_ask_of,
+)
+from rackward.commands.asking import check_can_ask
+from rackward.commands.cluster import open_cluster
+from rackward.commands.pace_options import BatchBytes, BatchCount, Throttle, over, read_pace
+from rackward.commands.placement_plan import leader_sizes
+from rackward.commands.plan_delivery import EveryPartition
+from rackward.commands.plan_output import Change, sizes_of
+from rackward.commands.plan_sources import (
+    ReassignmentFile,
+    load_plan,
+    load_target,
+    moves_to,
+    one_of,
+)
+from rackward.plans import Pace, Plan, PlanKind, check_current
+from rackward.plans.files import name_of
+
+EPILOG = f"""
+{STATUS}
+
+\b
+{APPLY_JSON}
+"""
+
+COMMAND = "placement apply"
+
+
+def apply(
+    plan: PlanArgument = None,
+    reassignment_json_file: ReassignmentFile = None,
+    throttle: Throttle = None,
+    batch_count: BatchCount = None,
+    batch_bytes: BatchBytes = None,
+    stall_timeout: Patience = DEFAULT_STALL,
+    additional: Additional = False,
+    every_partition: EveryPartition = False,
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    as_json: options.Json = False,
+    bootstrap_server: options.BootstrapServer = None,
+    command_config: options.CommandConfig = None,
+    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+) -> None:
+    """Carry a plan out: batch by batch, throttled, watched, and read back at the end.
+
+    The plan is refused where the cluster has changed since. What an earlier run has begun,
+    also on another machine, is taken up. The throttle is lifted whatever happens; after a kill,
+    by the next apply or cancel.
+    """
+    one_of(plan, reassignment_json_file)
+    manner = Manner(yes, dry_run, as_json, every_partition, stall_timeout, additional)
+    check_can_ask_of(plan or reassignment_json_file, manner)
+    if not dry_run:
+        check_can_ask(yes)
+    given = read_pace(throttle, batch_count, batch_bytes)
+    if plan is not None:
+        loaded = load_plan(plan, PlanKind.PLACEMENT)
+        with open_cluster(bootstrap_server, command_config, timeout) as admin:
+            _apply_plan(admin, plan, loaded, given, manner)
+        return
+    path = str(reassignment_json_file)
+    target = load_target(path)
+    with open_cluster(bootstrap_server, command_config, timeout) as admin:
+        _apply_target(admin, path, target, given, manner)
+
+
+def _apply_plan(admin: AdminConnection, path: str, plan: Plan, given: Pace, manner: Manner) -> None:
+    pace = over(given, plan.pace)
+    view = read_state(admin, ongoing=False).view
+    job = Job(
+        COMMAND,
+        path,
+        tuple(each.move for each in plan.moves),
+        Change(view, (), sizes_of(plan)),
+        pace,
+    )
+
+    def check(state: ClusterState) -> None:
+        check_current(name_of(path), plan, state, divert=manner.additional)
+
+    carry_out(job, LiveCluster(admin), manner, check)
+
+
+def _apply_target(
+    admin: AdminConnection,
+    path: str,
+    target: dict[TopicPartition, tuple[int, ...]],
+    given: Pace,
+    manner: Manner,
+) -> None:
+    state = read_state(admin)
+    moves = moves_to(name_of(path), target, state)
+    change = Change(state.view, (), leader_sizes(admin, state.view, moves))
+    job = Job(COMMAND, f"--reassignment-json-file {path}", moves, change, given)
+    carry_out(job, LiveCluster(admin), manner, lambda _state: None)
