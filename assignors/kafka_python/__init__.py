@@ -7,11 +7,16 @@ Import this before the consumer is made; see :mod:`assignors.kafka_python.coordi
 """
 
 from assignors.kafka_python.coordinator import install
+from assignors.kafka_python.reporting import TrafficReporter
 from assignors.kafka_python.strategies import (
     LeaderRackAwareCooperativeStickyAssignor,
     LeaderRackAwareRangeAssignor,
 )
 
-__all__ = ["LeaderRackAwareCooperativeStickyAssignor", "LeaderRackAwareRangeAssignor"]
+__all__ = [
+    "LeaderRackAwareCooperativeStickyAssignor",
+    "LeaderRackAwareRangeAssignor",
+    "TrafficReporter",
+]
 
 install()
