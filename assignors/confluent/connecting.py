@@ -29,15 +29,19 @@ LONGEST_BACKOFF = 10.0
 
 
 class Connector:
-    """Finds a broker; ``stir`` is called when there may be something to do."""
+    """Finds a broker. ``stir`` and ``fenced`` are the coordinator's."""
 
     def __init__(
-        self, configuration: Configuration, inbox: Inbox, stir: Callable[[], None]
+        self,
+        configuration: Configuration,
+        inbox: Inbox,
+        stir: Callable[[], None],
+        fenced: Callable[[], None],
     ) -> None:
         self._configuration = configuration
         self._settings = dict(configuration.membership)
         self._inbox = inbox
-        self._stir = stir
+        self._stir, self._fenced = stir, fenced
         self._client: Any = None
         self._reached: Any = None
         self._backoff = 0.1
@@ -73,6 +77,7 @@ class Connector:
             SubscriptionState(),
             inbox=self._inbox,
             stir=self._stir,
+            fenced=self._fenced,
             assignors=[strategy(rack=self._configuration.rack)],
             api_version=manager.broker_version,
             metrics=None,

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from assignors.confluent.assigning import Rebalanced
@@ -69,7 +70,6 @@ class Consumer(CommittingConsumer):
         inbox = Inbox()
         membership = Membership(settings, inbox)
         self._pulse = Pulse(self, settings.group_id)
-        self._error_cb: Callable[[KafkaError], object] | None = properties.get("error_cb")
         self._begin_polling(inbox, Liveness(settings.max_poll_interval_ms / 1000))
         self._begin_assigning(settings.cooperative)
         self._begin_committing(settings, membership)
@@ -137,7 +137,7 @@ class Consumer(CommittingConsumer):
     def memberid(self) -> str | None:  # type: ignore[override]
         """As confluent's."""
         super().memberid()
-        return self._membership.member[1] or None
+        return self._membership.member_id or None
 
     def consumer_group_metadata(self) -> bytes:
         """As confluent's, with the generation and the member of the group that was joined."""
@@ -191,9 +191,7 @@ class Consumer(CommittingConsumer):
             self._tell_of_commit(event)
         elif isinstance(event, Fatal):
             self._held = None
-            super(CommittingConsumer, self).unassign()
-            if self._error_cb is not None:
-                self._error_cb(event.error)
+            confluent_kafka.Consumer.unassign(self)
 
     def _at_rest(self) -> bool:
         return not self._membership.engaged or (bool(self._held) and self._membership.stable)

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError
 from kafka import AsyncConsumerRebalanceListener
 from kafka.consumer.subscription_state import SubscriptionType
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
+from kafka.errors import FencedInstanceIdError
 from kafka.future import Future
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
@@ -29,7 +30,8 @@ class SupersededError(Exception):
 
 
 class GroupCoordinator(RackAwareCoordinator):
-    """``stir`` is called, from any thread, whenever there may be something to join for."""
+    """``stir`` is called, from any thread, whenever there may be something to join for, and
+    ``fenced`` when another client has taken this one's instance id."""
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class GroupCoordinator(RackAwareCoordinator):
         *,
         inbox: Inbox,
         stir: Callable[[], None],
+        fenced: Callable[[], None],
         **configs: Any,
     ) -> None:
         self.wanted = Subscription(frozenset())
@@ -46,6 +49,7 @@ class GroupCoordinator(RackAwareCoordinator):
         self._leaves_for_good = False
         self._inbox = inbox
         self._stir = stir
+        self._fenced = fenced
         self._sought: frozenset[str] = frozenset()
         self._errored: dict[str, int] = {}
         self.listener = _Listener(self)
@@ -71,6 +75,11 @@ class GroupCoordinator(RackAwareCoordinator):
             if self._generation.is_lost() and self.held is not None:
                 return self.held
             return (self._generation.generation_id, self._generation.member_id)
+
+    @property
+    def member_id(self) -> str:
+        """What the group calls this member at this moment, or nothing."""
+        return str(self._generation.member_id)
 
     @property
     def is_lost(self) -> bool:
@@ -123,6 +132,7 @@ class GroupCoordinator(RackAwareCoordinator):
         self.listener.forget()
         self.leave(timeout_ms, static=True)
         self._subscription.unsubscribe()
+        self.held = None
 
     def lose(self) -> None:
         """Have the application told that its partitions are gone."""
@@ -136,6 +146,13 @@ class GroupCoordinator(RackAwareCoordinator):
             self._net.run(self.maybe_leave_group_async, None, timeout_ms)
         finally:
             self._leaves_for_good = False
+
+    def end(self, timeout_ms: int) -> None:
+        """Leave, as one that may come back if it has an instance id, and send no more."""
+        self._close_heartbeat()
+        self.leave(timeout_ms, static=False)
+        if self._heartbeat_loop_future is not None:
+            self._net.run(self._manager.wait_for, self._heartbeat_loop_future, timeout_ms)
 
     @property
     def session_expired(self) -> bool:
@@ -182,6 +199,13 @@ class GroupCoordinator(RackAwareCoordinator):
                 self.held = (self._generation.generation_id, self._generation.member_id)
         super().reset_generation(member_id)
         self._stir()
+
+    async def _send_heartbeat_request(self) -> Any:
+        try:
+            return await super()._send_heartbeat_request()
+        except FencedInstanceIdError:
+            self._fenced()
+            raise
 
     def is_dynamic_member(self) -> bool:
         """Whether leaving is told to the group."""

@@ -59,9 +59,7 @@ class Committed:
 
 @dataclass(frozen=True)
 class Fatal:
-    """An error after which this consumer is no member any more; ``error_cb`` is to hear of it."""
-
-    error: KafkaError
+    """This consumer can be no member any more: it is to read nothing, and no callback is called."""
 
 
 Event = Step | Committed | Fatal | Message

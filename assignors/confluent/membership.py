@@ -48,7 +48,7 @@ class Membership:
     def __init__(self, configuration: Configuration, inbox: Inbox) -> None:
         self._configuration = configuration
         self._inbox = inbox
-        self._connector = Connector(configuration, inbox, self._stir)
+        self._connector = Connector(configuration, inbox, self._stir, self._fence)
         self._coordinator: GroupCoordinator | None = None
         self._wanted: Subscription | None = None
         self._applied: Subscription | None = None
@@ -96,6 +96,11 @@ class Membership:
         """Generation and member id, (-1, "") before there are any."""
         return (-1, "") if self._coordinator is None else self._coordinator.member
 
+    @property
+    def member_id(self) -> str:
+        """What the group calls this member at this moment, or nothing."""
+        return "" if self._coordinator is None else self._coordinator.member_id
+
     # ---- what the application wants
 
     def subscribe(self, wanted: Subscription) -> None:
@@ -131,7 +136,7 @@ class Membership:
                 then(CommitError(code_of(error)))
             else:
                 if KafkaError.FENCED_INSTANCE_ID in codes.values():
-                    self._fence("OffsetCommit failed")
+                    self._fence()
                 then(codes)
 
         try:
@@ -244,22 +249,24 @@ class Membership:
         self._connector.forgive()
         code = code_of(error)
         if isinstance(error, kafka_errors.FencedInstanceIdError):
-            self._fence("Fatal consumer error")
+            self._fence()
         elif code > 0 and not isinstance(error, kafka_errors.RetriableError):
             told = f"JoinGroup failed: {KafkaError(code).str()}"
             self._inbox.put(error_message(code, told))
         else:
             log.debug("group %s: %r", self._configuration.group_id, error)
 
-    def _fence(self, doing: str) -> None:
+    def _fence(self) -> None:
         if not self._fenced:
             self._fenced = True
-            code = KafkaError.FENCED_INSTANCE_ID
-            self._inbox.put(Fatal(KafkaError(code, f"{doing}: {KafkaError(code).str()}", True)))
+            told = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
+            told = f"Fatal error: {told}: Fatal consumer error: {told}"
+            self._inbox.put(error_message(KafkaError._FATAL, told))
+            self._inbox.put(Fatal())
             self._stir()
 
     def _leave_quietly(self, coordinator: GroupCoordinator) -> None:
         try:
-            coordinator.leave(LEAVE_MS, static=False)
+            coordinator.end(LEAVE_MS)
         except (kafka_errors.KafkaError, RuntimeError) as error:
             log.debug("group %s: not left: %r", self._configuration.group_id, error)
