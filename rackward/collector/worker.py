@@ -24,6 +24,8 @@ FAULTS_SHOWN = 3
 log = logging.getLogger("rackward.collector")
 
 Open = Callable[[ClusterSource], AdminConnection]
+Take = Callable[..., Snapshot]
+"""`take_snapshot`, or what stands in for it."""
 
 
 @dataclass
@@ -57,8 +59,10 @@ class Worker:
         open_cluster: Open,
         clock: Callable[[], float],
         wait: Callable[[float], None],
+        take: Take = take_snapshot,
     ) -> None:
         self.source, self._sink, self._open, self._clock = source, sink, open_cluster, clock
+        self._take_snapshot = take
         self.outcome = Outcome(source.name)
         self.failures = 0
         """Since the last success."""
@@ -102,7 +106,7 @@ class Worker:
     def _take(self) -> Snapshot:
         if self._admin is None:
             self._admin = self._open(self.source)
-        return take_snapshot(
+        return self._take_snapshot(
             self._admin,
             self.source.name,
             self.source.selection,
