@@ -138,10 +138,12 @@ def _graded(rows: DataFrame, series: WindowSpec) -> DataFrame:
         ).alias("fresh"),
     )
     so_far = series.rowsBetween(Window.unboundedPreceding, 0)
-    appended = F.greatest(F.col("end_offset") - F.col("before_end"), F.lit(0)) * F.col("fresh")
+    # In whole bytes: differences of sums are then the same wherever the sums began.
+    offsets = F.greatest(F.col("end_offset") - F.col("before_end"), F.lit(0))
+    appended = F.round(offsets * F.col("fresh")).cast("bigint")
     totalled = fresh.select(
         *fresh.columns,
-        F.coalesce(F.sum(appended).over(so_far), F.lit(0.0)).alias("total_0"),
+        F.coalesce(F.sum(appended).over(so_far), F.lit(0).cast("bigint")).alias("total_0"),
         F.sum(_cleaned().cast("int")).over(so_far).alias("cleanings"),
         F.col("end_offset").alias("reach_0"),
     )

@@ -1,0 +1,1 @@
+"""Thin jobs around the transforms: they read, check, write, and sum up what they did."""

@@ -1,0 +1,104 @@
+"""The batch job: snapshots in, the tables of traffic and the what-if out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rack_traffic.jobs.checked_input import checked_input
+from rack_traffic.jobs.store import read_table
+from rack_traffic.jobs.summary import summary, traffic_totals, write_summary
+from rack_traffic.pipeline import partition_hours
+from rack_traffic.prices import PriceTable
+from rack_traffic.transforms.consumption import Beliefs
+from rack_traffic.transforms.hourly import hourly
+from rack_traffic.what_if.inputs import Interval, group_inputs
+from rack_traffic.what_if.job import what_if
+from rack_traffic.what_if.ranking import ranking
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """Where snapshots are and tables go (``source`` and ``target``: paths or URLs of folders), and
+    for which hours [since, until) (None: all that there is)."""
+
+    source: str
+    target: str
+    since: datetime | None = None
+    until: datetime | None = None
+    prices: PriceTable = field(default_factory=PriceTable)
+    beliefs: Beliefs = field(default_factory=Beliefs)
+
+    def told(self) -> dict[str, Any]:
+        """The options in a summary."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "since": self.since,
+            "until": self.until,
+            "prices": [asdict(rule) for rule in self.prices.rules],
+            "beliefs": asdict(self.beliefs),
+        }
+
+    def path(self, table: str) -> str:
+        """Where a table goes."""
+        return f"{self.target.rstrip('/')}/{table}"
+
+
+def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dict[str, Any]:
+    """Write the tables ``partition_hours``, ``hourly``, ``set_aside`` (where there is anything) and
+    ``summary`` into ``target``, in the place of those of an earlier run; the summary comes back.
+
+    Raises InputError.
+    """
+    began = clock()
+    given = checked_input(spark, options.source, *_around(options))
+    counts = given.counts()
+    aside = given.aside(counts)
+    if aside is not None:
+        aside.write.mode("overwrite").parquet(options.path("set_aside"))
+    hours = _in_question(partition_hours(given.snapshots, options.beliefs), options)
+    hours.write.mode("overwrite").parquet(options.path("partition_hours"))
+    # From what was written: the long way from the commits is gone once.
+    written = read_table(spark, options.path("partition_hours"))
+    hourly(written, options.prices).write.mode("overwrite").parquet(options.path("hourly"))
+    totals = traffic_totals(read_table(spark, options.path("hourly")))
+    told = summary(began, clock(), options.told(), counts, totals)
+    write_summary(spark, told, options.path("summary"))
+    return told
+
+
+def run_what_if(spark: SparkSession, options: BatchOptions, interval: Interval) -> DataFrame:
+    """Write ``what_if`` and ``ranking`` into ``target``, from the ``partition_hours`` there and the
+    snapshots in ``source``; the ranking comes back. Raises InputError."""
+    given = checked_input(spark, options.source, *_around(options))
+    hours = _in_question(read_table(spark, options.path("partition_hours")), options)
+    inputs = group_inputs(given.snapshots, hours, interval)
+    what_if(inputs, options.prices).write.mode("overwrite").parquet(options.path("what_if"))
+    ranked = ranking(read_table(spark, options.path("what_if")))
+    ranked.coalesce(1).write.mode("overwrite").parquet(options.path("ranking"))
+    return read_table(spark, options.path("ranking")).orderBy("rank")
+
+
+def _around(options: BatchOptions) -> tuple[datetime | None, datetime | None]:
+    """The snapshots that the hours in question may depend on."""
+    gap = timedelta(hours=options.beliefs.longest_gap_hours)
+    return (
+        None if options.since is None else options.since - gap,
+        None if options.until is None else options.until + gap,
+    )
+
+
+def _in_question(hours: DataFrame, options: BatchOptions) -> DataFrame:
+    if options.since is not None:
+        hours = hours.filter(F.col("hour") >= F.lit(options.since))
+    if options.until is not None:
+        hours = hours.filter(F.col("hour") < F.lit(options.until))
+    return hours

@@ -1,0 +1,1 @@
+"""What another assignment would have read across racks, and cost, group by group."""

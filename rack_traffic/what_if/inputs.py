@@ -1,0 +1,143 @@
+"""One row per group and interval with all that the scenarios need, made of the tables."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rack_traffic.pipeline import Snapshots
+from rack_traffic.transforms.broker_racks import ALWAYS, broker_racks
+from rack_traffic.transforms.owners import SETTLED
+
+
+class Interval(StrEnum):
+    """What the scenarios are worked out for, one by one."""
+
+    ALL = "all"
+    DAY = "day"
+    HOUR = "hour"
+
+
+KEY = ("cluster", "group", "interval_start")
+
+
+def group_inputs(snapshots: Snapshots, partition_hours: DataFrame, interval: Interval) -> DataFrame:
+    """(cluster, group, interval_start, first_hour, interval_end, hours, shared_topics, members,
+    protocol, topics, amounts, brokers): a row per group and interval in which the group has
+    members and read anything.
+
+    Members, leaders and replicas are those of the last snapshots of the interval in which the group
+    was settled; ``hours`` is how many hours of the interval the cluster has traffic for.
+    """
+    read = partition_hours.filter(F.col("kind") == "consume").select(
+        "cluster",
+        "group",
+        "topic",
+        "partition",
+        "hour",
+        _start(F.col("hour"), interval).alias("interval_start"),
+        "bytes",
+    )
+    spans = read.groupBy("cluster", "interval_start").agg(
+        F.count_distinct("hour").cast("double").alias("hours"),
+        F.min("hour").alias("first_hour"),
+        F.expr("max(hour) + interval 1 hour").alias("interval_end"),
+    )
+    amounts = (
+        read.groupBy(*KEY, "topic", "partition")
+        .agg(F.sum("bytes").alias("bytes"))
+        .groupBy(*KEY)
+        .agg(F.collect_list(F.struct("topic", "partition", "bytes")).alias("amounts"))
+    )
+    members = _members(snapshots.members, spans, interval)
+    topics = _topics(snapshots.partitions, spans, interval)
+    subscribed = members.select(*KEY, F.explode("topics").alias("topic"))
+    readers = subscribed.groupBy("cluster", "interval_start", "topic").agg(
+        F.count(F.lit(1)).alias("readers")
+    )
+    shared = topics.join(readers, on=["cluster", "interval_start", "topic"], how="inner")
+    partitions = (
+        subscribed.join(shared, on=["cluster", "interval_start", "topic"], how="inner")
+        .groupBy(*KEY)
+        .agg(
+            F.collect_list(F.struct("topic", "partitions")).alias("topics"),
+            F.sum((F.col("readers") > 1).cast("int")).cast("int").alias("shared_topics"),
+        )
+    )
+    return (
+        members.drop("topics")
+        .join(partitions, on=list(KEY), how="inner")
+        .join(amounts, on=list(KEY), how="inner")
+        .join(spans, on=["cluster", "interval_start"], how="inner")
+        .join(_brokers(snapshots.brokers), on="cluster", how="inner")
+    )
+
+
+def _start(time: Column, interval: Interval) -> Column:
+    """When the interval of ``time`` begins; 1970 stands for the beginning of all there is."""
+    if interval is Interval.ALL:
+        return F.timestamp_seconds(F.lit(0))
+    return F.date_trunc(interval.value, time)
+
+
+def _within(rows: DataFrame, spans: DataFrame, interval: Interval) -> DataFrame:
+    """``rows`` with the interval of ``taken_at``, as far as there is traffic for it."""
+    timed = rows.select(*rows.columns, _start(F.col("taken_at"), interval).alias("interval_start"))
+    ends = spans.select("cluster", "interval_start", F.col("interval_end").alias("_end"))
+    joined = timed.join(F.broadcast(ends), on=["cluster", "interval_start"], how="inner")
+    return joined.filter(F.col("taken_at") <= F.col("_end")).drop("_end")
+
+
+def _members(members: DataFrame, spans: DataFrame, interval: Interval) -> DataFrame:
+    """The members of each group's last settled snapshot in which it has any."""
+    present = _within(members, spans, interval).filter(
+        F.col("member_id").isNotNull() & F.col("state").isin(*SETTLED)
+    )
+    snapshots = (
+        present.dropDuplicates([*KEY, "taken_at", "member_id"])
+        .groupBy(*KEY, "taken_at")
+        .agg(
+            F.collect_list(
+                F.struct("member_id", "instance_id", "rack", "topics", "assignment")
+            ).alias("members"),
+            F.max("protocol").alias("protocol"),
+        )
+    )
+    last = snapshots.groupBy(*KEY).agg(
+        F.max_by(F.struct("members", "protocol"), F.col("taken_at")).alias("last")
+    )
+    of_members = F.flatten(
+        F.transform(
+            "members", lambda each: F.coalesce(each["topics"], F.array().cast("array<string>"))
+        )
+    )
+    return last.select(*KEY, "last.members", "last.protocol").select(
+        *KEY, "members", "protocol", F.array_distinct(of_members).alias("topics")
+    )
+
+
+def _topics(partitions: DataFrame, spans: DataFrame, interval: Interval) -> DataFrame:
+    """(cluster, interval_start, topic, partitions): every partition as it was last seen."""
+    last = (
+        _within(partitions, spans, interval)
+        .groupBy("cluster", "interval_start", "topic", "partition")
+        .agg(F.max_by(F.struct("leader", "replicas", "isr"), F.col("taken_at")).alias("last"))
+    )
+    return last.groupBy("cluster", "interval_start", "topic").agg(
+        F.collect_list(F.struct("partition", "last.leader", "last.replicas", "last.isr")).alias(
+            "partitions"
+        )
+    )
+
+
+def _brokers(brokers: DataFrame) -> DataFrame:
+    """(cluster, brokers): every broker and its last rack, null where it never said one."""
+    seen = brokers.select("cluster", "broker").distinct()
+    racks = broker_racks(brokers).filter(F.col("until") == F.lit(ALWAYS))
+    return (
+        seen.join(racks, on=["cluster", "broker"], how="left")
+        .groupBy("cluster")
+        .agg(F.collect_list(F.struct("broker", "rack")).alias("brokers"))
+    )
