@@ -21,7 +21,7 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 def observe(world: World, every: int = 20) -> Rows:
-    """Table to rows, from 20 minutes before the first hour to the end of the last one.
+    """Table to rows, from 20 minutes before the first hour to ten after the last one.
 
     Every pass begins ``every`` seconds after the one before, give or take a step.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.rack_traffic.truth.faults import Fault
-from tests.rack_traffic.truth.layout import STEPS_PER_HOUR, Group
+from tests.rack_traffic.truth.layout import STEP, STEPS_PER_HOUR, Group
 from tests.rack_traffic.truth.logs import HISTORY, Floats, Ints, Log
 
 LAG = STEPS_PER_HOUR // 4
@@ -35,8 +35,7 @@ def read(group: Group, log: Log, faults: frozenset[Fault], rng: np.random.Genera
     position = np.zeros((partitions, steps), np.int64)
     first, last = np.zeros_like(position), np.zeros_like(position)
     owner = _owners(group, partitions, steps, rng)
-    most = int(FASTEST * (log.end[:, -1] - log.end[:, -2 * STEPS_PER_HOUR]).clip(0).mean())
-    speed = max(1, most // (2 * STEPS_PER_HOUR))
+    speed = int(FASTEST * log.topic.per_second * STEP)
     set_back = HISTORY + int(0.4 * STEPS_PER_HOUR) + 3
     stop = range(HISTORY + int(2.2 * STEPS_PER_HOUR), HISTORY + int(2.3 * STEPS_PER_HOUR))
     here = log.end[:, HISTORY // 2].copy()

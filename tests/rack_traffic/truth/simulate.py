@@ -28,12 +28,12 @@ class World:
 
     @property
     def steps(self) -> int:
-        return HISTORY + self.hours * STEPS_PER_HOUR
+        return _steps(self.hours)
 
 
 def simulate(seed: int, hours: int = 3, faults: frozenset[Fault] = frozenset()) -> World:
     rng = np.random.default_rng([seed, 1])
-    steps = HISTORY + hours * STEPS_PER_HOUR
+    steps = _steps(hours)
     layout = clusters(seed)
     logs = {
         (cluster.name, topic.name): log_of(topic, steps, faults, rng)
@@ -66,6 +66,11 @@ def simulate(seed: int, hours: int = 3, faults: frozenset[Fault] = frozenset()) 
                 targets = _racks(cluster.racks, np.repeat(broker[:, None], steps, axis=1))
                 _book(truth, (cluster.name, "replicate", None), copies, leaders, targets)
     return World(seed, hours, faults, layout, logs, readings, truth)
+
+
+def _steps(hours: int) -> int:
+    """Some minutes more than the hours that count: a collector does not stop with the hour."""
+    return HISTORY + hours * STEPS_PER_HOUR + STEPS_PER_HOUR // 6
 
 
 def _racks(
