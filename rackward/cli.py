@@ -16,7 +16,7 @@ except ImportError:
     sys.exit("The rackward command needs its extra: pip install 'rackward[cli]'")
 
 from placement_core import RackwardError
-from rackward.commands import completion, placement, topics, traffic
+from rackward.commands import completion, leaders, placement, topics, traffic
 from rackward.demo.command import EPILOG, demo
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.command(epilog=EPILOG)(demo)
 app.add_typer(topics.app, name="topics")
 app.add_typer(placement.app, name="placement")
+app.add_typer(leaders.app, name="leaders")
 app.add_typer(traffic.app, name="traffic")
 app.command(epilog=completion.EPILOG)(completion.completion)
 

@@ -36,6 +36,8 @@ from rackward.plans.standing import Phase, Standing, phase_of
 
 Moves = Mapping[TopicPartition, Move]
 
+_AHEAD = tuple(phase for phase in Phase if phase is not Phase.PLACED)
+
 
 class Engine:
     """One run. ``sizes`` are bytes per partition on its leader, as far as they are known."""
@@ -73,7 +75,7 @@ class Engine:
         of = {phase: self._in(standing, phase) for phase in Phase}
         self._meter.place(of[Phase.PLACED])
         self._under_way = set(of[Phase.UNDER_WAY])
-        to_do = [*of[Phase.TO_DO], *of[Phase.DIVERTED], *of[Phase.ELSEWHERE], *of[Phase.GONE]]
+        to_do = [p for phase in _AHEAD if phase is not Phase.UNDER_WAY for p in of[phase]]
         planned = self._planned(to_do)
         self._batches = len(planned) + bool(self._under_way)
         self._tell(
@@ -85,10 +87,12 @@ class Engine:
                 bytes=_bytes_of(planned),
             )
         )
+        outstanding = (self._moves[place] for phase in _AHEAD for place in of[phase])
+        copying = any(move.adding for move in outstanding)
         try:
             with throttled(
                 self._cluster.throttle,
-                self._settings.throttle,
+                self._settings.throttle if copying else None,
                 state,
                 ongoing,
                 self._moves,

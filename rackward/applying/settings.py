@@ -7,6 +7,9 @@ from dataclasses import dataclass
 DEFAULT_BATCH = 100
 """Partitions that are moved together, where nobody says otherwise."""
 
+DEFAULT_ORDER_BATCH = 1000
+"""The same where only the order of replicas changes."""
+
 DEFAULT_PATIENCE = 600.0
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from placement_core import InvalidOptionError
+from placement_core import ClusterView, InvalidOptionError, TopicPartition
+from placement_core.leaders import Locality
 from placement_core.moves import Move
 from rackward.admin import ClusterState
 from rackward.applying import Engine, LiveCluster, Settings
@@ -60,14 +61,19 @@ back."""
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be carried out. ``source`` is its name on a command line; ``sizes`` and
-    ``localities`` are those of the plan."""
+    """What is to be carried out.
+
+    ``source`` is its name on a command line, ``view`` the whole cluster now; ``sizes`` are bytes
+    per partition on its leader, as far as they are known.
+    """
 
     command: str
     source: str
     moves: tuple[Move, ...]
-    change: Change
+    view: ClusterView
     pace: Pace
+    sizes: Mapping[TopicPartition, int] = field(default_factory=dict)
+    localities: tuple[Locality, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,7 @@ def carry_out(
     cluster: LiveCluster,
     manner: Manner,
     check: Callable[[ClusterState], None],
+    default_batch: int = DEFAULT_BATCH,
 ) -> None:
     """Check, show, ask, do, read back. ``check`` raises where the plan does not fit the state.
 
@@ -112,7 +119,15 @@ def carry_out(
     standing = Standing.of(job.moves, state, ongoing)
     check_alone(standing, manner.additional)
     left = tuple(move for move in job.moves if standing.phases[move.partition] is not Phase.PLACED)
-    change = replace(job.change, moves=left, throttle=job.pace.throttle)
+    # What is under way counts as not there yet.
+    before = {move.partition: move.before for move in left}
+    change = Change(
+        replace(job.view, replicas={**job.view.replicas, **before}),
+        left,
+        job.sizes,
+        job.pace.throttle,
+        job.localities,
+    )
     console = manner.console
     if left:
         show_change(change, console, every=manner.every)
@@ -130,14 +145,14 @@ def carry_out(
     if left:
         ask(f"Change {count_text(len(left), 'partition')}?", manner.yes)
     settings = Settings(
-        most_partitions=job.pace.partitions or DEFAULT_BATCH,
+        most_partitions=job.pace.partitions or default_batch,
         most_bytes=job.pace.bytes,
         throttle=job.pace.throttle,
         patience=manner.patience,
         additional=manner.additional,
     )
     with narrator(job.command, console, job.source, manner.as_json) as tell:
-        outcome = Engine(job.moves, change.sizes, cluster, settings, tell).run()
+        outcome = Engine(job.moves, job.sizes, cluster, settings, tell).run()
     report(job.command, outcome, console, manner.as_json)
 
 

@@ -39,6 +39,7 @@ def narrator(command: str, console: Console, source: str, as_json: bool) -> Iter
             TextColumn("{task.fields[figures]}"),
             console=console,
             transient=True,
+            refresh_per_second=4,
         ) as bar:
             yield _Terminal(console, f"{command} {source}", bar).tell
     else:

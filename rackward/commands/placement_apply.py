@@ -23,7 +23,7 @@ from rackward.commands.cluster import open_cluster
 from rackward.commands.pace_options import BatchBytes, BatchCount, Throttle, over, read_pace
 from rackward.commands.placement_plan import leader_sizes
 from rackward.commands.plan_delivery import EveryPartition
-from rackward.commands.plan_output import Change, sizes_of
+from rackward.commands.plan_output import sizes_of
 from rackward.commands.plan_sources import (
     ReassignmentFile,
     load_plan,
@@ -84,14 +84,14 @@ def apply(
 
 
 def _apply_plan(admin: AdminConnection, path: str, plan: Plan, given: Pace, manner: Manner) -> None:
-    pace = over(given, plan.pace)
     view = read_state(admin, ongoing=False).view
     job = Job(
         COMMAND,
         path,
         tuple(each.move for each in plan.moves),
-        Change(view, (), sizes_of(plan)),
-        pace,
+        view,
+        over(given, plan.pace),
+        sizes_of(plan),
     )
 
     def check(state: ClusterState) -> None:
@@ -109,6 +109,12 @@ def _apply_target(
 ) -> None:
     state = read_state(admin)
     moves = moves_to(name_of(path), target, state)
-    change = Change(state.view, (), leader_sizes(admin, state.view, moves))
-    job = Job(COMMAND, f"--reassignment-json-file {path}", moves, change, given)
+    job = Job(
+        COMMAND,
+        f"--reassignment-json-file {path}",
+        moves,
+        state.view,
+        given,
+        leader_sizes(admin, state.view, moves),
+    )
     carry_out(job, LiveCluster(admin), manner, lambda _state: None)

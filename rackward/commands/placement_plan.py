@@ -131,7 +131,7 @@ def plan(
         moves,
         state,
         view,
-        made=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        made=now_text(),
         asked={
             "replication_factor": replication_factor,
             "drain": sorted(drained),
@@ -147,6 +147,11 @@ def plan(
         pace=pace,
     )
     deliver("placement plan", made, view, output, format, every=every_partition, as_json=as_json)
+
+
+def now_text() -> str:
+    """Now, as plans have it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def racks_from(ignore_racks: bool, rack_locator: str | None) -> RacksFrom:

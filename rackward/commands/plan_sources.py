@@ -25,6 +25,11 @@ ReassignmentFile = Annotated[
 ]
 
 
+NeededPlan = Annotated[
+    str, typer.Argument(metavar="PLAN", help="The plan's file; - is standard input.")
+]
+
+
 def load_plan(path: str, kind: PlanKind) -> Plan:
     """The plan in a file (``-``: standard input). Raises PlanFileError."""
     plan = from_text(name_of(path), read_text(path))

@@ -50,7 +50,9 @@ def view_for(state: ClusterState, locator: RackLocator) -> ClusterView:
     return locate(locator, replace(state.view, replicas={**state.view.replicas, **coming}))
 
 
-def check_request(request: PlacementRequest, state: ClusterState) -> None:
+def check_request(
+    request: PlacementRequest, state: ClusterState, *, leaders_only: bool = False
+) -> None:
     """Raise InvalidOptionError where it cannot be planned now: topics that are being reassigned,
     brokers to drain that are not known, brokers that are down and hold what may change."""
     busy = sorted({place.topic for place in state.ongoing} & request.topics)
@@ -61,6 +63,8 @@ def check_request(request: PlacementRequest, state: ClusterState) -> None:
             f"{'are' if count > 1 else 'is'} being reassigned: wait for that, cancel it with "
             "rackward placement cancel, or leave the topics out with --exclude"
         )
+    if leaders_only:
+        return
     live = set(state.view.racks())
     chosen = {p: row for p, row in state.view.replicas.items() if p.topic in request.topics}
     down = {broker for row in chosen.values() for broker in row} - live

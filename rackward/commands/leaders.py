@@ -1,0 +1,15 @@
+"""``rackward leaders``: which replica of each partition leads."""
+
+from __future__ import annotations
+
+import typer
+
+from rackward.commands import leaders_apply, leaders_plan
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Let replicas lead in the racks where their consumers are.",
+)
+app.command(epilog=leaders_plan.EPILOG)(leaders_plan.plan)
+app.command(epilog=leaders_apply.EPILOG)(leaders_apply.apply)
