@@ -48,33 +48,44 @@ def first_that_answers(settings: Mapping[str, Any], deadline: Deadline) -> str:
 
 def _talk(server: str, settings: Mapping[str, Any], timeout: float) -> None:
     host, _, port = server.rpartition(":")
-    host = host.strip("[]")
-    context = settings.get("ssl_context")
     protocol = str(settings["security_protocol"])
     try:
-        with Connection(host, int(port), timeout, context) as connection:
-            _ask(connection, server, settings, protocol)
-    except socket.gaierror as error:
-        raise UnreachableError(f"the host name {host!r} is not known: check it") from error
+        context = settings.get("ssl_context")
+        connection = Connection(host.strip("[]"), int(port), timeout, context)
     except ssl.SSLError as error:
-        raise _tls_fault(server, error, protocol) from error
-    except TimeoutError as error:
-        raise UnreachableError(
-            f"{server} does not answer within {timeout:g} s: check the address, and firewalls "
-            "on the way"
-        ) from error
-    except ConnectionRefusedError as error:
-        raise UnreachableError(
-            f"nothing listens at {server}: check host and port, and that the broker is up"
-        ) from error
-    except NotKafkaError as error:
-        raise _stranger(server, error.received) from error
-    except ConnectionError as error:
-        raise _hung_up(server, protocol) from error
+        raise _no_handshake(server, error, protocol) from error
     except OSError as error:
-        raise UnreachableError(
-            f"{server} cannot be reached: {error.strerror or error}; check address and network"
-        ) from error
+        raise _fault(server, error, protocol, timeout) from error
+    with connection:
+        try:
+            _ask(connection, server, settings, protocol)
+        except OSError as error:
+            raise _fault(server, error, protocol, timeout) from error
+
+
+def _fault(server: str, error: OSError, protocol: str, timeout: float) -> AdminError:
+    match error:
+        case NotKafkaError():
+            return _stranger(server, error.received)
+        case socket.gaierror():
+            host = server.rpartition(":")[0]
+            return UnreachableError(f"the host name {host!r} is not known: check it")
+        case TimeoutError():
+            return UnreachableError(
+                f"{server} does not answer within {timeout:.3g} s: check the address, and "
+                "firewalls on the way"
+            )
+        case ConnectionRefusedError():
+            return UnreachableError(
+                f"nothing listens at {server}: check host and port, and that the broker is up"
+            )
+        case ssl.SSLError() if (alert := _words(error)) and "certificate" in alert:
+            return _no_certificate(server, alert)
+        case ConnectionError() | ssl.SSLError():
+            return _hung_up(server, protocol)
+    return UnreachableError(
+        f"{server} cannot be reached: {error.strerror or error}; check address and network"
+    )
 
 
 def _ask(connection: Connection, server: str, settings: Mapping[str, Any], protocol: str) -> None:
@@ -101,7 +112,7 @@ def _ask(connection: Connection, server: str, settings: Mapping[str, Any], proto
         )
 
 
-def _tls_fault(server: str, error: ssl.SSLError, protocol: str) -> AdminError:
+def _no_handshake(server: str, error: ssl.SSLError, protocol: str) -> AdminError:
     if isinstance(error, ssl.SSLCertVerificationError):
         told = error.verify_message.rstrip(".")
         if "mismatch" in told:
@@ -113,26 +124,30 @@ def _tls_fault(server: str, error: ssl.SSLError, protocol: str) -> AdminError:
             f"the certificate of {server} is not trusted ({told}): set ssl.ca.location or "
             "ssl.truststore.location to the authority that signed it"
         )
-    reason = (error.reason or "").replace("_", " ").lower()
-    if "alert" in reason and ("certificate" in reason or "unknown ca" in reason):
-        return CredentialsError(
-            f"{server} asks for a client certificate that it trusts ({reason}): set "
-            "ssl.certificate.location and ssl.key.location, or ssl.keystore.location"
+    reason = _words(error)
+    if "alert" in reason and "certificate" in reason:
+        return _no_certificate(server, reason)
+    if isinstance(error, ssl.SSLEOFError) or "version number" in reason or "record" in reason:
+        plain = "SASL_PLAINTEXT" if protocol.startswith("SASL_") else "PLAINTEXT"
+        return UnreachableError(
+            f"{server} does not speak TLS: set security.protocol to {plain}, or name the port of "
+            "its TLS listener"
         )
-    if "wrong version number" in reason or "eof" in reason or "record layer" in reason:
-        return _no_tls(server, protocol)
     return UnreachableError(
-        f"{server} and this client agree on no TLS ({reason or error}): check "
-        "ssl.enabled.protocols and ssl.cipher.suites"
+        f"{server} and this client agree on no TLS ({reason}): it may want a client certificate "
+        "(ssl.keystore.location), or other ssl.enabled.protocols or ssl.cipher.suites"
     )
 
 
-def _no_tls(server: str, protocol: str) -> AdminError:
-    plain = "SASL_PLAINTEXT" if protocol.startswith("SASL_") else "PLAINTEXT"
-    return UnreachableError(
-        f"{server} does not speak TLS: set security.protocol to {plain}, or name the port of "
-        "its TLS listener"
+def _no_certificate(server: str, reason: str) -> AdminError:
+    return CredentialsError(
+        f"{server} asks for a client certificate that it trusts ({reason}): set "
+        "ssl.certificate.location and ssl.key.location, or ssl.keystore.location"
     )
+
+
+def _words(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).replace("_", " ").lower()
 
 
 def _stranger(server: str, received: bytes) -> AdminError:

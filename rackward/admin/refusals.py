@@ -16,6 +16,7 @@ REASSIGNMENT_IN_PROGRESS = 60
 ELECTION_NOT_NEEDED = 84
 NO_REASSIGNMENT = 85
 
+_UNRECOGNIZED = "UnrecognizedBrokerError"
 _UNAUTHORIZED = (29, 30, 31, 53)
 
 NEEDS = {
@@ -60,6 +61,8 @@ def refusal(
         allow = needs or NEEDS.get(api, api)
         return UnauthorizedError(f"{doing}: this user may not; allow it {allow}")
     told = one_line(message or _MEANING.get(code) or words(name)).rstrip(".")
+    if name == _UNRECOGNIZED and not message:
+        told = f"error code {code}, which this client does not know"
     if code == TIMED_OUT:
         return AdminTimeoutError(f"{doing}: the controller did not finish in time ({told})")
     if advice := _ADVICE.get(code):

@@ -55,7 +55,8 @@ def show_description(
     shown = found.topics[:limit] if limit else found.topics
     places = _places(found, shown)
     if shown:
-        console.print(_topics(found, shown))
+        # A line each for people; in a pipe a topic is a line.
+        console.print(_topics(found, shown, "\n" if console.is_terminal else ", "))
         console.print()
     if hidden := len(found.topics) - len(shown):
         console.print(f"... and {hidden:,} more topics: --limit 0 lists all, --match chooses\n")
@@ -122,7 +123,7 @@ def _brokers(found: Description) -> Table:
     return made
 
 
-def _topics(found: Description, shown: tuple[str, ...]) -> Table:
+def _topics(found: Description, shown: tuple[str, ...], between: str) -> Table:
     racks = sorted({b.rack for b in found.state.view.brokers if b.rack is not None})
     by_rack = len(racks) <= _MOST_RACKS and sum(map(len, racks)) <= _MOST_RACK_NAMES and racks
     made = table()
@@ -151,18 +152,18 @@ def _topics(found: Description, shown: tuple[str, ...]) -> Table:
         if by_rack:
             led = Counter(of_broker.get(view.leaders.get(place, -1)) for place in places)
             cells.append(" / ".join(str(led[rack]) for rack in racks))
-        made.add_row(name, *cells, _notes(noted[name], len(places)))
+        made.add_row(name, *cells, _notes(noted[name], len(places), between))
     return made
 
 
-def _notes(noted: Counter[Note], partitions: int) -> Text:
+def _notes(noted: Counter[Note], partitions: int, between: str) -> Text:
     told = [
         note.value if noted[note] == partitions else f"{noted[note]:,} {note.value}"
         for note in Note
         if noted[note]
     ]
     unhealthy = any(note.unhealthy for note in noted)
-    return Text(", ".join(told) or "healthy", style="red" if unhealthy else "")
+    return Text(between.join(told) or "healthy", style="red" if unhealthy else "")
 
 
 def _places(found: Description, shown: tuple[str, ...]) -> list[TopicPartition]:
@@ -180,10 +181,10 @@ def _partitions(found: Description, places: list[TopicPartition]) -> Table:
     made = table()
     if several:
         made.add_column("topic", overflow="fold")
-    made.add_column("partition", justify="right")
+    made.add_column("parti-\ntion", justify="right")
     made.add_column("leader", justify="right")
     made.add_column("replicas")
-    made.add_column("not in sync")
+    made.add_column("not in\nsync")
     made.add_column("notes")
     before = None
     for place in places:

@@ -15,7 +15,9 @@ from rackward.commands.topic_plan import TopicsPlan
 from rackward.commands.totals_output import totals_json, totals_table
 
 MOST_PARTITIONS = 60
-"""Partitions per topic that are shown one by one, unless all are asked for."""
+"""Partitions that are shown one by one, over all topics, unless all are asked for."""
+LEAST_PARTITIONS = 6
+"""But as many of each topic."""
 
 _MOST_RACK = 10
 _MARGIN = 2
@@ -25,9 +27,10 @@ _GAP = 3
 def show_plan(plan: TopicsPlan, placing: Placing, console: Console, *, every: bool) -> None:
     """Print the layout of each topic, and the totals."""
     racks = plan.after.racks()
+    most = max(LEAST_PARTITIONS, MOST_PARTITIONS // len(plan.wanted))
     for wanted in plan.wanted:
         console.print(_heading(wanted, placing), style="bold")
-        rows = wanted.rows if every else wanted.rows[:MOST_PARTITIONS]
+        rows = wanted.rows if every else wanted.rows[:most]
         cells = [
             (str(number), replicas_text(row, racks))
             for number, row in enumerate(rows, wanted.first)
