@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from rack_traffic.beliefs import Beliefs
 from rack_traffic.schemas import PARTITION_HOURS
 from rack_traffic.transforms.appended import produced, replicated
 from rack_traffic.transforms.broker_racks import broker_racks
 from rack_traffic.transforms.commit_intervals import commit_intervals
-from rack_traffic.transforms.consumption import Beliefs, consumption
+from rack_traffic.transforms.consumption import consumption
 from rack_traffic.transforms.owners import owners
 from rack_traffic.transforms.partition_states import partition_states
 from rack_traffic.transforms.pieces import hourly_pieces, summed

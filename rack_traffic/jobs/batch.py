@@ -10,14 +10,15 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rack_traffic.beliefs import Beliefs
 from rack_traffic.jobs.checked_input import checked_input
 from rack_traffic.jobs.store import read_table
 from rack_traffic.jobs.summary import summary, traffic_totals, write_summary
 from rack_traffic.pipeline import partition_hours
 from rack_traffic.prices import PriceTable
-from rack_traffic.transforms.consumption import Beliefs
 from rack_traffic.transforms.hourly import hourly
-from rack_traffic.what_if.inputs import Interval, group_inputs
+from rack_traffic.what_if.inputs import group_inputs
+from rack_traffic.what_if.interval import Interval
 from rack_traffic.what_if.job import what_if
 from rack_traffic.what_if.ranking import ranking
 

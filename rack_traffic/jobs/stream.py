@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
+from rack_traffic.beliefs import Beliefs
 from rack_traffic.contracts import CONTRACTS
 from rack_traffic.errors import TrafficError
 from rack_traffic.jobs.checked_input import hold
@@ -33,7 +34,6 @@ from rack_traffic.jobs.store import TIME_OF, read_snapshots
 from rack_traffic.pipeline import Snapshots, partition_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import SNAPSHOTS
-from rack_traffic.transforms.consumption import Beliefs
 from rack_traffic.transforms.hourly import hourly
 
 LOGS_LOOK_BACK = timedelta(hours=24)

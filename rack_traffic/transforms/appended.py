@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from rack_traffic.beliefs import Beliefs
 from rack_traffic.transforms.broker_racks import with_rack
-from rack_traffic.transforms.consumption import Beliefs
 from rack_traffic.transforms.partition_states import KEY
 
 

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.transforms.broker_racks import ALWAYS, broker_racks
 from rack_traffic.transforms.owners import SETTLED
-
-
-class Interval(StrEnum):
-    """What the scenarios are worked out for, one by one."""
-
-    ALL = "all"
-    DAY = "day"
-    HOUR = "hour"
-
+from rack_traffic.what_if.interval import Interval
 
 KEY = ("cluster", "group", "interval_start")
 

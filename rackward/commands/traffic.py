@@ -5,6 +5,9 @@ from __future__ import annotations
 import typer
 
 from rackward.commands.traffic_collect import COLLECT_EPILOG, collect
+from rackward.commands.traffic_report import epilog, report
+from rackward.commands.traffic_run import RUN_EPILOG, WHAT_IF_EPILOG, run, what_if
+from rackward.commands.traffic_stream import STREAM_EPILOG, stream
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -12,3 +15,7 @@ app = typer.Typer(
     help="See what crosses racks, what it costs, and what would change it.",
 )
 app.command(epilog=COLLECT_EPILOG)(collect)
+app.command(epilog=RUN_EPILOG)(run)
+app.command("what-if", epilog=WHAT_IF_EPILOG)(what_if)
+app.command(epilog=STREAM_EPILOG)(stream)
+app.command(epilog=epilog())(report)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from rack_traffic.beliefs import Beliefs
 from rack_traffic.pipeline import partition_hours
-from rack_traffic.transforms.consumption import Beliefs
 from tests.rack_traffic.frames import snapshots
 from tests.rack_traffic.truth import Fault, World, observe, simulate
 from tests.rack_traffic.truth.observe import BEGIN
