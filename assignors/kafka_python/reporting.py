@@ -152,9 +152,11 @@ class TrafficReporter:
         found = self._consumer._client.cluster.broker_metadata(broker)
         return (found.rack or None) if found is not None else None
 
-    def _member_id(self) -> str | None:
+    def _member_id(self) -> str:
+        """The member's id, or what else tells the consumers of a group apart before it joins."""
         generation = getattr(self._consumer._coordinator, "_generation", None)
-        return (generation.member_id or None) if generation is not None else None
+        joined = generation.member_id if generation is not None else ""
+        return joined or str(self._consumer.config["client_id"])
 
     def _send_by_producer(self, key: bytes, value: bytes) -> None:
         self._producer.send(self._topic, key=key, value=value).add_errback(self._warn)

@@ -17,7 +17,7 @@ ROWS_AT_ONCE = 1000
 
 
 def report_messages(
-    report: Report, *, cluster: str | None, group: str, member_id: str | None, to_rack: str | None
+    report: Report, *, cluster: str | None, group: str, member_id: str, to_rack: str | None
 ) -> Iterator[bytes]:
     """The values of the messages that say ``report``; every row stands by itself.
 

@@ -17,7 +17,7 @@ TABLE = "client_reports"
 MOST_BYTES = 1 << 20
 """A longer message is not read."""
 _LARGEST = {INT: 2**31, LONG: 2**63}
-_REQUIRED = ("group", "topic", "partition", "bytes", "from_at", "to_at")
+_REQUIRED = ("group", "member_id", "topic", "partition", "bytes", "from_at", "to_at")
 
 
 class ReportError(ValueError):

@@ -166,6 +166,6 @@ def test_large_reports_are_several_messages() -> None:
         tally.add(("orders", partition), "a", 1)
     told = tally.take(AT + timedelta(seconds=1), [])
     assert told is not None
-    values = list(report_messages(told, cluster="east", group="g", member_id=None, to_rack=None))
+    values = list(report_messages(told, cluster="east", group="g", member_id="m", to_rack=None))
     assert [len(report_rows(value, "")[0]) for value in values] == [1000, 1000, 500]
     assert max(map(len, values)) < MOST_BYTES
