@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from confluent_kafka import KafkaError
-from kafka import AsyncConsumerRebalanceListener
 from kafka.consumer.subscription_state import SubscriptionType
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
 from kafka.errors import FencedInstanceIdError
@@ -20,9 +19,11 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from assignors.confluent.errors import error_message
 from assignors.confluent.inbox import Change, Inbox, Step
+from assignors.confluent.listener import GroupListener
 from assignors.confluent.offsets import Place
 from assignors.confluent.subscription import Subscription
 from assignors.kafka_python.coordinator import RackAwareCoordinator
+from assignors.leading import is_topic_name
 
 
 class SupersededError(Exception):
@@ -52,7 +53,7 @@ class GroupCoordinator(RackAwareCoordinator):
         self._fenced = fenced
         self._sought: frozenset[str] = frozenset()
         self._errored: dict[str, int] = {}
-        self.listener = _Listener(self)
+        self.listener = GroupListener(lambda: self.cooperative, self.ask)
         super().__init__(client, subscription, **configs)
         # Whether the application polls is seen elsewhere; brokers are told the interval as it is.
         self.heartbeat.config["max_poll_interval_ms"] = float("inf")
@@ -136,7 +137,7 @@ class GroupCoordinator(RackAwareCoordinator):
 
     def lose(self) -> None:
         """Have the application told that its partitions are gone."""
-        self._net.run(self.listener.on_partitions_lost, None)
+        self._net.run(self.listener.on_partitions_lost)
         self._subscription.assign_from_subscribed([])
 
     def leave(self, timeout_ms: int, *, static: bool) -> None:
@@ -233,9 +234,7 @@ class GroupCoordinator(RackAwareCoordinator):
         self.joined_once = True
         now = {tuple(place) for place in ConsumerProtocolAssignment.decode(assignment).partitions()}
         before = {tuple(place) for place in self._subscription.assigned_partitions()}
-        self.listener.expect(
-            added=len(now - before), revoked=len(before - now), cooperative=self.cooperative
-        )
+        self.listener.expect(added=len(now - before))
         await super()._on_join_complete_async(generation, member_id, protocol, assignment)
         await self.listener.complete()
 
@@ -244,7 +243,7 @@ class GroupCoordinator(RackAwareCoordinator):
     def match_topics(self) -> None:
         """Subscribe to the topics that ``wanted`` means at this moment."""
         known = self._cluster.topics(exclude_internal_topics=False)
-        topics = self.wanted.topics(known)
+        topics = {topic for topic in self.wanted.topics(known) if is_topic_name(topic)}
         if topics != self._subscription.subscription:
             self._subscription.change_subscription(sorted(topics))
             self._cluster.set_topics(self._subscription.group_subscription())
@@ -254,7 +253,9 @@ class GroupCoordinator(RackAwareCoordinator):
         there = cluster.topics(exclude_internal_topics=False)
         errored: dict[str, int] = {}
         for topic in sorted(self.wanted.names):
-            if topic in (cluster.unauthorized_topics or ()):
+            if not is_topic_name(topic):
+                errored[topic] = KafkaError.TOPIC_EXCEPTION
+            elif topic in (cluster.unauthorized_topics or ()):
                 errored[topic] = KafkaError.TOPIC_AUTHORIZATION_FAILED
             elif topic not in there and topic in self._sought:
                 errored[topic] = KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -265,52 +266,3 @@ class GroupCoordinator(RackAwareCoordinator):
             if before.get(topic) != code:
                 told = f"Subscribed topic not available: {topic}: {KafkaError(code).str()}"
                 self._inbox.put(error_message(code, told, topic))
-
-
-class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]
-    """Steps in librdkafka's order: it always ends a rebalance by giving, be it nothing."""
-
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self._coordinator = coordinator
-        self._given = False
-        self._completing = False
-        self._nothing_added = False
-        self._pending_gift = False
-
-    def expect(self, *, added: int, revoked: int, cooperative: bool) -> None:
-        """A join has ended, and this is what it changes."""
-        self._nothing_added = cooperative and added == 0
-        self._pending_gift = self._nothing_added and revoked == 0
-        self._completing = True
-
-    def forget(self) -> None:
-        """The application has nothing."""
-        self._given = False
-
-    async def complete(self) -> None:
-        """All changes of a join have been told."""
-        self._completing = False
-        if self._pending_gift:
-            self._pending_gift = False
-            await self._give(())
-
-    async def on_partitions_assigned(self, assigned: Any) -> None:
-        await self._give(assigned)
-
-    async def on_partitions_revoked(self, revoked: Any) -> None:
-        # Before its first assignment there is nothing that an eager member could give up.
-        if not self._given:
-            return
-        if not self._coordinator.cooperative:
-            self._given = False
-        await self._coordinator.ask(Change.REVOKE, revoked)
-        if self._completing and self._nothing_added:
-            await self._give(())
-
-    async def on_partitions_lost(self, lost: Any) -> None:  # noqa: ARG002
-        self._given = False
-        await self._coordinator.ask(Change.LOSE)
-
-    async def _give(self, places: Iterable[Place]) -> None:
-        self._given = True
-        await self._coordinator.ask(Change.ASSIGN, places)

@@ -32,6 +32,12 @@ from assignors.confluent.liveness import Liveness
 SLICE = 0.1
 """Seconds for which the slow path waits before it looks into the inbox again."""
 
+LONG = 1.0
+"""Seconds for which a call of ``consume`` may run without looking whether a callback raised."""
+
+MOST = 1_000_000
+"""What ``consume`` collects at most."""
+
 KNOCK = "rackward.knock"
 """The topic of the commit of nothing."""
 
@@ -51,6 +57,7 @@ class PollingConsumer(confluent_kafka.Consumer):
         self._serving = threading.Lock()
         self._switching = threading.Lock()
         self._consuming = False
+        self._deferring = False
         self._fast = False
         self._raised: BaseException | None = None
 
@@ -82,40 +89,46 @@ class PollingConsumer(confluent_kafka.Consumer):
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """As confluent's."""
-        if not isinstance(timeout, int | float) or not isinstance(num_messages, int):
+        if (
+            not isinstance(timeout, int | float)
+            or not isinstance(num_messages, int)
+            or not 0 < num_messages <= MOST
+        ):
             return super().consume(num_messages, timeout)
+        if self._fast and 0 <= timeout <= LONG:
+            return self._consume_once(num_messages, timeout)
         until = None if timeout < 0 else time.monotonic() + timeout
         found: list[Message] = []
         try:
-            while True:
-                fast = self._fast
-                if not fast and (message := self._look_in()) is not None:
-                    found.append(message)
-                    if len(found) >= num_messages:
-                        return found
-                    continue
-                found += self._consume_once(
-                    num_messages - len(found), timeout if fast else _slice(until)
-                )
-                if fast or len(found) >= num_messages or _is_over(until):
+            while len(found) < num_messages:
+                if not found:
+                    found += filter(None, [self._look_in()])
+                elif self._inbox or self._raised is not None:
+                    break
+                # What was read must reach the application before it gives up where it came from.
+                self._deferring = bool(found)
+                found += self._consume_once(num_messages - len(found), _slice(until))
+                if _is_over(until):
                     break
         except BaseException as error:
             if not found:
                 raise
-            # The application was given these: they must reach it before what went wrong.
             self._raised = error
-            self._unsettle()
-        if not self._fast:
-            self._settle()
+        finally:
+            self._deferring = False
+        self._settle()
         return found
 
     def _consume_once(self, num_messages: int, timeout: float) -> list[Message]:
         # confluent drops what it has collected when a callback raises.
         self._consuming = True
         try:
-            return super().consume(num_messages, timeout)
+            found = super().consume(num_messages, timeout)
         finally:
             self._consuming = False
+        if not found and self._raised is not None:
+            raise self._take_raised()
+        return found
 
     # ---- the inbox
 
@@ -123,11 +136,15 @@ class PollingConsumer(confluent_kafka.Consumer):
         """Do what is to be done in this thread; a message of the group's, if there is one."""
         self._caller = _identity()
         self._liveness.answered(time.monotonic())
-        raised, self._raised = self._raised, None
-        if raised is not None:
-            raise raised
+        if self._raised is not None:
+            raise self._take_raised()
         self._serve()
         return self._inbox.take_message()
+
+    def _take_raised(self) -> BaseException:
+        raised, self._raised = self._raised, None
+        assert raised is not None
+        return raised
 
     def _serve(self) -> None:
         # Another thread may be at it, or this one: a callback that polls.
@@ -180,6 +197,8 @@ class PollingConsumer(confluent_kafka.Consumer):
         """A knock is heard, in the thread that polls."""
         self._caller = _identity()
         self._liveness.answered(time.monotonic())
+        if self._deferring:
+            return
         try:
             self._serve()
         except BaseException as error:
