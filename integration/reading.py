@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
+from integration.clients import Place
 from integration.groups import Reads
+from integration.topics import Trickle
 
 
 def read_again(reads: Reads) -> int:
@@ -16,3 +21,36 @@ def read_again(reads: Reads) -> int:
         assert offset <= following, f"{member} read {offset} where {following} comes next"
         following = offset + 1
     return len(reads.seen) - len(reads.offsets())
+
+
+def everything_is_read(
+    reads_of: Callable[[Place], Reads], topic: str, sent: Trickle, within: float
+) -> None:
+    """Wait until every record that was acknowledged has been read.
+
+    AssertionError that names what is lacking, and who read around it, after ``within`` seconds.
+    """
+    deadline = time.monotonic() + within
+    while True:
+        lacking = {
+            partition: sorted(missing)
+            for partition, offsets in sent.acknowledged.items()
+            if (missing := offsets - reads_of((topic, partition)).offsets())
+        }
+        if not lacking:
+            return
+        if time.monotonic() > deadline:
+            raise AssertionError(
+                f"not read within {within:g} s: "
+                + "; ".join(
+                    f"{topic}-{partition}: {len(missing)} of {len(sent.acknowledged[partition])},"
+                    f" {missing[0]} to {missing[-1]}, read before and after: "
+                    f"{_around(reads_of((topic, partition)), missing[0], missing[-1])}"
+                    for partition, missing in lacking.items()
+                )
+            )
+        time.sleep(0.05)
+
+
+def _around(reads: Reads, first: int, last: int) -> list[tuple[float, int, str]]:
+    return [seen for seen in reads.seen if seen[1] in (first - 1, last + 1)]
