@@ -1,0 +1,278 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const at = (id) => document.getElementById(id);
+  const NARROW = 480;
+  const PRINT_WIDTH = 690;
+
+  // Charts. Their colours are names in the style sheet: put in what these are just now.
+  const coloured = (value, style) => {
+    if (typeof value === "string") {
+      const name = /^var\((--[\w-]+)\)$/.exec(value);
+      return name ? style.getPropertyValue(name[1]).trim() : value;
+    }
+    if (Array.isArray(value)) return value.map((each) => coloured(each, style));
+    if (value !== null && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, coloured(each, style)]));
+    }
+    return value;
+  };
+  const config = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: false, showTips: false };
+  const charts = new Map();
+  let printing = false;
+
+  const draw = (id) => {
+    const place = at(id);
+    const figure = charts.get(id);
+    if (!place || !figure || typeof Plotly === "undefined") return;
+    const { data: traces, layout } = coloured(figure, getComputedStyle(document.documentElement));
+    const width = Math.floor(printing ? PRINT_WIDTH : place.clientWidth);
+    if (width < 50) return;
+    layout.width = width;
+    layout.autosize = false;
+    if (width < NARROW) layout.font.size = 12;
+    if (id === "chart-heat") fitCells(traces, layout, width);
+    Plotly.react(place, traces, layout, config);
+  };
+  // Cells no wider than they read well, and no text in cells that cannot hold it.
+  const fitCells = (traces, layout, width) => {
+    const columns = layout.xaxis.range[1] - layout.xaxis.range[0];
+    const longest = Math.max(0, ...layout.xaxis.ticktext.map((each) => each.length));
+    const labels = 7.5 * longest + 12;
+    layout.width = Math.min(width, Math.max(280, columns * 130 + labels));
+    const cell = (layout.width - labels) / columns;
+    for (const trace of traces) {
+      if (cell < 54) delete trace.texttemplate;
+      trace.textfont = { size: cell < 70 ? 11 : 13 };
+    }
+    if (cell < 7 * longest) layout.margin.t = 24;
+  };
+  const show = (id, figure) => {
+    charts.set(id, figure);
+    draw(id);
+  };
+  const drawAll = () => charts.forEach((_, id) => draw(id));
+
+  // Where it crosses: a view per cluster and kind of traffic.
+  const chosen = (name, otherwise) => document.querySelector(`input[name="${name}"]:checked`)?.value ?? otherwise;
+  const fill = (id, rows, firstNumber) => {
+    const body = at(id).tBodies[0];
+    body.replaceChildren(...rows.map((row) => {
+      const line = document.createElement("tr");
+      row.forEach((text, column) => {
+        const cell = line.insertCell();
+        cell.textContent = text;
+        if (column >= firstNumber) cell.className = "n";
+      });
+      return line;
+    }));
+  };
+  const view = () => {
+    const kinds = data.views[Number(at("scope")?.value ?? 0)];
+    return kinds[chosen("kind", "consume")] ?? Object.values(kinds)[0];
+  };
+  const showHeat = () => {
+    const shown = view();
+    show("chart-heat", shown[chosen("measure", "bytes")]);
+    at("chart-heat").setAttribute("aria-label", `Heat map from rack to rack. ${shown.said}; the table below has the figures`);
+    at("heat-note").textContent = shown.note;
+    fill("table-heat", shown.pairs, 2);
+  };
+  const showTime = () => {
+    const shown = view();
+    show("chart-time", shown.time);
+    at("chart-time").setAttribute("aria-label", `Bars: bytes over time. ${shown.said}; the table below has the figures`);
+    fill("table-time", shown.spans, 1);
+  };
+
+  // The table of groups: columns in, a page of rows out.
+  const number = (digits) => new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const none = "–";
+  const bytes = (size) => {
+    const units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+    let unit = 0;
+    while (unit < units.length - 1 && Math.abs(size) >= 999.5) { size /= 1000; unit += 1; }
+    const digits = unit === 0 ? 0 : size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
+    return `${number(digits).format(size)} ${units[unit]}`;
+  };
+  const money = (amount) => {
+    if (amount === null) return none;
+    if (amount < 0) return `-${money(-amount)}`;
+    if (amount > 0 && amount < 0.005) return `<${data.currency}0.01`;
+    if (amount >= 999500) return `${data.currency}${number(2).format(amount / 1e6)} M`;
+    return data.currency + number(amount >= 99.995 ? 0 : 2).format(amount);
+  };
+  const percent = (share) => {
+    if (share === null) return none;
+    if (share > 0 && share < 0.0005) return "<0.1 %";
+    if (share >= 0.9995 && share < 1) return ">99.9 %";
+    return `${number(share === 0 || share === 1 ? 0 : 1).format(share * 100)} %`;
+  };
+  const PAGE = 25;
+  const PRINTED = 100;
+  const groups = data.groups;
+  const state = { order: [], sort: null, down: true, first: 0, size: PAGE };
+  const collator = new Intl.Collator("en", { numeric: true });
+  const words = new Set(["group", "cluster", "change"]);
+  const wordOf = (column, row) => column === "group" ? groups.group[row]
+    : column === "cluster" ? groups.clusters[groups.cluster[row]] : groups.changes[groups.change[row]];
+
+  const arrange = () => {
+    const wanted = at("filter").value.trim().toLowerCase();
+    const cluster = at("filter-cluster")?.value ?? "";
+    const saving = at("filter-saving").checked;
+    const matching = groups.changes.map((text) => text.toLowerCase().includes(wanted));
+    const order = [];
+    for (let row = 0; row < groups.group.length; row += 1) {
+      if (cluster !== "" && groups.cluster[row] !== Number(cluster)) continue;
+      if (saving && !(groups.saving[row] > 0)) continue;
+      if (wanted && !matching[groups.change[row]] && !groups.group[row].toLowerCase().includes(wanted)) continue;
+      order.push(row);
+    }
+    const column = state.sort;
+    if (column) {
+      const way = state.down ? -1 : 1;
+      // Array.sort is stable: among equals the ranking stays. What is not known comes last.
+      if (words.has(column)) order.sort((a, b) => way * collator.compare(wordOf(column, a), wordOf(column, b)));
+      else order.sort((a, b) => {
+        const [x, y] = [groups[column][a], groups[column][b]];
+        if (x === null || y === null) return (x === null) - (y === null);
+        return way * (x - y);
+      });
+    }
+    state.order = order;
+    state.first = 0;
+    showGroups();
+  };
+
+  const columns = [
+    ["group", "Group", (row) => groups.group[row]],
+    ["cluster", "Cluster", (row) => groups.clusters[groups.cluster[row]]],
+    ["bytes", "Read", (row) => bytes(groups.bytes[row])],
+    ["crossing", "Crosses", (row) => {
+      const [now, after] = [groups.crossing[row], groups.crossing_after[row]];
+      return groups.saving[row] > 0 && after !== null ? `${percent(now)} → ${percent(after)}` : percent(now);
+    }],
+    ["now", "Per month", (row) => money(groups.now[row])],
+    ["after", "After", (row) => money(groups.after[row])],
+    ["saving", "Saves", (row) => groups.saving[row] > 0 ? money(groups.saving[row]) : none],
+    ["change", "What to change", (row) => groups.changes[groups.change[row]]],
+    ["sure", "How sure", (row) => groups.levels[groups.sure[row]][1]],
+  ];
+  const showGroups = () => {
+    const heads = [...document.querySelectorAll("#group-table th")];
+    const present = new Set(heads.map((head) => head.dataset.sort));
+    const rows = state.order.slice(state.first, state.first + state.size).map((row) => {
+      const line = document.createElement("tr");
+      for (const [name, title, text] of columns) {
+        if (!present.has(name)) continue;
+        const cell = line.insertCell();
+        cell.className = name;
+        cell.dataset.name = title;
+        if (["bytes", "crossing", "now", "after", "saving"].includes(name)) cell.classList.add("n");
+        const said = text(row);
+        if (said === none) cell.classList.add("none");
+        if (name === "change" && !(groups.saving[row] > 0)) cell.classList.add("none");
+        if (name === "sure") {
+          const [level, word, meaning] = groups.levels[groups.sure[row]];
+          const mark = document.createElement("span");
+          mark.className = `level ${level}`;
+          mark.textContent = word;
+          mark.title = meaning;
+          cell.append(mark);
+        } else cell.textContent = said;
+      }
+      return line;
+    });
+    at("group-table").tBodies[0].replaceChildren(...rows);
+    for (const head of heads) {
+      if (head.dataset.sort === state.sort) head.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    }
+    const [many, last] = [state.order.length, Math.min(state.first + state.size, state.order.length)];
+    const whole = number(0);
+    const of = many === groups.group.length ? "" : `, filtered from ${whole.format(groups.group.length)}`;
+    at("shown").textContent = many === 0 ? `No group matches${of}`
+      : `${whole.format(state.first + 1)} to ${whole.format(last)} of ${whole.format(many)} ${many === 1 ? "group" : "groups"}${of}`;
+    at("previous").disabled = state.first === 0;
+    at("next").disabled = last >= many;
+  };
+  const sortBy = (column, down) => {
+    state.sort = column;
+    state.down = down;
+    if (at("sort-by").value !== (column ?? "")) at("sort-by").value = column ?? "";
+    arrange();
+  };
+  const turn = (by) => {
+    state.first = Math.max(0, state.first + by * state.size);
+    showGroups();
+    at("groups").scrollIntoView({ block: "start" });
+  };
+
+  const startGroups = () => {
+    const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text });
+    groups.clusters.forEach((name, position) => at("filter-cluster")?.append(option(position, name)));
+    at("sort-by").append(option("", "Ranking"), ...columns
+      .filter(([name]) => document.querySelector(`#group-table th[data-sort="${name}"]`))
+      .map(([name, title]) => option(name, title)));
+    at("sort-by").addEventListener("change", (event) => {
+      const column = event.target.value || null;
+      sortBy(column, column !== null && !words.has(column));
+    });
+    for (const head of document.querySelectorAll("#group-table th")) {
+      const column = head.dataset.sort;
+      head.querySelector("button").addEventListener("click", () =>
+        sortBy(column, state.sort === column ? !state.down : !words.has(column)));
+    }
+    at("group-controls").addEventListener("submit", (event) => event.preventDefault());
+    for (const id of ["filter", "filter-cluster", "filter-saving"]) at(id)?.addEventListener("input", arrange);
+    at("previous").addEventListener("click", () => turn(-1));
+    at("next").addEventListener("click", () => turn(1));
+    arrange();
+  };
+
+  // Plotly is in the page packed, and unpacked when the rest can be read already: by far the most of
+  // the time to open goes into it. The element made here passes the policy by its text's hash.
+  const startCharts = async () => {
+    const packed = Uint8Array.from(atob(at("plotly").textContent), (each) => each.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(stream).text();
+    document.head.append(script);
+    Plotly.setPlotConfig({ typesetMath: false, logging: 0 });
+    drawAll();
+    document.documentElement.dataset.charts = "drawn";
+  };
+
+  if (at("group-table")) startGroups();
+  if (data.what_if) show("chart-what-if", data.what_if);
+  if (data.top_groups) show("chart-top-groups", data.top_groups);
+  if (at("chart-heat")) {
+    showTime();
+    showHeat();
+    at("scope")?.addEventListener("change", () => { showTime(); showHeat(); });
+    at("kind")?.addEventListener("change", () => { showTime(); showHeat(); });
+    at("measure").addEventListener("change", showHeat);
+  }
+
+  let waiting = 0;
+  const later = () => {
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(drawAll);
+  };
+  addEventListener("resize", later);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", later);
+  // Paper is light, as wide as paper, and has room for more rows than a screen.
+  const forPaper = (on) => {
+    printing = on;
+    if (on) document.documentElement.dataset.theme = "print";
+    else delete document.documentElement.dataset.theme;
+    state.size = on ? PRINTED : PAGE;
+    if (at("group-table")) showGroups();
+    drawAll();
+  };
+  addEventListener("beforeprint", () => forPaper(true));
+  addEventListener("afterprint", () => forPaper(false));
+  document.documentElement.dataset.ready = "yes";
+  if (charts.size > 0) requestAnimationFrame(() => setTimeout(startCharts));
+})();
