@@ -1,0 +1,55 @@
+"""The same command on one machine and on a cluster of two workers: the same tables."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from integration.spark_cluster import spark_cluster
+from integration.traffic_snapshots import table_rows, write_snapshots
+from rack_traffic.schemas import HOURLY, WHAT_IF
+from tests.rack_traffic.truth import Fault, observe, simulate
+
+SECONDS = 280
+
+
+def rackward(*arguments: str, **environment: str) -> None:
+    """Run the command to its end; AssertionError with what it said where it fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rackward.cli", "traffic", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=os.environ | environment,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(900)
+def test_a_cluster_of_two_workers_says_the_same(tmp_path: Path) -> None:
+    faults = frozenset({Fault.DUPLICATES, Fault.LATE, Fault.RECREATED})
+    snapshots = tmp_path / "snapshots"
+    write_snapshots(snapshots, observe(simulate(7, hours=1, faults=faults), every=120))
+    (tmp_path / "cluster").mkdir()
+    small = ("--driver-memory", "1g", "--conf", "spark.sql.shuffle.partitions=4")
+    with spark_cluster(tmp_path / "cluster") as master:
+        far = (*small, "--master", master, "--conf", "spark.executor.memory=600m")
+        for command in ("run", "what-if"):
+            rackward(
+                command, str(snapshots), str(tmp_path / "far"), *far, PYSPARK_PYTHON=sys.executable
+            )
+        executors = {
+            log.parent.parent.name for log in (tmp_path / "cluster").glob("work-*/app-*/*")
+        }
+        assert len(executors) >= 2, "only one worker worked"
+    for command in ("run", "what-if"):
+        rackward(command, str(snapshots), str(tmp_path / "near"), *small, "--master", "local[2]")
+    for table, schema in (("hourly", HOURLY), ("what_if", WHAT_IF)):
+        near = table_rows(tmp_path / "near" / table, schema.names)
+        assert len(near) > 50
+        assert table_rows(tmp_path / "far" / table, schema.names) == near

@@ -1,0 +1,64 @@
+"""The physical plan of the long way: one shuffle per key, no join over a range, no Python."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql import DataFrame, SparkSession
+
+from rack_traffic.beliefs import Beliefs
+from rack_traffic.pipeline import consumed_hours
+from rack_traffic.prices import PriceTable
+from rack_traffic.transforms.broker_racks import broker_racks
+from rack_traffic.transforms.hourly import hourly
+from rack_traffic.transforms.partition_states import partition_states
+from tests.rack_traffic.frames import snapshots
+
+
+def plan_of(rows: DataFrame) -> list[str]:
+    text = rows._jdf.queryExecution().executedPlan().toString()
+    return [line.strip(" :+-*()0123456789") for line in text.splitlines() if line.strip()]
+
+
+def exchanges(plan: list[str]) -> list[str]:
+    """What each shuffle divides by."""
+    return [
+        re.sub(r"#\d+", "", found[1])
+        for line in plan
+        if (found := re.match(r"Exchange hashpartitioning\((.*), \d+\)", line))
+    ]
+
+
+def test_commits_are_shuffled_once(spark: SparkSession) -> None:
+    tables = snapshots(
+        spark, {name: [] for name in ("brokers", "partitions", "members", "commits")}
+    )
+    states = partition_states(tables.partitions, broker_racks(tables.brokers))
+    plan = plan_of(consumed_hours(tables, states, Beliefs()))
+    # The union of commits, states and owners, once; what precedes it are small tables of their own.
+    assert exchanges(plan).count("cluster, topic, partition") == 2
+    assert plan[0].startswith(("Project", "HashAggregate", "Filter"))
+    union = next(index for index, line in enumerate(plan) if line.startswith("Union"))
+    assert exchanges(plan[:union]) == ["cluster, topic, partition"]
+    for line in plan:
+        assert not line.startswith(("CartesianProduct", "BroadcastNestedLoopJoin")), line
+        assert "Python" not in line, line
+        assert "Arrow" not in line, line
+
+
+def test_states_and_owners_are_shuffled_once_each(spark: SparkSession) -> None:
+    tables = snapshots(
+        spark, {name: [] for name in ("brokers", "partitions", "members", "commits")}
+    )
+    states = plan_of(partition_states(tables.partitions, broker_racks(tables.brokers)))
+    assert exchanges(states) == ["cluster, topic, partition", "cluster, broker"]
+
+
+def test_the_hourly_table_is_one_small_shuffle(spark: SparkSession) -> None:
+    tables = snapshots(
+        spark, {name: [] for name in ("brokers", "partitions", "members", "commits")}
+    )
+    states = partition_states(tables.partitions, broker_racks(tables.brokers))
+    hours = consumed_hours(tables, states, Beliefs()).limit(1)
+    plan = plan_of(hourly(hours, PriceTable()))
+    assert exchanges(plan)[0].startswith("cluster, kind, group, topic, from_rack, to_rack, hour")

@@ -1,0 +1,124 @@
+"""Prices by rule: as values, as columns, and as files."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from rack_traffic.errors import PriceTableError
+from rack_traffic.prices import (
+    PriceRule,
+    PriceTable,
+    crossed_level,
+    level_column,
+    price_column,
+    read_prices,
+)
+
+RACKS = (None, "", "/", "a", "b", "/dc1", "/dc1/r1", "/dc1/r2", "/dc1/r1/x", "/dc2/r1", "/a")
+
+LEVELS = PriceTable(
+    (
+        PriceRule(0.02),
+        PriceRule(0.08, level=1),
+        PriceRule(0.01, level=2),
+        PriceRule(0.05, from_rack="/dc1", to_rack="/dc2"),
+        PriceRule(0.03, from_rack="/dc2", to_rack="/dc1", both_directions=False),
+        PriceRule(0.5, cluster="dear"),
+        PriceRule(0.07, cluster="dear", level=1),
+        PriceRule(0.0, from_rack="a", to_rack="b"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "level"),
+    [
+        ("a", "a", 0),
+        ("a", "b", 1),
+        ("a", "/a", 0),
+        ("/dc1/r1", "/dc1/r2", 2),
+        ("/dc1/r1", "/dc2/r1", 1),
+        ("/dc1", "/dc1/r1", 2),
+        ("/dc1/r1/", "/dc1//r1", 0),
+        (None, "a", None),
+        ("", "a", None),
+        (None, None, None),
+    ],
+)
+def test_levels(one: str | None, other: str | None, level: int | None) -> None:
+    assert crossed_level(one, other) == crossed_level(other, one) == level
+
+
+def test_the_default_is_two_cents_between_racks_and_nothing_within() -> None:
+    default = PriceTable()
+    assert default.price("c", "a", "b") == 0.02
+    assert default.price("c", "/dc1/r1", "/dc1/r2") == 0.02
+    assert default.price("c", "a", "a") == 0.0
+    assert default.price("c", None, "a") is None
+
+
+def test_the_most_particular_rule_wins() -> None:
+    assert LEVELS.price("c", "x", "y") == 0.08
+    assert LEVELS.price("c", "/dc1/r1", "/dc1/r2") == 0.01
+    assert LEVELS.price("c", "/dc1/r1", "/dc2/r1") == 0.05
+    assert LEVELS.price("c", "/dc2/r1", "/dc1/r1") == 0.03
+    assert LEVELS.price("c", "b", "a") == 0.0
+    assert LEVELS.price("dear", "/dc3", "/dc4") == 0.07
+    assert LEVELS.price("dear", "/dc3/x", "/dc3/y") == 0.01
+    assert PriceTable((PriceRule(1.0, level=2),)).price("c", "a", "b") == 0.0
+
+
+@pytest.mark.parametrize("table", [PriceTable(), LEVELS])
+def test_columns_say_the_same(spark: SparkSession, table: PriceTable) -> None:
+    cases = list(itertools.product(("c", "dear"), RACKS, RACKS))
+    rows = spark.createDataFrame(cases, "cluster string, one string, other string")
+    levels = rows.select("*", level_column(F.col("one"), F.col("other")).alias("level"))
+    price = price_column(table, F.col("cluster"), F.col("one"), F.col("other"), F.col("level"))
+    found = {
+        (row["cluster"], row["one"], row["other"]): (row["level"], row["price"])
+        for row in levels.select("*", price.alias("price")).collect()
+    }
+    assert found == {case: (crossed_level(*case[1:]), table.price(*case)) for case in cases}
+
+
+def test_files(tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text("per_gb,level,from_rack,both_directions\n0.02,,,\n0.01,2,/dc1,false\n")
+    assert read_prices(file).rules == (
+        PriceRule(0.02),
+        PriceRule(0.01, level=2, from_rack="/dc1", both_directions=False),
+    )
+    file = tmp_path / "prices.json"
+    file.write_text('[{"per_gb": 0.5, "cluster": "c", "both_directions": true}]')
+    assert read_prices(file).rules == (PriceRule(0.5, cluster="c"),)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("p.csv", "per_gb,lvl\n1,2\n", "rule 1 has ['lvl']"),
+        ("p.csv", "level\n2\n", "rule 1 has no per_gb"),
+        ("p.csv", "per_gb\n-1\n", "per_gb is -1.0"),
+        ("p.csv", "per_gb\nnan\n", "per_gb is nan"),
+        ("p.csv", "per_gb\ncheap\n", "rule 1: could not convert"),
+        ("p.csv", "per_gb,level\n1,0\n", "level is 0"),
+        ("p.csv", "per_gb,both_directions\n1,perhaps\n", "both_directions is 'perhaps'"),
+        ("p.csv", "", "has no rule"),
+        ("p.json", "{}", "has to be a list of rules"),
+        ("p.json", "[", "is no JSON"),
+        ("absent.csv", None, "cannot read prices from"),
+    ],
+)
+def test_odd_files_are_told_apart(tmp_path: Path, name: str, text: str | None, told: str) -> None:
+    file = tmp_path / name
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(PriceTableError) as caught:
+        read_prices(file)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,43 @@
+"""Where PySpark is not installed, the command says which extra is missing, and all else works."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+WITHOUT = "import sys; sys.modules['pyspark'] = None; import rackward.cli as it; it.main()"
+
+
+def rackward(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT, *arguments], check=False, capture_output=True, text=True
+    )
+
+
+def test_the_extra_is_named(tmp_path: Path) -> None:
+    done = rackward("traffic", "run", str(tmp_path), str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert done.stderr == ("rackward: pyspark is not installed: pip install 'rackward[spark]'\n")
+
+
+def test_help_needs_no_spark() -> None:
+    for command in ("run", "what-if", "stream"):
+        done = rackward("traffic", command, "--help")
+        assert done.returncode == 0, done.stderr
+        assert "--master" in done.stdout
+
+
+def test_options_are_judged_before_spark_starts(tmp_path: Path) -> None:
+    for options, told in (
+        (("--since", "yesterday"), "--since 'yesterday' is no time"),
+        (("--prices", str(tmp_path / "none.csv")), "cannot read prices"),
+        (("--conf", "spark.x"), "--conf 'spark.x': give NAME=VALUE"),
+    ):
+        done = rackward("traffic", "run", "in", str(tmp_path), *options)
+        assert done.returncode == 2
+        assert told in done.stderr
+        assert done.stderr.count("\n") == 1
+    done = rackward("traffic", "stream", "topic", str(tmp_path))
+    assert done.returncode == 2
+    assert "give --bootstrap-server" in done.stderr
