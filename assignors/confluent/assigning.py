@@ -36,7 +36,6 @@ class AssigningConsumer(PollingConsumer):
         self._on: dict[Change, Rebalanced] = {}
         self._step: Step | None = None
         self._assigned_by_user = False
-        self._closed = False
         self._going: list[Future[Any]] = []
 
     # ---- what subclasses say
@@ -54,6 +53,11 @@ class AssigningConsumer(PollingConsumer):
         raise NotImplementedError
 
     # ---- what the application calls
+
+    def assignment(self) -> list[TopicPartition]:
+        """As confluent's; without waiting for a poll in another thread to end."""
+        found: list[TopicPartition] = self._enter(super().assignment)
+        return found
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """As confluent's."""
@@ -173,7 +177,7 @@ class AssigningConsumer(PollingConsumer):
         return self._step is not None and self._step.change is Change.LOSE
 
     def _places_assigned(self) -> list[Place]:
-        return places_of(super().assignment())
+        return places_of(self.assignment())
 
     def _check_whole(self, doing: str) -> None:
         if self._protocol() is True:

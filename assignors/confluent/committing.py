@@ -131,17 +131,18 @@ class CommittingConsumer(AssigningConsumer):
         self._next_auto_commit = now + settings.auto_commit_interval
         if self._membership.engaged and not self._membership.stable:
             return
-        due = self._enter(lambda: self._book.due(self._positions(self._places_assigned())))
+        due = self._book.due(self._positions(self._places_assigned()))
         if due:
-            self._enter(lambda: self._commit_and_tell(partitions_at(due)))
+            self._commit_and_tell(partitions_at(due))
 
     # ---- how
 
     def _positions(self, places: Iterable[Place]) -> dict[Place, Position | None]:
         asked = [TopicPartition(*place) for place in places]
+        position = super().position
         return {
             place_of(found): position_of(found) if found.offset >= 0 else None
-            for found in (super().position(asked) if asked else ())
+            for found in (self._enter(lambda: position(asked)) if asked else ())
         }
 
     def _to_commit(
@@ -178,7 +179,8 @@ class CommittingConsumer(AssigningConsumer):
     def _commit_and_tell(self, partitions: list[TopicPartition]) -> Future[Any]:
         """Commit, and let ``on_commit`` hear of it."""
         if not self._membership.engaged:
-            super().commit(offsets=partitions, asynchronous=True)
+            commit = super().commit
+            self._enter(lambda: commit(offsets=partitions, asynchronous=True))
             nothing: Future[Any] = Future()
             nothing.set_result(None)
             return nothing

@@ -136,16 +136,16 @@ class Consumer(CommittingConsumer):
 
     def memberid(self) -> str | None:  # type: ignore[override]
         """As confluent's."""
-        super().memberid()
+        if self._closed:
+            return super().memberid()  # Which raises.
         return self._membership.member_id or None
 
     def consumer_group_metadata(self) -> bytes:
         """As confluent's, with the generation and the member of the group that was joined."""
-        theirs: bytes = super().consumer_group_metadata()
-        generation, member = self._membership.member
-        if not self._membership.engaged or not member:
-            return theirs
+        if self._closed:
+            super().consumer_group_metadata()  # Which raises.
         settings = self._configuration
+        generation, member = self._membership.member if self._membership.engaged else (-1, "")
         return group_metadata(settings.group_id, generation, member, settings.instance_id)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
@@ -164,7 +164,8 @@ class Consumer(CommittingConsumer):
             self._serve()
             self._give_up_all()
         finally:
-            self._closed = True
+            with self._door:
+                self._closed = True
             self._membership.close(LEAVE_PATIENCE)
             super().close()
         return None

@@ -56,6 +56,8 @@ class PollingConsumer(confluent_kafka.Consumer):
         self._caller = 0
         self._serving = threading.Lock()
         self._switching = threading.Lock()
+        self._door = threading.RLock()
+        self._closed = False
         self._consuming = False
         self._deferring = False
         self._fast = False
@@ -184,14 +186,18 @@ class PollingConsumer(confluent_kafka.Consumer):
         self._liveness.knocked(time.monotonic())
 
     def _enter(self, call: Callable[[], Any]) -> Any:
-        """``call`` a method of confluent's, though another thread be in one."""
+        """``call`` a method of confluent's, though another thread be in one.
+
+        Not while that is ``close``, which ends what the call would use.
+        """
 
         def enter() -> Any:
-            if _IDENTITY is not None:
+            if _IDENTITY is not None and not self._closed:
                 _IDENTITY.set(self._caller)
             return call()
 
-        return contextvars.copy_context().run(enter)
+        with self._door:
+            return contextvars.copy_context().run(enter)
 
     def _answer(self) -> None:
         """A knock is heard, in the thread that polls."""
