@@ -14,6 +14,7 @@ from typing import Any
 
 from rackward.admin.deadline import Deadline
 from rackward.admin.errors import AdminError, CredentialsError, UnreachableError
+from rackward.admin.refusals import one_line
 from rackward.admin.wire import Connection, NotKafkaError
 
 STEP_SECONDS = 5.0
@@ -36,6 +37,9 @@ def first_that_answers(settings: Mapping[str, Any], deadline: Deadline) -> str:
             break
         try:
             _talk(server, settings, min(STEP_SECONDS, max(deadline.remaining, 0.05)))
+        except CredentialsError:
+            # The others would say the same, and may lock somebody out who tries too often.
+            raise
         except AdminError as error:
             faults.append(error)
         else:
@@ -90,26 +94,49 @@ def _fault(server: str, error: OSError, protocol: str, timeout: float) -> AdminE
 
 def _ask(connection: Connection, server: str, settings: Mapping[str, Any], protocol: str) -> None:
     from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
-    from kafka.protocol.sasl import SaslHandshakeRequest
 
     connection.ask(ApiVersionsRequest[0]())
-    if not protocol.startswith("SASL_"):
-        # A broker that expects SASL hangs up here, and not before.
-        connection.ask(MetadataRequest[1](topics=[]))
-        return
-    mechanism = settings["sasl_mechanism"]
-    answer = connection.ask(SaslHandshakeRequest[1](mechanism=mechanism))
+    if protocol.startswith("SASL_"):
+        _authenticate(connection, server, settings, protocol)
+    # A broker that expects SASL and gets none hangs up here, and not before.
+    connection.ask(MetadataRequest[1](topics=[]))
+
+
+def _authenticate(
+    connection: Connection, server: str, settings: Mapping[str, Any], protocol: str
+) -> None:
+    """As the client will, which loses a broker's refusal where the connection ends with it."""
+    from kafka.net.sasl import get_sasl_mechanism
+    from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+    name = settings["sasl_mechanism"]
+    answer = connection.ask(SaslHandshakeRequest[1](mechanism=name))
     if answer.error_code == _UNSUPPORTED_MECHANISM:
         raise CredentialsError(
-            f"{server} does not take the SASL mechanism {mechanism}: set sasl.mechanism to one "
-            f"of {', '.join(sorted(answer.mechanisms)) or 'those of another listener'}"
+            f"{server} does not take the SASL mechanism {name}: set sasl.mechanism to one of "
+            f"{', '.join(sorted(answer.mechanisms))}"
         )
     if answer.error_code == _ILLEGAL_STATE:
         raise CredentialsError(
             f"{server} does not ask who the client is (no SASL on this listener): set "
-            f"security.protocol to {protocol.removeprefix('SASL_')}, or "
-            "name another port"
+            f"security.protocol to {protocol.removeprefix('SASL_')}, or name another port"
         )
+    mechanism = get_sasl_mechanism(name)(host=server.rpartition(":")[0], **settings)
+    while not mechanism.is_done():
+        answer = connection.ask(SaslAuthenticateRequest[1](mechanism.auth_bytes()))
+        if answer.error_code:
+            told = one_line(answer.error_message or "authentication failed")
+            raise CredentialsError(
+                f"{server} does not take this user and password ({told}): check sasl.username "
+                "and sasl.password, or sasl.jaas.config"
+            )
+        try:
+            mechanism.receive(answer.auth_bytes)
+        except ValueError as error:
+            raise CredentialsError(
+                f"{server} does not prove that it knows the password ({one_line(error)}): do not "
+                "trust it, or check sasl.mechanism"
+            ) from error
 
 
 def _no_handshake(server: str, error: ssl.SSLError, protocol: str) -> AdminError:
