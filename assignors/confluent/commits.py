@@ -34,14 +34,21 @@ class CommitError(Exception):
 
 
 async def commit_offsets(
-    coordinator: GroupCoordinator, offsets: Mapping[Place, Position], patience: float
+    coordinator: GroupCoordinator,
+    offsets: Mapping[Place, Position],
+    patience: float,
+    *,
+    last: bool,
 ) -> dict[Place, int]:
     """Commit ``offsets``, and return the error code of each partition (0: none).
 
-    What passes is tried again for ``patience`` seconds. Raises CommitError.
+    What passes is tried again for ``patience`` seconds. A rebalance, too, if this is the ``last``
+    commit of partitions that are given up: who holds them through a rebalance is their owner in
+    the generation that comes of it, and the next owner begins where this commit ends. Otherwise
+    it is told, as librdkafka tells of it. Raises CommitError.
     """
     timer = Timer(patience * 1000)
-    last = KafkaError._WAIT_COORD
+    problem = KafkaError._WAIT_COORD
     while True:
         if await coordinator.ensure_coordinator_ready_async(timeout_ms=timer.timeout_ms):
             node = coordinator.coordinator()
@@ -51,24 +58,32 @@ async def commit_offsets(
                 sent = coordinator.manager.send(request, node_id=node)
                 response = await coordinator.manager.wait_for(sent, timer.timeout_ms)
             except kafka_errors.KafkaError as error:
-                last = code_of(error)
+                problem = code_of(error)
                 coordinator.send_failed(node, request, error)
             else:
                 codes = _codes(response)
-                if not _TRY_AGAIN.intersection(codes.values()):
+                passes = _TRY_AGAIN | (_moved_on(coordinator, member) if last else set())
+                if not passes.intersection(codes.values()):
                     coordinator.commit_answered(member, set(codes.values()))
                     return codes
-                last = next(code for code in codes.values() if code in _TRY_AGAIN)
-                if last in _ASK_AGAIN:
-                    coordinator.coordinator_dead(KafkaError(last).str())
+                problem = next(code for code in codes.values() if code in passes)
+                if problem in _ASK_AGAIN:
+                    coordinator.coordinator_dead(KafkaError(problem).str())
         if timer.expired:
-            raise CommitError(last)
+            raise CommitError(problem)
         await coordinator.net.sleep(BACKOFF)
 
 
 def overall(codes: Mapping[Place, int]) -> int:
     """The error of a commit as a whole: the last partition's where all have failed, else none."""
     return list(codes.values())[-1] if codes and all(codes.values()) else 0
+
+
+def _moved_on(coordinator: GroupCoordinator, member: tuple[int, str]) -> set[int]:
+    """The errors that say no more than that a rebalance took place meanwhile."""
+    generation, member_id = coordinator.member
+    joined_on = member_id == member[1] and generation > member[0] and not coordinator.is_lost
+    return {KafkaError.REBALANCE_IN_PROGRESS, *([KafkaError.ILLEGAL_GENERATION] * joined_on)}
 
 
 def _request(

@@ -108,7 +108,7 @@ class CommittingConsumer(AssigningConsumer):
         if self._configuration.auto_commit and not lost and not self._membership.lost:
             stored = self._book.stored(self._positions(places))
             if stored:
-                self._going.append(self._commit_and_tell(partitions_at(stored)))
+                self._going.append(self._commit_and_tell(partitions_at(stored), last=True))
         self._book.forget(places)
         self._book.lost_sight(places)
 
@@ -158,7 +158,9 @@ class CommittingConsumer(AssigningConsumer):
         due = self._book.due(self._positions(places))
         return partitions_at({place: due.get(place) for place in places})
 
-    def _begin_commit(self, partitions: list[TopicPartition]) -> Future[Result]:
+    def _begin_commit(
+        self, partitions: list[TopicPartition], *, last: bool = False
+    ) -> Future[Result]:
         """Have the membership commit what is an offset."""
         future: Future[Result] = Future()
         offsets = {place_of(each): position_of(each) for each in partitions if each.offset >= 0}
@@ -173,10 +175,12 @@ class CommittingConsumer(AssigningConsumer):
         elif not offsets:
             future.set_result(CommitError(KafkaError._NO_OFFSET))
         else:
-            self._membership.commit(offsets, self._configuration.session_timeout, then)
+            self._membership.commit(offsets, self._configuration.session_timeout, then, last=last)
         return future
 
-    def _commit_and_tell(self, partitions: list[TopicPartition]) -> Future[Any]:
+    def _commit_and_tell(
+        self, partitions: list[TopicPartition], *, last: bool = False
+    ) -> Future[Any]:
         """Commit, and let ``on_commit`` hear of it."""
         if not self._membership.engaged:
             commit = super().commit
@@ -184,7 +188,7 @@ class CommittingConsumer(AssigningConsumer):
             nothing: Future[Any] = Future()
             nothing.set_result(None)
             return nothing
-        future = self._begin_commit(partitions)
+        future = self._begin_commit(partitions, last=last)
 
         def tell(_: Future[Result]) -> None:
             result = future.result()

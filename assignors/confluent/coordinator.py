@@ -26,8 +26,11 @@ from assignors.kafka_python.coordinator import RackAwareCoordinator
 from assignors.leading import is_topic_name
 
 
-class SupersededError(Exception):
-    """A step was not done, because the membership took another turn."""
+class Superseded(BaseException):
+    """A step was not done, because the membership took another turn.
+
+    No Exception: kafka-python would take it for a fault of the application's, and log it.
+    """
 
 
 class GroupCoordinator(RackAwareCoordinator):
@@ -91,7 +94,7 @@ class GroupCoordinator(RackAwareCoordinator):
     async def ask(self, change: Change, places: Iterable[Place] | None = None) -> None:
         """Have the application do it, with all it has where places are None.
 
-        Raises SupersededError.
+        Raises Superseded.
         """
         done = Future()
 
@@ -103,7 +106,7 @@ class GroupCoordinator(RackAwareCoordinator):
 
         self._inbox.put(Step(change, None if places is None else tuple(sorted(places)), end))
         if not await done:
-            raise SupersededError(change.value)
+            raise Superseded(change.value)
 
     # ---- what the membership asks
 

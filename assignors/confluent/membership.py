@@ -16,7 +16,7 @@ from kafka import errors as kafka_errors
 from assignors.confluent.commits import CommitError, commit_offsets
 from assignors.confluent.configuration import Configuration
 from assignors.confluent.connecting import Connector
-from assignors.confluent.coordinator import GroupCoordinator, SupersededError
+from assignors.confluent.coordinator import GroupCoordinator, Superseded
 from assignors.confluent.errors import code_of, error_message
 from assignors.confluent.inbox import Fatal, Inbox
 from assignors.confluent.offsets import Place, Position
@@ -117,9 +117,17 @@ class Membership:
         self._stir()
 
     def commit(
-        self, offsets: Mapping[Place, Position], patience: float, then: Callable[[Result], None]
+        self,
+        offsets: Mapping[Place, Position],
+        patience: float,
+        then: Callable[[Result], None],
+        *,
+        last: bool,
     ) -> None:
-        """Commit, and call ``then`` with the outcome, in whatever thread it is known."""
+        """Commit, and call ``then`` with the outcome, in whatever thread it is known.
+
+        ``last``: of partitions that are given up, so that nobody will try again.
+        """
         coordinator = self._coordinator
         if self._fenced:
             return then(CommitError(KafkaError._FATAL))
@@ -128,7 +136,7 @@ class Membership:
 
         async def run() -> None:
             try:
-                codes = await commit_offsets(coordinator, offsets, patience)
+                codes = await commit_offsets(coordinator, offsets, patience, last=last)
             except CommitError as error:
                 then(error)
             except Exception as error:  # noqa: BLE001  (whoever waits must hear of anything)
@@ -201,11 +209,9 @@ class Membership:
             if self._coordinator is None:
                 return 0.0
             return self._advance(self._coordinator)
-        except SupersededError:
+        except Superseded:
             return 0.0
         except kafka_errors.KafkaError as error:
-            if isinstance(error.__cause__, SupersededError):
-                return 0.0
             self._tell_of(error)
             return BACKOFF
 
