@@ -20,7 +20,8 @@ PACKAGES = ("placement_core", "assignors", "rack_traffic", "rackward")
 
 PURE = """
 import importlib.util, sys
-for absent in ("kafka", "typer", "rich", "jgo", "testcontainers"):
+clients = ("kafka", "confluent_kafka", "aiokafka", "pyspark")
+for absent in (*clients, "typer", "rich", "jgo", "testcontainers"):
     assert importlib.util.find_spec(absent) is None, absent
 import assignors, placement_core
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
@@ -40,6 +41,26 @@ assert LeaderRackAwareCooperativeStickyAssignor(rack="a").name == (
 )
 """
 
+CONFLUENT = """
+from assignors.confluent import Consumer
+settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "client.rack": "a"}
+ours = "leader-rack-aware-cooperative-sticky"
+with Consumer({**settings, "partition.assignment.strategy": ours}) as consumer:
+    assert consumer.poll(0) is None and consumer.assignment() == []
+"""
+
+AIOKAFKA = """
+from assignors.aiokafka import (
+    LeaderRackAwareCooperativeStickyAssignor, LeaderRackAwareRangeAssignor,
+)
+assert LeaderRackAwareRangeAssignor(rack="a").name == "leader-rack-aware-range"
+"""
+
+SPARK = """
+import pathlib, rack_traffic.pipeline, rack_traffic.session, rack_traffic.report.page
+assert list(pathlib.Path(rack_traffic.report.page.__file__).parent.glob("templates/*"))
+"""
+
 CLUSTER = """
 from rackward.clusters import LocalCluster
 """
@@ -52,12 +73,20 @@ CLI = """
 import subprocess, sys, pathlib
 tool = str(pathlib.Path(sys.executable).with_name("rackward"))
 assert "0.1.0" in subprocess.check_output([tool, "--version"], text=True)
-assert "--json" in subprocess.check_output([tool, "demo", "--help"], text=True)
+for command in ("demo", "topics create", "placement check", "leaders plan", "traffic collect"):
+    told = subprocess.check_output([tool, *command.split(), "--help"], text=True)
+    assert "--json" in told, command
+nobody = [tool, "topics", "describe", "--bootstrap-server", "127.0.0.1:1", "--timeout", "5"]
+refused = subprocess.run(nobody, stderr=subprocess.PIPE, text=True)
+assert refused.returncode == 2 and refused.stderr.count("\\n") == 1, refused
 """
 
 SMOKE = {
     "": PURE,
     "kafka-python": KAFKA_PYTHON,
+    "confluent": KAFKA_PYTHON + CONFLUENT,
+    "aiokafka": AIOKAFKA,
+    "spark": SPARK,
     "cluster": KAFKA_PYTHON + CLUSTER,
     "docker": KAFKA_PYTHON + CLUSTER + DOCKER,
     "cli": KAFKA_PYTHON + CLUSTER + CLI,

@@ -20,8 +20,6 @@ __all__ = ["cluster", "kafka_clusters", "unique_name"]
 RACKS = ("a", "a", "b", "b", "c", "c")
 REQUIRE_DOCKER = "RACKWARD_REQUIRE_DOCKER"
 
-_left_out: dict[str, int] = {}
-
 
 # Session scope makes pytest run all tests of one parameter before those of the next, so
 # only one of the two clusters is up at a time.
@@ -40,19 +38,27 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield made
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests are spread over processes (``--dist loadgroup``), those of one cluster stay
+    in one process, which starts it once, and the others of a file stay together."""
+    for item in items:
+        call = getattr(item, "callspec", None)
+        group = call.params.get("cluster", item.path.stem) if call else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave Docker tests out, or fail them, before a fixture tries to reach the engine."""
     if item.get_closest_marker("docker") is None or (reason := missing_docker()) is None:
         return
     if os.environ.get(REQUIRE_DOCKER) == "1":
         pytest.fail(f"{REQUIRE_DOCKER}=1, but {reason}", pytrace=False)
-    _left_out[reason] = _left_out.get(reason, 0) + 1
     pytest.skip(reason)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for reason, count in _left_out.items():
+    skipped = terminalreporter.stats.get("skipped", [])
+    if count := sum("docker" in report.keywords for report in skipped):
         terminalreporter.write_line(
-            f"{count} Docker tests were left out: {reason}. {REQUIRE_DOCKER}=1 requires them.",
-            yellow=True,
+            f"{count} Docker tests were left out. {REQUIRE_DOCKER}=1 requires them.", yellow=True
         )
