@@ -6,8 +6,8 @@ import re
 
 from placement_core import InvalidOptionError
 
-_TEXT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgt])(i?)b?|b)?(/s)?", re.IGNORECASE)
-_STEPS = {"k": 1, "m": 2, "g": 3, "t": 4}
+_TEXT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtp])(i?)b?|b)?(/s)?", re.IGNORECASE)
+_STEPS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _NAMES = ("B", "kB", "MB", "GB", "TB", "PB")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,8 @@ class PlacementRequest:
     drain
         Brokers that shall hold nothing; those that are down may be among them.
     even
-        Also even out what brokers carry, at the cost of further copies.
+        Also even out what brokers carry, at the cost of further copies, and whom they lead;
+        without it, leaders that can stay do.
     placer
         Who places missing replicas; None: the nearest layout that keeps the rack rules.
     anew
@@ -94,7 +96,7 @@ def moves_for(request: PlacementRequest, view: ClusterView) -> tuple[Move, ...]:
     factor: dict[str, int] | None = None
     if request.replication_factor is not None:
         factor = dict.fromkeys(sorted(request.topics), request.replication_factor)
-    return plan_reassignment(
+    moves = plan_reassignment(
         view,
         replication_factor=factor,
         drain=drain,
@@ -102,6 +104,29 @@ def moves_for(request: PlacementRequest, view: ClusterView) -> tuple[Move, ...]:
         even=request.even,
         ignore_racks=request.ignore_racks,
     ).moves
+    return moves if request.even else keep_leaders(moves, view)
+
+
+def keep_leaders(moves: Iterable[Move], view: ClusterView) -> tuple[Move, ...]:
+    """The same replicas, and every preferred leader that can stay does: nobody asked for others,
+    and they may well be where a leader layout has put them.
+
+    Where the leader goes, of the replicas that are there to choose from the one on the broker
+    that leads least is put first, partition by partition.
+    """
+    leads = Counter(row[0] for row in view.replicas.values() if row)
+    kept: list[Move] = []
+    for move in moves:
+        if move.before[0] in move.after:
+            first = move.before[0]
+        else:
+            leads[move.before[0]] -= 1
+            first = min(move.after, key=lambda broker: (leads[broker], move.after.index(broker)))
+            leads[first] += 1
+        after = (first, *(broker for broker in move.after if broker != first))
+        if after != move.before and not (move.order_only and first == move.before[0]):
+            kept.append(Move(move.partition, move.before, after))
+    return tuple(kept)
 
 
 def _placed(request: PlacementRequest, view: ClusterView, drain: frozenset[int]) -> Replicas:
