@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from placement_core import ClusterView
 from placement_core.audit import Audit, Severity
@@ -104,12 +102,18 @@ def _ranges(shares: list[Share]) -> list[str]:
 
 def _findings(found: Audit, severity: Severity, console: Console) -> None:
     findings = [finding for finding in found.findings if finding.severity is severity]
+    if not findings:
+        return
+    # A table without lines: what is told hangs beside its severity.
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style=_STYLES[severity])
+    grid.add_column(overflow="fold")
     for finding in findings[:MOST_FINDINGS]:
         subject, message = finding.subject, finding.message
         # Some messages begin with what they are about.
         told = message if message.startswith(subject) else f"{subject}: {message}"
-        console.print(Text(severity.value, style=_STYLES[severity]))
-        console.print(Padding(Text(told), (0, 0, 0, 2), expand=False))
+        grid.add_row(severity.value, told)
+    console.print(grid)
     if len(findings) > MOST_FINDINGS:
         hidden = len(findings) - MOST_FINDINGS
         console.print(f"... and {hidden:,} more of {severity.value}: --json has all")

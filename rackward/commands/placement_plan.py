@@ -69,7 +69,15 @@ def plan(
             help="Also even out replicas over brokers (new ones, say), with the fewest copies.",
         ),
     ] = False,
-    placement: options.PlacementName = None,
+    placement: Annotated[
+        str | None,
+        typer.Option(
+            "--placement",
+            metavar="NAME",
+            help="Let a placer choose where missing replicas go: rack-alternating, simple, "
+            "multi-level, like-topic, or module:Class. Default: the fewest copies.",
+        ),
+    ] = None,
     placement_properties: options.PlacementProperties = None,
     seed: options.Seed = None,
     anew: Annotated[

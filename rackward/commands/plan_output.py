@@ -121,7 +121,7 @@ def show_change(change: Change, console: Console, *, every: bool) -> None:
 
 def localities_table(localities: Sequence[Locality]) -> Table:
     """What readers read in their own rack, before and after."""
-    made = table("Read in the reader's own rack, in a balanced assignment")
+    made = table("Read in the readers' own racks")
     made.add_column("readers", overflow="fold")
     for name in ("partitions", "before", "after"):
         made.add_column(name, justify="right")
