@@ -53,12 +53,14 @@ def refusal(
 ) -> AdminError:
     """The error for ``code``, which a broker answered to a request of the kind ``api``.
 
-    ``doing`` says what was tried ("creating topic orders"); ``needs`` which operation an ACL
-    has to allow, where NEEDS does not say it well enough.
+    ``doing`` says what was tried ("creating topic orders"); ``api`` is the request's name
+    ("CreateTopics" or "CreateTopicsRequest"); ``needs`` which operation an ACL has to allow,
+    where NEEDS does not say it well enough.
     """
     name = for_code(code).__name__
     if code in _UNAUTHORIZED:
-        allow = needs or NEEDS.get(api, api)
+        name = api.removesuffix("Request")
+        allow = needs or NEEDS.get(name, name)
         return UnauthorizedError(f"{doing}: this user may not; allow it {allow}")
     told = one_line(message or _MEANING.get(code) or words(name)).rstrip(".")
     if name == _UNRECOGNIZED and not message:

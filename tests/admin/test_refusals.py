@@ -39,7 +39,7 @@ from rackward.admin.refusals import refusal
     ],
 )  # fmt: skip
 def test_a_code_becomes_a_line(code: int, message: str | None, kind: type, told: str) -> None:
-    error = refusal("creating a", "CreateTopics", code, message)
+    error = refusal("creating a", "CreateTopicsRequest", code, message)
     assert type(error) is kind
     assert str(error) == told
     if isinstance(error, RefusedError):
