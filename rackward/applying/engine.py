@@ -189,17 +189,19 @@ class Engine:
         """Look until all have arrived or failed; ``to_the_end`` also what waits for brokers."""
         left = {place: self._moves[place] for place in places}
         patience = Patience(self._settings.patience, self._settings.settle, self._timing.now())
-        told: object = None
+        troubled: str | None = None
+        waiting: Mapping[TopicPartition, tuple[int, ...]] = {}
         for pause in self._timing.pauses(self._settings.longest_pause):
             try:
                 state, _ = self._cluster.look(sorted({place.topic for place in left}))
             except AdminError as error:
-                self._tell(Trouble(str(error)))
+                if troubled is None:
+                    self._tell(Trouble(troubled := str(error)))
                 if patience.over(self._timing.now()):
                     raise
                 self._timing.sleep(pause)
                 continue
-            now = self._timing.now()
+            troubled, now = None, self._timing.now()
             look = Look.at(left.values(), state)
             adrift = patience.given_up(now, look.adrift)
             self._arrived(look.placed)
@@ -207,9 +209,10 @@ class Engine:
             self._fail({p: _stranded(left[p], state) for p in adrift})
             for place in {*look.placed, *look.lost, *adrift}:
                 del left[place]
-            if look.stuck and told != (told := sorted(look.stuck.items())):
+            if look.stuck and look.stuck != waiting:
                 away = sorted({broker for each in look.stuck.values() for broker in each})
                 self._tell(Waiting(len(look.stuck), tuple(away)))
+            waiting = look.stuck
             self._measure(left, state)
             progress = self._meter.now(now)
             self._tell(Progressed(self._number, self._batches, progress))
