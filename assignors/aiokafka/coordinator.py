@@ -24,6 +24,11 @@ Topics that are deleted
     What was read last is committed before a rebalance, and of a topic that is gone aiokafka
     tries that for ever: the member never joins again, and its group waits for it in vain. Here,
     it is tried once, as it is in Apache's client.
+More assignors than one
+    For each assignor of its list aiokafka asks to join once, with one more of them each time.
+    Every such request is a rebalance for all, and members that are out of step keep each other
+    from ever ending one: a rolling change of assignors can stop a group. Here, only the request
+    that has them all is sent.
 A hand-over that does not happen
     Partitions are withheld until whoever owned them has rejoined. Should a foreign client
     claim and never give up, the leader asks for another round itself.
@@ -41,12 +46,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import aiokafka.consumer.consumer
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.protocol import ConsumerProtocol
-from aiokafka.errors import CommitFailedError, KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import CommitFailedError, KafkaError, NoError, UnknownTopicOrPartitionError
+from aiokafka.protocol.group import JoinGroupRequest
 
 from assignors.aiokafka.seat import Seat
 from assignors.aiokafka.strategies import LeaderRackAwareAssignor
@@ -76,6 +83,16 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         return f" group {self.group_id} generation {self.generation}"
 
     # ---- what aiokafka calls
+
+    async def _send_req(self, request: Any) -> Any:
+        if (
+            self._ours
+            and isinstance(request, JoinGroupRequest)
+            and len(request._group_protocols) < len(self._assignors)
+        ):
+            # Of this answer nothing is looked at but whether it is an error.
+            return SimpleNamespace(error_code=NoError.errno)
+        return await super()._send_req(request)
 
     async def _perform_assignment(self, response: Any) -> Any:
         seat = self._lookup_assignor(response.group_protocol)

@@ -13,12 +13,16 @@ import pytest
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
-from aiokafka.errors import CommitFailedError, UnknownTopicOrPartitionError
+from aiokafka.errors import (
+    CommitFailedError,
+    GroupLoadInProgressError,
+    UnknownTopicOrPartitionError,
+)
 
 from assignors.aiokafka import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.aiokafka import LeaderRackAwareRangeAssignor as Range
 from assignors.wire import SubscriptionReader, write_user_data
-from tests.assignors.aiokafka_consumers import Consumer
+from tests.assignors.aiokafka_consumers import STICKY, Consumer
 from tests.assignors.kafka_python_group import subscription_bytes
 
 PATIENCE = "assignors.aiokafka.coordinator.METADATA_PATIENCE"
@@ -222,3 +226,25 @@ async def test_a_topic_that_is_gone_is_committed_once_and_no_more(
     tries.clear()
     await others.coordinator._maybe_do_last_autocommit(read)
     assert len(tries) == 3
+
+
+@on_a_loop
+async def test_it_asks_to_join_once_however_many_assignors_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[list[str]] = []
+
+    async def send(_: Any, request: Any) -> Any:
+        sent.append([name for name, _ in request._group_protocols])
+        return SimpleNamespace(error_code=GroupLoadInProgressError.errno)
+
+    monkeypatch.setattr(GroupCoordinator, "_send_req", send)
+    for strategies in ((Sticky(rack="a"), RoundRobinPartitionAssignor), (Range(rack="a"),)):
+        consumer = Consumer(*strategies, retry_backoff_ms=1)
+        await consumer.coordinator._do_rejoin_group(consumer.subscription.subscription)
+    assert sent == [[STICKY, "roundrobin"], [Range.name]]
+    # One of aiokafka's own alone is left as it is: a request for each.
+    sent.clear()
+    consumer = Consumer(RoundRobinPartitionAssignor, RoundRobinPartitionAssignor)
+    await consumer.coordinator._do_rejoin_group(consumer.subscription.subscription)
+    assert sent == [["roundrobin"], ["roundrobin"] * 2]
