@@ -33,6 +33,8 @@ STALE_SECONDS = 3600.0
 _UNFINISHED = ".unfinished-"
 _TIME = "%Y%m%dT%H%M%S.%fZ"
 _DATES_LOOKED_AT = 2
+_EXPECTED = ("brokers", "partitions", "members", "commits")
+"""Tables that every reader wants to find."""
 
 
 class ParquetSink:
@@ -51,8 +53,8 @@ class ParquetSink:
         self._lock = threading.Lock()
         self._closed = False
         try:
-            for table in SNAPSHOT_TABLES:
-                (root / table).mkdir(parents=True, exist_ok=True)
+            # Every snapshot has brokers; a table that nothing is written to has no folder.
+            (root / "brokers").mkdir(parents=True, exist_ok=True)
             self._sweep()
         except OSError as error:
             raise SinkError(f"{root} cannot be written to: {error.strerror}") from error
@@ -104,6 +106,10 @@ class ParquetSink:
         try:
             for table in SNAPSHOT_TABLES:
                 rows = [row for each in snapshots for row in each.tables.get(table, ())]
+                if not rows and table in _EXPECTED and not (self._root / table).exists():
+                    # So that readers find columns where there is nobody to tell of yet.
+                    date = f"date={latest.taken_at.astimezone(UTC):%Y-%m-%d}"
+                    self._write_file(self._root / table / date, name, table, [])
                 for date, some in _by_date(table, rows):
                     self._write_file(self._root / table / f"date={date}", name, table, some)
         except OSError as error:
@@ -113,7 +119,7 @@ class ParquetSink:
             ) from error
 
     def _write_file(self, folder: Path, name: str, table: str, rows: list[Row]) -> None:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         unfinished = folder / f"{_UNFINISHED}{name}"
         try:
             with unfinished.open("wb") as file:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -31,6 +32,19 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
         found = read(tmp_path / "out", table).drop_columns(["date"])
         assert found.schema.equals(arrow_schema(table)), table
         assert [tuple(row.values()) for row in found.to_pylist()] == list(rows)
+
+
+def test_a_cluster_without_groups_has_all_tables_nevertheless(tmp_path: Path) -> None:
+    sink = ParquetSink(tmp_path)
+    full = snapshot()
+    quiet = replace(full, tables={**full.tables, "members": [], "commits": []})
+    for _ in range(2):
+        sink.write(quiet)
+    assert len(list(tmp_path.glob("members/*/*.parquet"))) == 1
+    found = read(tmp_path, "commits")
+    assert found.num_rows == 0
+    assert found.drop_columns(["date"]).schema.equals(arrow_schema("commits"))
+    assert not (tmp_path / "client_reports").exists()
 
 
 def test_folders_are_named_after_the_date_of_each_row(tmp_path: Path) -> None:
