@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
+# Days of tables, and of intervals, are those of UTC, wherever this runs.
+_ZONE = {"spark.sql.session.timeZone": "UTC"}
+
 _log = logging.getLogger("rackward.traffic")
 
 
@@ -55,7 +58,8 @@ def spark_session(options: SparkOptions) -> SparkSession:
     builder = SparkSession.builder.appName("rackward traffic")
     if options.connects:
         try:
-            return _configured(builder.remote(options.master), options.settings).getOrCreate()
+            settings = _ZONE | dict(options.settings)
+            return _configured(builder.remote(options.master), settings).getOrCreate()
         except ImportError as error:
             raise MissingSparkError(f"pyspark[connect] ({error})") from error
     home, told = find_java(os.environ)
@@ -76,12 +80,13 @@ def kafka_package() -> str:
 
 
 def _settings(options: SparkOptions) -> dict[str, str]:
-    settings = {
-        "spark.sql.session.timeZone": "UTC",
+    settings = _ZONE | {
         "spark.driver.memory": options.driver_memory,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        # Rows are small in a shuffle and wide in the sorts after it: parts that fit in memory.
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
     }
     if options.master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
