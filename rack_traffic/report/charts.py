@@ -27,8 +27,7 @@ def what_if_chart(scenarios: Sequence[ScenarioTotal], currency: Currency) -> dic
         [
             (
                 wording.scenario_name(each.scenario),
-                f"{currency.text(each.cost_per_month)}  ·  "
-                f"{wording.percent(each.crossing_share)} crosses",
+                f"{currency.text(each.cost_per_month)}  ·  {wording.percent(each.crossing_share)}",
             )
             for each in scenarios
         ]
@@ -40,7 +39,6 @@ def what_if_chart(scenarios: Sequence[ScenarioTotal], currency: Currency) -> dic
         marker={"color": [_scenario_colour(each.scenario) for each in scenarios]},
         hoverinfo="skip",
     )
-    made.update_xaxes(tickprefix=f.plain(currency.prefix), tickformat=",~r")
     return f.as_json(made)
 
 
@@ -61,83 +59,67 @@ def groups_chart(groups: Sequence[GroupTotal], currency: Currency) -> dict[str, 
             hoverinfo="skip",
         )
     made.update_layout(barmode="stack")
-    made.update_xaxes(tickprefix=f.plain(currency.prefix), tickformat=",~r")
     return f.as_json(made)
 
 
 def heat_map(grid: RackGrid, measure: Measure, currency: Currency) -> dict[str, Any]:
     """From the racks of rows to the racks of columns; unknown racks apart from the known ones.
 
-    One scale for all known cells, from nothing up: blue where a rack reads from itself, orange
-    where bytes cross.
+    One scale for all cells, from nothing up: blue where bytes stay in a rack, orange where they
+    cross, grey where a rack is not known. Racks known are on both sides in the same order.
     """
     known = [rack for rack in grid.racks if rack is not None]
-    unknown = len(known) < len(grid.racks)
-    size = len(known) + (1 + _APART if unknown and known else len(grid.racks) - len(known))
-    made = f.figure(int(_CELL * max(size, 1.5)) + 64)
-    top = max((_value(grid[one, other], measure) for one in known for other in known), default=0)
-    doubtful = [_value(traffic, measure) for key, traffic in grid.cells.items() if None in key]
+    rows = _side(known, {one for one, _ in grid.cells})
+    columns = _side(known, {other for _, other in grid.cells})
+    made = f.figure(int(_CELL * max(_end(rows, known) + 0.5, 1.5)) + 64)
+    top = max((_value(traffic, measure) for traffic in grid.cells.values()), default=0)
     with_text = len(grid.racks) <= _TEXT_IN_CELLS_UP_TO
 
     def block(
-        rows: Sequence[str | None],
-        columns: Sequence[str | None],
+        under: Sequence[str | None],
+        over: Sequence[str | None],
         hue: str,
-        highest: float,
         keep: Literal["all", "same", "other"] = "all",
     ) -> None:
-        if not rows or not columns:
+        if not under or not over:
             return
-        cells = [[_kept(one, other, keep) for other in columns] for one in rows]
-        texts = [[_text(grid[one, other], measure, currency) for other in columns] for one in rows]
+        cells = [[grid[one, other] for other in over] for one in under]
+        wanted = [[_kept(one, other, keep) for other in over] for one in under]
         made.add_heatmap(
             z=[
-                [
-                    _value(grid[one, other], measure) if wanted else None
-                    for other, wanted in zip(columns, wants, strict=True)
-                ]
-                for one, wants in zip(rows, cells, strict=True)
+                [_value(cell, measure) if want else None for cell, want in zip(*line, strict=True)]
+                for line in zip(cells, wanted, strict=True)
             ],
-            text=texts,
-            x0=_place(columns[0], known),
+            text=[[_text(cell, measure, currency) for cell in line] for line in cells],
+            x0=_place(over[0], known, columns),
             dx=1,
-            y0=_place(rows[0], known),
+            y0=_place(under[0], known, rows),
             dy=1,
             zmin=0,
-            zmax=highest or 1,
+            zmax=top or 1,
             xgap=3,
             ygap=3,
             colorscale=[[0, f"var(--{hue}-low)"], [1, f"var(--{hue}-high)"]],
             showscale=False,
             hoverongaps=False,
             texttemplate="%{text}" if with_text else None,
+            textfont={"color": f.INK},
             hovertemplate="from %{y}<br>to %{x}<br><b>%{text}</b><extra></extra>",
         )
 
-    block(known, known, "local", top, "same")
-    block(known, known, "crossing", top, "other")
-    if unknown:
-        most = max(doubtful, default=0)
-        block(known, [None], "unknown", most)
-        block([None], known, "unknown", most)
-        block([None], [None], "unknown", most)
-    labels = [
-        f.plain(wording.UNKNOWN_RACK if rack is None else wording.middle_cut(rack, _RACK_LABEL))
-        for rack in grid.racks
-    ]
-    axis = {
-        "tickmode": "array",
-        "tickvals": [_place(rack, known) for rack in grid.racks],
-        "ticktext": labels,
-        "showgrid": False,
-        "zeroline": False,
-        "fixedrange": True,
-        "automargin": True,
-        "ticks": "",
-    }
-    end = (_place(None, known) if unknown else len(known) - 1) + 0.5
-    made.update_xaxes(**axis, side="top", range=[-0.5, end])
-    made.update_yaxes(**axis, range=[end, -0.5])
+    down = [rack for rack in rows if rack is not None]
+    across = [rack for rack in columns if rack is not None]
+    block(down, across, "local", "same")
+    block(down, across, "crossing", "other")
+    if None in columns:
+        block(down, [None], "unknown")
+    if None in rows:
+        block([None], across, "unknown")
+    if None in rows and None in columns:
+        block([None], [None], "unknown")
+    made.update_xaxes(**_rack_axis(columns, known), side="top")
+    made.update_xaxes(range=[-0.5, _end(columns, known)])
+    made.update_yaxes(**_rack_axis(rows, known), range=[_end(rows, known), -0.5])
     return f.as_json(made)
 
 
@@ -154,9 +136,9 @@ def over_time(buckets: Mapping[datetime, Traffic], span: int) -> dict[str, Any]:
     )
     starts = [each.strftime("%Y-%m-%dT%H:%M:%S") for each in buckets]
     parts = (
-        ("unknown rack", f.UNKNOWN, [each.unknown_bytes for each in buckets.values()]),
         ("crosses racks", f.CROSSING, [each.crossing_bytes for each in buckets.values()]),
         ("in the same rack", f.LOCAL, [each.local_bytes for each in buckets.values()]),
+        ("unknown rack", f.UNKNOWN, [each.unknown_bytes for each in buckets.values()]),
     )
     for name, colour, values in parts:
         marker: dict[str, Any] = {"color": colour, "line": {"width": 0}}
@@ -208,6 +190,28 @@ def _now_and_after(each: GroupTotal, currency: Currency) -> str:
     return f"{now} → {currency.text(each.change.cost_per_month_after)}"
 
 
+def _side(known: Sequence[str], present: set[str | None]) -> list[str | None]:
+    """The racks along one side: all that are known unless none of them is present there."""
+    side: list[str | None] = [*known] if any(rack is not None for rack in present) else []
+    return [*side, None] if None in present else side
+
+
+def _rack_axis(racks: Sequence[str | None], known: Sequence[str]) -> dict[str, Any]:
+    return {
+        "tickmode": "array",
+        "tickvals": [_place(rack, known, racks) for rack in racks],
+        "ticktext": [
+            f.plain(wording.UNKNOWN_RACK if rack is None else wording.middle_cut(rack, _RACK_LABEL))
+            for rack in racks
+        ],
+        "showgrid": False,
+        "zeroline": False,
+        "fixedrange": True,
+        "automargin": True,
+        "ticks": "",
+    }
+
+
 def _kept(one: str | None, other: str | None, keep: Literal["all", "same", "other"]) -> bool:
     return keep == "all" or (one == other) == (keep == "same")
 
@@ -224,11 +228,16 @@ def _text(traffic: Traffic, measure: Measure, currency: Currency) -> str:
     return f.plain(currency.text(traffic.cost)) if traffic.cost else "0"
 
 
-def _place(rack: str | None, known: Sequence[str]) -> float:
-    """Where a rack stands on an axis: unknown ones a little apart."""
+def _place(rack: str | None, known: Sequence[str], side: Sequence[str | None]) -> float:
+    """Where a rack stands on its side: the unknown one a little apart from others."""
     if rack is not None:
         return known.index(rack)
-    return len(known) + _APART if known else 0
+    return len(known) + _APART if len(side) > 1 else 0
+
+
+def _end(side: Sequence[str | None], known: Sequence[str]) -> float:
+    """Where the last rack of a side ends."""
+    return (_place(side[-1], known, side) if side else 0) + 0.5
 
 
 def _unit(top: float) -> tuple[str, float]:

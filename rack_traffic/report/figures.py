@@ -27,6 +27,7 @@ CLEAR = "rgba(0,0,0,0)"
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 _LABEL_WIDTH = 34
+_NARROW_LABEL_WIDTH = 26
 _ROW = 46
 
 
@@ -55,26 +56,25 @@ def figure(height: int, **layout: Any) -> go.Figure:
 
 
 def rows_figure(labels: list[tuple[str, str]]) -> go.Figure:
-    """An empty figure for horizontal bars: a name at the left and a value at the right of each row,
-    above its bar, so that a phone has room for both. Row i is at y = i, from the top."""
+    """An empty figure for horizontal bars: a name at the left and a value at the right of each row.
+
+    Both stand above the bar, so that a phone has room for them. Row i is at y = i, from the top.
+    With each value told there is no need of an axis; it begins at 0 all the same.
+    """
     made = figure(
-        _ROW * max(len(labels), 1) + 28,
+        _ROW * max(len(labels), 1) + 8,
         xaxis={
             "rangemode": "tozero",
-            "showgrid": True,
-            "gridcolor": GRID,
-            "zeroline": True,
-            "zerolinecolor": MUTED,
+            "visible": False,
             "fixedrange": True,
-            "tickfont": {"color": MUTED, "size": 12},
-            "nticks": 5,
         },
         yaxis={
             "range": [len(labels) - 0.45, -0.8],
             "visible": False,
             "fixedrange": True,
         },
-        margin={"l": 4, "r": 4, "t": 0, "b": 28},
+        margin={"l": 0, "r": 0, "t": 0, "b": 0},
+        meta={"narrow": [plain(middle_cut(name, _NARROW_LABEL_WIDTH)) for name, _ in labels]},
         bargap=0.62,
     )
     for row, (name, value) in enumerate(labels):
@@ -88,7 +88,8 @@ def rows_figure(labels: list[tuple[str, str]]) -> go.Figure:
                 xanchor=side,
                 yanchor="middle",
                 showarrow=False,
-                font={"color": INK, "size": 13},
+                borderpad=0,
+                xshift=-1 if side == "left" else 1,
             )
     return made
 

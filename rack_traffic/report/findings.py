@@ -19,14 +19,15 @@ _HOT_PAIR = 0.3
 _NAMED_GROUPS = 3
 
 _CHANGES = {
-    "rackward_range": "Move {groups} to rackward's Range assignor",
-    "rackward_cooperative_sticky": "Move {groups} to rackward's CooperativeSticky assignor",
+    "rackward_range": ("Move", "to rackward's Range assignor"),
+    "rackward_cooperative_sticky": ("Move", "to rackward's CooperativeSticky assignor"),
     "rackward_after_leader_layout": (
-        "Lay out leaders for {groups}, with rackward's CooperativeSticky assignor"
+        "Lay out leaders for",
+        "with rackward's CooperativeSticky assignor",
     ),
-    "follower_fetching": "Let {groups} fetch from followers",
-    "apache_range": "Move {groups} to Apache's Range assignor",
-    "apache_cooperative_sticky": "Move {groups} to Apache's CooperativeSticky assignor",
+    "follower_fetching": ("Let", "fetch from followers"),
+    "apache_range": ("Move", "to Apache's Range assignor"),
+    "apache_cooperative_sticky": ("Move", "to Apache's CooperativeSticky assignor"),
 }
 
 
@@ -67,10 +68,10 @@ def _savings(summary: Summary, currency: Currency) -> Iterator[Finding]:
     for scenario, groups in by_scenario.items():
         saving = sum(_saving(each) for each in groups)
         ranked = sorted(groups, key=_saving, reverse=True)
-        template = _CHANGES.get(scenario, f"Change {{groups}} to {wording.scenario_name(scenario)}")
+        do, how = _CHANGES.get(scenario, ("Change", f"to {wording.scenario_name(scenario)}"))
         yield Finding(
             "act",
-            template.format(groups=count(len(groups), "group")),
+            f"{do} {count(len(groups), 'group')} {how}",
             _which(ranked, saving, currency) + _shared(groups),
             reliability.of_groups(groups).words,
             saving,
@@ -207,7 +208,7 @@ def reliability_findings(summary: Summary) -> Iterator[Finding]:
             f"They broke the contract of their table; most often {worst.table}: {worst.reason} "
             f"({worst.rows:,}).",
         )
-    for text in reliability.gaps(summary):
+    if (text := reliability.gaps(summary)) is not None:
         yield Finding("check", text, "Nothing is told of hours in which nothing was collected.")
 
 

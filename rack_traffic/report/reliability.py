@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -18,8 +18,8 @@ FAIR_UP_TO = 0.25
 
 WORDS: dict[Level, str] = {
     "exact": "exact",
-    "good": "sure",
-    "fair": "fairly sure",
+    "good": "measured",
+    "fair": "partly known",
     "rough": "rough",
     "none": "no data",
 }
@@ -71,10 +71,18 @@ def of_groups(groups: Iterable[GroupTotal]) -> Reliability:
     return of(total(each.traffic for each in groups))
 
 
-def gaps(summary: Summary) -> Iterator[str]:
-    """Clusters with hours of which nothing is known between their first and their last."""
-    for each in summary.clusters:
-        span = (each.last - each.first) // timedelta(hours=1) + 1
-        if missing := span - each.hours:
-            name = f"cluster {each.cluster}" if len(summary.clusters) > 1 else "this period"
-            yield f"{count(missing, 'hour')} of {span:,} are missing in {name}"
+def gaps(summary: Summary) -> str | None:
+    """How many hours between a cluster's first and last are missing; None where none is."""
+    spans = {
+        each.cluster: ((each.last - each.first) // timedelta(hours=1) + 1, each.hours)
+        for each in summary.clusters
+    }
+    gappy = {name: (span, span - seen) for name, (span, seen) in spans.items() if span > seen}
+    if not gappy:
+        return None
+    name, (span, missing) = max(gappy.items(), key=lambda each: (each[1][1], each[0]))
+    text = f"{count(missing, 'hour')} of {span:,} {'is' if missing == 1 else 'are'} missing"
+    if len(spans) == 1:
+        return text
+    others = f" (fewer or as many in {count(len(gappy) - 1, 'other')})" if len(gappy) > 1 else ""
+    return f"{text} in cluster {name}{others}"

@@ -27,7 +27,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 def bytes_text(size: float) -> str:
     """Such as ``1.23 GB``: three digits, units of a thousand."""
     unit = 0
-    while unit < len(_UNITS) - 1 and round(abs(size), 2 if unit else 0) >= 999.5:
+    while unit < len(_UNITS) - 1 and abs(size) >= 999.5:
         size /= 1000
         unit += 1
     if unit == 0:

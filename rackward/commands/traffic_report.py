@@ -27,8 +27,9 @@ FOLDER is the output of the pipeline: Parquet tables in hourly/ and, where they 
 what_if/, ranking/ and set_aside/. A table elsewhere is given with its option, and wins. Paths may
 be of s3://, gs:// or hdfs://. Neither Spark nor Java is needed.
 
-Without --output, --json or --parquet the page is written to rack-traffic.html. It holds
-everything, loads nothing, and works offline.
+\b
+Without --output, --json or --parquet the page is written to rack-traffic.html.
+It holds everything, loads nothing, and works offline.
 
 Exit status: 0 done; 2 where it could not be done, with the reason in one line.
 
@@ -49,7 +50,7 @@ def epilog() -> str:
 def report(
     folder: Annotated[
         str | None,
-        typer.Argument(metavar="[FOLDER]", help="Where the pipeline wrote its tables."),
+        typer.Argument(metavar="FOLDER", help="Where the pipeline wrote its tables."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the page here.")

@@ -30,9 +30,14 @@
     if (width < 50) return;
     layout.width = width;
     layout.autosize = false;
-    if (width < NARROW) layout.font.size = 12;
+    if (width < NARROW) narrow(layout);
     if (id === "chart-heat") fitCells(traces, layout, width);
     Plotly.react(place, traces, layout, config);
+  };
+  const narrow = (layout) => {
+    layout.font.size = 12;
+    layout.meta?.narrow?.forEach((text, row) => { layout.annotations[2 * row].text = text; });
+    if (layout.xaxis.type === "date") Object.assign(layout.xaxis, { nticks: 4, tickangle: 0 });
   };
   // Cells no wider than they read well, and no text in cells that cannot hold it.
   const fitCells = (traces, layout, width) => {
@@ -43,7 +48,7 @@
     const cell = (layout.width - labels) / columns;
     for (const trace of traces) {
       if (cell < 54) delete trace.texttemplate;
-      trace.textfont = { size: cell < 70 ? 11 : 13 };
+      trace.textfont.size = cell < 70 ? 11 : 13;
     }
     if (cell < 7 * longest) layout.margin.t = 24;
   };
@@ -80,6 +85,9 @@
   };
   const showTime = () => {
     const shown = view();
+    const picked = [at("scope")?.selectedOptions[0].textContent,
+      document.querySelector('input[name="kind"]:checked')?.nextElementSibling.textContent];
+    at("chosen").textContent = picked.filter(Boolean).join(", ");
     show("chart-time", shown.time);
     at("chart-time").setAttribute("aria-label", `Bars: bytes over time. ${shown.said}; the table below has the figures`);
     fill("table-time", shown.spans, 1);
@@ -241,6 +249,7 @@
     document.head.append(script);
     Plotly.setPlotConfig({ typesetMath: false, logging: 0 });
     drawAll();
+    performance.mark("drawn");
     document.documentElement.dataset.charts = "drawn";
   };
 
@@ -273,6 +282,7 @@
   };
   addEventListener("beforeprint", () => forPaper(true));
   addEventListener("afterprint", () => forPaper(false));
+  performance.mark("readable");
   document.documentElement.dataset.ready = "yes";
   if (charts.size > 0) requestAnimationFrame(() => setTimeout(startCharts));
 })();
