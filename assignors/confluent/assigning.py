@@ -61,34 +61,37 @@ class AssigningConsumer(PollingConsumer):
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """As confluent's."""
-        self._check_whole("Failed to set assignment")
-        self._assigned_by_user = True
         if not are_partitions(partitions):
-            return super().assign(partitions)
+            return super().assign(partitions)  # Which raises.
+        # What is refused counts as well: confluent does not then assign what the group gave.
+        self._assigned_by_user = True
+        self._check_whole("Failed to set assignment")
         self._let_go(self._places_assigned(), lost=self._losing)
         super().assign(partitions)
         return self._taken(places_of(partitions))
 
     def unassign(self) -> None:
         """As confluent's."""
-        self._check_whole("Failed to remove assignment")
         self._assigned_by_user = True
+        self._check_whole("Failed to remove assignment")
         self._let_go(self._places_assigned(), lost=self._losing)
         super().unassign()
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """As confluent's."""
-        self._check_incremental()
+        if not are_partitions(partitions):
+            return super().incremental_assign(partitions)  # Which raises.
         self._assigned_by_user = True
+        self._check_incremental()
         super().incremental_assign(partitions)
-        self._taken(places_of(partitions))
+        return self._taken(places_of(partitions))
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """As confluent's."""
-        self._check_incremental()
-        self._assigned_by_user = True
         if not are_partitions(partitions):
-            return super().incremental_unassign(partitions)
+            return super().incremental_unassign(partitions)  # Which raises.
+        self._assigned_by_user = True
+        self._check_incremental()
         there = set(self._places_assigned())
         if there.issuperset(places := places_of(partitions)):
             self._let_go(places, lost=self._losing)

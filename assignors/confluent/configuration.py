@@ -17,6 +17,7 @@ taken by ``assign`` start at the group's committed offsets, read as stable ones 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,7 @@ COOPERATIVE = "leader-rack-aware-cooperative-sticky"
 RANGE = "leader-rack-aware-range"
 STRATEGIES = (COOPERATIVE, RANGE)
 
+_DIGITS = re.compile(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]+)|(0[0-7]*)|([1-9][0-9]*))")
 _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
 _OF_JAVA = {
     "receive.buffer.bytes",
@@ -196,7 +198,13 @@ def _text(properties: Mapping[Any, Any], name: str, default: str) -> str:
 
 
 def _number(properties: Mapping[str, Any], name: str, default: int) -> int:
-    return int(_text(properties, name, str(default)), 0)
+    # As C's strtol reads it, which librdkafka has found well: what follows the digits is nothing.
+    found = _DIGITS.match(_text(properties, name, str(default)))
+    if found is None:
+        return default
+    sign, hexadecimal, octal, decimal = found.groups()
+    number = int(hexadecimal or octal or decimal, 16 if hexadecimal else 8 if octal else 10)
+    return -number if sign == "-" else number
 
 
 def _truth(properties: Mapping[str, Any], name: str, default: bool) -> bool:
