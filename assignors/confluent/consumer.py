@@ -60,6 +60,9 @@ class Consumer(CommittingConsumer):
         if self._made or properties is None or "group.id" not in properties:
             super().__init__(*args, **kwargs)  # Which raises.
             return
+        if properties["group.id"] in (None, ""):
+            # confluent's own ends the process.
+            raise ValueError("Failed to create consumer: group.id must be set")
         check_honoured(properties)
         super().__init__(for_librdkafka(properties, _dispatch(weakref.ref(self))))
         try:
@@ -206,9 +209,11 @@ class Consumer(CommittingConsumer):
             late = self._liveness.overdue(now)
             if late is not None:
                 self._membership.application_is_late(late)
-        if (engaged and self._liveness.should_knock(now)) or (
-            self._inbox and not self._liveness.waiting
-        ):
+        if engaged and self._liveness.should_knock(now):
+            # The next call of poll looks in, and so tells which thread polls now.
+            self._unsettle()
+            self._knock()
+        elif self._inbox and not self._liveness.waiting:
             self._knock()
         self._auto_commit(now)
 

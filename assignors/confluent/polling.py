@@ -11,7 +11,12 @@ is nothing to tell, the attribute ``poll`` of a consumer *is* librdkafka's, and 
 
 Since 2.16 confluent lets one thread at a time into a consumer. A knock that waits for a poll to
 end would never interrupt one, so it goes in by the identity of the thread that polls, as calls
-from within callbacks do.
+from within callbacks do. Which thread that is shows whenever Python is run, which is at least
+every few seconds; should another thread take over meanwhile, its first poll is not interrupted.
+
+What a callback raises comes out of ``poll`` and ``consume`` as it does of confluent's, but never
+instead of records: confluent drops those that it collected in the same call. It may be the next
+call that raises.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ SLICE = 0.1
 """Seconds for which the slow path waits before it looks into the inbox again."""
 
 LONG = 1.0
-"""Seconds for which a call of ``consume`` may run without looking whether a callback raised."""
+"""Seconds for which a call may run without looking into the inbox."""
 
 MOST = 1_000_000
 """What ``consume`` collects at most."""
@@ -58,7 +63,6 @@ class PollingConsumer(confluent_kafka.Consumer):
         self._switching = threading.Lock()
         self._door = threading.RLock()
         self._closed = False
-        self._consuming = False
         self._deferring = False
         self._fast = False
         self._raised: BaseException | None = None
@@ -77,7 +81,7 @@ class PollingConsumer(confluent_kafka.Consumer):
 
     def poll(self, timeout: float = -1) -> Message | None:
         """As confluent's."""
-        if self._fast or not isinstance(timeout, int | float):
+        if not isinstance(timeout, int | float) or (self._fast and 0 <= timeout <= LONG):
             return super().poll(timeout)
         until = None if timeout < 0 else time.monotonic() + timeout
         while True:
@@ -85,6 +89,8 @@ class PollingConsumer(confluent_kafka.Consumer):
             if message is not None:
                 return message
             message = super().poll(_slice(until))
+            if message is None and self._raised is not None:
+                raise self._take_raised()
             if message is not None or _is_over(until):
                 self._settle()
                 return message
@@ -122,12 +128,7 @@ class PollingConsumer(confluent_kafka.Consumer):
         return found
 
     def _consume_once(self, num_messages: int, timeout: float) -> list[Message]:
-        # confluent drops what it has collected when a callback raises.
-        self._consuming = True
-        try:
-            found = super().consume(num_messages, timeout)
-        finally:
-            self._consuming = False
+        found = super().consume(num_messages, timeout)
         if not found and self._raised is not None:
             raise self._take_raised()
         return found
@@ -207,9 +208,7 @@ class PollingConsumer(confluent_kafka.Consumer):
             return
         try:
             self._serve()
-        except BaseException as error:
-            if not self._consuming:
-                raise
+        except BaseException as error:  # noqa: BLE001 - it is raised by the next call
             self._raised = error
             self._unsettle()
 
