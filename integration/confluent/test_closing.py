@@ -1,0 +1,106 @@
+"""close, the context manager, and what is said after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition as At
+
+from integration.confluent.variants import Callbacks, Consumers, new_group, read
+from integration.topics import with_admin
+from rackward.clusters import Cluster
+
+pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
+
+CALLS: dict[str, Callable[[Any], object]] = {
+    "poll": lambda it: it.poll(0),
+    "consume": lambda it: it.consume(1, 0),
+    "subscribe": lambda it: it.subscribe(["t"]),
+    "unsubscribe": lambda it: it.unsubscribe(),
+    "assign": lambda it: it.assign([]),
+    "unassign": lambda it: it.unassign(),
+    "incremental_assign": lambda it: it.incremental_assign([]),
+    "incremental_unassign": lambda it: it.incremental_unassign([]),
+    "assignment": lambda it: it.assignment(),
+    "commit": lambda it: it.commit(),
+    "store_offsets": lambda it: it.store_offsets(offsets=[]),
+    "committed": lambda it: it.committed([]),
+    "position": lambda it: it.position([]),
+    "pause": lambda it: it.pause([]),
+    "resume": lambda it: it.resume([]),
+    "seek": lambda it: it.seek(At("t", 0, 0)),
+    "get_watermark_offsets": lambda it: it.get_watermark_offsets(At("t", 0)),
+    "offsets_for_times": lambda it: it.offsets_for_times([]),
+    "memberid": lambda it: it.memberid(),
+    "consumer_group_metadata": lambda it: it.consumer_group_metadata(),
+    "list_topics": lambda it: it.list_topics(),
+    "cluster_id": lambda it: it.cluster_id(),
+    "set_sasl_credentials": lambda it: it.set_sasl_credentials("u", "p"),
+}
+
+
+def test_a_closed_consumer(consumers: Consumers) -> None:
+    consumer = consumers()
+    assert set(CALLS) == {n for n in dir(consumer) if not n.startswith("_")} - {"close"}
+    assert consumer.close() is None
+    assert consumer.close() is None
+    for call in CALLS.values():
+        with pytest.raises(RuntimeError, match=r"(?i)closed"):
+            call(consumer)
+
+
+def test_the_context_manager(consumers: Consumers, filled: str) -> None:
+    calls = Callbacks()
+    consumer = consumers()
+
+    def fail_inside() -> None:
+        with consumer as entered:
+            assert entered is consumer
+            consumer.subscribe([filled], **calls.all)
+            read(consumer, until=lambda _: consumer.assignment(), what="an assignment")
+            raise LookupError("planned")
+
+    with pytest.raises(LookupError, match="planned"):
+        fail_inside()
+    everything = {(filled, p) for p in range(3)}
+    assert calls.calls == [("assign", everything), ("revoke", everything)]
+    with pytest.raises(RuntimeError):
+        consumer.poll(0)
+    with consumer:
+        pass
+
+
+def instances(cluster: Cluster, group: str) -> list[str | None]:
+    """The instance id, or None, of each member that the coordinator knows."""
+    described = with_admin(cluster, lambda admin: admin.describe_groups([group]))
+    return [member["group_instance_id"] for member in described[group]["members"]]
+
+
+def test_a_dynamic_member_leaves_and_a_static_one_stays(
+    consumers: Consumers, filled: str, cluster: Cluster
+) -> None:
+    group = new_group()
+    dynamic, static = consumers(group=group), consumers({"group.instance.id": "i"}, group=group)
+    for consumer in (dynamic, static):
+        consumer.subscribe([filled])
+    read(
+        dynamic,
+        static,
+        until=lambda _: dynamic.assignment() and static.assignment(),
+        what="an assignment each",
+    )
+    assert sorted(instances(cluster, group), key=str) == [None, "i"]
+    static.close()
+    assert len(instances(cluster, group)) == 2
+    dynamic.close()
+    assert instances(cluster, group) == ["i"]
+
+
+def test_close_without_ever_polling(consumers: Consumers, filled: str) -> None:
+    subscribed, assigned = consumers(), consumers()
+    subscribed.subscribe([filled])
+    assigned.assign([At(filled, 0)])
+    assert subscribed.close() is None
+    assert assigned.close() is None

@@ -1,0 +1,143 @@
+"""The two consumers whose behaviour is compared, and what makes and reads them in tests."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import TopicPartition
+
+import assignors.confluent
+from integration.clients import Place
+
+PATIENCE = 60.0
+"""Seconds that a test waits for what should take well under one."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A Consumer class, and its assignors' names."""
+
+    name: str
+    consumer: Callable[..., Any]
+    eager: str
+    cooperative: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+CONFLUENT = Variant("confluent", confluent_kafka.Consumer, "range", "cooperative-sticky")
+RACKWARD = Variant(
+    "rackward",
+    assignors.confluent.Consumer,
+    "leader-rack-aware-range",
+    "leader-rack-aware-cooperative-sticky",
+)
+
+
+class Consumers:
+    """Makes consumers of one variant on one cluster, and closes them all in the end."""
+
+    def __init__(self, variant: Variant, bootstrap: str) -> None:
+        self.variant = variant
+        self._bootstrap = bootstrap
+        self._made: list[Any] = []
+
+    def __call__(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        group: str | None = None,
+        cooperative: bool = False,
+    ) -> Any:
+        """A consumer that starts at the earliest record, in ``group`` or in one of its own."""
+        strategy = self.variant.cooperative if cooperative else self.variant.eager
+        consumer = self.variant.consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": group or new_group(),
+                "auto.offset.reset": "earliest",
+                "partition.assignment.strategy": strategy,
+                "session.timeout.ms": 10_000,
+                "heartbeat.interval.ms": 200,
+                "fetch.wait.max.ms": 50,
+                "client.rack": "a",
+                "log_level": 0,
+                **(settings or {}),
+            }
+        )
+        self._made.append(consumer)
+        return consumer
+
+    def close(self) -> None:
+        for consumer in self._made:
+            consumer.close()
+
+
+class Callbacks:
+    """Rebalance callbacks that note themselves: ``subscribe(topics, **callbacks.all)``."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, set[Place]]] = []
+        self.details: list[tuple[Any, list[TopicPartition], set[Place], int]] = []
+
+    def named(self, kind: str) -> Callable[[Any, list[TopicPartition]], None]:
+        def note(consumer: Any, partitions: list[TopicPartition]) -> None:
+            self.calls.append((kind, places(partitions)))
+            self.details.append(
+                (consumer, partitions, places(consumer.assignment()), threading.get_ident())
+            )
+
+        return note
+
+    @property
+    def all(self) -> dict[str, Callable[[Any, list[TopicPartition]], None]]:
+        return {f"on_{kind}": self.named(kind) for kind in ("assign", "revoke", "lost")}
+
+
+def new_group() -> str:
+    return f"group-{uuid.uuid4().hex[:8]}"
+
+
+def places(partitions: list[TopicPartition]) -> set[Place]:
+    return {(each.topic, each.partition) for each in partitions}
+
+
+def read(*consumers: Any, until: Callable[[list[Any]], object], what: str) -> list[Any]:
+    """Poll the consumers in turn until what came, errors included, is enough; returns it."""
+    deadline = time.monotonic() + PATIENCE
+    found: list[Any] = []
+    while not until(found):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {PATIENCE:g} s: {what}")
+        for consumer in consumers:
+            message = consumer.poll(0.05)
+            if message is not None:
+                found.append(message)
+    return found
+
+
+def read_records(consumer: Any, count: int) -> list[Any]:
+    """Poll until there are so many records, and no error."""
+    found: list[Any] = []
+    deadline = time.monotonic() + PATIENCE
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} records"
+        message = consumer.poll(0.5)
+        if message is not None:
+            assert message.error() is None, message.error()
+            found.append(message)
+    return found
+
+
+def where(messages: list[Any]) -> list[tuple[int, int]]:
+    """Partition and offset of each, by partition and in the order of reading."""
+    return sorted(
+        ((each.partition(), each.offset()) for each in messages), key=lambda place: place[0]
+    )
