@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from rack_traffic.beliefs import Beliefs
 from rack_traffic.schemas import PARTITION_HOURS
-from rack_traffic.transforms.appended import produced, replicated
+from rack_traffic.transforms.appended import appended
 from rack_traffic.transforms.broker_racks import broker_racks
 from rack_traffic.transforms.commit_intervals import commit_intervals
 from rack_traffic.transforms.consumption import consumption
@@ -19,7 +19,7 @@ from rack_traffic.transforms.pieces import hourly_pieces, summed
 from rack_traffic.transforms.reports import reported_hours, with_reports
 
 _SERIES = ("cluster", "group", "topic", "partition")
-_PARTITION = ("cluster", "topic", "partition")
+_WRITTEN = ("cluster", "topic", "partition", "kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +40,23 @@ def partition_hours(snapshots: Snapshots, beliefs: Beliefs) -> DataFrame:
     consumed = consumed_hours(snapshots, states, beliefs)
     if snapshots.client_reports is not None:
         consumed = with_reports(consumed, reported_hours(snapshots.client_reports))
-    written = _as_hours(
-        summed(hourly_pieces(produced(states, beliefs), _PARTITION), _PARTITION), "produce"
-    )
-    copied = _as_hours(
-        summed(hourly_pieces(replicated(states, racks, beliefs), _PARTITION), _PARTITION),
-        "replicate",
-    )
-    return consumed.unionByName(written).unionByName(copied)
+    written = summed(hourly_pieces(appended(states, racks, beliefs), _WRITTEN), _WRITTEN)
+    return consumed.unionByName(_as_hours(written))
 
 
 def consumed_hours(snapshots: Snapshots, states: DataFrame, beliefs: Beliefs) -> DataFrame:
     """The rows of PARTITION_HOURS for what groups read, estimated from commits alone."""
     intervals = commit_intervals(snapshots.commits, states, owners(snapshots.members))
     read = consumption(intervals, beliefs)
-    return _as_hours(summed(hourly_pieces(read, _SERIES), _SERIES), "consume")
+    return _as_hours(summed(hourly_pieces(read, _SERIES), _SERIES), kind="consume")
 
 
-def _as_hours(sums: DataFrame, kind: str) -> DataFrame:
-    """``sums`` with the columns of PARTITION_HOURS."""
-    given: dict[str, object] = {"kind": kind, "reported_bytes": 0}
-    if "group" not in sums.columns:
-        given["group"] = None
+def _as_hours(sums: DataFrame, **given: str) -> DataFrame:
+    """``sums`` with the columns of PARTITION_HOURS: those that are ``given``, and nothing."""
+    known: dict[str, object] = {"group": None, "reported_bytes": 0, **given}
     return sums.select(
         *(
-            (F.lit(given[each.name]) if each.name in given else F.col(each.name))
+            (F.col(each.name) if each.name in sums.columns else F.lit(known[each.name]))
             .cast(each.dataType)
             .alias(each.name)
             for each in PARTITION_HOURS

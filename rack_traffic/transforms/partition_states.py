@@ -11,6 +11,9 @@ from rack_traffic.transforms.clock import micros
 REACHES = (1, 4, 16, 64, 256)
 """The log is told in stretches that reach so many snapshots back; below the last one it is one."""
 
+NEVER_CLEANED = 2
+"""So many of the newest stretches are taken to be in the active segment, which no cleaner touches."""
+
 NEIGHBOURS = 8
 """How far ahead, in snapshots, a measure is looked for where there is none before."""
 
@@ -186,7 +189,8 @@ def _graded(rows: DataFrame, series: WindowSpec) -> DataFrame:
 
 def _stretched(rows: DataFrame, n: int) -> DataFrame:
     """``rows`` with stretch ``n``; an empty one where the log is younger, or cleaned since."""
-    back = F.when(F.col(f"back_{n}.cleanings") == F.col("cleanings"), F.col(f"back_{n}"))
+    as_written = (F.col(f"back_{n}.cleanings") == F.col("cleanings")) | F.lit(n <= NEVER_CLEANED)
+    back = F.when(as_written, F.col(f"back_{n}"))
     nearer, total = F.col(f"reach_{n - 1}"), F.col(f"total_{n - 1}")
     reach = F.least(F.coalesce(back["end_offset"], nearer), nearer)
     start = F.coalesce(back["total_0"], total)

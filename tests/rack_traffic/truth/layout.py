@@ -49,9 +49,9 @@ def clusters(seed: int) -> tuple[Cluster, ...]:
             "east",
             ("a", "a", "b", "b", "c", "c"),
             (
-                _topic(rng, "orders", 24, 40.0, 900.0, 6),
-                _topic(rng, "clicks", 18, 150.0, 220.0, 6),
-                _topic(rng, "state", 12, 25.0, 400.0, 6),
+                _topic(rng, "orders", 18, 40.0, 900.0, 6),
+                _topic(rng, "clicks", 12, 150.0, 220.0, 6),
+                _topic(rng, "state", 9, 25.0, 400.0, 6),
             ),
             (
                 Group("billing", "orders", "head", ("a", "b", "c")),
@@ -64,7 +64,7 @@ def clusters(seed: int) -> tuple[Cluster, ...]:
         Cluster(
             "west",
             ("/dc1/r1", "/dc1/r2", "/dc2/r1", None),
-            (_topic(rng, "orders", 16, 60.0, 700.0, 4),),
+            (_topic(rng, "orders", 12, 60.0, 700.0, 4),),
             (
                 Group("billing", "orders", "head", ("/dc1/r1", "/dc2/r1")),
                 Group("search", "orders", "lagging", ("/dc1/r2", "/dc2/r2")),

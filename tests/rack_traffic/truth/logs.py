@@ -13,10 +13,12 @@ from tests.rack_traffic.truth.layout import STEP, STEPS_PER_HOUR, Topic
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-SEGMENT = STEPS_PER_HOUR // 3
+SEGMENT = STEPS_PER_HOUR // 5
 """Retention deletes a segment's worth at a time."""
 
-HISTORY = 2 * STEPS_PER_HOUR
+RETENTION = STEPS_PER_HOUR * 3 // 4
+
+HISTORY = STEPS_PER_HOUR
 """Steps that were before the world's first hour, so that logs are not empty."""
 
 
@@ -95,11 +97,10 @@ def _from(increments: Floats | Ints, born: int) -> Floats:
 
 
 def _retained(end: Floats, born: int) -> Floats:
-    """The first offset that is kept: about an hour and a half of records, by segments."""
+    """The first offset that is kept: three quarters of an hour of records, by segments."""
     start = np.zeros_like(end)
-    keep = int(1.5 * STEPS_PER_HOUR)
-    for step in range(keep + SEGMENT, end.shape[1]):
-        cut = (step - keep) // SEGMENT * SEGMENT
+    for step in range(RETENTION + SEGMENT, end.shape[1]):
+        cut = (step - RETENTION) // SEGMENT * SEGMENT
         if cut > born or (not born) or step < born:
             start[:, step] = end[:, cut]
     return start

@@ -37,7 +37,7 @@ def read(group: Group, log: Log, faults: frozenset[Fault], rng: np.random.Genera
     owner = _owners(group, partitions, steps, rng)
     speed = int(FASTEST * log.topic.per_second * STEP)
     set_back = HISTORY + int(0.4 * STEPS_PER_HOUR) + 3
-    stop = range(HISTORY + int(2.2 * STEPS_PER_HOUR), HISTORY + int(2.3 * STEPS_PER_HOUR))
+    stop = range(HISTORY + int(0.6 * STEPS_PER_HOUR), HISTORY + int(0.7 * STEPS_PER_HOUR))
     here = log.end[:, HISTORY // 2].copy()
     for step in range(HISTORY // 2 + 1, steps):
         if step == log.born:

@@ -31,7 +31,7 @@ class World:
         return _steps(self.hours)
 
 
-def simulate(seed: int, hours: int = 3, faults: frozenset[Fault] = frozenset()) -> World:
+def simulate(seed: int, hours: int = 2, faults: frozenset[Fault] = frozenset()) -> World:
     rng = np.random.default_rng([seed, 1])
     steps = _steps(hours)
     layout = clusters(seed)
