@@ -265,6 +265,9 @@ def _gave_up(doing: str, error: Exception, until: Deadline) -> AdminError:
         return AdminTimeoutError(
             f"{doing}: no answer within {until.seconds:g} s; try a longer --timeout"
         )
+    if isinstance(error, kafka_errors.NodeNotReadyError):
+        # The client's way to say that it has given up on all of them, or on one, for a while.
+        told = "it keeps refusing, or closing, connections"
     return UnreachableError(
         f"{doing}: a broker cannot be reached at the address that the cluster gives for it "
         f"({told}): check advertised.listeners, and that it is up"
