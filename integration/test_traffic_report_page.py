@@ -242,10 +242,10 @@ def test_the_reader_chooses_cluster_kind_and_measure(browser: Browser, page_file
         page.locator("#measure").get_by_text("Cost", exact=True).click()
         assert any("$" in each for each in page.locator(cells).all_text_contents())
         page.select_option("#scope", label="web")
-        one = page.locator("#table-heat tbody").inner_text()
+        one = page.locator("#table-heat tbody").text_content()
         page.locator("#kind input").first.focus()
         page.keyboard.press("ArrowRight")
-        other = page.locator("#table-heat tbody").inner_text()
+        other = page.locator("#table-heat tbody").text_content()
         assert one != other
         label = page.locator("#chart-heat").get_attribute("aria-label") or ""
         assert "across racks" in label

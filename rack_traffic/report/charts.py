@@ -90,7 +90,14 @@ def heat_map(grid: RackGrid, measure: Measure, currency: Currency) -> dict[str, 
                 [_value(cell, measure) if want else None for cell, want in zip(*line, strict=True)]
                 for line in zip(cells, wanted, strict=True)
             ],
-            text=[[_text(cell, measure, currency) for cell in line] for line in cells],
+            # A cell without a value would have its text drawn all the same.
+            text=[
+                [
+                    _text(cell, measure, currency) if want else ""
+                    for cell, want in zip(*line, strict=True)
+                ]
+                for line in zip(cells, wanted, strict=True)
+            ],
             x0=_place(over[0], known, columns),
             dx=1,
             y0=_place(under[0], known, rows),

@@ -27,7 +27,7 @@ CLEAR = "rgba(0,0,0,0)"
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 _LABEL_WIDTH = 34
-_NARROW_LABEL_WIDTH = 26
+_NARROW_LABEL_WIDTH = 28
 _ROW = 46
 
 

@@ -13,16 +13,22 @@ from rack_traffic.report.tables import InputTable, Period, folder_exists
 from rack_traffic.report.what_if_totals import changes, what_if_totals
 
 _NAMES = ("hourly", "what_if", "ranking", "set_aside")
+_WRITTEN_LAST = ("summary", "progress")
+"""What a batch and a stream of the pipeline write whatever they set aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """A path or URI for each table; None is a table that is not there."""
+    """A path or URI for each table; None is a table that is not there.
+
+    ``checked`` tells that rows were checked, so that no table of rows set aside means none.
+    """
 
     hourly: str
     what_if: str | None = None
     ranking: str | None = None
     set_aside: str | None = None
+    checked: bool = False
 
 
 def sources_in(folder: str | None, given: Mapping[str, str | None]) -> Sources:
@@ -44,7 +50,10 @@ def sources_in(folder: str | None, given: Mapping[str, str | None]) -> Sources:
         raise ReportInputError(
             f"{where}: give the FOLDER that the pipeline wrote, or the table's own with --hourly"
         )
-    return Sources(hourly, **found)
+    checked = folder is not None and any(
+        folder_exists(f"{folder.rstrip('/')}/{name}") for name in _WRITTEN_LAST
+    )
+    return Sources(hourly, found["what_if"], found["ranking"], found["set_aside"], checked=checked)
 
 
 def read_summary(sources: Sources, period: Period) -> Summary:
@@ -66,4 +75,6 @@ def read_summary(sources: Sources, period: Period) -> Summary:
     if sources.set_aside is not None:
         table = InputTable("set-aside", sources.set_aside, tables.SET_ASIDE)
         set_aside = set_aside_counts(table.batches())
+    elif sources.checked:
+        set_aside = ()
     return summarise(hourly, what_if, ranked, set_aside)

@@ -167,26 +167,20 @@ def _open(where: str) -> tuple[fs.FileSystem, str]:
 
 
 def _dataset(filesystem: fs.FileSystem, path: str) -> ds.FileSystemDataset:
+    # What folders' names say is not read: every column that is needed is in the files.
     info = filesystem.get_file_info(path)
     if info.type == fs.FileType.NotFound:
         raise FileNotFoundError("there is nothing there")
     if info.type == fs.FileType.File:
         return ds.dataset(path, filesystem=filesystem, format="parquet")
     counted = committed(filesystem, path)
-    found = ds.dataset(path, filesystem=filesystem, format="parquet", partitioning="hive")
+    found = ds.dataset(path, filesystem=filesystem, format="parquet")
     if counted is None:
         return found
     files = [file for file in found.files if basename(file) in counted]
     if not files:
         return ds.dataset([], filesystem=filesystem, format="parquet", schema=pa.schema([]))
-    hive = ds.partitioning(flavor="hive")
-    return ds.dataset(
-        files,
-        filesystem=filesystem,
-        format="parquet",
-        partitioning=hive,
-        partition_base_dir=path,
-    )
+    return ds.dataset(files, filesystem=filesystem, format="parquet")
 
 
 def _without_secrets(text: str) -> str:

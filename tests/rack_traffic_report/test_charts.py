@@ -40,6 +40,8 @@ def test_every_cell_is_drawn_once_and_unknown_racks_apart() -> None:
     figure = charts.heat_map(rack_grid(pairs), "bytes", DOLLAR)
     assert sorted(each for each in shown(figure) if each) == [1, 2, 4, 8]
     assert len(shown(figure)) == 9
+    texts = [text for trace in figure["data"] for row in trace["text"] for text in row if text]
+    assert sorted(texts) == ["0"] * 5 + ["1 B", "2 B", "4 B", "8 B"]
     ticks = figure["layout"]["xaxis"]
     assert ticks["ticktext"] == ["a", "b", "unknown"]
     assert ticks["tickvals"][2] - ticks["tickvals"][1] > 1

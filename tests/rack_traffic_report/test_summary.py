@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -172,6 +173,31 @@ def test_rows_set_aside_are_counted_by_reason_and_their_absence_is_not_none(
     assert summary_at(Sample().write(tmp_path / "none")).set_aside == ()
     without = Sample().write(tmp_path / "without", ("hourly",))
     assert summary_at(without) == Summary()
+    (without / "summary").mkdir()
+    assert summary_at(without).set_aside == ()
+
+
+def test_a_stream_divides_its_tables_by_hour_and_cluster(tmp_path: Path) -> None:
+    sample = platform(4, 6, clusters=("7", "web"))
+    whole = summary_at(sample.write(tmp_path / "batch"))
+    divided = sample.write(tmp_path / "stream")
+    shutil.rmtree(divided / "hourly")
+    for hour in {row["hour"] for row in sample.rows["hourly"]}:
+        for cluster in ("7", "web"):
+            part = Sample()
+            part.rows["hourly"] = [
+                row
+                for row in sample.rows["hourly"]
+                if (row["hour"], row["cluster"]) == (hour, cluster)
+            ]
+            part.write(tmp_path / "part", ("hourly",))
+            named = divided / "hourly" / f"of_hour={hour:%Y-%m-%d-%H}" / f"of_cluster={cluster}"
+            shutil.move(tmp_path / "part" / "hourly", named)
+    found = summary_at(divided)
+    assert [each.traffic.bytes for each in found.pairs] == [
+        each.traffic.bytes for each in whole.pairs
+    ]
+    assert [each.group for each in found.groups] == [each.group for each in whole.groups]
 
 
 def test_the_same_input_gives_the_same_summary(tmp_path: Path) -> None:
