@@ -26,14 +26,10 @@ def report(
         print_line(command, "finished", {"dry_run": False, **outcome_json(outcome)})
     placed = count_text(outcome.placed, "partition")
     if outcome.complete:
-        console.print(
-            f"Done, and read back: {placed} {how}, all replicas in sync, no throttle left.",
-            style="green",
-        )
+        found = f"{placed} {how}, all replicas in sync, " if outcome.placed else ""
+        console.print(f"Done, and read back: {found}no throttle left.", style="green")
         return
-    console.print(
-        f"NOT complete: {count_text(outcome.placed, 'partition')} as planned.", style="red"
-    )
+    console.print(f"NOT complete: {placed} {how}.", style="red")
     _list(outcome.failed, console)
     _list({p: f"not in sync on {listed(found)}" for p, found in outcome.behind.items()}, console)
     _list(outcome.not_led, console)

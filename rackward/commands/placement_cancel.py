@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from placement_core import InvalidOptionError
-from rackward.admin import AdminConnection, ClusterState, read_ongoing, read_state
+from rackward.admin import ClusterState, read_ongoing, read_state
 from rackward.applying import Cancellation, LiveCluster, Settings
 from rackward.applying import cancel as take_back
 from rackward.commands import options
@@ -81,21 +81,17 @@ def cancel(
     with open_cluster(bootstrap_server, command_config, timeout) as admin:
         ongoing = read_ongoing(admin)
         if loaded is not None:
-            state = _state(admin, {each.move.partition.topic for each in loaded.moves})
+            state = read_state(admin, {each.move.partition.topic for each in loaded.moves})
             moves = tuple(each.move for each in loaded.moves)
             wanted = Cancellation.of_plan(moves, state, ongoing)
         elif target is not None:
             name = name_of(str(reassignment_json_file))
-            state = _state(admin, {place.topic for place in target})
+            state = read_state(admin, {place.topic for place in target})
             wanted = Cancellation.of_plan(moves_to(name, target, state), state, ongoing)
         else:
-            state = _state(admin, {place.topic for place in ongoing})
+            state = read_state(admin, {place.topic for place in ongoing})
             wanted = Cancellation.of_all(ongoing, state)
         _carry_out(wanted, state, LiveCluster(admin), dry_run, yes, as_json)
-
-
-def _state(admin: AdminConnection, topics: set[str]) -> ClusterState:
-    return read_state(admin, topics)
 
 
 def _carry_out(
