@@ -12,7 +12,7 @@ REACHES = (1, 4, 16, 64, 256)
 """The log is told in stretches that reach so many snapshots back; below the last one it is one."""
 
 NEVER_CLEANED = 2
-"""So many of the newest stretches are taken to be in the active segment, which no cleaner touches."""
+"""So many of the newest stretches are taken to be in the active segment, which is not cleaned."""
 
 NEIGHBOURS = 8
 """How far ahead, in snapshots, a measure is looked for where there is none before."""
