@@ -37,6 +37,9 @@ from rackward.clusters import Cluster
 from rackward.collector import Collector, Patterns, Selection, parse_rack_map
 from rackward.collector.parquet_sink import ParquetSink
 
+# On containers all clients have one address, that of the engine's gateway.
+pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True, scope="session")
+
 PARTITIONS = 12
 RECORDS = 20
 """Of each partition, a kilobyte each."""

@@ -21,6 +21,9 @@ from rackward.collector.parquet_sink import ParquetSink
 from rackward.collector.topic_sink import TopicSink
 from rackward.collector.worker import Worker
 
+# On containers all clients have one address, that of the engine's gateway.
+pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True, scope="session")
+
 PARTITIONS = 12
 RECORDS = 20
 

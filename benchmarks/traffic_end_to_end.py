@@ -1,0 +1,50 @@
+"""Three minutes of traffic, collected and worked out, against the bytes that brokers counted.
+
+    python -m benchmarks.traffic_end_to_end [--seconds 180] [--json]
+
+Starts six brokers in three racks. Exit status 1 where the pipeline is off by more than 5 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from integration.traffic_run import run
+from rackward.clusters import LocalCluster
+
+WITHIN = 0.05
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=180.0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="rackward-traffic-") as folder,
+        LocalCluster(("a", "a", "b", "b", "c", "c")) as cluster,
+    ):
+        figures = run(cluster, options.seconds, Path(folder) / "snapshots")
+    off = figures.differences()
+    if options.json:
+        pairs = {
+            f"{one}->{other}": {
+                "counted": count,
+                "pipeline": figures.worked_out.get((one, other), 0),
+                "difference": off.get((one, other)),
+            }
+            for (one, other), count in sorted(figures.counted.items())
+        }
+        print(json.dumps({"pairs": pairs, "difference": figures.difference}, indent=2))
+    else:
+        print(figures.told())
+    worst = max(abs(share) for share in (*off.values(), figures.difference))
+    sys.exit(1 if worst > WITHIN else 0)
+
+
+if __name__ == "__main__":
+    main()
