@@ -31,7 +31,7 @@ VARIABLE = "_RACKWARD_COMPLETE"
 def completion(
     shell: Annotated[Shell, typer.Argument(help="The shell that it is for.")],
 ) -> None:
-    """Print a script that completes commands and options when you press Tab."""
+    """Print a script for your shell, so that Tab completes commands."""
     typer.echo(
         get_completion_script(prog_name="rackward", complete_var=VARIABLE, shell=shell.value)
     )

@@ -58,9 +58,8 @@ JSON: {schema_version: 1, command, dry_run, changed, verified, placement, seed,
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Create topics, add partitions, and see how they lie in the racks.",
+    help="Create topics, add partitions, see how they lie in the racks.",
 )
-app.command(epilog=DESCRIBE_EPILOG)(describe)
 
 
 @app.command(epilog=EPILOG)
@@ -189,7 +188,7 @@ def add_partitions(
     command_config: options.CommandConfig = None,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Add partitions to topics, continuing the layout that they have.
+    """Add partitions to topics, continuing their layout.
 
     The present partitions stay as they are, and new ones get as many replicas. Records with a
     key may go to another partition than before: Kafka chooses it by the number of partitions.
@@ -219,6 +218,9 @@ def add_partitions(
             as_json=as_json,
             verb=("Add these partitions to", "extended"),
         )
+
+
+app.command(epilog=DESCRIBE_EPILOG)(describe)
 
 
 def _filled(

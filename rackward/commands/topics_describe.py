@@ -71,7 +71,7 @@ def describe(
     command_config: options.CommandConfig = None,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Show topics: leaders and replicas by rack, what is in sync, what is wrong.
+    """Show leaders and replicas by rack, and what is wrong.
 
     Many topics get a line each, the unhealthy first; a few partitions get one each.
     """
