@@ -20,7 +20,9 @@ def write_snapshots(root: Path, rows: Rows) -> None:
     """``root/<table>/date=.../part.parquet``."""
     for table, given in rows.items():
         schema = arrow_schema(table)
-        full: list[dict[str, Any]] = [{name: row.get(name) for name in schema.names} for row in given]
+        full: list[dict[str, Any]] = [
+            {name: row.get(name) for name in schema.names} for row in given
+        ]
         for date in sorted({row["taken_at"].astimezone(UTC).date() for row in given}):
             folder = root / table / f"date={date}"
             folder.mkdir(parents=True)
