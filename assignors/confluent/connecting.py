@@ -22,6 +22,7 @@ from assignors.kafka_python import (
     LeaderRackAwareCooperativeStickyAssignor,
     LeaderRackAwareRangeAssignor,
 )
+from assignors.kafka_python.discretion import teach_discretion
 from assignors.leading import log
 
 LONGEST_BACKOFF = 10.0
@@ -53,6 +54,7 @@ class Connector:
             self._nudged.wait(patience)
             return None
         if self._client is None:
+            teach_discretion()
             self._client = KafkaNetClient(metrics=None, **self._settings)
             self._client._net.start()
             self._nudged.clear()

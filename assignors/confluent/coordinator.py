@@ -25,6 +25,9 @@ from assignors.confluent.subscription import Subscription
 from assignors.kafka_python.coordinator import RackAwareCoordinator
 from assignors.leading import is_topic_name
 
+MISSING_MS = 1000
+"""Milliseconds between questions for a topic that is not there."""
+
 
 class Superseded(BaseException):
     """A step was not done, because the membership took another turn.
@@ -262,6 +265,9 @@ class GroupCoordinator(RackAwareCoordinator):
                 errored[topic] = KafkaError.TOPIC_AUTHORIZATION_FAILED
             elif topic not in there and topic in self._sought:
                 errored[topic] = KafkaError.UNKNOWN_TOPIC_OR_PART
+        # kafka-python would ask again ten times a second until they are there.
+        often = self.config["retry_backoff_ms"]
+        cluster.config["retry_backoff_ms"] = max(often, MISSING_MS) if errored else often
         # The first answer may be to a question from before we asked of the topic.
         self._sought = self.wanted.names
         before, self._errored = self._errored, errored
