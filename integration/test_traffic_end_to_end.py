@@ -12,7 +12,7 @@ import pytest
 from integration.traffic_run import run
 from rackward.clusters import Cluster
 
-SECONDS = 40.0
+SECONDS = 30.0
 WITHIN = 0.05
 
 
