@@ -44,7 +44,7 @@ class AssigningConsumer(PollingConsumer):
         """Partitions are about to leave librdkafka's assignment."""
         raise NotImplementedError
 
-    def _taken(self, places: list[Place]) -> None:
+    def _taken(self, partitions: list[TopicPartition]) -> None:
         """Partitions were added to librdkafka's assignment."""
         raise NotImplementedError
 
@@ -68,7 +68,7 @@ class AssigningConsumer(PollingConsumer):
         self._check_whole("Failed to set assignment")
         self._let_go(self._places_assigned(), lost=self._losing)
         super().assign(partitions)
-        return self._taken(places_of(partitions))
+        return self._taken(partitions)
 
     def unassign(self) -> None:
         """As confluent's."""
@@ -84,7 +84,7 @@ class AssigningConsumer(PollingConsumer):
         self._assigned_by_user = True
         self._check_incremental()
         super().incremental_assign(partitions)
-        return self._taken(places_of(partitions))
+        return self._taken(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """As confluent's."""
@@ -141,7 +141,7 @@ class AssigningConsumer(PollingConsumer):
             else:
                 self._let_go(self._places_assigned(), lost=False)
                 super().assign(partitions)
-            self._taken(places)
+            self._taken(partitions)
         elif self._cooperative:
             there = set(self._places_assigned())
             going = [place for place in places if place in there]

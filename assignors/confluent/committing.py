@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal, overload
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, KafkaError, Message, TopicPartition
 
 from assignors.confluent.assigning import AssigningConsumer
 from assignors.confluent.commits import CommitError, overall
@@ -25,6 +25,7 @@ from assignors.confluent.partitions import (
     are_partitions,
     partitions_at,
     place_of,
+    places_of,
     position_of,
     with_errors,
 )
@@ -41,6 +42,8 @@ class CommittingConsumer(AssigningConsumer):
         self._membership = membership
         self._book = OffsetBook(configuration.auto_offset_store)
         self._report: Callable[[Committed], object] = self._inbox.put
+        self._offered: dict[Place, Position] = {}
+        self._offers = 0
         self._next_auto_commit = time.monotonic() + configuration.auto_commit_interval
 
     # ---- what the application calls
@@ -108,12 +111,20 @@ class CommittingConsumer(AssigningConsumer):
         if self._configuration.auto_commit and not lost and not self._membership.lost:
             stored = self._book.stored(self._positions(places))
             if stored:
-                self._going.append(self._commit_and_tell(partitions_at(stored), last=True))
+                commit = self._commit_and_tell(partitions_at(stored), last=True)
+                if self._step is not None:
+                    self._going.append(commit)
         self._book.forget(places)
         self._book.lost_sight(places)
 
-    def _taken(self, places: list[Place]) -> None:
-        self._book.forget(places)
+    def _taken(self, partitions: list[TopicPartition]) -> None:
+        self._book.forget(places_of(partitions))
+        # Where reading starts from what is committed, commits begin beyond it.
+        committed = [each for each in partitions if each.offset in (OFFSET_INVALID, OFFSET_STORED)]
+        if committed and self._membership.engaged:
+            places = places_of(committed)
+            self._book.ask(places)
+            self._membership.look_up(places, self._book.found)
 
     def _tell_of_commit(self, committed: Committed) -> None:
         if self._configuration.on_commit is not None:
@@ -132,8 +143,22 @@ class CommittingConsumer(AssigningConsumer):
         if self._membership.engaged and not self._membership.stable:
             return
         due = self._book.due(self._positions(self._places_assigned()))
-        if due:
+        if due and self._membership.engaged:
             self._commit_and_tell(partitions_at(due))
+        elif due != self._offered:
+            # librdkafka knows what is committed, and so whether there is anything to do.
+            self._offered = due
+            self._offers += 1
+            commit = super().commit
+            self._enter(lambda: commit(asynchronous=True))
+
+    def _hear_of_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        """librdkafka's own commits; one that found nothing to do is told if it was asked for."""
+        if error is None:
+            self._note(partitions)
+        offered, self._offers = self._offers, max(0, self._offers - 1)
+        if not (offered and error is not None and error.code() == KafkaError._NO_OFFSET):
+            self._tell_of_commit(Committed(error, partitions))
 
     # ---- how
 

@@ -246,9 +246,7 @@ def _dispatch(
         if partitions and partitions[0].topic == KNOCK:
             consumer._answer()
         else:
-            if error is None:
-                consumer._note(partitions)
-            consumer._tell_of_commit(Committed(error, partitions))
+            consumer._hear_of_commit(error, partitions)
 
     return on_commit
 

@@ -10,20 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError as Code
 from kafka.consumer.subscription_state import SubscriptionType
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
-from kafka.errors import FencedInstanceIdError
+from kafka.errors import FencedInstanceIdError, KafkaError
 from kafka.future import Future
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+from kafka.structs import TopicPartition
 
+from assignors.confluent.availability import unavailable
 from assignors.confluent.errors import error_message
 from assignors.confluent.inbox import Change, Inbox, Step
 from assignors.confluent.listener import GroupListener
-from assignors.confluent.offsets import Place
+from assignors.confluent.offsets import Place, Position
 from assignors.confluent.subscription import Subscription
 from assignors.kafka_python.coordinator import RackAwareCoordinator
-from assignors.leading import is_topic_name
+from assignors.leading import is_topic_name, log
+
+LOOK_UP_MS = 10_000
+"""Milliseconds after which it is no more worth knowing what is committed."""
 
 MISSING_MS = 1000
 """Milliseconds between questions for a topic that is not there."""
@@ -166,6 +171,22 @@ class GroupCoordinator(RackAwareCoordinator):
         """Whether the group has not been heard for so long that it has gone on by itself."""
         return self.stable() and bool(self.heartbeat.session_timeout_expired())
 
+    def look_up(
+        self, places: Iterable[Place], then: Callable[[dict[Place, Position]], None]
+    ) -> None:
+        """Call ``then`` with what is committed, if a broker says so."""
+
+        async def run() -> None:
+            try:
+                asked = [TopicPartition(*place) for place in places]
+                found = await self.fetch_committed_offsets_async(asked, LOOK_UP_MS)
+            except KafkaError as error:
+                log.debug("group %s: committed offsets not found: %r", self.group_id, error)
+            else:
+                then({tuple(at): Position(o.offset, o.leader_epoch) for at, o in found.items()})
+
+        self._net.call_soon_threadsafe(run)
+
     # ---- what commits need
 
     @property
@@ -187,9 +208,9 @@ class GroupCoordinator(RackAwareCoordinator):
         with self._lock:
             if (self._generation.generation_id, self._generation.member_id) != member:
                 return
-            if KafkaError.UNKNOWN_MEMBER_ID in codes:
+            if Code.UNKNOWN_MEMBER_ID in codes:
                 self.reset_generation()
-            elif KafkaError.ILLEGAL_GENERATION in codes and not self.rebalance_in_progress():
+            elif Code.ILLEGAL_GENERATION in codes and not self.rebalance_in_progress():
                 self.reset_generation(member[1])
 
     # ---- what kafka-python calls
@@ -257,21 +278,14 @@ class GroupCoordinator(RackAwareCoordinator):
     def _tell_of_topics(self, cluster: Any) -> None:
         """Put an error for each topic subscribed to by name that is not there, once."""
         there = cluster.topics(exclude_internal_topics=False)
-        errored: dict[str, int] = {}
-        for topic in sorted(self.wanted.names):
-            if not is_topic_name(topic):
-                errored[topic] = KafkaError.TOPIC_EXCEPTION
-            elif topic in (cluster.unauthorized_topics or ()):
-                errored[topic] = KafkaError.TOPIC_AUTHORIZATION_FAILED
-            elif topic not in there and topic in self._sought:
-                errored[topic] = KafkaError.UNKNOWN_TOPIC_OR_PART
+        forbidden = frozenset(cluster.unauthorized_topics or ())
+        errored = unavailable(self.wanted.names, self._sought, there, forbidden)
+        self._sought = self.wanted.names
         # kafka-python would ask again ten times a second until they are there.
         often = self.config["retry_backoff_ms"]
         cluster.config["retry_backoff_ms"] = max(often, MISSING_MS) if errored else often
-        # The first answer may be to a question from before we asked of the topic.
-        self._sought = self.wanted.names
         before, self._errored = self._errored, errored
         for topic, code in errored.items():
             if before.get(topic) != code:
-                told = f"Subscribed topic not available: {topic}: {KafkaError(code).str()}"
+                told = f"Subscribed topic not available: {topic}: {Code(code).str()}"
                 self._inbox.put(error_message(code, told, topic))
