@@ -27,7 +27,7 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer):
         # confluent wraps the callbacks in the dictionary that it is given, and makes a consumer
         # of its own of it: one that connects to nothing, and gives way to ours.
         callbacks = {name: consumer_conf[name] for name in _CALLBACKS if name in consumer_conf}
-        theirs = {"group.id": "", **callbacks}
+        theirs = {"group.id": "stand-in", "log_level": 0, **callbacks}
         super().__init__(theirs, max_workers, executor)
         self._consumer.close()
         wrapped = {name: theirs[name] for name in callbacks}
