@@ -18,7 +18,7 @@ export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format typecheck benchmarks benchmarks-placement wheel-test constraints clean
+.PHONY: help demo test lint format typecheck benchmarks benchmarks-placement benchmarks-clients wheel-test constraints clean
 
 help:
 	@echo 'make demo         a real six-broker Kafka in three racks, three assignors, one table'
@@ -26,6 +26,7 @@ help:
 	@echo 'make lint         ruff, mypy --strict, import-linter'
 	@echo 'make format       let ruff rewrite what it can'
 	@echo 'make benchmarks   time the assignors (benchmarks-placement: placers and reassignment)'
+	@echo 'make benchmarks-clients  our confluent consumer beside its own, on a real Kafka'
 	@echo 'make wheel-test   build the wheel and test it where the sources are out of reach'
 	@echo 'make constraints  renew constraints.txt with the newest versions that fit'
 	@echo 'make clean        remove .venv and everything that is made'
@@ -56,6 +57,9 @@ benchmarks: $(VENV)/.dev-installed
 benchmarks-placement: $(VENV)/.dev-installed
 	@$(BIN)/python -m benchmarks.placement
 	@$(BIN)/python -m benchmarks.reassignment
+
+benchmarks-clients: $(VENV)/.dev-installed
+	@$(BIN)/python -m benchmarks.confluent_overhead $(ARGS)
 
 wheel-test: $(VENV)/.dev-installed
 	@$(BIN)/python .ci/wheel_test.py
