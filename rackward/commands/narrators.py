@@ -156,13 +156,15 @@ def line_of(event: Event, source: str) -> str:
         case events.Cancelled(partitions):
             return f"{count_text(partitions, 'reassignment')} cancelled."
         case events.LeftUnderWay(partitions, reason):
-            back = source.replace(" apply ", " cancel ")
-            return (
+            told = (
                 f"{reason.capitalize()}: {count_text(partitions, 'partition')} "
                 f"{'is' if partitions == 1 else 'are'} still being moved by the cluster, "
-                f"without a throttle. Take it up again: rackward {source}; or take it back: "
-                f"rackward {back}"
+                f"without a throttle. Take it up again: rackward {source}"
             )
+            if not source.startswith("placement apply "):
+                return told
+            back = source.replace("placement apply ", "placement cancel ", 1)
+            return f"{told}; or take it back: rackward {back}"
         case _:
             return ""
 
