@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from assignors.confluent.errors import failure
 from assignors.confluent.inbox import Change, Step
 from assignors.confluent.offsets import Place
-from assignors.confluent.partitions import are_partitions, places_of
+from assignors.confluent.partitions import are_partitions, places_of, started
 from assignors.confluent.polling import PollingConsumer
 
 Rebalanced = Callable[[Any, list[TopicPartition]], object]
@@ -30,8 +30,9 @@ _EAGER = (
 class AssigningConsumer(PollingConsumer):
     """A consumer whose partitions are the group's."""
 
-    def _begin_assigning(self, cooperative: bool) -> None:
+    def _begin_assigning(self, cooperative: bool, reset: str) -> None:
         self._cooperative = cooperative
+        self._reset = reset
         self._held: set[Place] | None = None
         self._on: dict[Change, Rebalanced] = {}
         self._step: Step | None = None
@@ -67,7 +68,7 @@ class AssigningConsumer(PollingConsumer):
         self._assigned_by_user = True
         self._check_whole("Failed to set assignment")
         self._let_go(self._places_assigned(), lost=self._losing)
-        super().assign(partitions)
+        super().assign(self._started(partitions))
         return self._taken(partitions)
 
     def unassign(self) -> None:
@@ -83,7 +84,7 @@ class AssigningConsumer(PollingConsumer):
             return super().incremental_assign(partitions)  # Which raises.
         self._assigned_by_user = True
         self._check_incremental()
-        super().incremental_assign(partitions)
+        super().incremental_assign(self._started(partitions))
         return self._taken(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
@@ -137,10 +138,10 @@ class AssigningConsumer(PollingConsumer):
         partitions = [TopicPartition(topic, partition) for topic, partition in places]
         if change is Change.ASSIGN:
             if self._cooperative:
-                super().incremental_assign(partitions)
+                super().incremental_assign(self._started(partitions))
             else:
                 self._let_go(self._places_assigned(), lost=False)
-                super().assign(partitions)
+                super().assign(self._started(partitions))
             self._taken(partitions)
         elif self._cooperative:
             there = set(self._places_assigned())
@@ -174,6 +175,11 @@ class AssigningConsumer(PollingConsumer):
         one(None)
 
     # ---- how
+
+    def _started(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """With what the step that is being taken knows of where to start."""
+        committed = None if self._step is None else self._step.committed
+        return started(partitions, committed, self._reset)
 
     @property
     def _losing(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal, overload
 
-from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from assignors.confluent.assigning import AssigningConsumer
 from assignors.confluent.commits import CommitError, overall
@@ -21,6 +21,7 @@ from assignors.confluent.inbox import Committed
 from assignors.confluent.membership import Membership, Result
 from assignors.confluent.offsets import OffsetBook, Place, Position
 from assignors.confluent.partitions import (
+    FROM_COMMITTED,
     after,
     are_partitions,
     partitions_at,
@@ -120,11 +121,9 @@ class CommittingConsumer(AssigningConsumer):
     def _taken(self, partitions: list[TopicPartition]) -> None:
         self._book.forget(places_of(partitions))
         # Where reading starts from what is committed, commits begin beyond it.
-        committed = [each for each in partitions if each.offset in (OFFSET_INVALID, OFFSET_STORED)]
-        if committed and self._membership.engaged:
-            places = places_of(committed)
-            self._book.ask(places)
-            self._membership.look_up(places, self._book.found)
+        committed = (self._step and self._step.committed) or {}
+        begun = {place_of(each) for each in partitions if each.offset in FROM_COMMITTED}
+        self._book.committed({place: committed[place] for place in begun & committed.keys()})
 
     def _tell_of_commit(self, committed: Committed) -> None:
         if self._configuration.on_commit is not None:

@@ -35,6 +35,10 @@ COOPERATIVE = "leader-rack-aware-cooperative-sticky"
 RANGE = "leader-rack-aware-range"
 STRATEGIES = (COOPERATIVE, RANGE)
 
+COORDINATOR_MS = 10_000
+"""Milliseconds between librdkafka's questions for the group's coordinator: members hear by their
+heartbeats that it has moved, and this one sends none."""
+
 _DIGITS = re.compile(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]+)|(0[0-7]*)|([1-9][0-9]*))")
 _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
 _OF_JAVA = {
@@ -69,6 +73,7 @@ class Configuration:
     session_timeout: float
     max_poll_interval_ms: int
     ignored_topics: tuple[str, ...]
+    offset_reset: str
     on_commit: Callable[[Any, list[Any]], object] | None
 
     @property
@@ -120,6 +125,7 @@ def for_librdkafka(
     # A value that librdkafka does not take for true or false is left for it to refuse.
     if _text(told, "enable.auto.commit", "true").lower() in (*_TRUE, *_FALSE):
         told["enable.auto.commit"] = "false"
+    told.setdefault("coordinator.query.interval.ms", COORDINATOR_MS)
     if callable(told.get("on_commit", on_commit)):
         told["on_commit"] = on_commit
     return told
@@ -155,6 +161,7 @@ def configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]) -> 
         "max_poll_interval_ms": longest,
         "enable_auto_commit": False,
         "exclude_internal_topics": False,
+        "isolation_level": _text(named, "isolation.level", "read_committed").lower(),
     }
     blacklist = _text(named, "topic.blacklist", "")
     return Configuration(
@@ -170,6 +177,7 @@ def configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]) -> 
         session_timeout=session / 1000,
         max_poll_interval_ms=longest,
         ignored_topics=tuple(filter(None, (each.strip() for each in blacklist.split(",")))),
+        offset_reset=_text(named, "auto.offset.reset", "largest"),
         on_commit=named.get("on_commit"),
     )
 

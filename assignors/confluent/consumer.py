@@ -74,7 +74,7 @@ class Consumer(CommittingConsumer):
         membership = Membership(settings, inbox)
         self._pulse = Pulse(self, settings.group_id)
         self._begin_polling(inbox, Liveness(settings.max_poll_interval_ms / 1000))
-        self._begin_assigning(settings.cooperative)
+        self._begin_assigning(settings.cooperative, settings.offset_reset)
         self._begin_committing(settings, membership)
         inbox.arrived = _arrival(weakref.ref(self))
         weakref.finalize(self, _abandon, membership, self._pulse).atexit = False

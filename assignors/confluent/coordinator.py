@@ -27,8 +27,9 @@ from assignors.confluent.subscription import Subscription
 from assignors.kafka_python.coordinator import RackAwareCoordinator
 from assignors.leading import is_topic_name, log
 
-LOOK_UP_MS = 10_000
-"""Milliseconds after which it is no more worth knowing what is committed."""
+START_MS = 1000
+"""Milliseconds for which partitions are held back for what is committed of them. A transaction
+that has not ended may keep that from being told for longer: then librdkafka waits for it."""
 
 MISSING_MS = 1000
 """Milliseconds between questions for a topic that is not there."""
@@ -105,6 +106,10 @@ class GroupCoordinator(RackAwareCoordinator):
         Raises Superseded.
         """
         done = Future()
+        given = () if places is None else tuple(sorted(places))
+        # librdkafka would ask as well, the coordinator that it last heard of: it has no heartbeat
+        # to hear of another by, and would never begin to read where that one is gone.
+        committed = await self._committed(given) if change is Change.ASSIGN else None
 
         def end(well: bool) -> None:
             try:
@@ -112,7 +117,7 @@ class GroupCoordinator(RackAwareCoordinator):
             except RuntimeError:  # The event loop is closed, and nobody waits.
                 return
 
-        self._inbox.put(Step(change, None if places is None else tuple(sorted(places)), end))
+        self._inbox.put(Step(change, None if places is None else given, end, committed))
         if not await done:
             raise Superseded(change.value)
 
@@ -171,21 +176,15 @@ class GroupCoordinator(RackAwareCoordinator):
         """Whether the group has not been heard for so long that it has gone on by itself."""
         return self.stable() and bool(self.heartbeat.session_timeout_expired())
 
-    def look_up(
-        self, places: Iterable[Place], then: Callable[[dict[Place, Position]], None]
-    ) -> None:
-        """Call ``then`` with what is committed, if a broker says so."""
-
-        async def run() -> None:
-            try:
-                asked = [TopicPartition(*place) for place in places]
-                found = await self.fetch_committed_offsets_async(asked, LOOK_UP_MS)
-            except KafkaError as error:
-                log.debug("group %s: committed offsets not found: %r", self.group_id, error)
-            else:
-                then({tuple(at): Position(o.offset, o.leader_epoch) for at, o in found.items()})
-
-        self._net.call_soon_threadsafe(run)
+    async def _committed(self, places: Iterable[Place]) -> dict[Place, Position] | None:
+        """What the group has committed, None if that is not found at once."""
+        asked = [TopicPartition(*place) for place in places]
+        try:
+            found = await self.fetch_committed_offsets_async(asked, START_MS)
+        except KafkaError as error:
+            log.debug("group %s: committed offsets not found: %r", self.group_id, error)
+            return None
+        return {tuple(at): Position(each.offset, each.leader_epoch) for at, each in found.items()}
 
     # ---- what commits need
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from assignors.confluent.offsets import Place
+from assignors.confluent.offsets import Place, Position
 
 
 class Change(Enum):
@@ -30,6 +30,8 @@ class Change(Enum):
 class Step:
     """Partitions that the application is to be given, or to give up; None: all that it has.
 
+    ``committed`` is what the group has committed of partitions that are given; None: not known.
+
     ``end`` is called once: with True when the application has done it, with False when the
     group has moved on and nobody is to do it any more.
     """
@@ -37,6 +39,7 @@ class Step:
     change: Change
     places: tuple[Place, ...] | None
     end: Callable[[bool], None]
+    committed: Mapping[Place, Position] | None = None
     _ended: bool = field(default=False, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 

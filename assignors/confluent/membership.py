@@ -8,7 +8,7 @@ application, and no call of the application's waits for a join.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaError
 from kafka import errors as kafka_errors
@@ -152,13 +152,6 @@ class Membership:
         except RuntimeError:
             then(CommitError(KafkaError._DESTROY))
         return None
-
-    def look_up(
-        self, places: Iterable[Place], then: Callable[[dict[Place, Position]], None]
-    ) -> None:
-        """Call ``then`` with what the group has committed of ``places``, if that is found."""
-        if self._coordinator is not None and not self._closing:
-            self._coordinator.look_up(places, then)
 
     def application_is_late(self, late: float) -> None:
         """The application has not polled for too long, by ``late`` seconds: leave until it does."""

@@ -42,7 +42,6 @@ class OffsetBook:
         self.auto_store = auto_store
         self._stored: dict[Place, Position] = {}
         self._committed: dict[Place, Position] = {}
-        self._asked: set[Place] = set()
         self._lock = threading.Lock()
 
     def store(self, place: Place, position: Position) -> None:
@@ -61,24 +60,11 @@ class OffsetBook:
         with self._lock:
             self._committed.update(offsets)
 
-    def ask(self, places: Iterable[Place]) -> None:
-        """A broker is asked what is committed."""
-        with self._lock:
-            self._asked.update(places)
-
-    def found(self, offsets: Mapping[Place, Position]) -> None:
-        """Note the answer, unless it is about something else by now."""
-        with self._lock:
-            for place in self._asked.intersection(offsets):
-                self._asked.remove(place)
-                self._committed.setdefault(place, offsets[place])
-
     def lost_sight(self, places: Iterable[Place]) -> None:
         """Forget what is committed: others may commit from now on."""
         with self._lock:
             for place in places:
                 self._committed.pop(place, None)
-                self._asked.discard(place)
 
     def stored(self, positions: Mapping[Place, Position | None]) -> dict[Place, Position]:
         """What is stored of the partitions whose ``positions`` are given (None: none yet)."""

@@ -5,9 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaError,
+    Message,
+    TopicPartition,
+)
 
 from assignors.confluent.offsets import Place, Position
+
+FROM_COMMITTED = (OFFSET_INVALID, OFFSET_STORED)
+"""The offsets that mean: from where the group has committed, or else as auto.offset.reset says."""
+
+_RESETS = {
+    **dict.fromkeys(("smallest", "earliest", "beginning"), OFFSET_BEGINNING),
+    **dict.fromkeys(("largest", "latest", "end"), OFFSET_END),
+}
 
 
 class FailedPartition(TopicPartition):
@@ -54,6 +70,24 @@ def partitions_at(positions: Mapping[Place, Position | None]) -> list[TopicParti
         else TopicPartition(*place, position.offset, **_more(position))
         for place, position in sorted(positions.items())
     ]
+
+
+def started(
+    partitions: list[TopicPartition], committed: Mapping[Place, Position] | None, reset: str
+) -> list[TopicPartition]:
+    """The partitions with the offsets to start at, as far as these are known here.
+
+    ``reset`` is auto.offset.reset; with "error", librdkafka finds out that there is no offset.
+    """
+    if committed is None:
+        return partitions
+    otherwise = _RESETS.get(reset.lower(), OFFSET_INVALID)
+    found = []
+    for each in partitions:
+        at = committed.get(place_of(each), Position(otherwise))
+        known = each.offset in FROM_COMMITTED and at.offset != OFFSET_INVALID
+        found += partitions_at({place_of(each): at}) if known else [each]
+    return found
 
 
 def with_errors(

@@ -79,6 +79,7 @@ def test_librdkafka_commits_nothing_by_itself_and_knows_no_rack() -> None:
         "group.id": "g",
         "fetch.min.bytes": 5,
         "enable.auto.commit": "false",
+        "coordinator.query.interval.ms": 10_000,
         "on_commit": print,
     }
 

@@ -65,20 +65,3 @@ def test_what_others_may_have_committed_is_not_known() -> None:
     book.committed({A: Position(5)})
     book.lost_sight([A])
     assert book.due({A: Position(1)}) == {A: Position(1)}
-
-
-def test_what_a_broker_says_does_not_undo_what_it_took_since() -> None:
-    book = OffsetBook(auto_store=True)
-    book.ask([A, B])
-    book.committed({A: Position(9)})
-    book.found({A: Position(5), B: Position(5)})
-    assert book.due({A: Position(8), B: Position(8)}) == {B: Position(8)}
-    assert book.due({B: Position(5)}) == {}
-
-
-def test_an_answer_about_an_assignment_that_ended_is_not_heeded() -> None:
-    book = OffsetBook(auto_store=True)
-    book.ask([A])
-    book.lost_sight([A])
-    book.found({A: Position(5)})
-    assert book.due({A: Position(1)}) == {A: Position(1)}
