@@ -11,6 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -89,14 +90,23 @@ def read(reader: Any, how: str, topic: str, records: int) -> dict[str, float]:
     }
 
 
+def peak_memory() -> int:
+    """The most bytes that this program has held at once."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # What getrusage says on Linux begins with the size of the process that started this one.
+        (line,) = (each for each in status.read_text().splitlines() if each.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_KILOBYTE
+
+
 def main() -> None:
     """See the module's text."""
     who, how, bootstrap, topic, records = sys.argv[1:]
     reader = consumer(who, bootstrap)
     figures = read(reader, how, topic, int(records))
     reader.close()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_KILOBYTE
-    print(json.dumps(figures | {"peak": peak}))
+    print(json.dumps(figures | {"peak": peak_memory()}))
 
 
 if __name__ == "__main__":
