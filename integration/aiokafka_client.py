@@ -121,7 +121,8 @@ class AIOKafka:
 
     def __call__(self, joining: Joining) -> AIOKafkaClient:
         config = {
-            "session_timeout_ms": 6000,
+            # Nobody waits for a session's end: members leave, or are processes of their own.
+            "session_timeout_ms": 15_000,
             "heartbeat_interval_ms": 200,
             "metadata_max_age_ms": 2000,
             "auto_offset_reset": "earliest",

@@ -144,8 +144,6 @@ def test_one_group_of_three_clients(
         checked.after(lambda: kill(group, first))
         sent.stop()
         everything_is_read(checked.log.reads_of, topic, sent, within=30)
-        for name in list(group.members):
-            group.stop(name)
     assert checked.log.owned_twice() == []
     assert checked.log.out_of_order() == []
     offsets = {partition: at for (_, partition), at in committed(cluster, group.id).items()}
