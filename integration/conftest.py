@@ -38,13 +38,13 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield made
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# Not once all are collected: pytest-xdist reads the marks then, before this file could add them.
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Where tests are spread over processes (``--dist loadgroup``), those of one cluster stay
     in one process, which starts it once, and the others of a file stay together."""
-    for item in items:
-        call = getattr(item, "callspec", None)
-        group = call.params.get("cluster", item.path.stem) if call else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(group))
+    call = getattr(item, "callspec", None)
+    group = call.params.get("cluster", item.path.stem) if call else item.path.stem
+    item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

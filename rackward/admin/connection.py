@@ -31,7 +31,13 @@ _MOST_BACKOFF_MS = 500
 
 Answer = TypeVar("Answer")
 
+
+class _NoControllerError(kafka_errors.KafkaError):  # type: ignore[misc]
+    """Brokers answer, and know of no controller."""
+
+
 _AGAIN = (
+    _NoControllerError,
     kafka_errors.KafkaConnectionError,
     kafka_errors.NodeNotReadyError,
     kafka_errors.UnknownBrokerIdError,
@@ -104,10 +110,12 @@ class AdminConnection:
         Asked again where the controller has moved. Raises AdminError; see `ask`.
         """
         until = deadline or self.deadline()
+
+        async def send() -> Any:
+            return await self._send(request, await self._controller_now(until), until)
+
         while True:
-            if self._controller is None:
-                self._controller = self._find_controller(until)
-            answer = self.ask(doing, request, node=self._controller, deadline=until)
+            answer = self._until(doing, send, until)
             if NOT_CONTROLLER not in _codes(answer):
                 return answer
             self._controller = None
@@ -153,25 +161,24 @@ class AdminConnection:
                 found: Answer = self._client._manager.run(send)
                 return found
             except _AGAIN as error:
+                # Whoever was asked may have died, and was perhaps the controller.
+                self._controller = None
                 if "CERTIFICATE_VERIFY_FAILED" in str(error) or not until.remaining:
                     raise _gave_up(doing, error, until) from error
             except kafka_errors.KafkaError as error:
                 raise translated(doing, error) from error
             time.sleep(min(_PAUSE_SECONDS, until.remaining))
 
-    def _find_controller(self, until: Deadline) -> int:
+    async def _controller_now(self, until: Deadline) -> int:
         from kafka.protocol.metadata import MetadataRequest
 
-        while True:
+        if self._controller is None:
             request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-            answer = self.ask("finding the controller", request, deadline=until)
-            if answer.controller_id >= 0:
-                return int(answer.controller_id)
-            if not until.remaining:
-                raise AdminTimeoutError(
-                    f"the cluster has had no controller for {until.seconds:g} s: check its quorum"
-                )
-            time.sleep(_PAUSE_SECONDS)
+            found = int((await self._send(request, None, until)).controller_id)
+            if found < 0:
+                raise _NoControllerError
+            self._controller = found
+        return self._controller
 
 
 def connect(
@@ -261,6 +268,10 @@ def translated(doing: str, error: Exception) -> AdminError:
 
 def _gave_up(doing: str, error: Exception, until: Deadline) -> AdminError:
     told = one_line(error.args[0] if error.args else words(type(error).__name__))
+    if isinstance(error, _NoControllerError):
+        return AdminTimeoutError(
+            f"the cluster has had no controller for {until.seconds:g} s: check its quorum"
+        )
     if isinstance(error, kafka_errors.RequestTimedOutError | kafka_errors.KafkaTimeoutError):
         return AdminTimeoutError(
             f"{doing}: no answer within {until.seconds:g} s; try a longer --timeout"
