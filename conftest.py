@@ -6,8 +6,10 @@ import signal
 
 from hypothesis import settings
 
-# Machines that run tests are busy; what is too slow shows in the benchmarks.
-settings.register_profile("rackward", deadline=None)
+# Machines that run tests are busy; what is too slow shows in the benchmarks. The same examples
+# each time: a change is judged by what it changes. --hypothesis-profile fuzz looks for others.
+settings.register_profile("rackward", deadline=None, derandomize=True)
+settings.register_profile("fuzz", deadline=None, max_examples=2000)
 settings.load_profile("rackward")
 
 # A shell without job control starts what it puts into the background with Ctrl-C ignored,

@@ -18,6 +18,7 @@ from rackward.clusters.pytest_plugin import kafka_clusters, unique_name
 __all__ = ["cluster", "kafka_clusters", "unique_name"]
 
 RACKS = ("a", "a", "b", "b", "c", "c")
+DOCKER_TESTS = "RACKWARD_DOCKER_TESTS"
 REQUIRE_DOCKER = "RACKWARD_REQUIRE_DOCKER"
 
 
@@ -38,13 +39,24 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield made
 
 
-# Not once all are collected: pytest-xdist reads the marks then, before this file could add them.
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Where tests are spread over processes (``--dist loadgroup``), those of one cluster stay
-    in one process, which starts it once, and the others of a file stay together."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Containers run the Kafka that processes run. What they may do differently (addresses,
+    restarts, doors of racks) is in the tests marked ``everywhere``; the others are run on them
+    where RACKWARD_DOCKER_TESTS=all asks for it."""
+    if os.environ.get(DOCKER_TESTS) == "all":
+        return
+    left = [item for item in items if _on_shared_containers(item)]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if not _on_shared_containers(item)]
+
+
+def _on_shared_containers(item: pytest.Item) -> bool:
     call = getattr(item, "callspec", None)
-    group = call.params.get("cluster", item.path.stem) if call else item.path.stem
-    item.add_marker(pytest.mark.xdist_group(group))
+    return (
+        call is not None
+        and call.params.get("cluster") == "docker"
+        and item.get_closest_marker("everywhere") is None
+    )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

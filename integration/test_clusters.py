@@ -21,6 +21,8 @@ from rackward.clusters import (
 )
 from rackward.clusters.pytest_plugin import UniqueName
 
+pytestmark = pytest.mark.everywhere
+
 MB = 1_000_000
 
 

@@ -42,6 +42,7 @@ def group_of(
         yield group
 
 
+@pytest.mark.everywhere
 @BOTH
 def test_with_even_leaders_everything_is_local(cluster: Cluster, strategy: Any) -> None:
     topic = create_topic(cluster, new_name("even"), replicas_led_from(evenly(36)))

@@ -80,6 +80,7 @@ def test_a_topic_that_does_not_exist_yet(
     assert places(absent, 3) <= owned["b1"]
 
 
+@pytest.mark.everywhere
 def test_a_topic_deleted_during_a_rebalance(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:

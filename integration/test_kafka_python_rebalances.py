@@ -52,6 +52,7 @@ def kept(before: dict[str, frozenset[Place]], now: dict[str, frozenset[Place]]) 
     return {place for name in before.keys() & now.keys() for place in before[name] & now[name]}
 
 
+@pytest.mark.everywhere
 def test_join_and_leave_of_a_cooperative_group(cluster: Cluster) -> None:
     topic = create_topic(cluster, new_name("flow"), replicas_led_from(evenly(36)))
     all_of_it = places(topic, 36)
@@ -114,6 +115,7 @@ def test_kept_partitions_do_not_wait_for_a_slow_member(cluster: Cluster) -> None
         assert group.handed_back(since=started) == []
 
 
+@pytest.mark.everywhere
 def test_leaders_that_moved_are_followed_at_the_next_rebalance(cluster: Cluster) -> None:
     # Two partitions change places between racks a and b: four moves, of which none is more
     # than needed, make everything local again.

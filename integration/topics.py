@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaConnectionError, UnknownTopicOrPartitionError
 
 from rackward.clusters import Cluster
 
@@ -40,8 +41,18 @@ def create_topics(cluster: Cluster, topics: Mapping[str, Sequence[Sequence[int]]
 
 
 def delete_topic(cluster: Cluster, name: str) -> None:
-    """Delete a topic."""
-    with_admin(cluster, lambda admin: admin.delete_topics([name]))
+    """Delete a topic, also while a broker is away that others still take to be there."""
+
+    def deleted() -> bool:
+        try:
+            with_admin(cluster, lambda admin: admin.delete_topics([name]))
+        except KafkaConnectionError:
+            return False
+        except UnknownTopicOrPartitionError:
+            pass  # An earlier try did it, and its answer was lost.
+        return True
+
+    wait_until(deleted, 30, f"{name} is deleted")
 
 
 def committed(cluster: Cluster, group_id: str) -> dict[tuple[str, int], int]:

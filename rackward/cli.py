@@ -22,6 +22,7 @@ from rackward.demo.command import EPILOG, demo
 app = typer.Typer(
     name="rackward",
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -54,6 +54,7 @@ def owners(
     return owned
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("strategy", [RANGE, COOPERATIVE])
 def test_with_even_leaders_everything_is_local(cluster: Cluster, strategy: str) -> None:
     owned = owners(cluster, evenly(36), SIX, strategy)

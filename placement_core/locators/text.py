@@ -62,9 +62,11 @@ def parse_racks(text: str, format: TextFormat) -> dict[int, str]:
 
 def broker_id(text: str) -> int:
     """A broker id. Raises RackTextError."""
-    if not re.fullmatch(r"[0-9]{1,10}", text.strip()):
+    # What is blank to strip() is not all blank to int().
+    digits = text.strip()
+    if not re.fullmatch(r"[0-9]{1,10}", digits):
         raise RackTextError(f"{_shown(text)} is not a broker id: write a whole number from 0 on")
-    return int(text)
+    return int(digits)
 
 
 def checked_racks(pairs: Iterable[tuple[int, object]]) -> dict[int, str]:

@@ -27,6 +27,8 @@ class ReplicaSets:
         Per partition, the row of ``least`` and ``most`` for its replication factor.
     least, most
         ``[share, node]``: the bounds of each node of ``tree``.
+    pinned
+        Per partition, a broker of ``chosen`` that keeps its replica whatever the loads; -1: none.
 
     A replica that ``held`` does not have costs 1: it has to be copied.
     """
@@ -37,6 +39,7 @@ class ReplicaSets:
     share: IntArray
     least: IntArray
     most: IntArray
+    pinned: IntArray
     unit: int = 1
     counts: IntArray = field(init=False)
     loads: IntArray = field(init=False)
@@ -71,7 +74,7 @@ class ReplicaSets:
         home = ~_among(self.held, self.chosen)
         gains = self._gains()
         for column in self.chosen.T:
-            rows = np.flatnonzero(column >= 0)
+            rows = np.flatnonzero((column >= 0) & (column != self.pinned))
             giver = column[rows]
             fresh = (~_among(giver[:, None], self.held[rows])[:, 0]).astype(np.int64)
             loses = self._loses(rows, giver)
@@ -103,7 +106,7 @@ class ReplicaSets:
         """See ``Exchange``. The partitions are spread evenly over all that can."""
         slots = np.flatnonzero(self.chosen.reshape(-1) == source)
         rows: IntArray = slots // self.chosen.shape[1]
-        rows = rows[~(self.chosen[rows] == target).any(axis=1)]
+        rows = rows[(self.pinned[rows] != source) & ~(self.chosen[rows] == target).any(axis=1)]
         saved = (self.held[rows] == source).any(axis=1).astype(np.int64) - 1
         added = 1 - (self.held[rows] == target).any(axis=1).astype(np.int64)
         rows = rows[saved + added == cost]

@@ -15,11 +15,13 @@ def first_choice(
     share: IntArray,
     bounds: tuple[IntArray, IntArray],
     base: IntArray,
+    first: IntArray,
 ) -> IntArray:
     """Replica sets that meet the bounds with as few copies as loads left aside permit.
 
     Arguments as in :class:`~placement_core.reassignment.replica_sets.ReplicaSets`; ``base`` is
-    what brokers carry besides. Sets that can be extended to lawful ones form a matroid (the
+    what brokers carry besides. ``first`` is, per partition, a holder that stays wherever it can,
+    -1 for none. Sets that can be extended to lawful ones form a matroid (the
     bounds are nested), so that taking holders one by one keeps as many as can be kept; the
     least loaded come first, since a partition that loses a replica should lose the one
     that its broker can least afford.
@@ -29,7 +31,7 @@ def first_choice(
     filled = np.zeros(len(held), np.int64)
     least, most = (bound[share] for bound in bounds)
     present = base + np.bincount(held[held >= 0], minlength=len(base))
-    weight = np.where(held >= 0, present[held], -1)
+    weight = np.where((held >= 0) & (held != first[:, None]), present[held], -1)
     ordered = np.take_along_axis(held, np.argsort(weight, axis=1, kind="stable"), axis=1)
     for broker in ordered.T:
         rows = np.flatnonzero((broker >= 0) & (filled < replicas))

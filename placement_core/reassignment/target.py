@@ -65,7 +65,9 @@ def plan_reassignment(
 
     ``replication_factor``: for all topics, or per topic; left out: the length of the present
     list. ``topics``: those that may change; others only count where loads are added up.
-    ``even=False`` ranks copies before loads: it repairs faults and moves nothing else.
+    ``even=False`` ranks copies before loads: it repairs faults and moves nothing else. And
+    preferred leaders that may stay keep their replicas, also where that is less even: what is
+    taken away, from a topic whose replication factor falls, is taken from the others.
     ``ignore_racks`` treats all brokers as one rack; it is needed where only some of them have
     one. A broker that appears in replica lists but not in ``view.brokers`` is gone, and loses
     its replicas as in a drain.
@@ -79,8 +81,12 @@ def plan_reassignment(
     factors, share = np.unique(request.replicas, return_inverse=True)
     bounds = [tree.shares(factor) for factor in factors.tolist()]
     least, most = (np.stack(rows) for rows in zip(*bounds, strict=True))
-    start = first_choice(tree, request.held, request.replicas, share, (least, most), request.base)
-    sets = ReplicaSets(tree, start, request.held, share, least, most)
+    first = np.full_like(request.leader, -1) if even else request.leader
+    start = first_choice(
+        tree, request.held, request.replicas, share, (least, most), request.base, first
+    )
+    pinned = np.where((start == first[:, None]).any(axis=1), first, -1)
+    sets = ReplicaSets(tree, start, request.held, share, least, most, pinned)
     _settle_replicas(sets, request.base, even)
     leaders = LeaderChoice.of(sets.chosen, request.leader, len(request.brokers))
     even_out(leaders, request.base_leaders)

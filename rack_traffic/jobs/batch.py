@@ -54,17 +54,16 @@ class BatchOptions:
 
 
 def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dict[str, Any]:
-    """Write the tables ``partition_hours``, ``hourly``, ``set_aside`` (where there is anything) and
-    ``summary`` into ``target``, in the place of those of an earlier run; the summary comes back.
+    """Write the tables ``partition_hours``, ``hourly``, ``set_aside`` and ``summary`` into
+    ``target``, in the place of those of an earlier run; the summary comes back.
 
     Raises InputError.
     """
     began = clock()
     given = checked_input(spark, options.source, *_around(options))
     counts = given.counts()
-    aside = given.aside(counts)
-    if aside is not None:
-        aside.write.mode("overwrite").parquet(options.path("set_aside"))
+    # Also where there is nothing: an earlier run may have written what was wrong then.
+    given.aside(spark, counts).write.mode("overwrite").parquet(options.path("set_aside"))
     hours = _in_question(partition_hours(given.snapshots, options.beliefs), options)
     hours.write.mode("overwrite").parquet(options.path("partition_hours"))
     # From what was written: the long way from the commits is gone once.

@@ -12,6 +12,7 @@ from rack_traffic.contracts import CONTRACTS
 from rack_traffic.jobs.store import read_snapshots
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.quality import Checked, Counts, check, counted
+from rack_traffic.schemas import SET_ASIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,10 @@ class CheckedInput:
         """Rows and rows set aside per table: one pass over each."""
         return {table: counted(each) for table, each in self.checked.items()}
 
-    def aside(self, counts: dict[str, Counts]) -> DataFrame | None:
-        """The rows of SET_ASIDE, None where ``counts`` has none."""
+    def aside(self, spark: SparkSession, counts: dict[str, Counts]) -> DataFrame:
+        """The rows of SET_ASIDE; only tables that have some, as ``counts`` says, are read."""
         broken = [self.checked[name].aside for name, each in counts.items() if each.set_aside]
-        return reduce(DataFrame.unionByName, broken) if broken else None
+        return reduce(DataFrame.unionByName, broken, spark.createDataFrame([], SET_ASIDE))
 
 
 def checked_input(

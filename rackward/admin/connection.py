@@ -11,6 +11,7 @@ from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 
 from assignors.client_properties import kafka_python_settings
+from assignors.kafka_python.discretion import teach_discretion
 from placement_core import InvalidOptionError
 from rackward.admin.deadline import Deadline
 from rackward.admin.errors import (
@@ -195,6 +196,7 @@ def connect(
     no server is named, and an AdminError that says what to do where the cluster cannot be
     reached or does not take the credentials.
     """
+    teach_discretion()
     given = dict(properties)
     if bootstrap_servers is not None:
         given["bootstrap.servers"] = bootstrap_servers

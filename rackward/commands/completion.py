@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from typer._completion_shared import get_completion_script
+from typer.completion import completion_init
 
 
 class Shell(StrEnum):
@@ -26,6 +27,11 @@ fish:  rackward completion fish > ~/.config/fish/completions/rackward.fish
 
 VARIABLE = "_RACKWARD_COMPLETE"
 """By which the script asks; the command line library makes it from the command's name."""
+
+
+# What shells ask is answered by typer, which only learns to where it offers --install-completion,
+# and that writes into people's files.
+completion_init()
 
 
 def completion(

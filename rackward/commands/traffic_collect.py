@@ -178,7 +178,15 @@ def collect(
             rich_help_panel=_TIMES,
         ),
     ] = 0.1,
-    seed: options.Seed = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Decides how much later within the jitter; the same seed, the same times.",
+            rich_help_panel=_TIMES,
+        ),
+    ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="One of each cluster.", rich_help_panel=_TIMES)
     ] = False,

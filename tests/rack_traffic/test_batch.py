@@ -30,7 +30,7 @@ def write(spark: SparkSession, root: Path, rows: dict[str, list[dict[str, Any]]]
     """The tables of ``rows`` as a collector leaves them."""
     for table, given in rows.items():
         dated = frame(spark, table, given).withColumn("date", F.to_date("taken_at"))
-        dated.coalesce(1).write.partitionBy("date").parquet(str(root / table))
+        dated.coalesce(1).write.mode("overwrite").partitionBy("date").parquet(str(root / table))
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +96,17 @@ def test_some_hours_are_as_in_all(spark: SparkSession, source: Path, tmp_path: P
     assert sorted(map(str, rows.collect())) == sorted(
         map(str, spark.read.parquet(str(part / "hourly")).collect())
     )
+
+
+def test_what_was_wrong_in_an_earlier_run_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+    rows = observe(simulate(3, hours=1), every=600)
+    job = BatchOptions(str(tmp_path / "snapshots"), str(tmp_path / "traffic"))
+    for topic, count in ((None, 1), (rows["commits"][0]["topic"], 0)):
+        rows["commits"][0] = rows["commits"][0] | {"topic": topic}
+        write(spark, tmp_path / "snapshots", rows)
+        run_traffic(spark, job, clock)
+        aside = spark.read.parquet(str(tmp_path / "traffic" / "set_aside"))
+        assert (aside.schema, aside.count()) == (SET_ASIDE, count)
 
 
 def test_a_folder_without_snapshots(spark: SparkSession, tmp_path: Path) -> None:

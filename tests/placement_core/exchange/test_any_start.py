@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,7 +31,8 @@ def random_sets(request: Request, rng: random.Random) -> ReplicaSets:
     chosen: IntArray = np.full((len(request.partitions), int(request.replicas.max())), -1)
     for row, factor in enumerate(request.replicas.tolist()):
         chosen[row, :factor] = sorted(rng.choice(lawful_sets(paths, factor)))
-    return ReplicaSets(tree, chosen, request.held, share, least, most)
+    free = np.full(len(chosen), -1)
+    return ReplicaSets(tree, chosen, request.held, share, least, most, free)
 
 
 @pytest.mark.parametrize("block", range(10))
@@ -52,8 +54,6 @@ def test_the_start_does_not_matter(block: int) -> None:
         assert exchanged >= 0
         assert int((loads * loads).sum()) == squares_of(case.view, case.drain, plan)[0]
         assert int(sets.copied().sum()) == plan.copies, f"seed {seed}"
-        again = ReplicaSets(
-            sets.tree, sets.chosen.copy(), sets.held, sets.share, sets.least, sets.most
-        )
+        again = replace(sets, chosen=sets.chosen.copy())
         assert (again.loads == sets.loads).all(), "loads have drifted from the sets"
         assert (again.counts == sets.counts).all(), "counts per rack have drifted from the sets"

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placement_core import ClusterView, InvalidOptionError
@@ -85,6 +85,7 @@ def test_texts_that_cannot_be_taken_at_their_word(form: TextFormat, text: str, t
 
 
 @given(st.text() | st.dictionaries(st.text(max_size=3), st.text(max_size=3)).map(json.dumps))
+@example('{"0\\u001c": "a"}')
 def test_any_text_is_racks_or_one_error(text: str) -> None:
     for form in TEXTS:
         with suppress(RackTextError):

@@ -17,11 +17,13 @@ def best_replicas(
     *,
     even: bool = True,
 ) -> tuple[int, int]:
-    """The least sum of squared loads and the fewest copies, in this order of rank or the other."""
+    """The least sum of squared loads and the fewest copies, in this order of rank or the other,
+    and then with the fewest leaders that lose their replicas in between."""
     paths = paths_of({b: rack for b, rack in view.racks().items() if b not in drain})
     model = cp_model.CpModel()
     on: dict[int, list[cp_model.IntVar]] = {broker: [] for broker in paths}
     copies: list[tuple[cp_model.IntVar, int]] = []
+    lost: list[cp_model.IntVar] = []
     base = dict.fromkeys(paths, 0)
     for partition, present in view.replicas.items():
         if partition not in wanted:
@@ -34,6 +36,8 @@ def best_replicas(
             taken = model.new_bool_var("")
             options.append(taken)
             copies.append((taken, len(brokers - set(present))))
+            if present[0] in paths and present[0] not in brokers:
+                lost.append(taken)
             for broker in brokers:
                 on[broker].append(taken)
         model.add_exactly_one(options)
@@ -45,6 +49,8 @@ def best_replicas(
         return least, minimum(model, copied)
     fewest = minimum(model, copied)
     model.add(copied == fewest)
+    fewest_lost = minimum(model, sum(lost))
+    model.add(sum(lost) == fewest_lost)
     return minimum(model, squares), fewest
 
 

@@ -75,6 +75,15 @@ def test_raising_the_factor_keeps_every_replica_and_lowering_it_copies_nothing()
     assert (back.copies, set(loads(dict(back.target)).values())) == (0, {2})
 
 
+def test_leaders_that_may_stay_do_where_loads_may_stay_uneven() -> None:
+    view = cluster()
+    rows = {TopicPartition("t", n): (0, 2 + n % 2, 4 + n % 2) for n in range(4)}
+    view = replace(view, replicas=rows)
+    alone = plan_reassignment(view, replication_factor=1, even=False)
+    assert set(alone.target.values()) == {(0,)}
+    assert loads(dict(plan_reassignment(view, replication_factor=1).target))[0] < 4
+
+
 def test_only_faults_are_repaired_where_loads_may_stay_uneven() -> None:
     view = cluster()
     rows = {**view.replicas, TopicPartition("t", 0): (0, 1, 4)}
