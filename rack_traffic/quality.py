@@ -63,7 +63,7 @@ def check(rows: DataFrame, contract: Contract) -> Checked:
     """``rows`` (of any origin) held to ``contract``. Raises InputError as :func:`conform` does."""
     conformed = conform(rows, contract.table)
     told = [F.when(F.expr(met), F.lit(why)) for why, met in contract.reasons.items()]
-    judged = conformed.select(*conformed.columns, F.coalesce(*told).alias(_REASON))
+    judged = conformed.select("*", F.coalesce(*told).alias(_REASON))
     aside = judged.filter(F.col(_REASON).isNotNull()).select(
         F.lit(contract.table).alias("table"),
         F.col(_REASON).alias("reason"),

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
-# Days of tables, and of intervals, are those of UTC, wherever this runs.
-_ZONE = {"spark.sql.session.timeZone": "UTC"}
+_ALWAYS = {
+    # Days of tables, and of intervals, are those of UTC, wherever this runs.
+    "spark.sql.session.timeZone": "UTC",
+    # Every column would ask Spark several questions, to tell an error which line made it.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
 
 _log = logging.getLogger("rackward.traffic")
 
@@ -58,7 +62,7 @@ def spark_session(options: SparkOptions) -> SparkSession:
     builder = SparkSession.builder.appName("rackward traffic")
     if options.connects:
         try:
-            settings = _ZONE | dict(options.settings)
+            settings = _ALWAYS | dict(options.settings)
             return _configured(builder.remote(options.master), settings).getOrCreate()
         except ImportError as error:
             raise MissingSparkError(f"pyspark[connect] ({error})") from error
@@ -80,7 +84,7 @@ def kafka_package() -> str:
 
 
 def _settings(options: SparkOptions) -> dict[str, str]:
-    settings = _ZONE | {
+    settings = _ALWAYS | {
         "spark.driver.memory": options.driver_memory,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

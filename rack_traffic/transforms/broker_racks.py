@@ -24,7 +24,7 @@ def broker_racks(brokers: DataFrame) -> DataFrame:
         "cluster", "broker", "rack", micros("taken_at").alias("at")
     )
     changes = known.select(
-        *known.columns,
+        "*",
         F.lag("rack").over(series).alias("before"),
         F.lag("at").over(series).alias("before_at"),
     ).filter(F.col("before").isNull() | (F.col("before") != F.col("rack")))

@@ -98,7 +98,7 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
         F.last("owner", True).over(of_group.rowsBetween(so_far, 0)).alias("owner"),
     )
     paired = owned.select(
-        *owned.columns,
+        "*",
         F.last(commit, True).over(of_group.rowsBetween(so_far, -1)).alias("before"),
     ).filter((F.col("turn") == _COMMIT) & (F.col("before.at") < F.col("at")))
     return paired.select(

@@ -35,11 +35,11 @@ def consumption(intervals: DataFrame, beliefs: Beliefs) -> DataFrame:
     told; ``bytes`` is 0 there.
     """
     flat = _flattened(intervals)
-    measured = flat.select(*flat.columns, _measured(beliefs).alias("measured"))
+    measured = flat.select("*", _measured(beliefs).alias("measured"))
     order = Window.partitionBy(*KEY, "group").orderBy("from_at")
     rate = F.col("measured") / (F.col("to_at") - F.col("from_at"))
     compared = measured.select(
-        *measured.columns,
+        "*",
         F.lag(rate).over(order).alias("rate_before"),
         F.lead(rate).over(order).alias("rate_after"),
     )

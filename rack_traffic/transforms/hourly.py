@@ -16,10 +16,10 @@ def hourly(partition_hours: DataFrame, prices: PriceTable) -> DataFrame:
     """The table HOURLY from rows of PARTITION_HOURS."""
     sums = partition_hours.groupBy(*_KEYS).agg(*(F.sum(name).alias(name) for name in _FIGURES))
     levels = sums.select(
-        *sums.columns, level_column(F.col("from_rack"), F.col("to_rack")).alias("crossed_level")
+        "*", level_column(F.col("from_rack"), F.col("to_rack")).alias("crossed_level")
     )
     priced = levels.select(
-        *levels.columns,
+        "*",
         price_column(
             prices,
             F.col("cluster"),
@@ -29,6 +29,6 @@ def hourly(partition_hours: DataFrame, prices: PriceTable) -> DataFrame:
         ).alias("price_per_gb"),
     )
     costed = priced.select(
-        *priced.columns, (F.col("bytes") * F.col("price_per_gb") / F.lit(float(GB))).alias("cost")
+        "*", (F.col("bytes") * F.col("price_per_gb") / F.lit(float(GB))).alias("cost")
     )
     return costed.select(*(F.col(each.name).cast(each.dataType) for each in HOURLY))

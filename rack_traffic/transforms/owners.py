@@ -34,16 +34,16 @@ def owners(members: DataFrame) -> DataFrame:
             F.array().cast("array<struct<topic:string,partition:int>>"),
         ).alias("has"),
     )
-    numbered = told.select(*told.columns, F.dense_rank().over(of_group.orderBy("at")).alias("turn"))
+    numbered = told.select("*", F.dense_rank().over(of_group.orderBy("at")).alias("turn"))
     next_turn = of_group.orderBy("turn").rangeBetween(1, 1)
     of_member = Window.partitionBy("cluster", "group", "member_id").orderBy("turn")
     seen = (
-        numbered.select(*numbered.columns, F.min("at").over(next_turn).alias("next_at"))
+        numbered.select("*", F.min("at").over(next_turn).alias("next_at"))
         .filter(F.col("member_id").isNotNull())
         .dropDuplicates(["cluster", "group", "member_id", "turn"])
     )
     compared = seen.select(
-        *seen.columns,
+        "*",
         F.lag("turn").over(of_member).alias("before_turn"),
         F.lag("rack").over(of_member).alias("before_rack"),
         F.lag("has").over(of_member).alias("before_has"),

@@ -64,7 +64,7 @@ def partition_states(partitions: DataFrame, racks: DataFrame) -> DataFrame:
     placed = with_rack(_deduplicated(led, series), racks, "leader", "at", "leader_rack")
     series = Window.partitionBy(*KEY, "incarnation").orderBy("at")
     grown = placed.select(
-        *placed.columns,
+        "*",
         *(
             F.lag(column).over(series).alias(f"before_{name}")
             for column, name in (
@@ -78,7 +78,7 @@ def partition_states(partitions: DataFrame, racks: DataFrame) -> DataFrame:
         ),
     ).withColumn("growth", _growth())
     compared = grown.select(
-        *grown.columns,
+        "*",
         F.last("growth", True).over(_all_before(series)).alias("growth_before"),
         F.first("growth", True).over(series.rowsBetween(1, NEIGHBOURS)).alias("growth_after"),
     ).withColumn("measured", _unless_cleaned())
@@ -91,7 +91,7 @@ def _all_before(series: WindowSpec) -> WindowSpec:
 
 def _deduplicated(rows: DataFrame, series: WindowSpec) -> DataFrame:
     """One row per partition and time: of several, the one that has seen most."""
-    later = rows.select(*rows.columns, F.lead("at").over(series).alias("_next"))
+    later = rows.select("*", F.lead("at").over(series).alias("_next"))
     return later.filter(F.col("_next").isNull() | (F.col("_next") != F.col("at"))).drop("_next")
 
 
@@ -130,7 +130,7 @@ def _cleaned() -> Column:
 def _graded(rows: DataFrame, series: WindowSpec) -> DataFrame:
     mean = F.col("size_bytes") / F.nullif(F.col("end_offset") - F.col("start_offset"), F.lit(0))
     fresh = rows.select(
-        *rows.columns,
+        "*",
         mean.alias("mean"),
         F.coalesce(
             "measured",
@@ -145,13 +145,13 @@ def _graded(rows: DataFrame, series: WindowSpec) -> DataFrame:
     offsets = F.greatest(F.col("end_offset") - F.col("before_end"), F.lit(0))
     appended = F.round(offsets * F.col("fresh")).cast("bigint")
     totalled = fresh.select(
-        *fresh.columns,
+        "*",
         F.coalesce(F.sum(appended).over(so_far), F.lit(0).cast("bigint")).alias("total_0"),
         F.sum(_cleaned().cast("int")).over(so_far).alias("cleanings"),
         F.col("end_offset").alias("reach_0"),
     )
     reached = totalled.select(
-        *totalled.columns,
+        "*",
         *(
             F.lag(F.struct("end_offset", "total_0", "cleanings"), back)
             .over(series)
@@ -195,7 +195,7 @@ def _stretched(rows: DataFrame, n: int) -> DataFrame:
     reach = F.least(F.coalesce(back["end_offset"], nearer), nearer)
     start = F.coalesce(back["total_0"], total)
     return rows.select(
-        *rows.columns,
+        "*",
         reach.alias(f"reach_{n}"),
         start.alias(f"total_{n}"),
         F.coalesce((total - start) / F.nullif(nearer - reach, F.lit(0)), "fresh").alias(

@@ -37,7 +37,7 @@ def hourly_pieces(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         "unsized_offsets",
         *(F.col(f"leg.{name}").alias(name) for name in ("start", "end", *RACKS)),
     )
-    hours = legs.select(*legs.columns, F.explode(hours_between("start", "end")).alias("number"))
+    hours = legs.select("*", F.explode(hours_between("start", "end")).alias("number"))
     share = share_of("number", "start", "end") / F.col("length")
     cut = hours.select(
         *keys,

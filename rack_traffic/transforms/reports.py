@@ -20,7 +20,7 @@ def reported_hours(reports: DataFrame) -> DataFrame:
     times = reports.select(
         *_KEY, "bytes", micros("from_at").alias("start"), micros("to_at").alias("end")
     ).dropDuplicates([*_KEY, "start", "end"])
-    hours = times.select(*times.columns, F.explode(hours_between("start", "end")).alias("number"))
+    hours = times.select("*", F.explode(hours_between("start", "end")).alias("number"))
     time = share_of("number", "start", "end")
     cut = hours.select(
         "cluster",

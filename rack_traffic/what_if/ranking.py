@@ -37,18 +37,16 @@ def ranking(what_if: DataFrame) -> DataFrame:
         ~F.col("scenario").isin("apache_range", "apache_cooperative_sticky")
     )
     compared = candidates.select(
-        *candidates.columns,
+        "*",
         now.over(of_group).alias("now"),
         F.min("cost_per_month").over(of_group).alias("least"),
     )
     saving = F.col("now.cost_per_month") - F.col("least")
     good = compared.filter(
         F.col("cost_per_month") <= F.col("least") + saving * F.lit(ENOUGH)
-    ).select(*compared.columns, _effort().alias("effort"))
+    ).select("*", _effort().alias("effort"))
     order = of_group.orderBy("effort", "cost_per_month")
-    best = good.select(*good.columns, F.row_number().over(order).alias("place")).filter(
-        F.col("place") == 1
-    )
+    best = good.select("*", F.row_number().over(order).alias("place")).filter(F.col("place") == 1)
     saved = best.select(
         "cluster",
         "group",
@@ -63,7 +61,7 @@ def ranking(what_if: DataFrame) -> DataFrame:
         _change().alias("change"),
     )
     ranks = Window.orderBy(F.desc("saving_per_month"), "cluster", "group", "interval_start")
-    ranked = saved.select(*saved.columns, F.row_number().over(ranks).alias("rank"))
+    ranked = saved.select("*", F.row_number().over(ranks).alias("rank"))
     return ranked.select(*(F.col(each.name).cast(each.dataType) for each in RANKING))
 
 

@@ -17,7 +17,8 @@ def spark() -> Iterator[SparkSession]:
         "spark.default.parallelism": "2",
         # Small data: deciding how to run a plan anew after each stage costs more than it saves.
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "true",
+        # And so does compiling for a run that is over in a second.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     session = spark_session(SparkOptions(master="local[2]", driver_memory="2g", settings=settings))
     yield session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,17 @@ def frame(spark: SparkSession, table: str, rows: Iterable[Mapping[str, Any]]) ->
     schema = SNAPSHOTS[table]
     full = [{name: row.get(name) for name in schema.names} for row in rows]
     return spark.createDataFrame(pa.Table.from_pylist(full, to_arrow_schema(schema)), schema)
+
+
+def stored(spark: SparkSession, rows: Mapping[str, list[dict[str, Any]]], root: Path) -> Snapshots:
+    """The tables of ``rows`` in files, as the job reads them. Rows of Spark's own memory are part
+    of its plans: of many it makes them slow, and for none it does not plan at all."""
+    tables = {}
+    for table, given in rows.items():
+        path = str(root / table)
+        frame(spark, table, given).write.parquet(path)
+        tables[table] = spark.read.parquet(path)
+    return Snapshots(**tables)
 
 
 def snapshots(spark: SparkSession, rows: Mapping[str, list[dict[str, Any]]]) -> Snapshots:

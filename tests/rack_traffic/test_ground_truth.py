@@ -8,6 +8,7 @@ is judged by that fiftieth, since how long it lasted is known no better than sna
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from rack_traffic.beliefs import Beliefs
 from rack_traffic.pipeline import partition_hours
-from tests.rack_traffic.frames import snapshots
+from tests.rack_traffic.frames import stored
 from tests.rack_traffic.truth import Fault, World, observe, simulate
 from tests.rack_traffic.truth.observe import BEGIN
 from tests.rack_traffic.truth.simulate import Cell
@@ -33,7 +34,7 @@ WORLDS: dict[str, frozenset[Fault]] = {
 class Results:
     """Per world: the world, and what the pipeline made of its snapshots."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.worlds: dict[str, World] = {}
         self.cells: dict[str, Counter[Cell]] = {name: Counter() for name in WORLDS}
         self.estimated: Counter[str] = Counter()
@@ -43,7 +44,7 @@ class Results:
             for table, seen in observe(self.worlds[name]).items():
                 renamed = ({**row, "cluster": f"{name}/{row['cluster']}"} for row in seen)
                 rows.setdefault(table, []).extend(renamed)
-        for row in partition_hours(snapshots(spark, rows), Beliefs()).collect():
+        for row in partition_hours(stored(spark, rows, folder), Beliefs()).collect():
             name, cluster = row.cluster.split("/")
             hour = int((row.hour.timestamp() - BEGIN.timestamp()) // 3600)
             if 0 <= hour < self.worlds[name].hours:
@@ -66,8 +67,8 @@ class Results:
 
 
 @pytest.fixture(scope="module")
-def results(spark: SparkSession) -> Results:
-    return Results(spark)
+def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return Results(spark, tmp_path_factory.mktemp("snapshots"))
 
 
 @pytest.mark.parametrize("name", WORLDS)

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from rack_traffic.beliefs import Beliefs
-from rack_traffic.pipeline import Snapshots, consumed_hours
+from rack_traffic.pipeline import consumed_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import PARTITION_HOURS
 from rack_traffic.transforms.broker_racks import broker_racks
 from rack_traffic.transforms.hourly import hourly
 from rack_traffic.transforms.partition_states import partition_states
-from tests.rack_traffic.frames import frame
+from tests.rack_traffic.frames import stored
 
-
-def stored(spark: SparkSession, folder: Path) -> Snapshots:
-    """Tables in files, as the job reads them: Spark plans rows of its own memory otherwise, and
-    does not plan at all for none."""
-    tables = {}
-    for name in ("brokers", "partitions", "members", "commits"):
-        path = str(folder / name)
-        frame(spark, name, []).write.parquet(path)
-        tables[name] = spark.read.parquet(path)
-    return Snapshots(**tables)
+NOTHING: dict[str, list[dict[str, Any]]] = {
+    name: [] for name in ("brokers", "partitions", "members", "commits")
+}
 
 
 def plan_of(rows: DataFrame) -> list[str]:
@@ -43,7 +37,7 @@ def exchanges(plan: list[str]) -> list[str]:
 
 
 def test_commits_are_shuffled_once(spark: SparkSession, tmp_path: Path) -> None:
-    tables = stored(spark, tmp_path)
+    tables = stored(spark, NOTHING, tmp_path)
     states = partition_states(tables.partitions, broker_racks(tables.brokers))
     plan = plan_of(consumed_hours(tables, states, Beliefs()))
     # The union of commits, states and owners, once; what precedes it are small tables of their own.
@@ -58,7 +52,7 @@ def test_commits_are_shuffled_once(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_states_and_owners_are_shuffled_once_each(spark: SparkSession, tmp_path: Path) -> None:
-    tables = stored(spark, tmp_path)
+    tables = stored(spark, NOTHING, tmp_path)
     states = plan_of(partition_states(tables.partitions, broker_racks(tables.brokers)))
     assert exchanges(states) == ["cluster, topic, partition", "cluster, broker"]
 
