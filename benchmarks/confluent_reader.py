@@ -1,6 +1,6 @@
 """Read so many records in a process of its own, and print what that took as JSON.
 
-``python -m benchmarks.confluent_reader own|ours poll|consume BOOTSTRAP TOPIC RECORDS``
+``python -m benchmarks.confluent_reader own|ours poll|consume REST_MS BOOTSTRAP TOPIC RECORDS``
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from benchmarks.measure import BYTES_PER_KILOBYTE
 
 BATCH = 1000
 WARM_UP = 4
-"""A quarter as many records are read before those that count. In the first second Python's garbage
-collector passes over all that a program has imported, which is more with a second client in it."""
+"""A quarter as many records are read before those that count."""
 
 LONGEST_WAIT = 60.0
 """Seconds without a record after which the reader gives up."""
 
 
-def consumer(who: str, bootstrap: str) -> Any:
+def consumer(who: str, bootstrap: str, rest_ms: int) -> Any:
     """confluent's own consumer, or ours with the assignor that matches."""
     from confluent_kafka import Consumer as Own
 
@@ -37,9 +36,7 @@ def consumer(who: str, bootstrap: str) -> Any:
         "auto.offset.reset": "earliest",
         "partition.assignment.strategy": "cooperative-sticky",
         "client.rack": "a",
-        # librdkafka fetches nothing for a second once its queue is full: whether that happens two
-        # or four times in 500 MB would outweigh all that there is to measure.
-        "fetch.queue.backoff.ms": 10,
+        "fetch.queue.backoff.ms": rest_ms,
     }
     if who == "own":
         return Own(settings)
@@ -113,8 +110,8 @@ def peak_memory() -> int:
 
 def main() -> None:
     """See the module's text."""
-    who, how, bootstrap, topic, records = sys.argv[1:]
-    reader = consumer(who, bootstrap)
+    who, how, rest_ms, bootstrap, topic, records = sys.argv[1:]
+    reader = consumer(who, bootstrap, int(rest_ms))
     figures = read(reader, how, topic, int(records))
     reader.close()
     print(json.dumps(figures | {"peak": peak_memory()}))
