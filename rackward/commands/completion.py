@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from typer._completion_classes import completion_init
 from typer._completion_shared import get_completion_script
-from typer.completion import completion_init
 
 
 class Shell(StrEnum):
