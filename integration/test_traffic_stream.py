@@ -20,6 +20,7 @@ from kafka import KafkaProducer
 
 from integration.topics import create_topic, new_name
 from integration.traffic_snapshots import (
+    BRIEF,
     count_rows,
     messages,
     table_rows,
@@ -34,9 +35,10 @@ SECONDS = 240.0
 HOURS = 2
 ENDS = BEGIN + timedelta(hours=HOURS)
 KILLS = int(os.environ.get("RACKWARD_KILLS", "3"))
-PER_BATCH = 8
+PER_BATCH = 8 if KILLS <= 5 else 4
+"""Messages; some batches are over before they can be interrupted."""
 SPARK = (
-    *("--master", "local[2]", "--driver-memory", "1g"),
+    *("--master", "local[2]", "--driver-memory", "1g", *BRIEF),
     *("--conf", "spark.sql.shuffle.partitions=2"),
     *("--conf", "spark.sql.adaptive.enabled=false"),
 )

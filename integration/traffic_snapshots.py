@@ -15,6 +15,11 @@ from rack_traffic.arrow_schemas import arrow_schema
 
 Rows = dict[str, list[dict[str, Any]]]
 
+BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a Java that is gone before it would have compiled well what it runs."""
+
+BRIEF = ("--conf", f"spark.driver.extraJavaOptions={BRIEF_JAVA}")
+
 
 def write_snapshots(root: Path, rows: Rows) -> None:
     """``root/<table>/date=.../part.parquet``."""
