@@ -34,6 +34,7 @@ from integration.groups import ConsumerGroup
 from integration.racks import evenly, replicas_led_from
 from integration.topics import committed, create_topic, new_name, wait_until
 from integration.traffic_figures import Bytes, Figures, counted, per_pair, unknown_bytes
+from integration.traffic_snapshots import BRIEF
 from rackward.clusters import Cluster
 
 RACKS = ("a", "b", "c")
@@ -201,6 +202,7 @@ def _worked_out(snapshots: Path, target: Path) -> list[dict[str, Any]]:
         "local[2]",
         "--driver-memory",
         "1g",
+        *BRIEF,
         "--conf",
         "spark.sql.shuffle.partitions=2",
     ]
