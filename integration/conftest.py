@@ -19,6 +19,7 @@ __all__ = ["cluster", "kafka_clusters", "unique_name"]
 
 RACKS = ("a", "a", "b", "b", "c", "c")
 DOCKER_TESTS = "RACKWARD_DOCKER_TESTS"
+SLOW_TESTS = "RACKWARD_SLOW_TESTS"
 REQUIRE_DOCKER = "RACKWARD_REQUIRE_DOCKER"
 
 
@@ -40,14 +41,21 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Containers run the Kafka that processes run. What they may do differently (addresses,
+    """Leave out what takes long and is told apart by little.
+
+    Containers run the Kafka that processes run. What they may do differently (addresses,
     restarts, doors of racks) is in the tests marked ``everywhere``; the others are run on them
-    where RACKWARD_DOCKER_TESTS=all asks for it."""
-    if os.environ.get(DOCKER_TESTS) == "all":
-        return
-    left = [item for item in items if _on_shared_containers(item)]
+    where RACKWARD_DOCKER_TESTS=all asks for it, and those marked ``slow`` with
+    RACKWARD_SLOW_TESTS=all.
+    """
+    left = [
+        item
+        for item in items
+        if (_on_shared_containers(item) and os.environ.get(DOCKER_TESTS) != "all")
+        or (item.get_closest_marker("slow") and os.environ.get(SLOW_TESTS) != "all")
+    ]
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if not _on_shared_containers(item)]
+    items[:] = [item for item in items if item not in left]
 
 
 def _on_shared_containers(item: pytest.Item) -> bool:

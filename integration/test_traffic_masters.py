@@ -30,6 +30,7 @@ def rackward(*arguments: str, **environment: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_cluster_of_two_workers_says_the_same(tmp_path: Path) -> None:
     faults = frozenset({Fault.DUPLICATES, Fault.LATE, Fault.RECREATED})

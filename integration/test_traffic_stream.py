@@ -100,6 +100,7 @@ class Stream:
         self.process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("cluster", ["local"], indirect=True)
 def test_nothing_is_lost_or_doubled(cluster: Cluster, tmp_path: Path) -> None:
