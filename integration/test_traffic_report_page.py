@@ -39,7 +39,7 @@ GROUPS = 10_000
 DEADLINE_MS = 120_000
 EVIL = "</script><img src=https://evil.example/x onerror=\"window.pwned='x'\">"
 FILL = "document.querySelector('#chart-time .bars path').style.fill"
-# Loose, for a machine that is busy: on a quiet one of two cores it is under a second and 2 s.
+# Loose, for a machine that is busy: on a quiet one of two cores it was 0.5 and 3.2 s.
 READABLE_SECONDS = 20
 DRAWN_SECONDS = 60
 
