@@ -51,8 +51,13 @@ def messages(rows: Rows, at_once: int) -> list[bytes]:
 def table_rows(folder: Path, columns: list[str], until: datetime | None = None) -> list[str]:
     """The rows of a table, in one order, every digit shown; those of hours before ``until``."""
     read = ds.dataset(folder, format="parquet").to_table(columns).to_pylist()
-    wanted = read if until is None else [row for row in read if row["hour"] < until]
+    wanted = read if until is None else [row for row in read if _utc(row["hour"]) < until]
     return sorted(repr(row) for row in wanted)
+
+
+def _utc(at: datetime) -> datetime:
+    """Spark's files say no zone where they mean UTC."""
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 def count_rows(folder: Path) -> int:
