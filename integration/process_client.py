@@ -165,8 +165,14 @@ class ProcessClient:
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
+        closing = False
         for line in self._process.stdout:
             said = json.loads(line)
+            # While it closes, others leave as well, and the event loop of an aiokafka member may
+            # still take part in their rebalance. It polls no more, so what it gets it never reads.
+            if closing and said.get("told") == "assigned":
+                continue
+            closing = closing or "closing" in said
             at = said["at"]
             if "read" in said:
                 for topic, number, offset in said["read"]:

@@ -175,10 +175,13 @@ def test_static_members_restart_without_a_rebalance(cluster: Cluster) -> None:
     [
         (RangePartitionAssignor, LeaderRackAwareRangeAssignor),
         (CooperativeStickyAssignor, LeaderRackAwareCooperativeStickyAssignor),
+        (RangePartitionAssignor, LeaderRackAwareCooperativeStickyAssignor),
     ],
-    ids=["range", "cooperative-sticky"],
+    ids=["range", "cooperative-sticky", "eager-to-cooperative"],
 )
-def test_rolling_change_from_kafka_pythons_own(cluster: Cluster, theirs: Any, ours: Any) -> None:
+def test_rolling_change_from_kafka_pythons_own_and_back(
+    cluster: Cluster, theirs: Any, ours: Any
+) -> None:
     topic = create_topic(cluster, new_name("rolling"), replicas_led_from(evenly(12)))
     all_of_it = places(topic, 12)
     members = {"a1": "a", "b1": "b", "c1": "c"}
@@ -196,11 +199,17 @@ def test_rolling_change_from_kafka_pythons_own(cluster: Cluster, theirs: Any, ou
                 owned = group.settle(all_of_it, after=generation)
             return owned
 
+        def protocols() -> set[str]:
+            return {m.consumer._coordinator._generation.protocol for m in group.members.values()}
+
         roll(lambda rack: [ours(rack=rack), theirs])
         owned = roll(lambda rack: [ours(rack=rack)])
+        assert protocols() == {ours.name}
         assert loads(owned) == [4] * 3
         assert off_rack(cluster, owned, members) == 0
-        protocols = {m.consumer._coordinator._generation.protocol for m in group.members.values()}
-        assert protocols == {ours.name}
+        roll(lambda rack: [ours(rack=rack), theirs])
+        owned = roll(lambda _: [theirs])
+        assert protocols() == {theirs.name}
+        assert loads(owned) == [4] * 3
         everything_was_read(group, topic, sent)
     everything_is_committed(cluster, group, sent)

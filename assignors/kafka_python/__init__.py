@@ -6,7 +6,7 @@
 Import this before the consumer is made; see :mod:`assignors.kafka_python.coordinator`.
 """
 
-from assignors.kafka_python.coordinator import install
+from assignors.kafka_python.coordinator import harden, install
 from assignors.kafka_python.reporting import TrafficReporter
 from assignors.kafka_python.strategies import (
     LeaderRackAwareCooperativeStickyAssignor,
@@ -17,6 +17,7 @@ __all__ = [
     "LeaderRackAwareCooperativeStickyAssignor",
     "LeaderRackAwareRangeAssignor",
     "TrafficReporter",
+    "harden",
 ]
 
 install()

@@ -25,6 +25,9 @@ Topics that only others subscribe to
 Joins that outlast the poll that began them
     kafka-python forgets some, repeats others, and reads nothing meanwhile: see
     :mod:`assignors.kafka_python.steady`.
+Brokers that are missing from a metadata answer
+    A consumer stops reading from them for good: see
+    :mod:`assignors.kafka_python.missing_brokers`.
 A hand-over that does not happen
     Partitions are withheld until whoever claimed them has rejoined. Should a foreign client
     claim and never give up, the leader asks for another round itself.
@@ -50,6 +53,7 @@ from kafka.errors import KafkaError, RetriableError
 from kafka.protocol.consumer.group import JoinGroupResponse
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
+from assignors.kafka_python.missing_brokers import outlive_missing_brokers
 from assignors.kafka_python.seat import Seat
 from assignors.kafka_python.steady import SteadyCoordinator
 from assignors.kafka_python.strategies import LeaderRackAwareAssignor
@@ -82,7 +86,8 @@ class RackAwareCoordinator(SteadyCoordinator):
                 self._seats[name] = Seat(assignor, self)
                 self._remarks = assignor.remarks
         self._assignors.update(self._seats)
-        self.steady = bool(self._seats)
+        if self._seats and all(seat.assignor.hardened for seat in self._seats.values()):
+            self.harden()
         if self._seats and configs.get("client_rack"):
             self._remarks.once(
                 "client_rack",
@@ -91,6 +96,11 @@ class RackAwareCoordinator(SteadyCoordinator):
                 " vain; leave client_rack out and give the rack to the assignor",
                 configs["client_rack"],
             )
+
+    def harden(self) -> None:
+        """Work around kafka-python's faults in this consumer."""
+        self.steady = True
+        outlive_missing_brokers(self._manager)
 
     # ---- what seats ask
 
@@ -210,6 +220,19 @@ class RackAwareCoordinator(SteadyCoordinator):
                     partition.partition,
                 )
                 return
+
+
+def harden(consumer: Any) -> None:
+    """Work around kafka-python's faults in a KafkaConsumer that has none of our assignors.
+
+    Those that have one are hardened as they are made. TypeError where ``consumer`` was made before
+    this package was imported. docs/kafka-python.md describes the faults.
+    """
+    coordinator = consumer._coordinator
+    if not isinstance(coordinator, RackAwareCoordinator):
+        raise TypeError("import assignors.kafka_python before the consumer is made")
+    if not coordinator.steady:
+        coordinator.harden()
 
 
 def install() -> None:

@@ -11,7 +11,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignors.kafka_python.strategies import LeaderRackAwareAssignor, read_leaders
 from assignors.leading import Joined
-from assignors.wire import SubscriptionReader, write_assignments
+from assignors.wire import SubscriptionReader, write_assignments, write_user_data
 
 
 class Membership(Protocol):
@@ -19,6 +19,10 @@ class Membership(Protocol):
 
     def owned_partitions(self) -> dict[str, list[int]]:
         """What this consumer is assigned at this moment, topic to partitions."""
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether that is kept through a rebalance, or is all given up by the time it joins."""
 
     @property
     def owned_since(self) -> int:
@@ -54,16 +58,23 @@ class Seat(AbstractPartitionAssignor):  # type: ignore[misc]
         return self.assignor.supported_protocols()
 
     def metadata(self, topics: Iterable[str]) -> Any:
-        """The assignor's, with what this consumer owns."""
+        """The assignor's, with what this consumer owns.
+
+        Beside an eager assignor nothing is kept, though the consumer's state still has it. What
+        it had then goes where it is read as given up.
+        """
         metadata = self.assignor.metadata(topics)
-        if self.assignor.cooperative and isinstance(metadata, ConsumerProtocolSubscription):
+        if not (self.assignor.cooperative and isinstance(metadata, ConsumerProtocolSubscription)):
+            return metadata
+        owned = self._membership.owned_partitions()
+        claimed = {topic: sorted(owned[topic]) for topic in sorted(owned.keys() & set(topics))}
+        since = self._membership.owned_since
+        if self._membership.cooperative:
             held = ConsumerProtocolSubscription.TopicPartition
-            owned = self._membership.owned_partitions()
-            metadata.owned_partitions = [
-                held(topic=topic, partitions=sorted(owned[topic]))
-                for topic in sorted(owned.keys() & set(topics))
-            ]
-            metadata.generation_id = self._membership.owned_since
+            metadata.owned_partitions = [held(topic=t, partitions=ps) for t, ps in claimed.items()]
+            metadata.generation_id = since
+        else:
+            metadata.user_data = write_user_data(self.assignor.rack, claimed, since)
         return metadata
 
     def read_members(self, members: Iterable[Any]) -> set[str]:

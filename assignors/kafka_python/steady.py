@@ -71,14 +71,15 @@ class SteadyCoordinator(ConsumerCoordinator):  # type: ignore[misc]
     def _reads_on(self) -> bool:
         return (
             self.steady
-            and self._cooperative
+            and self.cooperative
             and not self._generation.is_lost()
             and bool(self._subscription.assigned_partitions())
             and self.need_rejoin()
         )
 
     @property
-    def _cooperative(self) -> bool:
+    def cooperative(self) -> bool:
+        """Whether it keeps its partitions through a rebalance."""
         return bool(self._rebalance_protocol == RebalanceProtocol.COOPERATIVE)
 
     async def _on_join_prepare_async(
@@ -109,7 +110,7 @@ class SteadyCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         self, generation: int, member_id: str, protocol: str, assignment: bytes
     ) -> None:
         self._uncollected = None
-        if self.steady and self._cooperative and self.config["enable_auto_commit"]:
+        if self.steady and self.cooperative and self.config["enable_auto_commit"]:
             await self._commit_what_goes(assignment)
         await super()._on_join_complete_async(generation, member_id, protocol, assignment)
 

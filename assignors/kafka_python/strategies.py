@@ -32,15 +32,22 @@ class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     """
 
     name: str
-    _PROTOCOL = RebalanceProtocol.EAGER
+    _PROTOCOLS: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
 
-    def __init__(self, assignor: Assignor, rack: str | None, weights: WeightSource | None) -> None:
+    def __init__(
+        self,
+        assignor: Assignor,
+        rack: str | None,
+        weights: WeightSource | None,
+        hardened: bool = True,
+    ) -> None:
         self.rack = chosen_rack(rack, os.environ)
+        self.hardened = hardened
         self.remarks = Remarks()
         self.rebalance = Rebalance(
             name=self.name,
             assignor=assignor,
-            cooperative=self._PROTOCOL == RebalanceProtocol.COOPERATIVE,
+            cooperative=RebalanceProtocol.COOPERATIVE in self._PROTOCOLS,
             weights=weights,
             remarks=self.remarks,
         )
@@ -53,8 +60,8 @@ class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         return self.rebalance.cooperative
 
     def supported_protocols(self) -> list[Any]:
-        """The one protocol this strategy works in."""
-        return [self._PROTOCOL]
+        """The protocols this strategy works in; kafka-python takes the best that all permit."""
+        return list(self._PROTOCOLS)
 
     def metadata(self, topics: Iterable[str]) -> Any:
         """What this member says as it joins: its topics, its rack, what it owns since when."""
@@ -96,7 +103,8 @@ class LeaderRackAwareRangeAssignor(LeaderRackAwareAssignor):
 
     Eager: everything is given up before a rebalance. ``rack`` is where this consumer runs
     (None: see :mod:`assignors.discovery`); ``weights`` gives a topic's traffic per partition,
-    as a mapping or a function, and counts on whichever member leads the group; for
+    as a mapping or a function, and counts on whichever member leads the group; ``hardened``
+    False leaves kafka-python's faults as they are (docs/kafka-python.md); for
     ``co_partitioned`` and ``max_imbalance`` see :class:`assignors.LeaderRackAwareRange`.
     """
 
@@ -109,11 +117,13 @@ class LeaderRackAwareRangeAssignor(LeaderRackAwareAssignor):
         weights: WeightSource | None = None,
         max_imbalance: float = 0.0,
         co_partitioned: bool = True,
+        hardened: bool = True,
     ) -> None:
         super().__init__(
             LeaderRackAwareRange(co_partitioned=co_partitioned, max_imbalance=max_imbalance),
             rack,
             weights,
+            hardened,
         )
 
 
@@ -121,12 +131,14 @@ class LeaderRackAwareCooperativeStickyAssignor(LeaderRackAwareAssignor):
     """Balanced, then in the rack of the leader, then where it was before.
 
     Cooperative: what a member keeps it goes on reading through the rebalance, and what moves
-    does so in two rounds. Options as for :class:`LeaderRackAwareRangeAssignor`; for
-    ``max_imbalance`` see :class:`assignors.LeaderRackAwareCooperativeSticky`.
+    does so in two rounds. Listed beside an eager assignor, for a rolling change, everything is
+    given up before a rebalance, until that one is left out. Options as for
+    :class:`LeaderRackAwareRangeAssignor`; for ``max_imbalance`` see
+    :class:`assignors.LeaderRackAwareCooperativeSticky`.
     """
 
     name = "leader-rack-aware-cooperative-sticky"
-    _PROTOCOL = RebalanceProtocol.COOPERATIVE
+    _PROTOCOLS = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def __init__(
         self,
@@ -134,9 +146,10 @@ class LeaderRackAwareCooperativeStickyAssignor(LeaderRackAwareAssignor):
         *,
         weights: WeightSource | None = None,
         max_imbalance: float = 0.0,
+        hardened: bool = True,
     ) -> None:
         super().__init__(
-            LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance), rack, weights
+            LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance), rack, weights, hardened
         )
 
 

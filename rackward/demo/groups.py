@@ -16,7 +16,7 @@ from rackward.demo.measures import Assignment
 from rackward.demo.member import MemberSpec
 from rackward.demo.strategies import Strategy
 
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = 60.0
 QUIET_SECONDS = 1.5
 """A group is settled when nothing was gained or lost for so long."""
 
@@ -125,7 +125,7 @@ def wait_until_settled(
     partitions: int,
     tick: Callable[[Mapping[str, GroupReport]], None],
     clock: Callable[[], float],
-    seconds: float = 60.0,
+    seconds: float = 180.0,
 ) -> None:
     """Return when every group is at rest; ``tick`` is called with each round's reports.
 

@@ -13,6 +13,7 @@ from kafka.errors import KafkaConfigurationError
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
 from assignors.kafka_python.coordinator import RackAwareCoordinator
+from assignors.wire import SubscriptionReader
 from tests.assignors.kafka_python_consumers import (
     Consumers,
     answer,
@@ -46,6 +47,14 @@ def test_it_claims_nothing_that_was_lost(consumers: Consumers) -> None:
     consumer._coordinator.reset_generation()
     consumer._net.run(consumer._coordinator._on_join_prepare_async, -1, "")
     assert claims(consumer)[0] == {}
+
+
+def test_beside_an_eager_assignor_what_it_had_is_said_to_be_given_up(consumers: Consumers) -> None:
+    consumer = consumers(Sticky(rack="a"), RangePartitionAssignor)
+    complete(consumer, 4, t=[0, 2])
+    said = dict(consumer._coordinator.group_protocols())[Sticky.name].encode()
+    read = SubscriptionReader().read(said)
+    assert (read.rack, read.held, read.owned, read.generation) == ("a", {}, {"t": (0, 2)}, 4)
 
 
 def test_it_claims_nothing_after_unsubscribe(consumers: Consumers) -> None:
@@ -82,9 +91,11 @@ def test_classes_are_as_good_as_instances(consumers: Consumers) -> None:
     assert claims(consumer) == ({"t": [0]}, 3)
 
 
-def test_eager_and_cooperative_do_not_mix(consumers: Consumers) -> None:
+def test_what_permits_no_common_protocol_is_refused(consumers: Consumers) -> None:
     with pytest.raises(KafkaConfigurationError):
-        consumers(Range(), Sticky())
+        consumers(Range(), CooperativeStickyAssignor)
+    assert not consumers(Range(), Sticky())._coordinator.cooperative
+    assert consumers(Sticky(), CooperativeStickyAssignor)._coordinator.cooperative
 
 
 def test_consumers_without_our_assignors_are_as_ever(consumers: Consumers) -> None:

@@ -84,7 +84,8 @@ def test_even_leaders_are_all_read_locally(strategy: Any, form: Any) -> None:
 
 def test_protocols_and_names() -> None:
     assert Range().supported_protocols() == [RebalanceProtocol.EAGER]
-    assert Sticky().supported_protocols() == [RebalanceProtocol.COOPERATIVE]
+    both = [RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER]
+    assert Sticky().supported_protocols() == both
     assert (Range.name, Sticky.name) == (
         "leader-rack-aware-range",
         "leader-rack-aware-cooperative-sticky",
