@@ -80,6 +80,27 @@ def test_a_topic_that_does_not_exist_yet(
     assert places(absent, 3) <= owned["b1"]
 
 
+def test_a_member_that_subscribes_to_five_thousand_topics_that_are_not_there(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    there, stem = new_name("there"), new_name("absent")
+    absent = [f"{stem}-{number:04}" for number in range(5000)]
+    create_topic(cluster, there, replicas_led_from(evenly(12)))
+    with ConsumerGroup(cluster, topics=[there], metadata_max_age_ms=60_000) as group:
+        group.start("a1", "a")
+        group.settle(places(there, 12))
+        group.start("greedy", "b", topics=[there, *absent])
+        group.settle(places(there, 12))
+        before = group.generation
+        group.start("c1", "c")
+        owned = group.settle(places(there, 12), after=before)
+        assert loads(owned) == [4] * 3
+        assert off_rack(cluster, owned, {"a1": "a", "greedy": "b", "c1": "c"}) == 0
+        # Some are named, and all are counted.
+        assert said(caplog, "is subscribed to but does not exist") == 50
+        assert said(caplog, "5000 topics are subscribed to but not there") == 1
+
+
 @pytest.mark.everywhere
 def test_a_topic_deleted_during_a_rebalance(
     cluster: Cluster, caplog: pytest.LogCaptureFixture

@@ -12,15 +12,25 @@ from typing import Annotated, cast
 
 try:
     import typer
+    from typer._completion_classes import completion_init
 except ImportError:
     sys.exit("The rackward command needs its extra: pip install 'rackward[cli]'")
 
 from placement_core import RackwardError
-from rackward.commands import completion, leaders, placement, topics, traffic
-from rackward.demo.command import EPILOG, demo
+from rackward.commands.lazy_group import lazy_group
+
+COMMANDS = {
+    "demo": "rackward.demo.command:app",
+    "topics": "rackward.commands.topics:app",
+    "placement": "rackward.commands.placement:app",
+    "leaders": "rackward.commands.leaders:app",
+    "traffic": "rackward.commands.traffic:app",
+    "completion": "rackward.commands.completion:app",
+}
 
 app = typer.Typer(
     name="rackward",
+    cls=lazy_group(COMMANDS),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,12 +40,11 @@ app = typer.Typer(
     "for them.",
     epilog="Begin with: rackward demo",
 )
-app.command(epilog=EPILOG)(demo)
-app.add_typer(topics.app, name="topics")
-app.add_typer(placement.app, name="placement")
-app.add_typer(leaders.app, name="leaders")
-app.add_typer(traffic.app, name="traffic")
-app.command(epilog=completion.EPILOG)(completion.completion)
+
+
+# What shells ask is answered by typer, which only learns to where it offers --install-completion,
+# and that writes into people's files.
+completion_init()
 
 
 def _show_version(wanted: bool) -> None:

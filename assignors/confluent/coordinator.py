@@ -31,9 +31,6 @@ START_MS = 1000
 """Milliseconds for which partitions are held back for what is committed of them. A transaction
 that has not ended may keep that from being told for longer: then librdkafka waits for it."""
 
-MISSING_MS = 1000
-"""Milliseconds between questions for a topic that is not there."""
-
 
 class Superseded(BaseException):
     """A step was not done, because the membership took another turn.
@@ -280,9 +277,6 @@ class GroupCoordinator(RackAwareCoordinator):
         forbidden = frozenset(cluster.unauthorized_topics or ())
         errored = unavailable(self.wanted.names, self._sought, there, forbidden)
         self._sought = self.wanted.names
-        # kafka-python would ask again ten times a second until they are there.
-        often = self.config["retry_backoff_ms"]
-        cluster.config["retry_backoff_ms"] = max(often, MISSING_MS) if errored else often
         before, self._errored = self._errored, errored
         for topic, code in errored.items():
             if before.get(topic) != code:

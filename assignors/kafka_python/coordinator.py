@@ -28,6 +28,8 @@ Joins that outlast the poll that began them
 Brokers that are missing from a metadata answer
     A consumer stops reading from them for good: see
     :mod:`assignors.kafka_python.missing_brokers`.
+Topics that are missing
+    They are asked for without a pause: see :mod:`assignors.kafka_python.missing_topics`.
 A hand-over that does not happen
     Partitions are withheld until whoever claimed them has rejoined. Should a foreign client
     claim and never give up, the leader asks for another round itself.
@@ -54,6 +56,7 @@ from kafka.protocol.consumer.group import JoinGroupResponse
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignors.kafka_python.missing_brokers import outlive_missing_brokers
+from assignors.kafka_python.missing_topics import stop_asking
 from assignors.kafka_python.seat import Seat
 from assignors.kafka_python.steady import SteadyCoordinator
 from assignors.kafka_python.strategies import LeaderRackAwareAssignor
@@ -74,6 +77,7 @@ class RackAwareCoordinator(SteadyCoordinator):
     def __init__(self, client: Any, subscription: Any, **configs: Any) -> None:
         # Set first: the I/O thread may deliver metadata while the base class initialises.
         self._metadata_answers = 0
+        self._asks_later = False
         self._asked: dict[str, int] = {}
         self._wait_until: float | None = None
         self._seats: dict[str, Seat] = {}
@@ -174,8 +178,15 @@ class RackAwareCoordinator(SteadyCoordinator):
         if self._seats:
             self._look_for_followers()
         super()._handle_metadata_update(cluster)
+        if self.steady and (pause := stop_asking(cluster)) is not None and not self._asks_later:
+            self._asks_later = True
+            self._later(pause, self._ask_for_topics)
 
     # ---- how
+
+    def _ask_for_topics(self) -> None:
+        self._asks_later = False
+        self._cluster.request_update()
 
     def _await_metadata(self, topics: Iterable[str]) -> None:
         """Raise TopicsUnseenError while brokers may still tell us of one of ``topics``."""

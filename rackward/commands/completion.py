@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from typer._completion_classes import completion_init
 from typer._completion_shared import get_completion_script
 
 
@@ -28,12 +27,10 @@ fish:  rackward completion fish > ~/.config/fish/completions/rackward.fish
 VARIABLE = "_RACKWARD_COMPLETE"
 """By which the script asks; the command line library makes it from the command's name."""
 
-
-# What shells ask is answered by typer, which only learns to where it offers --install-completion,
-# and that writes into people's files.
-completion_init()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
+@app.command(epilog=EPILOG)
 def completion(
     shell: Annotated[Shell, typer.Argument(help="The shell that it is for.")],
 ) -> None:

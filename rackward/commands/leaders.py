@@ -8,6 +8,7 @@ from rackward.commands import leaders_apply, leaders_plan
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     help="Let replicas lead in the racks where their consumers are.",
 )

@@ -8,6 +8,7 @@ from rackward.commands import placement_apply, placement_cancel, placement_check
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     help="Check where replicas are, and move them to where they should be.",
 )

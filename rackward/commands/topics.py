@@ -57,6 +57,7 @@ JSON: {schema_version: 1, command, dry_run, changed, verified, placement, seed,
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     help="Create topics, add partitions, see how they lie in the racks.",
 )

@@ -11,6 +11,7 @@ from rackward.commands.traffic_stream import STREAM_EPILOG, stream
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     help="See what crosses racks, what it costs, and what would change it.",
 )

@@ -48,6 +48,10 @@ The file that --json writes (bytes are integers, shares run from 0 to 1):
 """
 
 
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(epilog=EPILOG)
 def demo(
     cluster: Annotated[
         ClusterKind, typer.Option(help="Run the demo's own Kafka as processes or in Docker.")

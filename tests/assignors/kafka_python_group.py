@@ -11,13 +11,17 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.protocol.metadata import MetadataResponse
 
 NO_LEADER = -1
+UNKNOWN_TOPIC = 3
 LEADER_NOT_AVAILABLE = 5
 
 
 def metadata_response(
     racks: Mapping[int, str | None], leaders: Mapping[str, Sequence[int] | Mapping[int, int]]
 ) -> Any:
-    """A broker's answer: ``racks`` by broker, the leader of each partition by topic."""
+    """A broker's answer: ``racks`` by broker, the leader of each partition by topic.
+
+    A topic without partitions is one that the broker does not know.
+    """
     broker = MetadataResponse.MetadataResponseBroker
     topic = MetadataResponse.MetadataResponseTopic
     partition = topic.MetadataResponsePartition
@@ -30,7 +34,7 @@ def metadata_response(
         controller_id=0,
         topics=[
             topic(
-                error_code=0,
+                error_code=0 if leads else UNKNOWN_TOPIC,
                 name=name,
                 is_internal=False,
                 partitions=[
