@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from integration.moving import moved_topic
 from rackward.clusters import Cluster, DockerCluster, LocalCluster
 from rackward.clusters.docker_engine import missing_docker
-from rackward.clusters.pytest_plugin import kafka_clusters, unique_name
+from rackward.clusters.pytest_plugin import UniqueName, kafka_clusters, unique_name
 
 __all__ = ["cluster", "kafka_clusters", "unique_name"]
 
@@ -38,6 +39,13 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     make = DockerCluster if request.param == "docker" else LocalCluster
     with make(RACKS) as made:
         yield made
+
+
+@pytest.fixture
+def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
+    """The name of a topic whose replicas are moved: it is not there yet."""
+    with moved_topic(cluster, unique_name("moved")) as name:
+        yield name
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

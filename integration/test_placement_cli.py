@@ -6,7 +6,7 @@ On processes alone: containers would add nothing to requests to the controller, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from integration.moving import (
     SINGLE,
     TRIPLE,
     in_three_racks,
-    moved_topic,
     one_line,
     plan,
     rows,
@@ -27,16 +26,8 @@ from integration.throttle_settings import throttle_settings
 from integration.topics import create_topic
 from placement_core import TopicPartition
 from rackward.clusters import Cluster
-from rackward.clusters.pytest_plugin import UniqueName
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
-
-
-@pytest.fixture
-def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
-    """A topic's name."""
-    with moved_topic(cluster, unique_name("moved")) as name:
-        yield name
 
 
 def test_the_replication_factor_is_raised_and_lowered(

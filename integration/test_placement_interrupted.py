@@ -19,7 +19,6 @@ from integration.moving import (
     SLOW,
     TRIPLE,
     midway,
-    moved_topic,
     one_line,
     plan,
     rows,
@@ -33,13 +32,6 @@ from rackward.clusters.pytest_plugin import UniqueName
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
 LEADER_LIST = "leader.replication.throttled.replicas"
-
-
-@pytest.fixture
-def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
-    """A topic's name."""
-    with moved_topic(cluster, unique_name("moved")) as name:
-        yield name
 
 
 def test_a_killed_run_is_taken_up_from_elsewhere(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from integration.command_line import rackward, running
 from integration.moving import (
     SLOW,
     midway,
-    moved_topic,
     one_line,
     plan,
     rows,
@@ -22,16 +20,8 @@ from integration.moving import (
 from integration.records import fill
 from integration.topics import create_topic, wait_until, with_admin
 from rackward.clusters import Cluster
-from rackward.clusters.pytest_plugin import UniqueName
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
-
-
-@pytest.fixture
-def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
-    """A topic's name."""
-    with moved_topic(cluster, unique_name("moved")) as name:
-        yield name
 
 
 def test_what_must_not_be_carried_out_is_refused_in_one_line(

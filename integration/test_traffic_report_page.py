@@ -8,93 +8,26 @@ RACKWARD_REQUIRE_BROWSER=1 (CI) makes that a failure.
 from __future__ import annotations
 
 import os
-import random
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from integration.large_summary import EVIL, GROUPS, summary
 from rack_traffic.report.findings import findings
-from rack_traffic.report.model import (
-    Change,
-    ClusterHours,
-    GroupTotal,
-    HourTotal,
-    PairTotal,
-    ScenarioTotal,
-    SetAside,
-    Summary,
-    Traffic,
-)
 from rack_traffic.report.page import PageOptions, render_page
 from rack_traffic.report.wording import Currency
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-START = datetime(2026, 11, 14, tzinfo=UTC)
-GROUPS = 10_000
 DEADLINE_MS = 120_000
-EVIL = "</script><img src=https://evil.example/x onerror=\"window.pwned='x'\">"
 FILL = "document.querySelector('#chart-time .bars path').style.fill"
 # Loose, for a machine that is busy: on a quiet one of two cores it was 0.5 and 3.2 s.
 READABLE_SECONDS = 20
 DRAWN_SECONDS = 60
-
-
-def summary() -> Summary:
-    """Two clusters and ten thousand groups, two of which have names that mean harm."""
-    rng = random.Random(11)
-    racks = ("use1-az1", "use1-az2", EVIL)
-    names = [EVIL, "<a href='https://evil.example'>click</a>"]
-    names += [f"team-{n % 37}.service-{n}" for n in range(GROUPS - len(names))]
-    groups = []
-    for number, name in enumerate(names):
-        crossing = int(9e11 / (number + 1) * rng.uniform(0.7, 1.3))
-        traffic = Traffic(crossing // 2, crossing, crossing // 50, cost=crossing * 2e-11)
-        now = traffic.cost * 730 / 168
-        change = Change(
-            now, now / 20, now * 0.95, 0.33, 0.98, "rackward_range", f"Use Range {EVIL}"
-        )
-        groups.append(GroupTotal(("main", "web")[number % 2], name, traffic, now, change))
-    groups.sort(key=lambda each: -(each.change.saving_per_month if each.change else 0))
-    pairs = tuple(
-        PairTotal(cluster, kind, one, other, _pair(one, other, rng.randrange(10**12)))
-        for cluster in ("main", "web")
-        for kind in ("consume", "replicate")
-        for one in racks
-        for other in (*racks, None)
-    )
-    hours = tuple(
-        HourTotal(cluster, kind, START + timedelta(hours=hour), Traffic(10**9, 2 * 10**9, 10**8))
-        for cluster in ("main", "web")
-        for kind in ("consume", "replicate")
-        for hour in range(168)
-    )
-    last = START + timedelta(hours=167)
-    return Summary(
-        clusters=tuple(ClusterHours(each, 168, START, last) for each in ("main", "web")),
-        pairs=pairs,
-        hours=hours,
-        groups=tuple(groups),
-        scenarios=tuple(
-            ScenarioTotal(name, GROUPS, 0, cost, 10**12, int(cost * 10**10), 0, 5, 0)
-            for name, cost in (("as_is", 90.0), ("apache_range", 95.0), ("rackward_range", 4.5))
-        ),
-        set_aside=(SetAside("commits", EVIL, 3),),
-    )
-
-
-def _pair(one: str, other: str | None, size: int) -> Traffic:
-    if other is None:
-        return Traffic(unknown_bytes=size // 20)
-    return (
-        Traffic(local_bytes=size)
-        if one == other
-        else Traffic(crossing_bytes=size, cost=size / 5e10)
-    )
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from assignors.client_properties import server_list
 from placement_core import InvalidOptionError
@@ -18,7 +14,6 @@ from rackward.admin import AdminConnection, connect
 from rackward.collector import (
     ClusterSource,
     Collector,
-    Outcome,
     Patterns,
     Selection,
     Sink,
@@ -27,7 +22,7 @@ from rackward.collector import (
 )
 from rackward.commands import options
 from rackward.commands.cluster import read_config_file
-from rackward.commands.output import for_people, print_json, table
+from rackward.commands.collect_output import logged, show_outcomes
 
 COLLECT_EPILOG = """
 Exit status: 0 done; 1 where no snapshot of one of the clusters could be taken; 2 where it could
@@ -244,11 +239,11 @@ def collect(
         return _topic(output_topic, output_bootstrap_server, output_command_config, timeout)
 
     collector = Collector(sources, sink(), open_source, interval=interval, jitter=jitter, seed=seed)
-    with _logged():
+    with logged():
         try:
             collector.run(once=once, duration=duration)
         finally:
-            _summary(collector.outcomes, as_json)
+            show_outcomes(collector.outcomes, as_json)
     if any(not each.snapshots for each in collector.outcomes):
         raise typer.Exit(1)
 
@@ -288,47 +283,3 @@ def _topic(topic: str, bootstrap_server: str | None, config: Path | None, timeou
             "--output-command-config FILE"
         )
     return TopicSink(properties, topic, timeout)
-
-
-@contextmanager
-def _logged() -> Iterator[None]:
-    """What the collector logs goes to stderr, with the time."""
-    log = logging.getLogger("rackward.collector")
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    before = log.level
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(before)
-
-
-def _summary(outcomes: list[Outcome], as_json: bool) -> None:
-    if as_json:
-        print_json("traffic collect", {"clusters": [asdict(each) for each in outcomes]})
-        return
-    console: Console = for_people(as_json)
-    shown = table("Collected")
-    for name in ("cluster", "snapshots", "failures", "requests", "rows", "faults"):
-        shown.add_column(name, justify="left" if name == "cluster" else "right")
-    for each in outcomes:
-        shown.add_row(
-            each.cluster,
-            *map(
-                str,
-                (
-                    each.snapshots,
-                    each.failures,
-                    each.requests,
-                    sum(each.rows.values()),
-                    each.faults,
-                ),
-            ),
-        )
-    console.print(shown)
-    for each in outcomes:
-        if each.error is not None:
-            console.print(f"{each.cluster}: the last attempt failed: {each.error}")

@@ -55,7 +55,7 @@ def test_waiting_ends_with_an_error_that_names_the_groups() -> None:
         def report(self) -> GroupReport:
             return report(state([0]))
 
-    seconds = iter(range(100))
+    seconds = iter(range(300))
     with pytest.raises(DemoError, match="within 180 s: kafka-python CooperativeSticky"):
         wait_until_settled(
             [Restless()],  # type: ignore[list-item]
