@@ -10,7 +10,9 @@ from typing import NamedTuple, Protocol
 
 from assignors.leading.fallback import plain_plan
 from assignors.leading.leaders import Leaders
+from assignors.leading.racks_apart import racks_apart
 from assignors.leading.remarks import Remarks, log
+from assignors.leading.shown import some
 from assignors.model import LeaderRacks, Member, Plan, Weights
 from assignors.wire import Subscription
 from placement_core import parse_rack
@@ -164,30 +166,18 @@ class Rebalance:
             once(
                 ("rackless members", *rackless),
                 "members without a rack read across racks: %s",
-                _some(rackless),
+                some(rackless),
             )
         placeless = sorted(broker for broker, rack in leaders.brokers.items() if not rack)
         if placeless:
             once(
                 ("rackless brokers", *placeless),
                 "brokers without broker.rack; what they lead counts as near to everyone: %s",
-                _some(placeless),
+                some(placeless),
             )
-        members_in = {m.subscription.rack for m in joined if m.subscription.rack}
-        brokers_in = {rack for rack in leaders.brokers.values() if rack}
-        apart = (frozenset(members_in), frozenset(brokers_in))
-        if (
-            members_in
-            and brokers_in
-            and not members_in & brokers_in
-            and not any(rack.startswith("/") for rack in members_in)
-        ):
-            once(
-                ("no common rack", apart),
-                "no member is in a rack of the brokers: members say %s, brokers %s",
-                _some(sorted(members_in)),
-                _some(sorted(brokers_in)),
-            )
+        apart = racks_apart((m.subscription.rack for m in joined), leaders.brokers.values())
+        if apart:
+            once("racks apart", "%s", apart)
         for member in joined:
             for fault in member.subscription.faults:
                 once(
@@ -251,8 +241,3 @@ def _withhold(shares: Shares, joined: Sequence[Joined]) -> int:
                 else:
                     del topics[topic]
     return withheld
-
-
-def _some(names: Sequence[object], most: int = 10) -> str:
-    shown = ", ".join(map(str, names[:most]))
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
