@@ -10,7 +10,7 @@ from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
 from assignors.aiokafka.errors import UnseatedAssignorError
 from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
-from assignors.discovery import chosen_rack
+from assignors.discovery import RackSource, chosen_rack
 from assignors.leading import Assignor, Rebalance, Remarks, WeightSource
 from assignors.range import LeaderRackAwareRange
 
@@ -28,7 +28,9 @@ class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     name: str
     sticky: bool
 
-    def __init__(self, assignor: Assignor, rack: str | None, weights: WeightSource | None) -> None:
+    def __init__(
+        self, assignor: Assignor, rack: str | RackSource | None, weights: WeightSource | None
+    ) -> None:
         self.rack = chosen_rack(rack, os.environ)
         self.remarks = Remarks()
         self.rebalance = Rebalance(
@@ -74,7 +76,7 @@ class LeaderRackAwareRangeAssignor(LeaderRackAwareAssignor):
 
     def __init__(
         self,
-        rack: str | None = None,
+        rack: str | RackSource | None = None,
         *,
         weights: WeightSource | None = None,
         max_imbalance: float = 0.0,
@@ -101,7 +103,7 @@ class LeaderRackAwareCooperativeStickyAssignor(LeaderRackAwareAssignor):
 
     def __init__(
         self,
-        rack: str | None = None,
+        rack: str | RackSource | None = None,
         *,
         weights: WeightSource | None = None,
         max_imbalance: float = 0.0,

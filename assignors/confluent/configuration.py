@@ -29,7 +29,7 @@ from assignors.client_properties import (
     librdkafka_settings,
 )
 from assignors.confluent.errors import invalid
-from assignors.discovery import find_rack
+from assignors.discovery import RackSource, chosen_rack
 
 COOPERATIVE = "leader-rack-aware-cooperative-sticky"
 RANGE = "leader-rack-aware-range"
@@ -134,7 +134,8 @@ def for_librdkafka(
 def configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]) -> Configuration:
     """All that is not librdkafka's, of properties that librdkafka has taken.
 
-    ``environ`` says the rack where ``client.rack`` does not. Raises KafkaException.
+    Where ``client.rack`` says no rack, it is looked for, beginning with ``environ``; a RackSource
+    there is asked instead. Raises KafkaException.
     """
     named = _named(properties)
     session, beat = (
@@ -168,7 +169,7 @@ def configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]) -> 
         librdkafka=named,
         membership=membership,
         strategy=_strategy(named),
-        rack=_text(named, "client.rack", "").strip() or find_rack(environ),
+        rack=chosen_rack(_rack(named.get("client.rack")), environ),
         group_id=_text(named, "group.id", ""),
         instance_id=instance,
         auto_commit=_truth(named, "enable.auto.commit", True),
@@ -193,6 +194,12 @@ def _strategy(properties: Mapping[Any, Any]) -> str:
     raise invalid(
         f"Failed to create consumer: Unsupported partition.assignment.strategy: {told!r}:"
         f" give one of {', '.join(STRATEGIES)}, and no other beside it"
+    )
+
+
+def _rack(told: object) -> str | RackSource | None:
+    return (
+        told if isinstance(told, RackSource) else str("" if told is None else told).strip() or None
     )
 
 

@@ -45,7 +45,7 @@ class Consumer(CommittingConsumer):
     """confluent's Consumer with ``partition.assignment.strategy`` one of ours.
 
     ``leader-rack-aware-cooperative-sticky`` or ``leader-rack-aware-range``; ``client.rack``, or
-    the environment's RACKWARD_RACK, says where this consumer runs. Everything else is as
+    what :mod:`assignors.discovery` finds, says where this consumer runs. Everything else is as
     confluent documents it. Properties of connections may have Java's names as well.
 
     Raises what confluent's constructor raises; for what is confluent's and cannot be had here

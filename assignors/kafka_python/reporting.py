@@ -22,7 +22,7 @@ from typing import Any, Self
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from assignors.discovery import chosen_rack
+from assignors.discovery import RackSource, chosen_rack
 from assignors.kafka_python.strategies import LeaderRackAwareAssignor
 from assignors.leading import log
 from assignors.reports import Place, Tally, report_messages
@@ -58,7 +58,7 @@ class TrafficReporter:
         topic: str,
         *,
         every: float = EVERY_SECONDS,
-        rack: str | None = None,
+        rack: str | RackSource | None = None,
         cluster: str | None = None,
         send: Callable[[bytes, bytes], object] | None = None,
         now: Callable[[], datetime] = _now,

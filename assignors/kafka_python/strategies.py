@@ -14,7 +14,7 @@ from kafka.protocol.consumer.metadata import (
 )
 
 from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
-from assignors.discovery import chosen_rack
+from assignors.discovery import RackSource, chosen_rack
 from assignors.leading import Assignor, Joined, Leaders, Rebalance, Remarks, WeightSource
 from assignors.leading import read_leaders as read_metadata
 from assignors.range import LeaderRackAwareRange
@@ -37,7 +37,7 @@ class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def __init__(
         self,
         assignor: Assignor,
-        rack: str | None,
+        rack: str | RackSource | None,
         weights: WeightSource | None,
         hardened: bool = True,
     ) -> None:
@@ -112,7 +112,7 @@ class LeaderRackAwareRangeAssignor(LeaderRackAwareAssignor):
 
     def __init__(
         self,
-        rack: str | None = None,
+        rack: str | RackSource | None = None,
         *,
         weights: WeightSource | None = None,
         max_imbalance: float = 0.0,
@@ -142,7 +142,7 @@ class LeaderRackAwareCooperativeStickyAssignor(LeaderRackAwareAssignor):
 
     def __init__(
         self,
-        rack: str | None = None,
+        rack: str | RackSource | None = None,
         *,
         weights: WeightSource | None = None,
         max_imbalance: float = 0.0,

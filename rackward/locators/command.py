@@ -6,11 +6,16 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from assignors.discovery.bounded_run import SlowCommandError, output_of
 from placement_core import ClusterView, InvalidOptionError, RackwardError
 from placement_core.locators import TextFormat, TextLocator
 from placement_core.locators.text import checked_format
 from placement_core.plugins import read_properties
-from rackward.locators.bounded_run import MOST_BYTES, MOST_SECONDS, run_bounded
+
+MOST_BYTES = 4 << 20
+"""What a command may write to its output, and to its errors."""
+
+MOST_SECONDS = 600.0
 
 
 def _seconds(text: str) -> float:
@@ -47,22 +52,16 @@ class CommandLocator:
 
     def racks(self, view: ClusterView) -> Mapping[int, str | None]:
         """See RackLocator. Raises RackwardError where it fails, takes or prints too much."""
-        program = self.command[0]
         try:
-            run = run_bounded(self.command, self.timeout)
-        except OSError as error:
-            raise RackwardError(f"{program} cannot be run: {error.strerror}") from error
-        if run.problem:
-            raise RackwardError(f"{program} {run.problem}")
-        if run.status:
-            told = run.errors.decode(errors="replace").strip().splitlines()
-            raise RackwardError(
-                f"{program} ended with status {run.status}{': ' + told[-1][:200] if told else ''}"
-            )
+            printed = output_of(self.command, self.timeout, MOST_BYTES)
+        except SlowCommandError as error:
+            raise RackwardError(f"{error}: set the property timeout, or mend it") from error
         try:
-            return TextLocator(run.output.decode(), self.format).racks(view)
+            return TextLocator(printed.decode(), self.format).racks(view)
         except (UnicodeDecodeError, RackwardError) as error:
-            raise RackwardError(f"what {program} printed cannot be used: {error}") from error
+            raise RackwardError(
+                f"what {self.command[0]} printed cannot be used: {error}"
+            ) from error
 
 
 __all__ = ["MOST_BYTES", "MOST_SECONDS", "CommandLocator"]

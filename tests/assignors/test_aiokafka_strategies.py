@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import aiokafka.consumer.consumer
@@ -18,6 +19,7 @@ from assignors.aiokafka import LeaderRackAwareRangeAssignor as Range
 from assignors.aiokafka import UnseatedAssignorError, UnsupportedAiokafkaError
 from assignors.aiokafka.coordinator import RackAwareCoordinator
 from assignors.aiokafka.support import NEEDED, check_support
+from assignors.discovery import discover
 from placement_core import InvalidOptionError, RackwardError
 from tests.assignors.aiokafka_consumers import Consumer
 
@@ -39,6 +41,18 @@ def test_the_rack_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     assert (Sticky().rack, Sticky(rack="az1").rack) == ("az2", "az1")
     monkeypatch.setenv("RACKWARD_RACK", "")
     assert Range().rack is None
+
+
+def test_the_rack_comes_from_a_file_or_from_a_source_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RACKWARD_RACK", raising=False)
+    file = tmp_path / "zone"
+    file.write_text("az3\n")
+    monkeypatch.setenv("RACKWARD_RACK_FILE", str(file))
+    assert (Range().rack, Sticky().rack) == ("az3", "az3")
+    assert Sticky(rack=discover("command:echo az4")).rack == "az4"
+    assert Sticky(rack=discover("command:no-such-program")).rack is None
 
 
 @pytest.mark.parametrize("options", [{"rack": 3}, {"max_imbalance": -1}, {"max_imbalance": "x"}])

@@ -1,5 +1,6 @@
 import logging
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
+from assignors.discovery import discover
 from assignors.kafka_python import (
     LeaderRackAwareCooperativeStickyAssignor as Sticky,
 )
@@ -122,6 +124,18 @@ def test_the_rack_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     assert (Sticky().rack, Sticky(rack="az1").rack) == ("az2", "az1")
     monkeypatch.setenv("RACKWARD_RACK", "")
     assert Sticky().rack is None
+
+
+def test_the_rack_comes_from_a_file_or_from_a_source_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RACKWARD_RACK", raising=False)
+    file = tmp_path / "zone"
+    file.write_text("az3\n")
+    monkeypatch.setenv("RACKWARD_RACK_FILE", str(file))
+    assert (Range().rack, Sticky().rack) == ("az3", "az3")
+    assert Sticky(rack=discover("command:echo az4")).rack == "az4"
+    assert Sticky(rack=discover("command:no-such-program")).rack is None
 
 
 def test_a_rack_that_is_no_string_is_refused() -> None:

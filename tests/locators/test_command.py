@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from assignors.discovery.bounded_run import CommandError, output_of
 from placement_core import InvalidOptionError
 from placement_core.locators import LocatorError, locate
 from rackward.locators import CommandLocator, load_locator
-from rackward.locators.bounded_run import run_bounded
 from tests.placement_core.placers.views import cluster
 
 VIEW = cluster([None, None])
@@ -114,6 +114,7 @@ def test_what_it_started_is_stopped_with_it(tmp_path: Path) -> None:
     late = tmp_path / "late"
     child = f"import time, pathlib; time.sleep(3); pathlib.Path({str(late)!r}).touch()"
     code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}])"
-    assert run_bounded(python(code), 1).problem is not None
+    with pytest.raises(CommandError, match="took longer"):
+        output_of(python(code), 1, 1000)
     time.sleep(3)
     assert not late.exists()

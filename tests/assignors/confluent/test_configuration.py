@@ -13,6 +13,7 @@ from assignors.confluent.configuration import (
     for_librdkafka,
     merged,
 )
+from assignors.discovery import discover
 
 GROUP = {"group.id": "g", "partition.assignment.strategy": RANGE}
 
@@ -121,11 +122,15 @@ def test_properties_of_java_are_said_in_librdkafkas_words() -> None:
         ({"client.rack": "a"}, {"RACKWARD_RACK": "b"}, "a"),
         ({"client.rack": " "}, {"RACKWARD_RACK": "b"}, "b"),
         ({}, {"RACKWARD_RACK": "b"}, "b"),
+        ({}, {"RACKWARD_RACK_FROM": "command:echo c"}, "c"),
+        ({"client.rack": discover("command:echo d")}, {"RACKWARD_RACK": "b"}, "d"),
+        ({"client.rack": discover("command:no-such-program")}, {"RACKWARD_RACK": "b"}, None),
+        ({"client.rack": 7}, {}, "7"),
         ({}, {}, None),
     ],
 )
 def test_where_the_rack_is_from(
-    told: dict[str, str], environ: dict[str, str], rack: str | None
+    told: dict[str, Any], environ: dict[str, str], rack: str | None
 ) -> None:
     assert configuration(GROUP | told, environ).rack == rack
 
