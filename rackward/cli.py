@@ -25,6 +25,7 @@ COMMANDS = {
     "placement": "rackward.commands.placement:app",
     "leaders": "rackward.commands.leaders:app",
     "traffic": "rackward.commands.traffic:app",
+    "rack": "rackward.commands.rack:app",
     "completion": "rackward.commands.completion:app",
 }
 
