@@ -51,7 +51,7 @@ def output_of(command: Sequence[str], seconds: float, most: int) -> bytes:
 
 
 def _run(command: Sequence[str], seconds: float, most: int) -> tuple[int, bytes, bytes]:
-    slow = SlowCommandError(command[0], f"took longer than {seconds:g} s and was stopped")
+    slow = SlowCommandError(command[0], f"took longer than {seconds:.3g} s and was stopped")
     deadline = time.monotonic() + seconds
     process = subprocess.Popen(
         command,

@@ -37,13 +37,14 @@ class Choice:
         found = search(among)
         for failure in found.failures:
             self._remarks.once(
-                failure,
+                ("no rack", failure.source),
                 "no rack from %s, which %s; this consumer %s",
                 failure.source,
                 failure.why,
                 "starts without one" if found.rack is None else f"is in that of {found.source}",
             )
         if found.rack is not None:
+            self._remarks.settled(("no rack", found.source))
             self._remarks.once(
                 ("rack", found.source, found.rack),
                 "this consumer is in rack %s, says %s",
@@ -60,9 +61,9 @@ _choice = Choice(Memory(), Remarks())
 def chosen_rack(rack: object, environ: Mapping[str, str]) -> str | None:
     """``rack`` if it is a string; what the source ``rack`` says; else what ``environ`` leads to.
 
-    For the last see :mod:`assignors.discovery.order`. None where no source has a rack: a WARNING
-    says so of each that should have, an INFO line whose rack it is otherwise, once in the life of
-    the process. Answers are kept for half a minute. Raises InvalidOptionError where ``rack`` is
-    none of these.
+    For the last see :mod:`assignors.discovery.order`. None where no source has a rack. The log
+    has a WARNING for each that should have, once until it has one again, and an INFO line whose
+    rack it is, once. Answers are kept for half a minute. Raises InvalidOptionError where ``rack``
+    is none of these.
     """
     return _choice.chosen_rack(rack, environ)

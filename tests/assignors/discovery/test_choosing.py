@@ -89,6 +89,18 @@ def test_what_went_wrong_is_said_once_and_nothing_is_raised(
     ]
 
 
+def test_a_source_is_spoken_of_again_when_it_had_a_rack_meanwhile(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [0.0]
+    choice, source = Choice(Memory(lambda: now[0]), Remarks()), Counted(7)
+    for answer, warnings in ((7, 1), ("", 1), ("a", 1), (7, 2), (7, 2)):
+        source.answer = answer
+        choice.chosen_rack(source, {})
+        assert len([each for each in said(caplog) if each[0] == "WARNING"]) == warnings
+        now[0] += KEPT_SECONDS
+
+
 def test_a_failure_beside_a_rack(choice: Choice, caplog: pytest.LogCaptureFixture) -> None:
     environ = {"RACKWARD_RACK_FILE": "/no/such", "RACKWARD_RACK_FROM": "command:echo a"}
     assert choice.chosen_rack(None, environ) == "a"
