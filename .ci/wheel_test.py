@@ -29,6 +29,8 @@ members = [Member(id=rack, topics=frozenset({"t"}), rack=rack) for rack in "abc"
 for assignor in (LeaderRackAwareCooperativeSticky(), LeaderRackAwareRange()):
     plan = assignor.assign(members, {"t": ["c", "a", "b", None]})
     assert (plan.off_rack, plan.optimum, sum(plan.loads.values())) == (0, 0, 4), plan
+from assignors.discovery import chosen_rack, discover
+assert chosen_rack(None, {"RACKWARD_RACK": "a"}) == "a" and discover("gce").name == "gce"
 """
 
 KAFKA_PYTHON = """
@@ -73,7 +75,8 @@ CLI = """
 import subprocess, sys, pathlib
 tool = str(pathlib.Path(sys.executable).with_name("rackward"))
 assert "0.1.0" in subprocess.check_output([tool, "--version"], text=True)
-for command in ("demo", "topics create", "placement check", "leaders plan", "traffic collect"):
+commands = "demo", "rack", "topics create", "placement check", "leaders plan", "traffic collect"
+for command in commands:
     told = subprocess.check_output([tool, *command.split(), "--help"], text=True)
     assert "--json" in told, command
 nobody = [tool, "topics", "describe", "--bootstrap-server", "127.0.0.1:1", "--timeout", "5"]
