@@ -80,7 +80,7 @@ def _ask(source: RackSource, seconds: float) -> str | Failure | None:
             answer = source.ask(seconds)
             answers.put(None if answer is None else checked_rack(answer))
         except RackwardError as error:
-            answers.put(Failure(source.name, str(error)))
+            answers.put(Failure(source.name, shown(str(error), 500)))
         except BaseException as error:  # noqa: BLE001 - a plug-in's code: whatever it is
             # Which also knows what to do with an error that cannot be told.
             told = traceback.format_exception_only(error)[-1].strip()

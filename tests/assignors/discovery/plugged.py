@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from assignors.discovery import SourceError
 from assignors.discovery.plugins import GROUP
 
 HERE = __name__
@@ -53,6 +54,10 @@ def html() -> str:
 
 def fails() -> str:
     raise ZeroDivisionError("planted\nin two lines")
+
+
+def refuses() -> str:
+    raise SourceError("is not in the inventory\n" + "x" * 5000)
 
 
 def leaves() -> str:

@@ -29,6 +29,7 @@ def test_they_are_asked_by_name_until_one_knows(
         ("empty", "answered nothing"),
         ("html", "answered with what looks like a page or a document"),
         ("fails", r"failed: ZeroDivisionError: planted\nin two lines"),
+        ("refuses", "is not in the inventory\\n" + "x" * 472 + "..."),
         ("leaves", "failed: SystemExit: 3"),
         ("unspeakable", f"failed: {HERE}._Unspeakable: <exception str() failed>"),
         ("no.such:thing", "failed: ModuleNotFoundError: No module named 'no'"),
