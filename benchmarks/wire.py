@@ -87,6 +87,7 @@ def joined(members: list[Member], version: int) -> list[Any]:
 class Leader:
     """What the adapter asks of the consumer that leads the group."""
 
+    cooperative = True
     owned_since = -1
     topics_gone: frozenset[str] = frozenset()
     about = ""
