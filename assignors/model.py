@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 LeaderRacks = Mapping[str, Sequence[str | None]]
 """Topic to the rack of each partition's leader: index = partition, None = not known."""
@@ -59,3 +60,13 @@ class Plan:
     optimum: int
     moved: int
     loads: Mapping[str, int]
+
+
+class Assignor(Protocol):
+    """What decides: one of the pure assignors."""
+
+    def assign(
+        self, members: Iterable[Member], leader_racks: LeaderRacks, weights: Weights | None = None
+    ) -> Plan:
+        """The plan for ``members``; see the pure assignors."""
+        ...

@@ -61,7 +61,7 @@ class LeaderRackAwareRange:
         totals = np.zeros(len(group.members), np.int64)
         order = _apache_order(group)
         unproved = 0
-        for topics in self._groups_of_topics(group):
+        for topics in topic_groups(group, co_partitioned=self.co_partitioned):
             count = int(group.sizes[topics[0]])
             if not count:
                 continue
@@ -82,15 +82,6 @@ class LeaderRackAwareRange:
             totals += len(topics) * np.bincount(chosen, minlength=len(totals))
         return make_plan(group, member, owner, unproved)
 
-    def _groups_of_topics(self, group: Group) -> list[IntArray]:
-        if not self.co_partitioned:
-            return [np.array([t]) for t in range(len(group.topics))]
-        classes, _ = same_subscribers(group)
-        groups: dict[tuple[int, int], list[int]] = {}
-        for t, key in enumerate(zip(classes.tolist(), group.sizes.tolist(), strict=True)):
-            groups.setdefault(key, []).append(t)
-        return [np.array(topics) for topics in groups.values()]
-
     def _choose(
         self, group: Group, leaders: IntArray, steps: IntArray, racks: IntArray, totals: IntArray
     ) -> tuple[IntArray, int]:
@@ -110,6 +101,20 @@ class LeaderRackAwareRange:
         places = np.empty(leaders.shape[1], np.int64)
         places[np.argsort(hub, kind="stable")] = np.repeat(written.order, flow.seats)
         return places, (cost_of(solution) - lower_bound(solution)) // written.off_rack_unit
+
+
+def topic_groups(group: Group, *, co_partitioned: bool) -> list[IntArray]:
+    """The topics that are assigned together, by their first name; each alone if not co-partitioned.
+
+    Together are those of the same subscribers and partition count.
+    """
+    if not co_partitioned:
+        return [np.array([t]) for t in range(len(group.topics))]
+    classes, _ = same_subscribers(group)
+    groups: dict[tuple[int, int], list[int]] = {}
+    for t, key in enumerate(zip(classes.tolist(), group.sizes.tolist(), strict=True)):
+        groups.setdefault(key, []).append(t)
+    return [np.array(topics) for topics in groups.values()]
 
 
 def _apache_order(group: Group) -> IntArray:
