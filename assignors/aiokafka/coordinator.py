@@ -58,7 +58,13 @@ from aiokafka.protocol.group import JoinGroupRequest
 from assignors.aiokafka.seat import Seat
 from assignors.aiokafka.strategies import LeaderRackAwareAssignor
 from assignors.aiokafka.support import check_support
-from assignors.leading import HAND_OVER_PATIENCE, METADATA_PATIENCE, is_topic_name, log
+from assignors.leading import (
+    HAND_OVER_PATIENCE,
+    METADATA_PATIENCE,
+    About,
+    is_topic_name,
+    log,
+)
 from assignors.wire import NO_GENERATION, write_assignments
 
 ANSWERS = 2
@@ -78,9 +84,9 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         super().__init__(client, subscription, **config)
 
     @property
-    def about(self) -> str:
-        """Group and generation, for the log."""
-        return f" group {self.group_id} generation {self.generation}"
+    def about(self) -> About:
+        """Group and generation."""
+        return About(self.group_id, self.generation)
 
     # ---- what aiokafka calls
 

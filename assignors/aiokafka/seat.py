@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from assignors.aiokafka.strategies import LeaderRackAwareAssignor
-from assignors.leading import Joined, Leaders, Outcome, read_leaders
+from assignors.leading import About, Joined, Leaders, Outcome, read_leaders
 from assignors.wire import NO_GENERATION, SubscriptionReader, write_user_data
 
 
@@ -24,8 +24,8 @@ class Membership(Protocol):
         """The generation of that join; -1 before the first."""
 
     @property
-    def about(self) -> str:
-        """Group and generation, for the log."""
+    def about(self) -> About:
+        """Group and generation."""
 
 
 class Seat:

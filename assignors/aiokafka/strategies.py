@@ -11,7 +11,7 @@ from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from assignors.aiokafka.errors import UnseatedAssignorError
 from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
 from assignors.discovery import RackSource, chosen_rack
-from assignors.leading import Assignor, Rebalance, Remarks, WeightSource
+from assignors.leading import Assignment, Assignor, Rebalance, Remarks, WeightSource
 from assignors.range import LeaderRackAwareRange
 
 
@@ -41,6 +41,17 @@ class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             weights=weights,
             remarks=self.remarks,
         )
+
+    def last_assignment(self, group: str | None = None) -> Assignment | None:
+        """The last assignment that this assignor made, of ``group`` or of any.
+
+        None where no consumer that was given this has led its group so far.
+        """
+        return self.rebalance.records.last(group)
+
+    def assignments(self) -> tuple[Assignment, ...]:
+        """The last assignment of each group, for :mod:`assignors.metrics`."""
+        return self.rebalance.records.all()
 
     def metadata(self, topics: Iterable[str]) -> NoReturn:  # noqa: ARG002
         """Raise UnseatedAssignorError."""

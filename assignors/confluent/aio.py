@@ -8,6 +8,7 @@ from typing import Any
 import confluent_kafka.aio
 
 from assignors.confluent.consumer import Consumer
+from assignors.leading import Assignment
 
 _CALLBACKS = ("error_cb", "throttle_cb", "stats_cb", "on_commit", "logger")
 
@@ -31,7 +32,15 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer):
         super().__init__(theirs, max_workers, executor)
         self._consumer.close()
         wrapped = {name: theirs[name] for name in callbacks}
-        self._consumer = _LoopConsumer({**consumer_conf, **wrapped})
+        self._consumer = self._ours = _LoopConsumer({**consumer_conf, **wrapped})
+
+    def last_assignment(self) -> Assignment | None:
+        """As the consumer's; waits for nothing, and so is no coroutine."""
+        return self._ours.last_assignment()
+
+    def assignments(self) -> tuple[Assignment, ...]:
+        """The same for :mod:`assignors.metrics`."""
+        return self._ours.assignments()
 
 
 class _LoopConsumer(Consumer):

@@ -30,7 +30,7 @@ LONGEST_BACKOFF = 10.0
 
 
 class Connector:
-    """Finds a broker. ``stir`` and ``fenced`` are the coordinator's."""
+    """Finds a broker. ``stir`` and ``fenced`` are the coordinator's, ``assignor`` decides."""
 
     def __init__(
         self,
@@ -43,6 +43,12 @@ class Connector:
         self._settings = dict(configuration.membership)
         self._inbox = inbox
         self._stir, self._fenced = stir, fenced
+        strategy = (
+            LeaderRackAwareCooperativeStickyAssignor
+            if configuration.cooperative
+            else LeaderRackAwareRangeAssignor
+        )
+        self.assignor = strategy(rack=configuration.rack)
         self._client: Any = None
         self._reached: Any = None
         self._backoff = 0.1
@@ -69,18 +75,13 @@ class Connector:
         # kafka-python asks brokers to make topics that are not there; librdkafka's consumer asks
         # only if it is told to, and does so itself.
         manager.cluster.config["allow_auto_create_topics"] = False
-        strategy = (
-            LeaderRackAwareCooperativeStickyAssignor
-            if self._configuration.cooperative
-            else LeaderRackAwareRangeAssignor
-        )
         return GroupCoordinator(
             self._client,
             SubscriptionState(),
             inbox=self._inbox,
             stir=self._stir,
             fenced=self._fenced,
-            assignors=[strategy(rack=self._configuration.rack)],
+            assignors=[self.assignor],
             api_version=manager.broker_version,
             metrics=None,
             **self._settings,

@@ -34,6 +34,7 @@ from assignors.confluent.membership import Membership
 from assignors.confluent.polling import KNOCK
 from assignors.confluent.pulse import Pulse
 from assignors.confluent.subscription import PatternError, subscription
+from assignors.leading import Assignment
 
 LEAVE_PATIENCE = 6.0
 """Seconds for which ``close`` waits for the threads of the membership."""
@@ -155,6 +156,17 @@ class Consumer(CommittingConsumer):
         """As confluent's."""
         super().set_sasl_credentials(username, password)
         self._membership.new_credentials(username, password)
+
+    def last_assignment(self) -> Assignment | None:
+        """The last assignment that this consumer made as the leader of its group.
+
+        Beyond confluent's surface; None where it has not led. Also after ``close``.
+        """
+        return next(iter(self.assignments()), None)
+
+    def assignments(self) -> tuple[Assignment, ...]:
+        """The same for :mod:`assignors.metrics`."""
+        return self._membership.assignments if self._made else ()
 
     def close(self) -> None:
         """As confluent's."""

@@ -21,7 +21,7 @@ from assignors.confluent.errors import code_of, error_message
 from assignors.confluent.inbox import Fatal, Inbox
 from assignors.confluent.offsets import Place, Position
 from assignors.confluent.subscription import Subscription
-from assignors.leading import log
+from assignors.leading import Assignment, log
 
 JOIN_MS = 200
 """Milliseconds after which a thread that waits for a join looks around."""
@@ -100,6 +100,11 @@ class Membership:
     def member_id(self) -> str:
         """What the group calls this member at this moment, or nothing."""
         return "" if self._coordinator is None else self._coordinator.member_id
+
+    @property
+    def assignments(self) -> tuple[Assignment, ...]:
+        """The last assignment that this member made as the group's leader, if it has been."""
+        return self._connector.assignor.assignments()
 
     # ---- what the application wants
 

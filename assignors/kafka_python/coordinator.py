@@ -60,7 +60,14 @@ from assignors.kafka_python.missing_topics import stop_asking
 from assignors.kafka_python.seat import Seat
 from assignors.kafka_python.steady import SteadyCoordinator
 from assignors.kafka_python.strategies import LeaderRackAwareAssignor
-from assignors.leading import HAND_OVER_PATIENCE, METADATA_PATIENCE, Remarks, is_topic_name, log
+from assignors.leading import (
+    HAND_OVER_PATIENCE,
+    METADATA_PATIENCE,
+    About,
+    Remarks,
+    is_topic_name,
+    log,
+)
 from assignors.wire import NO_GENERATION
 
 FIRST_READS = 5.0
@@ -116,9 +123,9 @@ class RackAwareCoordinator(SteadyCoordinator):
         return owned
 
     @property
-    def about(self) -> str:
-        """Group and generation, for the log."""
-        return f" group {self.group_id} generation {self._generation.generation_id}"
+    def about(self) -> About:
+        """Group and generation."""
+        return About(self.group_id, self._generation.generation_id)
 
     def expect_hand_over(self, withheld: int) -> None:
         """Ask for another round if nobody else does within ``HAND_OVER_PATIENCE``."""

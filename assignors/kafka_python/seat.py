@@ -10,7 +10,7 @@ from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignors.kafka_python.strategies import LeaderRackAwareAssignor, read_leaders
-from assignors.leading import Joined
+from assignors.leading import About, Joined
 from assignors.wire import SubscriptionReader, write_assignments, write_user_data
 
 
@@ -33,8 +33,8 @@ class Membership(Protocol):
         """Subscribed topics that brokers say do not exist."""
 
     @property
-    def about(self) -> str:
-        """Group and generation, for the log."""
+    def about(self) -> About:
+        """Group and generation."""
 
     def expect_hand_over(self, withheld: int) -> None:
         """``withheld`` partitions wait for another round."""

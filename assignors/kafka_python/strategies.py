@@ -15,7 +15,15 @@ from kafka.protocol.consumer.metadata import (
 
 from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
 from assignors.discovery import RackSource, chosen_rack
-from assignors.leading import Assignor, Joined, Leaders, Rebalance, Remarks, WeightSource
+from assignors.leading import (
+    Assignment,
+    Assignor,
+    Joined,
+    Leaders,
+    Rebalance,
+    Remarks,
+    WeightSource,
+)
 from assignors.leading import read_leaders as read_metadata
 from assignors.range import LeaderRackAwareRange
 from assignors.wire import NO_GENERATION, Subscription, SubscriptionReader
@@ -62,6 +70,17 @@ class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def supported_protocols(self) -> list[Any]:
         """The protocols this strategy works in; kafka-python takes the best that all permit."""
         return list(self._PROTOCOLS)
+
+    def last_assignment(self, group: str | None = None) -> Assignment | None:
+        """The last assignment that this assignor made, of ``group`` or of any.
+
+        None where no consumer that was given this has led its group so far.
+        """
+        return self.rebalance.records.last(group)
+
+    def assignments(self) -> tuple[Assignment, ...]:
+        """The last assignment of each group, for :mod:`assignors.metrics`."""
+        return self.rebalance.records.all()
 
     def metadata(self, topics: Iterable[str]) -> Any:
         """What this member says as it joins: its topics, its rack, what it owns since when."""

@@ -4,28 +4,35 @@ An adapter reads members and metadata in its client's words, has :class:`Rebalan
 sends the shares in its client's words again.
 """
 
+from assignors.leading.about import About
+from assignors.leading.assignment import Assignment, MemberShare
 from assignors.leading.leaders import Leaders, Metadata, read_leaders
 from assignors.leading.patience import HAND_OVER_PATIENCE, METADATA_PATIENCE
 from assignors.leading.rebalance import (
-    Assignor,
     Joined,
     Outcome,
     Rebalance,
     Shares,
     WeightSource,
 )
+from assignors.leading.records import Records
 from assignors.leading.remarks import Remarks, log
 from assignors.leading.topic_names import is_topic_name
+from assignors.model import Assignor
 
 __all__ = [
     "HAND_OVER_PATIENCE",
     "METADATA_PATIENCE",
+    "About",
+    "Assignment",
     "Assignor",
     "Joined",
     "Leaders",
+    "MemberShare",
     "Metadata",
     "Outcome",
     "Rebalance",
+    "Records",
     "Remarks",
     "Shares",
     "WeightSource",

@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from assignors.leading.about import UNTOLD, About
+from assignors.leading.assignment import Assignment, Basis
 from assignors.leading.fallback import plain_plan
 from assignors.leading.leaders import Leaders
 from assignors.leading.racks_apart import racks_apart
+from assignors.leading.records import Records
 from assignors.leading.remarks import Remarks, log
 from assignors.leading.shown import some
-from assignors.model import LeaderRacks, Member, Plan, Weights
+from assignors.model import Assignor, Member, Plan, Weights
 from assignors.wire import Subscription
 from placement_core import parse_rack
 
@@ -32,16 +35,6 @@ class Outcome(NamedTuple):
 
     shares: Shares
     withheld: int
-
-
-class Assignor(Protocol):
-    """What decides: one of the pure assignors."""
-
-    def assign(
-        self, members: Iterable[Member], leader_racks: LeaderRacks, weights: Weights | None = None
-    ) -> Plan:
-        """The plan for ``members``; see the pure assignors."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +65,21 @@ class Rebalance:
     cooperative: bool
     weights: WeightSource | None
     remarks: Remarks
+    records: Records = field(default_factory=Records)
 
     def run(
         self,
         read_leaders: Callable[[Iterable[str]], Leaders],
         joined: Sequence[Joined],
         gone: frozenset[str] = frozenset(),
-        about: str = "",
+        about: About = UNTOLD,
     ) -> Outcome:
         """Decide who gets what.
 
         ``read_leaders`` tells of the leaders of all topics that members subscribe to. ``gone``
         are topics that brokers said do not exist. Any other topic without metadata is only not
         seen yet, so who owns its partitions keeps them: taking them away would hand them back
-        a moment later. ``about`` names group and generation for the log.
+        a moment later. ``about`` names group and generation.
         """
         started = time.perf_counter()
         topics: set[str] = set()
@@ -103,29 +97,34 @@ class Rebalance:
             )
             for member in joined
         ]
-        plan, shares = self._decide(members, leaders)
+        weights = self._weights(leaders.racks)
+        plan, shares = self._decide(members, leaders, weights)
         if leaders.unseen - gone:
             _keep_unseen(shares, joined, leaders.unseen - gone)
         withheld = _withhold(shares, joined) if self.cooperative else 0
         self._remark(joined, leaders, gone)
-        if log.isEnabledFor(logging.INFO):
-            log.info(
-                "%s%s: %d members, %d topics, %d partitions, off-rack %s of at best %s,"
-                " moved %s, withheld %d, %.1f ms",
-                self.name,
-                about,
-                len(joined),
-                len(leaders.racks),
-                sum(map(len, leaders.racks.values())),
-                *(("unknown",) * 3 if plan is None else (plan.off_rack, plan.optimum, plan.moved)),
-                withheld,
-                (time.perf_counter() - started) * 1000,
-            )
+        made = Assignment(
+            group=about.group,
+            generation=about.generation,
+            number=1,
+            at=self.records.now(),
+            protocol=self.name,
+            partitions=sum(map(len, leaders.racks.values())),
+            off_rack=None if plan is None else plan.off_rack,
+            optimum=None if plan is None else plan.optimum,
+            moved=None if plan is None else plan.moved,
+            withheld=withheld,
+            milliseconds=(time.perf_counter() - started) * 1000,
+            basis=Basis(members, leaders, weights, self.assignor, shares),
+        )
+        log.info("%s", self.records.keep(made))
         return Outcome(shares, withheld)
 
-    def _decide(self, members: Sequence[Member], leaders: Leaders) -> tuple[Plan | None, Shares]:
+    def _decide(
+        self, members: Sequence[Member], leaders: Leaders, weights: Weights | None
+    ) -> tuple[Plan | None, Shares]:
         try:
-            plan = self.assignor.assign(members, leaders.racks, self._weights(leaders.racks))
+            plan = self.assignor.assign(members, leaders.racks, weights)
             return plan, {
                 member: leaders.to_partitions(topics) for member, topics in plan.partitions.items()
             }
