@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTHON ?=
 ARGS ?=
 
-EXTRAS := kafka-python,confluent,aiokafka,spark,cluster,docker,cli,yaml
+EXTRAS := kafka-python,confluent,aiokafka,spark,cluster,docker,cli,yaml,prometheus
 CHECKED := placement_core assignors rack_traffic rackward tests integration benchmarks conftest.py \
 	.ci/wheel_test.py
 INPUTS := pyproject.toml constraints.txt

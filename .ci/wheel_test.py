@@ -58,6 +58,14 @@ from assignors.aiokafka import (
 assert LeaderRackAwareRangeAssignor(rack="a").name == "leader-rack-aware-range"
 """
 
+PROMETHEUS = """
+from prometheus_client import CollectorRegistry, generate_latest
+from assignors.metrics import AssignmentCollector
+registry = CollectorRegistry()
+registry.register(AssignmentCollector())
+assert b"rackward_assignments_total" in generate_latest(registry)
+"""
+
 SPARK = """
 import pathlib, rack_traffic.pipeline, rack_traffic.session, rack_traffic.report.page
 assert list(pathlib.Path(rack_traffic.report.page.__file__).parent.glob("templates/*"))
@@ -89,6 +97,7 @@ SMOKE = {
     "kafka-python": KAFKA_PYTHON,
     "confluent": KAFKA_PYTHON + CONFLUENT,
     "aiokafka": AIOKAFKA,
+    "prometheus": PROMETHEUS,
     "spark": SPARK,
     "cluster": KAFKA_PYTHON + CLUSTER,
     "docker": KAFKA_PYTHON + CLUSTER + DOCKER,
