@@ -12,7 +12,6 @@ import typer
 from placement_core import ClusterView, InvalidOptionError, TopicPartition
 from placement_core.leaders import Readers, plan_leaders
 from rackward.admin import AdminConnection, ClusterState, read_sizes, read_state
-from rackward.admin.groups import GroupMember
 from rackward.admin.log_offsets import LATEST, read_log_offsets
 from rackward.commands import options, selection
 from rackward.commands.cluster import open_cluster
@@ -29,8 +28,8 @@ from rackward.commands.plan_delivery import (
     deliver,
 )
 from rackward.commands.readers import (
-    HostRacks,
     RackOf,
+    racks_of_members,
     read_groups,
     readers_by_hand,
     readers_of,
@@ -78,15 +77,7 @@ def plan(
             help="Instead of groups: so many consumers in each rack, of --topics.",
         ),
     ] = None,
-    mapping: Annotated[
-        str | None,
-        typer.Option(
-            "--mapping",
-            metavar="HOST=RACK,...",
-            help="Racks of members that do not say theirs, by host, address or network "
-            "(10.0.1.0/24=a).",
-        ),
-    ] = None,
+    mapping: options.RackMapping = None,
     weights: Annotated[
         Weights,
         typer.Option(
@@ -126,11 +117,7 @@ def plan(
     placing = read_placing(
         rack_locator=rack_locator, rack_locator_properties=rack_locator_properties
     )
-    hosts = None if mapping is None else HostRacks.read("--mapping", mapping)
-
-    def rack_of(member: GroupMember) -> str | None:
-        return member.rack or (hosts.rack(member.host) if hosts is not None else None)
-
+    rack_of = racks_of_members("--mapping", mapping)
     with open_cluster(bootstrap_server, command_config, timeout) as admin:
         state = read_state(admin)
         chosen = selection.select(state.topics, topics, exclude)

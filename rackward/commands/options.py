@@ -47,6 +47,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before changing anything.")]
 
+RackMapping = Annotated[
+    str | None,
+    typer.Option(
+        "--mapping",
+        metavar="HOST=RACK,...",
+        help="Racks of members that do not say theirs, by host, address or network "
+        "(10.0.1.0/24=a).",
+    ),
+]
 IgnoreRacks = Annotated[
     bool, typer.Option("--ignore-racks", help="Place as if no broker had a rack.")
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement_core import InvalidOptionError
@@ -12,6 +12,7 @@ from placement_core.leaders import Readers
 from placement_core.plugins import parse_properties
 from rackward.admin import AdminConnection, AdminError, ClusterState
 from rackward.admin.groups import (
+    CLASSIC,
     CONSUMER,
     Group,
     GroupMember,
@@ -24,7 +25,7 @@ from rackward.admin.groups import (
 RackOf = Callable[[GroupMember], str | None]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-_BALANCED_BY_TOPIC = frozenset({"range", "leader-rack-aware-range"})
+BALANCED_BY_TOPIC = frozenset({"range", "leader-rack-aware-range"})
 """Assignors that give every member its share of each topic, and not of all together."""
 
 
@@ -68,6 +69,43 @@ class HostRacks:
         return next((rack for network, rack in self.networks if address in network), None)
 
 
+def racks_of_members(option: str, mapping: str | None) -> RackOf:
+    """The rack that a member says, else that of its host in ``mapping`` (see `HostRacks`).
+
+    Raises InvalidOptionError, naming the option.
+    """
+    hosts = None if mapping is None else HostRacks.read(option, mapping)
+
+    def rack_of(member: GroupMember) -> str | None:
+        return member.rack or (hosts.rack(member.host) if hosts is not None else None)
+
+    return rack_of
+
+
+def find_groups(
+    admin: AdminConnection, brokers: Iterable[int], wanted: Collection[str]
+) -> dict[str, Group]:
+    """Those of the groups that there are, with their members.
+
+    Raises InvalidOptionError for one that is not of consumers by its type, and AdminError.
+    """
+    found: dict[str, Group] = {}
+    for broker in sorted(brokers):
+        listed = [each for each in list_groups(admin, broker) if each.id in wanted]
+        for each in listed:
+            if each.type not in (CLASSIC, CONSUMER):
+                raise InvalidOptionError(
+                    f"group {each.id} is a {each.type} group: only those of consumers are read "
+                    "by rack"
+                )
+        for describe, chosen in _by_protocol(listed):
+            groups, refused = describe(admin, broker, chosen)
+            for error in refused.values():
+                raise error
+            found.update((group.id, group) for group in groups)
+    return found
+
+
 def read_groups(
     admin: AdminConnection, state: ClusterState, wanted: Sequence[str]
 ) -> tuple[Group, ...]:
@@ -75,20 +113,13 @@ def read_groups(
 
     Raises InvalidOptionError for one that there is not, or that has no members, and AdminError.
     """
-    found: dict[str, Group] = {}
-    for broker in sorted(state.view.racks()):
-        listed = [each for each in list_groups(admin, broker) if each.id in wanted]
-        for describe, chosen in _by_protocol(listed):
-            groups, refused = describe(admin, broker, chosen)
-            for error in refused.values():
-                raise error
-            found.update((group.id, group) for group in groups)
+    found = find_groups(admin, state.view.racks(), wanted)
     for name in wanted:
         if name not in found:
             raise InvalidOptionError(
                 f"--group {name}: there is no such group that this user may see: check the name"
             )
-        if not any(_topics(found[name], member) for member in found[name].members):
+        if not any(topics_of(found[name], member) for member in found[name].members):
             raise InvalidOptionError(
                 f"--group {name}: it has no members now that say what they read "
                 f"(state {found[name].state}): start it, or say who reads with --readers"
@@ -102,8 +133,8 @@ def readers_of(group: Group, rack_of: RackOf) -> list[Readers]:
     A group that balances topic by topic (range) is one set per topic; else there is one per
     subscription, and members whose subscriptions differ are counted apart.
     """
-    subscribed = {member.id: _topics(group, member) for member in group.members}
-    if group.protocol in _BALANCED_BY_TOPIC:
+    subscribed = {member.id: topics_of(group, member) for member in group.members}
+    if group.protocol in BALANCED_BY_TOPIC:
         return [
             Readers(
                 f"{group.id}: {topic}",
@@ -153,7 +184,7 @@ def _by_protocol(
     return [(describe, chosen) for describe, chosen in found if chosen]
 
 
-def _topics(group: Group, member: GroupMember) -> frozenset[str]:
+def topics_of(group: Group, member: GroupMember) -> frozenset[str]:
     """What a member subscribes to; where it does not say (a pattern), what its group reads."""
     if member.topics:
         return member.topics

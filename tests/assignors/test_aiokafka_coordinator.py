@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import re
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
@@ -103,6 +104,23 @@ async def test_members_of_all_clients_are_read() -> None:
     assert await consumer.perform(
         ("m1", subscription_bytes(["t"], rack="b")), version=2
     ) == {"m1": {"t": [0, 1, 2, 3]}}  # fmt: skip
+
+
+@on_a_loop
+async def test_an_assignment_is_one_line_and_is_remembered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "rackward.assignors")
+    strategy = Sticky(rack="a")
+    consumer = Consumer(strategy)
+    assert strategy.last_assignment() is None
+    consumer.client.answer({"t": [0, 1]})
+    await consumer.perform(("m0", None, subscription_bytes(["t"], rack="a")))
+    last = strategy.last_assignment(consumer.coordinator.group_id)
+    assert last is not None
+    assert [each.message for each in caplog.records if each.levelno == logging.INFO] == [str(last)]
+    assert (last.partitions, last.generation) == (2, consumer.coordinator.generation)
+    assert strategy.assignments() == (last,)
 
 
 @on_a_loop

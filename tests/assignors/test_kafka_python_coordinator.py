@@ -160,12 +160,19 @@ def test_a_redirect_to_a_follower_is_warned_of_once(
     assert caplog.text.count("brokers send this consumer to followers (broker 2 for t-0)") == 1
 
 
-def test_the_line_names_group_and_generation(
+def test_the_line_names_group_and_generation_and_the_record_does(
     consumers: Consumers, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rackward.assignors")
-    consumer = consumers(Sticky(rack="a"))
+    strategy = Sticky(rack="a")
+    consumer = consumers(strategy)
+    assert strategy.last_assignment() is None
     answer(consumer, t=[0])
     consumer._coordinator._generation = Generation(12, "m0", Sticky.name)
     perform(consumer, joined("m0", subscription_bytes(["t"], rack="a")))
-    assert "group g generation 12: 1 members, 1 topics, 1 partitions" in caplog.text
+    assert caplog.text.count("group g generation 12: 1 members, 1 topics, 1 partitions") == 1
+    last = strategy.last_assignment("g")
+    assert last is not None
+    assert (last.group, last.generation, last.partitions) == ("g", 12, 1)
+    assert strategy.assignments() == (last,)
+    assert strategy.last_assignment("another") is None
