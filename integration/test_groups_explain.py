@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
+from integration.collecting import new_protocol
 from integration.command_line import Done, rackward
 from integration.confluent_clients import Confluent
 from integration.groups import ConsumerGroup, Place
@@ -146,13 +148,29 @@ def test_a_confluent_consumer_remembers_what_it_assigned(cluster: Cluster, topic
         )
 
 
+def test_a_group_of_the_new_protocol_says_its_racks(cluster: Cluster, topic: str) -> None:
+    # Kafka's own assignors look at replicas, which all racks have: which strays is chance.
+    with ConsumerGroup(cluster, topics=[topic], client=new_protocol) as group:
+        for name, rack in MEMBERS.items():
+            group.start(name, rack)
+        owned = group.settle(places(topic))
+        found = explained(cluster, group)
+        assert (found["type"], found["optimum"]) == ("consumer", 6)
+        assert found["off_rack"] == off_rack(cluster, owned, MEMBERS)
+        assert sum(each["count"] for each in found["findings"]) == found["off_rack"]
+        better = any(each["reason"] == "not-optimal" for each in found["findings"])
+        assert better == (found["off_rack"] > 6)
+
+
 def test_groups_of_other_assignors_and_groups_that_cannot_be_explained(
     cluster: Cluster, topic: str
 ) -> None:
-    with ConsumerGroup(cluster, topics=[topic]) as group:
+    foreign = ConsumerGroup(cluster, topics=[topic], strategies=lambda _: [RangePartitionAssignor])
+    with foreign as group:
         group.start("m1")
         group.settle(places(topic))
         silent = explained(cluster, group)
+        assert (silent["protocol"], silent["assignor"]) == ("range", "leader-rack-aware-range")
         assert [each["reason"] for each in silent["findings"]] == ["rackless-member"]
         assert silent["findings"][0]["count"] == 12
         mapped = explained(cluster, group, "--mapping", "127.0.0.0/8=b")

@@ -13,6 +13,7 @@ _SET_RACK = "client.rack, RACKWARD_RACK, or the assignor's rack"
 def why(found: Finding) -> str:
     """One sentence without its full stop: why these partitions are not read locally."""
     rack = found.rack
+    led = f"{found.led} partition{'' if found.led == 1 else 's'}"
     match found.reason:
         case Reason.UNREAD:
             return "nobody reads them: they are being handed over, or are new"
@@ -31,7 +32,7 @@ def why(found: Finding) -> str:
                 return "the member that reads them does not say in which rack it is"
             return f"the {len(found.members)} members that read them do not say where they are"
         case Reason.NO_MEMBER_IN_RACK:
-            return f"rack {rack} leads {found.led} partitions, and no member is there"
+            return f"rack {rack} leads {led}, and no member is there"
         case Reason.NOT_SUBSCRIBED_IN_RACK:
             those = (
                 "the member" if found.members_there == 1 else f"the {found.members_there} members"
@@ -51,7 +52,7 @@ def why(found: Finding) -> str:
             )
             share = "" if found.load == found.local else f", {found.local} of them led there"
             carried = f"{its} {found.load} in balance{share}"
-            return f"rack {rack} leads {found.led} partitions, and {carried}"
+            return f"rack {rack} leads {led}, and {carried}"
 
 
 def mend(remedy: Remedy) -> str:
@@ -102,7 +103,7 @@ def _do(remedy: Remedy) -> str:
             return f"subscribe the members in {remedy.rack} to {_names(remedy.topics)}"
         case RemedyKind.START_MEMBERS:
             noun = "member" if remedy.count == 1 else "members"
-            return f"start {remedy.count} {noun} more in {remedy.rack}"
+            return f"start {remedy.count} more {noun} in {remedy.rack}"
 
 
 def _names(names: Sequence[str], most: int = 3) -> str:

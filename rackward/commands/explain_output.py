@@ -49,7 +49,8 @@ def show_explanation(explained: ExplainedGroup, console: Console, mapping: str |
         return
     console.print(_findings(explained))
     for line in _commands(explained, mapping):
-        console.print(Text(line))
+        # A command that is broken into lines could not be copied.
+        console.print(Text(line), soft_wrap=True)
 
 
 def explanation_json(explained: ExplainedGroup) -> dict[str, Any]:
@@ -134,9 +135,10 @@ def _finding_json(explained: ExplainedGroup, found: Finding) -> dict[str, Any]:
 
 def _headline(explained: ExplainedGroup) -> str:
     racks = {rack for rack in explained.racks.values() if rack}
+    standing = count_text(len(racks), "rack") if racks else "unknown racks"
     return (
         f"Group {explained.group.id}: {count_text(len(explained.racks), 'member')} in "
-        f"{count_text(len(racks), 'rack')}, {count_text(explained.found.partitions, 'partition')} "
+        f"{standing}, {count_text(explained.found.partitions, 'partition')} "
         f"of {count_text(len(explained.topics), 'topic')}"
     )
 

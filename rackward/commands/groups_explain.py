@@ -19,14 +19,14 @@ A partition is off-rack where the rack of its leader is known and is not that of
 reads it. Every partition that is not read in its leader's rack is in one line, with the reason:
 
 \b
-  too many leaders        its rack leads more than the members there carry in balance
-  no member there         nobody of the group is in its leader's rack
-  not subscribed there    those that are do not subscribe to its topic
-  co-partitioned          partition i of all topics goes to one member (range), and the
-                          leaders of the others are in that member's rack
-  member without rack     its member does not say where it is: see --mapping
-  not optimal             another assignment, as balanced, would read it locally
-  no leader, broker without rack, nobody reads it: these do not count as off-rack
+  too-many-leaders        its rack leads more than the members there carry
+  no-member-in-rack       nobody of the group is in its leader's rack
+  not-subscribed-in-rack  those that are do not subscribe to its topic
+  co-partitioned          (range) partition i of all topics goes to one member,
+                          and those of other topics are led in its rack
+  rackless-member         its member does not say where it is: see --mapping
+  not-optimal             another assignment, as balanced, would read it locally
+  no-leader, rackless-broker, unread: do not count as off-rack
 
 "At best" is what rackward's assignor would reach in balance, proved and not estimated; and so is
 what each remedy comes to when it alone is done and the group has rebalanced. What a group's own
@@ -45,8 +45,8 @@ JSON: {schema_version: 1, command, group, type, state, protocol, assignor,
  findings: [{reason, off_rack, why, rack, count, led, members_there, load, local,
              members: [id], partitions: {topic: [number]},
              better: [{topic, partition, member}],
-             remedies: [{kind, text, off_rack_after, rack, count, members, topics,
-                         brokers, without_replica,
+             remedies: [{kind, text, off_rack_after, rack, count, members,
+                         topics, brokers, without_replica,
                          moves: [{rack, partitions: {topic: [number]}}]}]}]}
 """
 
