@@ -146,9 +146,9 @@ class Rebalance:
         if self.weights is None:
             return None
         found: dict[str, Sequence[float]] = {}
-        source = self.weights if callable(self.weights) else self.weights.get
         for topic in topics:
             try:
+                source = self.weights if callable(self.weights) else self.weights.get
                 weights = source(topic)
                 if weights is not None:
                     found[topic] = [float(weight) for weight in weights]

@@ -1,9 +1,8 @@
-"""An explained group as a screen of 80 columns, and as JSON."""
+"""An explained group as a screen of 80 columns."""
 
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -53,86 +52,6 @@ def show_explanation(explained: ExplainedGroup, console: Console, mapping: str |
         console.print(Text(line), soft_wrap=True)
 
 
-def explanation_json(explained: ExplainedGroup) -> dict[str, Any]:
-    """The fields of the command's JSON."""
-    group, found = explained.group, explained.found
-    return {
-        "group": group.id,
-        "type": group.type,
-        "state": group.state,
-        "protocol": group.protocol,
-        "assignor": explained.assignor,
-        "partitions": found.partitions,
-        "local": found.local,
-        "off_rack": found.off_rack,
-        "unknown": found.unknown,
-        "unread": found.unread,
-        "optimum": found.optimum,
-        "uneven": found.uneven,
-        "racks": [
-            {
-                "rack": each.rack,
-                "leaders": each.leaders,
-                "members": each.members,
-                "reads": each.reads,
-                "local": each.local,
-            }
-            for each in explained.shares()
-        ],
-        "members": [
-            {
-                "id": each.id,
-                "instance_id": each.instance_id,
-                "client_id": each.client_id,
-                "host": each.host,
-                "rack": explained.racks[each.id],
-                "partitions": sum(map(len, each.assignment.values())),
-                "local": explained.local(each),
-            }
-            for each in group.members
-        ],
-        "findings": [_finding_json(explained, each) for each in found.findings],
-    }
-
-
-def _finding_json(explained: ExplainedGroup, found: Finding) -> dict[str, Any]:
-    return {
-        "reason": found.reason.value,
-        "off_rack": found.reason.off_rack,
-        "why": _why(explained, found),
-        "rack": found.rack,
-        "count": found.count,
-        "led": found.led,
-        "members_there": found.members_there,
-        "load": found.load,
-        "local": found.local,
-        "members": list(found.members),
-        "partitions": {topic: list(numbers) for topic, numbers in found.partitions.items()},
-        "better": [
-            {"topic": topic, "partition": number, "member": member}
-            for (topic, number), member in found.better.items()
-        ],
-        "remedies": [
-            {
-                "kind": each.kind.value,
-                "text": _mend(explained, each),
-                "off_rack_after": each.off_rack_after,
-                "rack": each.rack,
-                "count": each.count,
-                "members": list(each.members),
-                "topics": list(each.topics),
-                "brokers": list(each.brokers),
-                "without_replica": explained.without_replica(each),
-                "moves": [
-                    {"rack": rack, "partitions": {t: list(ns) for t, ns in partitions.items()}}
-                    for rack, partitions in each.moves.items()
-                ],
-            }
-            for each in found.remedies
-        ],
-    }
-
-
 def _headline(explained: ExplainedGroup) -> str:
     racks = {rack for rack in explained.racks.values() if rack}
     standing = count_text(len(racks), "rack") if racks else "unknown racks"
@@ -173,9 +92,9 @@ def _findings(explained: ExplainedGroup) -> Table:
     for at, each in enumerate(explained.found.findings):
         if at:
             made.add_row()
-        reason = Text(_sentence(_why(explained, each)))
+        reason = Text(_sentence(why_text(explained, each)))
         reason.append("\n" + "\n".join(_partitions(each)), style="dim")
-        ways = [_sentence(_mend(explained, remedy)) for remedy in each.remedies]
+        ways = [_sentence(mend_text(explained, remedy)) for remedy in each.remedies]
         made.add_row(f"{each.count:,}", reason, "\nOr: ".join(ways))
     return made
 
@@ -189,7 +108,8 @@ def _partitions(found: Finding) -> list[str]:
     return lines
 
 
-def _why(explained: ExplainedGroup, found: Finding) -> str:
+def why_text(explained: ExplainedGroup, found: Finding) -> str:
+    """Why, with the name of the group's assignor; see `assignors.explaining.why`."""
     if found.reason is not Reason.NOT_OPTIMAL:
         return why(found)
     if explained.ours:
@@ -203,7 +123,8 @@ def _why(explained: ExplainedGroup, found: Finding) -> str:
     )
 
 
-def _mend(explained: ExplainedGroup, remedy: Remedy) -> str:
+def mend_text(explained: ExplainedGroup, remedy: Remedy) -> str:
+    """What to do, and for leaders whether replicas permit it; see `assignors.explaining.mend`."""
     if remedy.kind is RemedyKind.REBALANCE:
         after = f": {remedy.off_rack_after} off-rack at best"
         if explained.ours:

@@ -9,7 +9,8 @@ import typer
 from rackward.admin import read_state
 from rackward.commands import options
 from rackward.commands.cluster import open_cluster
-from rackward.commands.explain_output import explanation_json, show_explanation
+from rackward.commands.explain_json import explanation_json
+from rackward.commands.explain_output import show_explanation
 from rackward.commands.explained_group import check_explainable, explained, topics_read
 from rackward.commands.output import print_json, stdout
 from rackward.commands.readers import find_groups, racks_of_members

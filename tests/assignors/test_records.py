@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any, cast
 
 import pytest
 
@@ -119,6 +121,15 @@ def test_a_failed_assignor_leaves_figures_open_and_members_told() -> None:
     )
     assert "off-rack unknown of at best unknown, moved unknown" in str(last)
     assert sum(each.partitions for each in last.members) == 5
+
+
+def test_weights_that_are_none_cost_no_rebalance() -> None:
+    leading = replace(rebalance(), weights=cast("Any", 5))
+    outcome = leading.run(lambda _: RACKS, JOINED)
+    assert sum(len(topics["t"]) for topics in outcome.shares.values()) == 5
+    last = leading.records.last()
+    assert last is not None
+    assert last.off_rack == 0
 
 
 def test_so_many_groups_are_remembered_and_no_more() -> None:

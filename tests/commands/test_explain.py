@@ -11,7 +11,8 @@ from rich.console import Console
 
 from placement_core import ClusterView, InvalidOptionError
 from rackward.admin.groups import Group, GroupMember
-from rackward.commands.explain_output import explanation_json, show_explanation
+from rackward.commands.explain_json import explanation_json
+from rackward.commands.explain_output import show_explanation
 from rackward.commands.explained_group import (
     ExplainedGroup,
     RackShare,
