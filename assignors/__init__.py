@@ -3,6 +3,7 @@
 from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
 from assignors.model import LeaderRacks, Member, Plan, Weights
 from assignors.range import LeaderRackAwareRange
+from assignors.refresh import RefreshPolicy
 
 __all__ = [
     "LeaderRackAwareCooperativeSticky",
@@ -10,5 +11,6 @@ __all__ = [
     "LeaderRacks",
     "Member",
     "Plan",
+    "RefreshPolicy",
     "Weights",
 ]

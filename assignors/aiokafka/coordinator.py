@@ -29,6 +29,9 @@ More assignors than one
     Every such request is a rebalance for all, and members that are out of step keep each other
     from ever ending one: a rolling change of assignors can stop a group. Here, only the request
     that has them all is sent.
+Leaders that move
+    Nobody rebalances for them. Here, the leader of the group looks where they are from time to
+    time, and asks for a rebalance where its policy says so: see :mod:`assignors.refresh`.
 A hand-over that does not happen
     Partitions are withheld until whoever owned them has rejoined. Should a foreign client
     claim and never give up, the leader asks for another round itself.
@@ -55,6 +58,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import CommitFailedError, KafkaError, NoError, UnknownTopicOrPartitionError
 from aiokafka.protocol.group import JoinGroupRequest
 
+from assignors.aiokafka.lookout import Lookout
 from assignors.aiokafka.seat import Seat
 from assignors.aiokafka.strategies import LeaderRackAwareAssignor
 from assignors.aiokafka.support import check_support
@@ -62,6 +66,7 @@ from assignors.leading import (
     HAND_OVER_PATIENCE,
     METADATA_PATIENCE,
     About,
+    LeaderWatch,
     is_topic_name,
     log,
 )
@@ -82,6 +87,8 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         config["assignors"] = [_seated(each, self) for each in config.get("assignors", ())]
         self._ours = any(isinstance(each, Seat) for each in config["assignors"])
         super().__init__(client, subscription, **config)
+        self._lookout = Lookout(client, lambda: self.about, self.request_rejoin)
+        self._led: tuple[int, LeaderWatch] | None = None
 
     @property
     def about(self) -> About:
@@ -100,6 +107,10 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
             return SimpleNamespace(error_code=NoError.errno)
         return await super()._send_req(request)
 
+    async def _on_join_prepare(self, previous_assignment: Any) -> None:
+        self._lookout.follow(None)
+        await super()._on_join_prepare(previous_assignment)
+
     async def _perform_assignment(self, response: Any) -> Any:
         seat = self._lookup_assignor(response.group_protocol)
         if not isinstance(seat, Seat):
@@ -114,6 +125,10 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         outcome = seat.rebalance(self._cluster, joined, gone)
         self._metadata_snapshot = self._get_metadata_snapshot()
         self._expect_hand_over(outcome.withheld)
+        if seat.watch is not None:
+            now = asyncio.get_running_loop().time()
+            seat.watch.begin(self.generation, joined, outcome, now)
+            self._led = self.generation, seat.watch
         return write_assignments(outcome.shares)
 
     async def _on_join_complete(
@@ -126,6 +141,8 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
             had.setdefault(topic, []).append(partition)
         self.had, self.had_since = had, generation
         await super()._on_join_complete(generation, member_id, protocol, member_assignment_bytes)
+        if self._led is not None and self._led[0] == generation:
+            self._lookout.follow(self._led[1])
 
     async def _maybe_do_last_autocommit(self, assignment: Any) -> None:
         self._giving_up = self._ours
@@ -146,6 +163,7 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
     async def close(self) -> None:
         """Also forget what was to be looked at later."""
         self._expect_hand_over(0)
+        self._lookout.follow(None)
         await super().close()
 
     # ---- how

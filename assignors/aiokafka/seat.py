@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
+from assignors.aiokafka.lookout import read_brokers
 from assignors.aiokafka.strategies import LeaderRackAwareAssignor
-from assignors.leading import About, Joined, Leaders, Outcome, read_leaders
+from assignors.leading import About, Joined, LeaderWatch, Outcome
 from assignors.wire import NO_GENERATION, SubscriptionReader, write_user_data
 
 
@@ -34,6 +36,8 @@ class Seat:
     def __init__(self, assignor: LeaderRackAwareAssignor, membership: Membership) -> None:
         self.assignor = assignor
         self._membership = membership
+        policy = assignor.refresh
+        self.watch = None if policy is None else LeaderWatch(policy, assignor.rebalance)
 
     @property
     def name(self) -> str:
@@ -67,10 +71,9 @@ class Seat:
     def rebalance(self, cluster: Any, joined: Sequence[Joined], gone: frozenset[str]) -> Outcome:
         """Everyone's share, from what ``cluster`` knows; never raises over what a member sent."""
 
-        def leaders_of(topics: Iterable[str]) -> Leaders:
-            return read_leaders(cluster, {b.nodeId: b.rack for b in cluster.brokers()}, topics)
-
-        return self.assignor.rebalance.run(leaders_of, joined, gone, self._membership.about)
+        return self.assignor.rebalance.run(
+            partial(read_brokers, cluster), joined, gone, self._membership.about
+        )
 
     def on_assignment(self, assignment: Any) -> None:
         """Nothing to remember: the coordinator knows what it was assigned, and since when."""

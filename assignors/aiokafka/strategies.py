@@ -13,6 +13,7 @@ from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
 from assignors.discovery import RackSource, chosen_rack
 from assignors.leading import Assignment, Assignor, Rebalance, Remarks, WeightSource
 from assignors.range import LeaderRackAwareRange
+from assignors.refresh import DEFAULT_REFRESH, RefreshPolicy, checked_refresh
 
 
 class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
@@ -29,9 +30,14 @@ class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     sticky: bool
 
     def __init__(
-        self, assignor: Assignor, rack: str | RackSource | None, weights: WeightSource | None
+        self,
+        assignor: Assignor,
+        rack: str | RackSource | None,
+        weights: WeightSource | None,
+        refresh: RefreshPolicy | None,
     ) -> None:
         self.rack = chosen_rack(rack, os.environ)
+        self.refresh = checked_refresh(refresh)
         self.remarks = Remarks()
         self.rebalance = Rebalance(
             name=self.name,
@@ -78,7 +84,8 @@ class LeaderRackAwareRangeAssignor(LeaderRackAwareAssignor):
 
     ``rack`` is where this consumer runs (None: see :mod:`assignors.discovery`); ``weights`` gives a
     topic's traffic per partition, as a mapping or a function, and counts on whichever member
-    leads the group; for ``co_partitioned`` and ``max_imbalance`` see
+    leads the group; so does ``refresh``, when leaders that moved are worth a rebalance (None:
+    never); for ``co_partitioned`` and ``max_imbalance`` see
     :class:`assignors.LeaderRackAwareRange`. Raises InvalidOptionError.
     """
 
@@ -91,12 +98,14 @@ class LeaderRackAwareRangeAssignor(LeaderRackAwareAssignor):
         *,
         weights: WeightSource | None = None,
         max_imbalance: float = 0.0,
+        refresh: RefreshPolicy | None = DEFAULT_REFRESH,
         co_partitioned: bool = True,
     ) -> None:
         super().__init__(
             LeaderRackAwareRange(co_partitioned=co_partitioned, max_imbalance=max_imbalance),
             rack,
             weights,
+            refresh,
         )
 
 
@@ -118,7 +127,8 @@ class LeaderRackAwareCooperativeStickyAssignor(LeaderRackAwareAssignor):
         *,
         weights: WeightSource | None = None,
         max_imbalance: float = 0.0,
+        refresh: RefreshPolicy | None = DEFAULT_REFRESH,
     ) -> None:
         super().__init__(
-            LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance), rack, weights
+            LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance), rack, weights, refresh
         )

@@ -26,6 +26,7 @@ NEEDED: Iterable[tuple[Any, Iterable[str]]] = (
         [
             "_send_req(self, request)",
             "_perform_assignment(self, response)",
+            "_on_join_prepare(self, previous_assignment)",
             "_on_join_complete(self, generation, member_id, protocol, member_assignment_bytes)",
             "_maybe_do_last_autocommit(self, assignment)",
             "_do_commit_offsets(self, assignment, offsets)",

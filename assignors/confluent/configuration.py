@@ -9,6 +9,9 @@ librdkafka gets all that it knows, so that it refuses what it refuses elsewhere,
     that has members. They go through the membership instead.
 ``client.rack``
     It would ask followers for records. The rack is the assignor's.
+``rackward.refresh``
+    It does not know it: a :class:`~assignors.RefreshPolicy`, when leaders that moved are worth a
+    rebalance, or None: never.
 
 It keeps ``group.id``, which makes it no member: only ``subscribe`` would. With it, partitions
 taken by ``assign`` start at the group's committed offsets, read as stable ones where
@@ -30,10 +33,15 @@ from assignors.client_properties import (
 )
 from assignors.confluent.errors import invalid
 from assignors.discovery import RackSource, chosen_rack
+from assignors.refresh import DEFAULT_REFRESH, RefreshPolicy, checked_refresh
+from placement_core import InvalidOptionError
 
 COOPERATIVE = "leader-rack-aware-cooperative-sticky"
 RANGE = "leader-rack-aware-range"
 STRATEGIES = (COOPERATIVE, RANGE)
+
+REFRESH = "rackward.refresh"
+"""The one property of ours: a RefreshPolicy, or None to leave leaders that move alone."""
 
 COORDINATOR_MS = 10_000
 """Milliseconds between librdkafka's questions for the group's coordinator: members hear by their
@@ -65,6 +73,7 @@ class Configuration:
     membership: Mapping[str, Any]
     strategy: str
     rack: str | None
+    refresh: RefreshPolicy | None
     group_id: str
     instance_id: str | None
     auto_commit: bool
@@ -97,6 +106,7 @@ def merged(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[Any, Any] |
 def check_honoured(properties: Mapping[Any, Any]) -> None:
     """Raise KafkaException, as confluent does, for what no consumer of ours can honour."""
     _strategy(properties)
+    _refresh(properties)
     if _text(properties, "group.protocol", "classic").lower() == "consumer":
         raise invalid(
             "group.protocol=consumer leaves the assignment to the broker, which knows none of"
@@ -170,6 +180,7 @@ def configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]) -> 
         membership=membership,
         strategy=_strategy(named),
         rack=chosen_rack(_rack(named.get("client.rack")), environ),
+        refresh=_refresh(named),
         group_id=_text(named, "group.id", ""),
         instance_id=instance,
         auto_commit=_truth(named, "enable.auto.commit", True),
@@ -183,7 +194,14 @@ def configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]) -> 
     )
 
 
-_KEPT_BACK = {"client.rack", "partition.assignment.strategy"}
+_KEPT_BACK = {"client.rack", "partition.assignment.strategy", REFRESH}
+
+
+def _refresh(properties: Mapping[Any, Any]) -> RefreshPolicy | None:
+    try:
+        return checked_refresh(properties.get(REFRESH, DEFAULT_REFRESH))
+    except InvalidOptionError as problem:
+        raise invalid(f"{REFRESH}: {problem}") from problem
 
 
 def _strategy(properties: Mapping[Any, Any]) -> str:

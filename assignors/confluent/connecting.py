@@ -48,7 +48,7 @@ class Connector:
             if configuration.cooperative
             else LeaderRackAwareRangeAssignor
         )
-        self.assignor = strategy(rack=configuration.rack)
+        self.assignor = strategy(rack=configuration.rack, refresh=configuration.refresh)
         self._client: Any = None
         self._reached: Any = None
         self._backoff = 0.1

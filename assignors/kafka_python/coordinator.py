@@ -30,6 +30,10 @@ Brokers that are missing from a metadata answer
     :mod:`assignors.kafka_python.missing_brokers`.
 Topics that are missing
     They are asked for without a pause: see :mod:`assignors.kafka_python.missing_topics`.
+Leaders that move
+    Nobody rebalances for them. Here, the leader of the group looks where they are from time to
+    time, and asks for a rebalance where its policy says so: see :mod:`assignors.refresh`. Of
+    other members brokers ignore such a request.
 A hand-over that does not happen
     Partitions are withheld until whoever claimed them has rejoined. Should a foreign client
     claim and never give up, the leader asks for another round itself.
@@ -55,6 +59,7 @@ from kafka.errors import KafkaError, RetriableError
 from kafka.protocol.consumer.group import JoinGroupResponse
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
+from assignors.kafka_python.lookout import Lookout
 from assignors.kafka_python.missing_brokers import outlive_missing_brokers
 from assignors.kafka_python.missing_topics import stop_asking
 from assignors.kafka_python.seat import Seat
@@ -92,6 +97,7 @@ class RackAwareCoordinator(SteadyCoordinator):
         self.owned_since = NO_GENERATION
         self.topics_gone: frozenset[str] = frozenset()
         super().__init__(client, subscription, **configs)
+        self._lookout = Lookout(self._cluster)
         for name, assignor in self._assignors.items():
             if isinstance(assignor, LeaderRackAwareAssignor):
                 self._seats[name] = Seat(assignor, self)
@@ -123,9 +129,14 @@ class RackAwareCoordinator(SteadyCoordinator):
         return owned
 
     @property
+    def generation_id(self) -> int:
+        """The generation that is being joined, or was joined last."""
+        return int(self._generation.generation_id)
+
+    @property
     def about(self) -> About:
         """Group and generation."""
-        return About(self.group_id, self._generation.generation_id)
+        return About(self.group_id, self.generation_id)
 
     def expect_hand_over(self, withheld: int) -> None:
         """Ask for another round if nobody else does within ``HAND_OVER_PATIENCE``."""
@@ -144,6 +155,18 @@ class RackAwareCoordinator(SteadyCoordinator):
 
     # ---- what kafka-python calls
 
+    def poll(self, timeout_ms: float | None = None) -> bool:
+        """Also look where leaders are, if this consumer leads the group."""
+        now = time.monotonic()
+        if (
+            self._lookout.is_due(self._metadata_answers, now)
+            and self.stable()
+            and not self.need_rejoin()
+            and self._lookout.look(self._metadata_answers, now, self.about)
+        ):
+            self.request_rejoin()
+        return super().poll(timeout_ms=timeout_ms)
+
     def _perform_assignment(self, leader_id: str, protocol_name: str, members: Any) -> Any:
         seat = self._seats.get(protocol_name)
         if seat is None:
@@ -159,9 +182,12 @@ class RackAwareCoordinator(SteadyCoordinator):
                 version=0, topics=sorted(topics), user_data=b""
             ).encode(),
         )
-        return super()._perform_assignment(leader_id, protocol_name, [everyone])
+        plan = super()._perform_assignment(leader_id, protocol_name, [everyone])
+        self._lookout.follow(seat.watch, time.monotonic())
+        return plan
 
     async def _join_and_sync(self) -> Any:
+        self._lookout.follow(None, time.monotonic())
         while True:
             try:
                 return await super()._join_and_sync()

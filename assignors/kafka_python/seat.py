@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -10,7 +11,7 @@ from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignors.kafka_python.strategies import LeaderRackAwareAssignor, read_leaders
-from assignors.leading import About, Joined
+from assignors.leading import About, Joined, LeaderWatch
 from assignors.wire import SubscriptionReader, write_assignments, write_user_data
 
 
@@ -27,6 +28,10 @@ class Membership(Protocol):
     @property
     def owned_since(self) -> int:
         """The generation of the last join that was completed; -1 before the first."""
+
+    @property
+    def generation_id(self) -> int:
+        """The generation that is being joined, or was joined last."""
 
     @property
     def topics_gone(self) -> frozenset[str]:
@@ -47,6 +52,8 @@ class Seat(AbstractPartitionAssignor):  # type: ignore[misc]
         self.assignor = assignor
         self._membership = membership
         self._joined: Sequence[Joined] = ()
+        policy = assignor.refresh
+        self.watch = None if policy is None else LeaderWatch(policy, assignor.rebalance)
 
     @property
     def name(self) -> str:
@@ -94,6 +101,8 @@ class Seat(AbstractPartitionAssignor):  # type: ignore[misc]
             self._membership.topics_gone,
             self._membership.about,
         )
+        if self.watch is not None:
+            self.watch.begin(self._membership.generation_id, joined, outcome, time.monotonic())
         if outcome.withheld:
             self._membership.expect_hand_over(outcome.withheld)
         return write_assignments(outcome.shares)

@@ -26,6 +26,7 @@ from assignors.leading import (
 )
 from assignors.leading import read_leaders as read_metadata
 from assignors.range import LeaderRackAwareRange
+from assignors.refresh import DEFAULT_REFRESH, RefreshPolicy, checked_refresh
 from assignors.wire import NO_GENERATION, Subscription, SubscriptionReader
 
 SUBSCRIPTION_VERSION = 3
@@ -47,9 +48,11 @@ class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         assignor: Assignor,
         rack: str | RackSource | None,
         weights: WeightSource | None,
+        refresh: RefreshPolicy | None,
         hardened: bool = True,
     ) -> None:
         self.rack = chosen_rack(rack, os.environ)
+        self.refresh = checked_refresh(refresh)
         self.hardened = hardened
         self.remarks = Remarks()
         self.rebalance = Rebalance(
@@ -122,7 +125,8 @@ class LeaderRackAwareRangeAssignor(LeaderRackAwareAssignor):
 
     Eager: everything is given up before a rebalance. ``rack`` is where this consumer runs
     (None: see :mod:`assignors.discovery`); ``weights`` gives a topic's traffic per partition,
-    as a mapping or a function, and counts on whichever member leads the group; ``hardened``
+    as a mapping or a function, and counts on whichever member leads the group; so does
+    ``refresh``, when leaders that moved are worth a rebalance (None: never); ``hardened``
     False leaves kafka-python's faults as they are (docs/kafka-python.md); for
     ``co_partitioned`` and ``max_imbalance`` see :class:`assignors.LeaderRackAwareRange`.
     """
@@ -135,6 +139,7 @@ class LeaderRackAwareRangeAssignor(LeaderRackAwareAssignor):
         *,
         weights: WeightSource | None = None,
         max_imbalance: float = 0.0,
+        refresh: RefreshPolicy | None = DEFAULT_REFRESH,
         co_partitioned: bool = True,
         hardened: bool = True,
     ) -> None:
@@ -142,6 +147,7 @@ class LeaderRackAwareRangeAssignor(LeaderRackAwareAssignor):
             LeaderRackAwareRange(co_partitioned=co_partitioned, max_imbalance=max_imbalance),
             rack,
             weights,
+            refresh,
             hardened,
         )
 
@@ -165,10 +171,15 @@ class LeaderRackAwareCooperativeStickyAssignor(LeaderRackAwareAssignor):
         *,
         weights: WeightSource | None = None,
         max_imbalance: float = 0.0,
+        refresh: RefreshPolicy | None = DEFAULT_REFRESH,
         hardened: bool = True,
     ) -> None:
         super().__init__(
-            LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance), rack, weights, hardened
+            LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance),
+            rack,
+            weights,
+            refresh,
+            hardened,
         )
 
 

@@ -18,6 +18,7 @@ from assignors.leading.rebalance import (
 from assignors.leading.records import Records
 from assignors.leading.remarks import Remarks, log
 from assignors.leading.topic_names import is_topic_name
+from assignors.leading.watch import LeaderWatch
 from assignors.model import Assignor
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Assignment",
     "Assignor",
     "Joined",
+    "LeaderWatch",
     "Leaders",
     "MemberShare",
     "Metadata",

@@ -31,10 +31,11 @@ _NAMED_TOPICS = 50
 
 
 class Outcome(NamedTuple):
-    """Everyone's share, and how many partitions nobody gets before another round."""
+    """Everyone's share, how many partitions nobody gets before another round, and the leaders."""
 
     shares: Shares
     withheld: int
+    leaders: Leaders
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Rebalance:
             )
             for member in joined
         ]
-        weights = self._weights(leaders.racks)
+        weights = self.weights_of(leaders.racks)
         plan, shares = self._decide(members, leaders, weights)
         if leaders.unseen - gone:
             _keep_unseen(shares, joined, leaders.unseen - gone)
@@ -118,7 +119,7 @@ class Rebalance:
             basis=Basis(members, leaders, weights, self.assignor, shares),
         )
         log.info("%s", self.records.keep(made))
-        return Outcome(shares, withheld)
+        return Outcome(shares, withheld, leaders)
 
     def _decide(
         self, members: Sequence[Member], leaders: Leaders, weights: Weights | None
@@ -142,7 +143,8 @@ class Rebalance:
             for member, topics in plain_plan(members, leaders.racks).items()
         }
 
-    def _weights(self, topics: Iterable[str]) -> Weights | None:
+    def weights_of(self, topics: Iterable[str]) -> Weights | None:
+        """The traffic of ``topics`` as far as it is known; None: all partitions count the same."""
         if self.weights is None:
             return None
         found: dict[str, Sequence[float]] = {}

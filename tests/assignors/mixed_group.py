@@ -84,7 +84,7 @@ class Group:
             for name, member in sorted(self.members.items())
         ]
         known = Leaders({TOPIC: self.leaders}, {}, frozenset(), {0: "a", 1: "b", 2: "c"})
-        shares, withheld = self.decide.run(lambda _: known, joined)
+        shares, withheld, _ = self.decide.run(lambda _: known, joined)
         again = False
         for name in learning:
             again |= self.members[name].learn(shares[name].get(TOPIC, ()), self.generation)
