@@ -19,10 +19,11 @@ from benchmarks.shapes import RACKS, Leaders
 VERSION = 9
 
 
-def cluster_metadata(leaders: Leaders) -> Any:
-    """A ClusterMetadata with a broker in each rack, which leads what its rack leads."""
+def metadata_answer(leaders: Leaders) -> bytes:
+    """What a broker answers where there is one in each rack, which leads what its rack leads."""
     topic = MetadataResponse.MetadataResponseTopic
-    answer = MetadataResponse(
+    brokers = list(range(len(RACKS)))
+    answer: bytes = MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(
                 node_id=node, host="127.0.0.1", port=1, rack=rack
@@ -42,8 +43,8 @@ def cluster_metadata(leaders: Leaders) -> Any:
                         partition_index=index,
                         leader_id=RACKS.index(rack or ""),
                         leader_epoch=0,
-                        replica_nodes=[0, 1, 2],
-                        isr_nodes=[0, 1, 2],
+                        replica_nodes=sorted(brokers, key=lambda node: RACKS[node] != rack),
+                        isr_nodes=brokers,
                         offline_replicas=[],
                     )
                     for index, rack in enumerate(racks)
@@ -51,13 +52,19 @@ def cluster_metadata(leaders: Leaders) -> Any:
             )
             for name, racks in leaders.items()
         ],
-    )
+    ).encode(version=VERSION, header=False)
+    return answer
+
+
+def take_answer(cluster: Any, answer: bytes) -> None:
+    """What kafka-python does with a broker's answer."""
+    cluster.update_metadata(MetadataResponse.decode(answer, version=VERSION, header=False))
+
+
+def cluster_metadata(leaders: Leaders) -> Any:
+    """A ClusterMetadata that has had that answer."""
     cluster = ClusterMetadata(bootstrap_servers="127.0.0.1:1")
-    cluster.update_metadata(
-        MetadataResponse.decode(
-            answer.encode(version=VERSION, header=False), version=VERSION, header=False
-        )
-    )
+    take_answer(cluster, metadata_answer(leaders))
     return cluster
 
 
@@ -89,6 +96,7 @@ class Leader:
 
     cooperative = True
     owned_since = -1
+    generation_id = 1
     topics_gone: frozenset[str] = frozenset()
     about = ""
 

@@ -32,7 +32,7 @@ class Lookout:
         self._task = None if watch is None else asyncio.create_task(self._run(watch))
 
     async def _run(self, watch: LeaderWatch) -> None:
-        pause = watch.policy.check_interval
+        pause = watch.interval
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(pause)
@@ -58,9 +58,9 @@ def read_metadata(cluster: Any, topics: Iterable[str]) -> tuple[Leaders, Iterabl
     """The same, and what it knows of their replicas."""
     names = list(topics)
     # Replicas are not to be had otherwise.
-    states = [
+    states = (
         PartitionState(topic, number, known.leader, NOT_TOLD, known.replicas, known.isr)
         for topic in names
         for number, known in cluster._partitions.get(topic, {}).items()
-    ]
+    )
     return read_brokers(cluster, names), states

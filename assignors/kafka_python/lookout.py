@@ -28,7 +28,7 @@ class Lookout:
         """From now on it is ``watch`` that looks; None: nobody."""
         self._watch, self._asked = watch, None
         if watch is not None:
-            self._due = now + watch.policy.check_interval
+            self._due = now + watch.interval
 
     def is_due(self, answers: int, now: float) -> bool:
         """Whether there is something to do. ``answers``: of brokers, for metadata, so far."""
@@ -44,7 +44,7 @@ class Lookout:
         if self._asked is not None and answers > self._asked:
             self._asked = None
             return watch.look(partial(read_metadata, self._cluster), now, about)
-        self._due = now + watch.policy.check_interval
+        self._due = now + watch.interval
         self._asked = answers
         self._cluster.request_update()
         return False
@@ -55,7 +55,7 @@ def read_metadata(cluster: Any, topics: Iterable[str]) -> tuple[Leaders, Iterabl
     names = list(topics)
     # Replicas are not to be had otherwise. The dictionary is replaced as a whole by each answer.
     known = cluster._partitions
-    states = [
+    states = (
         PartitionState(
             topic,
             number,
@@ -66,5 +66,5 @@ def read_metadata(cluster: Any, topics: Iterable[str]) -> tuple[Leaders, Iterabl
         )
         for topic in names
         for number, partition in known.get(topic, {}).items()
-    ]
+    )
     return read_leaders(cluster, names), states

@@ -26,6 +26,10 @@ ReadMetadata = Callable[[Iterable[str]], tuple[Leaders, Iterable[PartitionState]
 """Reads what a client's metadata says of some topics at this moment."""
 
 
+PARTITIONS_A_LOOK = 10_000
+"""In larger groups a look comes as many times later as this goes into their partitions."""
+
+
 @dataclass(frozen=True, slots=True)
 class _InForce:
     """A plan: whose it is, by partition, and the leaders that it was made for."""
@@ -41,12 +45,18 @@ class LeaderWatch:
     """
 
     def __init__(self, policy: RefreshPolicy, rebalance: Rebalance) -> None:
-        self.policy = policy
+        self._policy = policy
         self._rebalance = rebalance
         self._in_force: _InForce | None = None
         self._state: RefreshState | None = None
         self._generation = 0
+        self._partitions = 0
         self._gained: tuple[Leaders, Gain] | None = None
+
+    @property
+    def interval(self) -> float:
+        """Seconds from one look to the next: longer where one is a good deal of work."""
+        return self._policy.check_interval * max(1.0, self._partitions / PARTITIONS_A_LOOK)
 
     def begin(
         self, generation: int, joined: Sequence[Joined], outcome: Outcome, now: float
@@ -57,8 +67,9 @@ class LeaderWatch:
         """
         alone = generation <= 1 or generation == self._generation + 1
         before = (self._state or RefreshState()) if alone else None
-        self._state, self._generation = self.policy.begin(before, now), generation
+        self._state, self._generation = self._policy.begin(before, now), generation
         self._in_force = self._gained = None
+        self._partitions = sum(map(len, outcome.leaders.racks.values()))
         if outcome.withheld:
             return
         self._in_force = _InForce(
@@ -100,12 +111,12 @@ class LeaderWatch:
         leaders, states = read(plan.leaders.racks.keys())
         if _sizes(leaders) != _sizes(plan.leaders):
             # Of partitions that come and go the client has heard as well, and rebalances itself.
-            self._state = replace(state, since=None)
+            self._state = replace(state, seen=None)
             return False
         seen = observe(leaders.racks, states, leaders.brokers.keys(), self._gain(plan, leaders))
-        self._state, worth_it = self.policy.step(state, seen, now)
+        self._state, worth_it = self._policy.step(state, seen, now)
         if worth_it:
-            self._tell(seen, now, self._state.since or now, about)
+            self._tell(seen, now - self._state.since, about)
         return worth_it
 
     def _gain(self, plan: _InForce, leaders: Leaders) -> Gain:
@@ -123,13 +134,13 @@ class LeaderWatch:
             self._gained = leaders, crossing_gain(assign, members, leaders.racks, weights)
         return self._gained[1]
 
-    def _tell(self, seen: Observation, now: float, since: float, about: About) -> None:
+    def _tell(self, seen: Observation, still: float, about: About) -> None:
         log.info(
             "%s%s: leaders have moved, and kept still for %.0f s: %d of %d partitions are"
             " off-rack, %d would be after a rebalance, which is asked for (gain %.1f %%)",
             self._rebalance.name,
             about,
-            now - since,
+            still,
             seen.gain.off_rack,
             seen.partitions,
             seen.gain.reachable,

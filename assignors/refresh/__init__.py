@@ -6,7 +6,7 @@ which says when to ask for a rebalance. docs/leader-moves.md has a worked exampl
 """
 
 from assignors.refresh.gain import NO_GAIN, Gain, crossing_gain
-from assignors.refresh.observation import Leader, Observation, PartitionState, observe
+from assignors.refresh.observation import Observation, PartitionState, observe
 from assignors.refresh.policy import (
     DEFAULT_REFRESH,
     RefreshPolicy,
@@ -18,7 +18,6 @@ __all__ = [
     "DEFAULT_REFRESH",
     "NO_GAIN",
     "Gain",
-    "Leader",
     "Observation",
     "PartitionState",
     "RefreshPolicy",

@@ -23,7 +23,7 @@ class PartitionState(NamedTuple):
     replicas: Sequence[int]
     in_sync: Collection[int]
 
-    def is_whole(self, brokers: Collection[int]) -> bool:
+    def is_whole(self, brokers: frozenset[int]) -> bool:
         """Whether nothing about it is likely to change by itself.
 
         Its leader and all its replicas are among ``brokers``, all are in sync, and the leader is
@@ -34,37 +34,42 @@ class PartitionState(NamedTuple):
         return not self.replicas or (
             self.leader == self.replicas[0]
             and len(self.in_sync) >= len(self.replicas)
-            and all(replica in brokers for replica in self.replicas)
+            and brokers.issuperset(self.replicas)
         )
-
-
-class Leader(NamedTuple):
-    """Where a partition is led from, and the how-manieth of its leaders that is."""
-
-    rack: str | None
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The leaders of a group's partitions at one moment.
 
-    leaders
-        Topic to the leader of each partition.
+    racks, epochs
+        Topic to the rack of each partition's leader, and to how often leaders were elected.
     unwell
         Partitions that are not whole, see :meth:`PartitionState.is_whole`.
     gain
         What a rebalance would gain.
     """
 
-    leaders: Mapping[str, Sequence[Leader]]
+    racks: LeaderRacks
+    epochs: Mapping[str, Sequence[int]]
     unwell: int
     gain: Gain
 
     @property
     def partitions(self) -> int:
         """How many there are."""
-        return sum(map(len, self.leaders.values()))
+        return sum(map(len, self.racks.values()))
+
+    def elections_since(self, before: Observation) -> int:
+        """How many partitions had an election since then, of the topics that are in both."""
+        count = 0
+        for topic, racks in self.racks.items():
+            was, epochs = before.racks.get(topic), self.epochs[topic]
+            if was is None or (racks == was and epochs == before.epochs[topic]):
+                continue
+            pairs = zip(racks, epochs, was, before.epochs[topic], strict=False)
+            count += sum(rack != old or epoch != last for rack, epoch, old, last in pairs)
+        return count
 
 
 def observe(
@@ -76,11 +81,10 @@ def observe(
     that is not well.
     """
     epochs = {topic: [-1] * len(row) for topic, row in racks.items()}
-    well = 0
+    there, well = frozenset(brokers), 0
     for state in states:
         row = epochs.get(state.topic)
         if row is not None and 0 <= state.partition < len(row):
             row[state.partition] = state.epoch
-            well += state.is_whole(brokers)
-    leaders = {topic: list(map(Leader, row, epochs[topic])) for topic, row in racks.items()}
-    return Observation(leaders, sum(map(len, racks.values())) - well, gain)
+            well += state.is_whole(there)
+    return Observation(racks, epochs, sum(map(len, racks.values())) - well, gain)

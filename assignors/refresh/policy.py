@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from assignors.refresh.observation import Leader, Observation
+from assignors.refresh.observation import Observation
 from placement_core.errors import InvalidOptionError
 
 _ROUNDING = 1e-9
@@ -19,14 +18,16 @@ class RefreshState:
     no_sooner_than
         The instant until which it does not ask, whatever it sees.
     since
-        Since when the leaders keep still, and a rebalance is worth it; None before the first look.
-    leaders, whole, worth_it
-        What was seen then: who led, whether all replicas were well, whether the gain was enough.
+        Since when the leaders keep still, and a rebalance is worth it.
+    seen
+        What was seen then; None before the first look.
+    whole, worth_it
+        Whether all was well then (or what was not concerned too few), and the gain enough.
     """
 
     no_sooner_than: float = -math.inf
-    since: float | None = None
-    leaders: Mapping[str, Sequence[Leader]] = field(default_factory=dict)
+    since: float = -math.inf
+    seen: Observation | None = None
     whole: bool = True
     worth_it: bool = False
 
@@ -45,8 +46,9 @@ class RefreshPolicy:
     patience
         Seconds for which leaders must have kept still where that is not so: a broker is away or
         catching up, or leaders have not gone back to the preferred ones, as by default they do
-        within five minutes. It outlasts a broker's restart, and it ends: a broker that does not
-        come back must not keep a group's reads in the wrong rack for ever.
+        within five minutes. Any broker that goes or comes begins them anew. They outlast a
+        restart, and they end: a broker that does not come back must not keep a group's reads in
+        the wrong rack for ever.
     cool_down
         Seconds between two rebalances that are asked for. Who takes over the lead of a group
         does not know when its predecessor asked, and counts from the plan that it makes first.
@@ -107,24 +109,15 @@ class RefreshPolicy:
         enough = self.enough(seen.partitions)
         whole, worth_it = seen.unwell < enough, seen.gain.worth >= enough
         if (
-            state.since is None
+            state.seen is None
             or (whole, worth_it) != (state.whole, state.worth_it)
-            or _elected(state.leaders, seen.leaders) >= enough
+            or abs(seen.unwell - state.seen.unwell) >= enough
+            or seen.elections_since(state.seen) >= enough
         ):
-            state = replace(state, since=now, leaders=seen.leaders, whole=whole, worth_it=worth_it)
-        assert state.since is not None
+            state = RefreshState(state.no_sooner_than, now, seen, whole, worth_it)
         if not worth_it or now - state.since < self.rest(whole) or now < state.no_sooner_than:
             return state, False
         return replace(state, no_sooner_than=now + self.cool_down), True
-
-
-def _elected(before: Mapping[str, Sequence[Leader]], after: Mapping[str, Sequence[Leader]]) -> int:
-    """How many partitions had an election between the two, of those that are in both."""
-    return sum(
-        sum(one != other for one, other in zip(row, after[topic], strict=False))
-        for topic, row in before.items()
-        if topic in after and row != after[topic]
-    )
 
 
 def _is_number(value: object) -> bool:

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from assignors import RefreshPolicy
 from assignors.confluent.configuration import (
     COOPERATIVE,
     RANGE,
+    REFRESH,
     check_honoured,
     configuration,
     for_librdkafka,
@@ -56,6 +58,7 @@ def test_exactly_one_strategy_is_taken(named: str, strategy: str) -> None:
         ({"group.protocol": "Consumer"}, "group.protocol=consumer"),
         ({"group.protocol.type": "connect"}, "group.protocol.type"),
         ({"test.mock.num.brokers": 3}, "test.mock.num.brokers"),
+        ({"rackward.refresh": "60 s"}, "rackward.refresh: refresh is '60 s': give a RefreshPolicy"),
     ],
 )
 def test_what_is_not_honoured_is_refused(wrong: dict[str, Any], told: str) -> None:
@@ -72,6 +75,16 @@ def test_what_is_not_honoured_is_refused(wrong: dict[str, Any], told: str) -> No
 )
 def test_what_the_membership_cannot_do_is_refused(wrong: dict[str, Any], told: str) -> None:
     assert told in refused(configuration, GROUP | wrong, {})
+
+
+def test_when_leaders_that_moved_are_worth_a_rebalance() -> None:
+    policy = RefreshPolicy(settling=5)
+    assert configuration(GROUP, {}).refresh == RefreshPolicy()
+    assert configuration(GROUP | {REFRESH: policy}, {}).refresh is policy
+    assert configuration(GROUP | {REFRESH: None}, {}).refresh is None
+    assert for_librdkafka(GROUP | {REFRESH: policy}, print).keys() == (
+        for_librdkafka(GROUP, print).keys()
+    )
 
 
 def test_librdkafka_commits_nothing_by_itself_and_knows_no_rack() -> None:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from assignors.refresh import Gain, Leader, Observation, RefreshPolicy, RefreshState
+from assignors.refresh import Gain, Observation, RefreshPolicy, RefreshState
 
 PARTITIONS = 12
 TOPIC = "t"
+
+
+class Leader(NamedTuple):
+    """Where a partition is led from, and how often its leader was elected."""
+
+    rack: str | None
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -23,13 +31,14 @@ class Look:
 
 
 def seen(leaders: Sequence[Leader], unwell: int = 0, worth: float = 0.0) -> Observation:
-    return Observation({TOPIC: list(leaders)}, unwell, Gain(worth, round(worth), 0))
+    racks, epochs = [leader.rack for leader in leaders], [leader.epoch for leader in leaders]
+    return Observation({TOPIC: racks}, {TOPIC: epochs}, unwell, Gain(worth, round(worth), 0))
 
 
 def elected(one: Observation, other: Observation) -> int:
     """Partitions with an election between two looks."""
-    pairs = zip(one.leaders[TOPIC], other.leaders[TOPIC], strict=True)
-    return sum(a != b for a, b in pairs)
+    rows = [zip(look.racks[TOPIC], look.epochs[TOPIC], strict=True) for look in (one, other)]
+    return sum(a != b for a, b in zip(*rows, strict=True))
 
 
 def played(policy: RefreshPolicy, looks: Sequence[Look]) -> list[Look]:
@@ -64,7 +73,8 @@ def asked_wrongly(policy: RefreshPolicy, looks: Sequence[Look]) -> list[str]:
         for each in window:
             if each.seen.gain.worth < enough - 1e-6:
                 wrong.append(f"{look.at}: not worth it at {each.at}")
-            if (each.seen.unwell < enough) != whole:
+            came = abs(each.seen.unwell - look.seen.unwell) >= 2 * enough
+            if came or (each.seen.unwell < enough) != whole:
                 wrong.append(f"{look.at}: brokers came or went at {each.at}")
             # Each is less than enough away from where the rest began.
             if elected(each.seen, look.seen) >= 2 * enough:

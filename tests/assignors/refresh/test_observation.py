@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from assignors.refresh import NO_GAIN, Leader, PartitionState, observe
+from assignors.refresh import NO_GAIN, PartitionState, observe
 
 BROKERS = frozenset({0, 1, 2})
 
@@ -45,8 +45,6 @@ def test_partitions_of_which_nothing_is_known_are_not_well() -> None:
         state(0, [0], [0], partition=7),
     ]
     seen = observe(racks, states, BROKERS, NO_GAIN)
-    assert seen.leaders == {
-        "t": [Leader("a", 5), Leader(None, -1), Leader("b", 5)],
-        "u": [Leader("c", -1)],
-    }
+    assert seen.racks == racks
+    assert seen.epochs == {"t": [5, -1, 5], "u": [-1]}
     assert (seen.partitions, seen.unwell) == (4, 3)

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignors.refresh import Leader, Observation, RefreshPolicy, RefreshState, checked_refresh
+from assignors.refresh import Observation, RefreshPolicy, RefreshState, checked_refresh
 from placement_core import InvalidOptionError
 from tests.assignors.refresh.histories import (
     PARTITIONS,
+    Leader,
     Look,
     asked_late,
     asked_wrongly,
@@ -77,9 +78,9 @@ class Blind(RefreshPolicy):
     """Sees leaders where they were first seen."""
 
     def step(self, state: RefreshState, seen: Observation, now: float) -> tuple[RefreshState, bool]:
-        return RefreshPolicy.step(
-            self, state, replace(seen, leaders=state.leaders or seen.leaders), now
-        )
+        first = state.seen or seen
+        blind = replace(seen, racks=first.racks, epochs=first.epochs)
+        return RefreshPolicy.step(self, state, blind, now)
 
 
 @pytest.mark.parametrize("faulty", [Hasty, Restless, Greedy, Blind])
@@ -111,9 +112,8 @@ def test_what_is_not_worth_it_never_is() -> None:
 
 def test_a_share_that_is_a_whole_number_is_met_by_that_number() -> None:
     # 0.07 x 100 is a little more than 7 in floating point.
-    leaders = Observation({"t": [Leader("a", 0)] * 100}, 0, seen(HOME, worth=7).gain)
     policy = RefreshPolicy(min_gain=0.07, settling=0)
-    assert asked_at(policy, (0.0, leaders)) == [0.0]
+    assert asked_at(policy, (0.0, seen([Leader("a", 0)] * 100, worth=7))) == [0.0]
 
 
 def test_flapping_leaders_are_left_alone() -> None:
@@ -145,13 +145,19 @@ def test_a_rolling_restart_is_one_rebalance_at_most() -> None:
     assert asked_at(RefreshPolicy(), *looks) == []
     # Without that election: one, when patience is over.
     kept = looks[:58] + [(30.0 * n, looks[57][1]) for n in range(58, 90)]
-    assert asked_at(RefreshPolicy(), *kept) == [30.0 * 40 + 900]
+    assert asked_at(RefreshPolicy(), *kept) == [30.0 * 48 + 900]
 
 
 def test_brokers_that_come_back_begin_the_rest_anew() -> None:
     away = [(30.0 * n, seen(MOVED, unwell=6, worth=3)) for n in range(5)]
     back = [(30.0 * n, seen(MOVED, worth=3)) for n in range(5, 10)]
     assert asked_at(QUICK, *away, *back) == [210.0]
+
+
+def test_one_that_comes_back_of_two_does_so_too() -> None:
+    both = [(30.0 * n, seen(MOVED, unwell=9, worth=3)) for n in range(5)]
+    one = [(30.0 * n, seen(MOVED, unwell=4, worth=3)) for n in range(5, 20)]
+    assert asked_at(QUICK, *both, *one) == [150.0 + 300]
 
 
 def test_a_broker_that_stays_away_is_the_new_state_of_things() -> None:
@@ -168,7 +174,7 @@ def test_a_leader_that_took_over_waits_for_what_its_predecessor_may_have_asked()
     assert asked == [600]
     # Its next plan is its own: what it remembers holds.
     again = QUICK.begin(state, now=2200.0)
-    assert (again.no_sooner_than, again.since) == (2200.0, None)
+    assert (again.no_sooner_than, again.seen) == (2200.0, None)
     assert QUICK.begin(RefreshState(), now=5.0).no_sooner_than == -math.inf
 
 

@@ -180,6 +180,16 @@ def test_a_fault_is_logged_once_and_costs_the_refresh(told: Callable[[], list[st
     assert group.asked(since=900, until=1500) == [990.0]
 
 
+def test_large_groups_are_looked_at_less_often() -> None:
+    assert [look_interval(partitions) for partitions in (1, 10_000, 50_000)] == [30, 30, 150]
+
+
+def look_interval(partitions: int) -> float:
+    group = Group(t=[0] * partitions)
+    group.plan()
+    return group.watch.interval
+
+
 def test_without_a_plan_there_is_nothing_to_look_at() -> None:
     group = Group(t=[0, 1])
     assert group.asked(until=900) == []
