@@ -52,6 +52,17 @@ class Joined:
         # Brokers form a dynamic member's id as its client id, a dash and 36 characters.
         return self.instance_id or (self.id[:-37] if len(self.id) > 37 else self.id)
 
+    def owning(self, owned: Mapping[str, Sequence[int]], generation: int) -> Member:
+        """The member as an assignor sees it, with ``owned`` as of that generation."""
+        return Member(
+            id=self.id,
+            topics=self.subscription.topics,
+            rack=self.subscription.rack,
+            instance_id=self.instance_id,
+            owned=owned,
+            generation=generation,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
@@ -88,15 +99,9 @@ class Rebalance:
             topics |= member.subscription.topics
         leaders = read_leaders(topics)
         members = [
-            Member(
-                id=member.id,
-                topics=member.subscription.topics,
-                rack=member.subscription.rack,
-                instance_id=member.instance_id,
-                owned=leaders.to_positions(member.subscription.owned),
-                generation=member.subscription.generation,
-            )
+            member.owning(leaders.to_positions(said.owned), said.generation)
             for member in joined
+            for said in (member.subscription,)
         ]
         weights = self.weights_of(leaders.racks)
         plan, shares = self._decide(members, leaders, weights)

@@ -73,17 +73,7 @@ class LeaderWatch:
         if outcome.withheld:
             return
         self._in_force = _InForce(
-            [
-                Member(
-                    id=member.id,
-                    topics=member.subscription.topics,
-                    rack=member.subscription.rack,
-                    instance_id=member.instance_id,
-                    owned=outcome.shares.get(member.id, {}),
-                    generation=generation,
-                )
-                for member in joined
-            ],
+            [one.owning(outcome.shares.get(one.id, {}), generation) for one in joined],
             outcome.leaders,
         )
 

@@ -103,6 +103,15 @@ def test_leaders_that_moved_are_followed_when_they_have_settled() -> None:
     assert asked_at(QUICK, (0.0, seen(HOME)), *looks) == [90.0]
 
 
+def test_the_worked_example_of_the_documentation() -> None:
+    home = [Leader("abc"[n % 3], 0) for n in range(36)]
+    away = [Leader("bac"[n % 3], 1) if n in (0, 1, 3, 4) else home[n] for n in range(36)]
+    looks = [(20.0 + 30 * n, seen(away, worth=4)) for n in range(20)]
+    assert asked_at(RefreshPolicy(), (-10.0, seen(home)), *looks) == [140.0]
+    one = [(at, replace(look, gain=seen(away, worth=1).gain)) for at, look in looks]
+    assert asked_at(RefreshPolicy(), *one) == []
+
+
 def test_what_is_not_worth_it_never_is() -> None:
     assert asked_at(QUICK, *((30.0 * n, seen(MOVED, worth=0.9)) for n in range(100))) == []
     fifth = replace(QUICK, min_gain=0.2)
