@@ -65,7 +65,8 @@ class LeaderWatch:
 
         A plan of which something is withheld is not in force yet: another round will follow.
         """
-        alone = generation <= 1 or generation == self._generation + 1
+        # A plan may have to be made twice, where brokers did not hear of the first.
+        alone = generation <= 1 or generation in (self._generation, self._generation + 1)
         before = (self._state or RefreshState()) if alone else None
         self._state, self._generation = self._policy.begin(before, now), generation
         self._in_force = self._gained = None

@@ -136,6 +136,18 @@ def test_who_takes_over_the_lead_waits_out_the_cool_down() -> None:
     assert group.asked(since=910, until=1800)[:1] == [1500.0]
 
 
+def test_a_plan_that_is_made_twice_in_a_generation_is_its_own() -> None:
+    group = Group(t=[0, 1])
+    for now in (0, 5):
+        group.plan(generation=1, now=now)
+    group.leaders = {"t": [1, 0]}
+    assert group.asked(until=300) == [90.0]
+    for now in (300, 305):
+        group.plan(generation=2, now=now)
+    group.leaders = {"t": [0, 1]}
+    assert group.asked(since=305, until=900) == [690.0]
+
+
 def test_a_plan_that_falls_short_is_not_made_again_and_again() -> None:
     # What is assigned is not what the assignor says now: with the same leaders it is left alone.
     group = Group(t=[0, 1, 0, 1])
