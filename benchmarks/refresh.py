@@ -13,6 +13,7 @@ from assignors import LeaderRackAwareCooperativeSticky, RefreshPolicy
 from assignors.kafka_python.lookout import read_metadata
 from assignors.kafka_python.strategies import read_leaders
 from assignors.leading import Joined, LeaderWatch, Rebalance, Remarks
+from assignors.leading.about import UNTOLD
 from assignors.wire import Subscription
 from benchmarks.shapes import RACKS, Leaders
 from benchmarks.wire import cluster_metadata, metadata_answer, take_answer
@@ -55,7 +56,7 @@ class Stage:
 
     def look(self) -> None:
         """One look at what was answered."""
-        self._watch.look(partial(read_metadata, self._cluster), 0.0, "")
+        self._watch.look(partial(read_metadata, self._cluster), 0.0, UNTOLD)
 
     def move(self) -> None:
         """A tenth of the leaders goes elsewhere."""

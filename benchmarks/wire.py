@@ -14,6 +14,7 @@ from kafka.protocol.metadata import MetadataResponse
 from assignors import Member
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from assignors.kafka_python.seat import Seat
+from assignors.leading.about import UNTOLD
 from benchmarks.shapes import RACKS, Leaders
 
 VERSION = 9
@@ -98,7 +99,7 @@ class Leader:
     owned_since = -1
     generation_id = 1
     topics_gone: frozenset[str] = frozenset()
-    about = ""
+    about = UNTOLD
 
     def owned_partitions(self) -> dict[str, list[int]]:
         """Nothing: its claims are among those of the members."""
