@@ -138,6 +138,23 @@ def test_an_assignment_that_does_not_look_at_racks_names_who_should_read() -> No
     assert [remedy.off_rack_after for remedy in finding.remedies] == [0]
 
 
+@pytest.mark.parametrize(
+    "assigned",
+    [
+        {"m0": {"t": [0, 1]}, "m1": {"t": [2]}, "m2": {"t": [3]}},
+        {"m0": {"t": [0]}, "m1": {"t": [2, 3]}, "m2": {"t": [1]}},
+    ],
+)
+def test_of_assignments_that_are_as_good_none_is_called_better(
+    assigned: dict[str, dict[str, list[int]]],
+) -> None:
+    # One of a and b reads two; whichever it is, one that the other leads goes to c.
+    found = explain(members("abc"), {"t": "aabb"}, assigned, RANGE)
+    assert (found.off_rack, found.optimum) == (1, 1)
+    (finding,) = found.findings
+    assert (finding.reason, finding.count) == (Reason.TOO_MANY_LEADERS, 1)
+
+
 def test_an_uneven_assignment_that_is_more_local_is_no_fault() -> None:
     uneven = {"m0": {"t": [0, 1, 2, 3, 4]}, "m1": {"t": [5]}}
     found = explain(members("ab"), {"t": "aaaaab"}, uneven, STICKY)
