@@ -19,15 +19,15 @@ from integration.confluent_clients import Confluent
 from integration.groups import ConsumerGroup, Place
 from integration.racks import BROKERS, evenly, off_rack, replicas_led_from
 from integration.reading import everything_is_read
-from integration.topics import Trickle, create_topic, new_name, wait_until
+from integration.topics import Trickle, create_topic, new_name, wait_until, with_admin
 from placement_core import TopicPartition
 from rackward.clusters import Cluster
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 TWELVE = {f"{rack}{n}": rack for n in range(1, 5) for rack in "abc"}
 PARTITIONS = 36
-POLICY = RefreshPolicy(settling=3, patience=60, cool_down=5, check_interval=0.5)
-"""The defaults, forty times as fast; the cool-down a good deal more so, lest it be what holds."""
+POLICY = RefreshPolicy(settling=3, patience=20, cool_down=2, check_interval=0.5)
+"""The defaults, about forty times as fast; the cool-down more so, lest it be what holds."""
 
 CALM = replace(POLICY, settling=15, patience=90)
 """Where brokers are restarted or leaders flap, which takes a busy machine its time."""
@@ -103,6 +103,11 @@ class Leaders:
                 (there[partition],) = set(self.replicas[partition]) & set(BROKERS[other])
         self._cluster.move_leaders({TopicPartition(self.topic, p): b for p, b in there.items()})
 
+    def are_followed(self) -> bool:
+        """Whether all replicas are in sync."""
+        (found,) = with_admin(self._cluster, lambda admin: admin.describe_topics([self.topic]))
+        return all(len(each["isr_nodes"]) == 3 for each in found["partitions"])
+
 
 def settled(
     group: ConsumerGroup, racks: dict[str, str], leaders: Leaders
@@ -154,7 +159,7 @@ def test_what_is_not_worth_it_is_left_alone(cluster: Cluster, asked: Asked) -> N
         generation = group.generation
         leaders.go(swaps=1)
         assert off_rack(cluster, before, SIX) == 2
-        time.sleep(3 * policy.settling)
+        time.sleep(2 * policy.settling)
         assert (group.generation, len(asked)) == (generation, 0)
         # One more swap, and it is: 4 of 36.
         leaders.go(swaps=2)
@@ -216,6 +221,7 @@ def test_a_rolling_restart_of_all_brokers(cluster: Cluster, asked: Asked, home: 
                 time.sleep(5)
             finally:
                 cluster.start_broker(broker)
+            wait_until(leaders.are_followed, 120, f"broker {broker} is in sync again")
             time.sleep(5)
         rolled = (len(asked), group.generation - generation, round(time.monotonic() - began))
         away = off_rack(cluster, before, TWELVE)
