@@ -1,4 +1,4 @@
-"""The real command, as a subprocess, and what a cluster is like after it."""
+"""The real command, as a process of its own, and what it printed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from integration.warm_command import warm_command
 from rackward.clusters import Cluster
 
 SECONDS = 120.0
@@ -46,13 +47,12 @@ def rackward(
     status: int | None = 0,
 ) -> Done:
     """Run it to its end; ``cluster`` may be ``host:port``. AssertionError for another status."""
-    process = _start(cluster, arguments, cwd, None if stdin is None else subprocess.PIPE)
-    try:
-        out, err = process.communicate(stdin, timeout=SECONDS)
-    finally:
-        _end(process)
-    done = Done(process.returncode, out, err)
-    assert status is None or done.status == status, f"status {done.status}\n{out}\n{err}"
+    done = Done(
+        *warm_command().run(
+            [*map(str, arguments)], _environment(cluster), cwd, stdin, seconds=SECONDS
+        )
+    )
+    assert status is None or done.status == status, f"status {done.status}\n{done.out}\n{done.err}"
     return done
 
 
@@ -88,30 +88,34 @@ class Running:
 @contextmanager
 def running(cluster: Cluster, *arguments: object, cwd: Path | None = None) -> Iterator[Running]:
     """Start it; whatever is left of it at the end of the block is killed."""
-    process = _start(cluster, arguments, cwd, None)
+    process = _start(cluster, arguments, cwd)
     try:
         yield Running(process)
     finally:
         _end(process)
 
 
-def _start(
-    cluster: Cluster | str, arguments: tuple[object, ...], cwd: Path | None, stdin: int | None
-) -> subprocess.Popen[str]:
+def _environment(cluster: Cluster | str) -> dict[str, str]:
     servers = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
+    return {
+        **os.environ,
+        "RACKWARD_BOOTSTRAP_SERVER": servers,
+        # From another working folder the sources must be found as well.
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+
+
+def _start(
+    cluster: Cluster | str, arguments: tuple[object, ...], cwd: Path | None
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "rackward.cli", *map(str, arguments)],
-        stdin=subprocess.DEVNULL if stdin is None else stdin,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=cwd,
-        env={
-            **os.environ,
-            "RACKWARD_BOOTSTRAP_SERVER": servers,
-            # From another working folder the sources must be found as well.
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        },
+        env=_environment(cluster),
     )
 
 
@@ -119,6 +123,6 @@ def _end(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
         process.kill()
     process.wait()
-    for stream in (process.stdin, process.stdout, process.stderr):
+    for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()
