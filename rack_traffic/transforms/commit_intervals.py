@@ -26,6 +26,8 @@ _STATE_TYPES = {
     **{f"density_{n}": "double" for n in _STRETCHES},
 }
 STATE = tuple(_STATE_TYPES)
+FIRST = ("incarnation", "leader_rack", "start_offset", "end_offset")
+"""What is asked of the state at the beginning of an interval: the rows between carry no more."""
 
 # What comes first where times are equal: a commit has seen what was told at its time, and a
 # partition that changes hands is with its new owner.
@@ -36,10 +38,10 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
     """(cluster, group, topic, partition, from_at, to_at, from_offset, to_offset, from_state,
     to_state, from_owner, to_owner): a row per pair of neighbouring commits.
 
-    Times are in microseconds. The states are structs of the columns ``STATE``, the owners of
-    ``owned`` and ``rack``; null where nothing is known yet at that time. Where commits are
-    missing, an interval is as long as the gap; a commit that comes twice makes one of no length,
-    which is left out.
+    Times are in microseconds. ``to_state`` is a struct of the columns ``STATE``, ``from_state`` of
+    ``FIRST``, the owners of ``owned`` and ``rack``; null where nothing is known yet at that time.
+    Where commits are missing, an interval is as long as the gap; a commit that comes twice makes
+    one of no length, which is left out.
     """
     rows = (
         _padded(
@@ -87,7 +89,6 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
         F.last("state", True).over(of_partition).alias("state"),
     ).filter(F.col("turn") != _STATE)
     of_group = Window.partitionBy(*KEY, "group").orderBy("at", "turn", "committed_offset")
-    commit = F.when(F.col("turn") == _COMMIT, F.struct("at", "committed_offset", "state", "owner"))
     owned = known.select(
         *KEY,
         "group",
@@ -96,11 +97,14 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
         "committed_offset",
         "state",
         F.last("owner", True).over(of_group.rowsBetween(so_far, 0)).alias("owner"),
+    ).filter(F.col("turn") == _COMMIT)
+    first = F.when(
+        F.col("state").isNotNull(), F.struct(*(F.col("state")[name].alias(name) for name in FIRST))
     )
-    paired = owned.select(
-        "*",
-        F.last(commit, True).over(of_group.rowsBetween(so_far, -1)).alias("before"),
-    ).filter((F.col("turn") == _COMMIT) & (F.col("before.at") < F.col("at")))
+    before = F.struct("at", "committed_offset", first.alias("state"), "owner")
+    paired = owned.select("*", F.lag(before).over(of_group).alias("before")).filter(
+        F.col("before.at") < F.col("at")
+    )
     return paired.select(
         "cluster",
         "group",

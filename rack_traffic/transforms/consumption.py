@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from rack_traffic.beliefs import Beliefs
+from rack_traffic.transforms.commit_intervals import FIRST
 from rack_traffic.transforms.partition_states import KEY, REACHES
 
 _STRETCHED = tuple(
@@ -36,7 +37,7 @@ def consumption(intervals: DataFrame, beliefs: Beliefs) -> DataFrame:
     """
     flat = _flattened(intervals)
     measured = flat.select("*", _measured(beliefs).alias("measured"))
-    order = Window.partitionBy(*KEY, "group").orderBy("from_at")
+    order = Window.partitionBy(*KEY, "group").orderBy("to_at")
     rate = F.col("measured") / (F.col("to_at") - F.col("from_at"))
     compared = measured.select(
         "*",
@@ -70,8 +71,9 @@ def consumption(intervals: DataFrame, beliefs: Beliefs) -> DataFrame:
 
 def _flattened(intervals: DataFrame) -> DataFrame:
     """Racks, and the states' figures as of both ends; what one end lacks is the other's."""
-    first = F.coalesce("from_state", "to_state")
-    last = F.coalesce("to_state", "from_state")
+    last = F.col("to_state")
+    known = F.col("from_state").isNotNull()
+    first = {name: F.when(known, F.col("from_state")[name]).otherwise(last[name]) for name in FIRST}
     owned_first = F.when(F.col("from_owner.owned"), F.col("from_owner"))
     owned_last = F.when(F.col("to_owner.owned"), F.col("to_owner"))
     nobody = F.lit(False)
