@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.process_tree import cpu_seconds
 from benchmarks.traffic_data import Size, true_bytes, write_snapshots
 from rack_traffic.jobs.batch import BatchOptions, run_traffic, run_what_if
 from rack_traffic.session import SparkOptions, spark_session
@@ -41,11 +41,12 @@ def generate(size: Size, folder: Path) -> None:
 
 
 def measure(step: str, folder: Path) -> dict[str, float]:
-    """Run one job; seconds of wall clock from Spark being up to the tables being written."""
+    """Run one job; seconds of wall clock, and of CPU of Java and all workers, from Spark being up
+    to the tables being written."""
     spark = spark_session(SparkOptions(MASTER, MEMORY))
     spark.range(1).collect()
     job = BatchOptions(str(folder / "snapshots"), str(folder / "out"))
-    begin = time.perf_counter()
+    before, begin = cpu_seconds(), time.perf_counter()
     if step == "hourly":
         told = run_traffic(spark, job, lambda: datetime.now(UTC))
         seconds = time.perf_counter() - begin
@@ -54,10 +55,8 @@ def measure(step: str, folder: Path) -> dict[str, float]:
         ranked = run_what_if(spark, job, Interval.ALL)
         found = {"groups": ranked.count()}
         seconds = time.perf_counter() - begin
+    cpu = cpu_seconds() - before
     spark.stop()
-    cpu = sum(
-        sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
     return {"seconds": seconds, "cpu": cpu, **found}
 
 

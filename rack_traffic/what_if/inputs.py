@@ -80,14 +80,25 @@ def _within(rows: DataFrame, spans: DataFrame, interval: Interval) -> DataFrame:
     return joined.filter(F.col("taken_at") <= F.col("_end")).drop("_end")
 
 
+def _newest(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """The rows of the last ``taken_at`` of each ``key``.
+
+    Nearly all snapshots are left behind by their times alone, which is a small sum; to gather and
+    sort their lists, only for the last to be taken, is what would take long.
+    """
+    newest = rows.groupBy(*key).agg(F.max("taken_at").alias("taken_at"))
+    return rows.join(newest, on=[*key, "taken_at"], how="left_semi")
+
+
 def _members(members: DataFrame, spans: DataFrame, interval: Interval) -> DataFrame:
     """The members of each group's last settled snapshot in which it has any."""
     present = _within(members, spans, interval).filter(
         F.col("member_id").isNotNull() & F.col("state").isin(*SETTLED)
     )
-    snapshots = (
-        present.dropDuplicates([*KEY, "taken_at", "member_id"])
-        .groupBy(*KEY, "taken_at")
+    last = (
+        _newest(present, KEY)
+        .dropDuplicates([*KEY, "member_id"])
+        .groupBy(*KEY)
         .agg(
             F.collect_list(
                 F.struct("member_id", "instance_id", "rack", "topics", "assignment")
@@ -95,30 +106,20 @@ def _members(members: DataFrame, spans: DataFrame, interval: Interval) -> DataFr
             F.max("protocol").alias("protocol"),
         )
     )
-    last = snapshots.groupBy(*KEY).agg(
-        F.max_by(F.struct("members", "protocol"), F.col("taken_at")).alias("last")
-    )
     of_members = F.flatten(
         F.transform(
             "members", lambda each: F.coalesce(each["topics"], F.array().cast("array<string>"))
         )
     )
-    return last.select(*KEY, "last.members", "last.protocol").select(
-        *KEY, "members", "protocol", F.array_distinct(of_members).alias("topics")
-    )
+    return last.select(*KEY, "members", "protocol", F.array_distinct(of_members).alias("topics"))
 
 
 def _topics(partitions: DataFrame, spans: DataFrame, interval: Interval) -> DataFrame:
     """(cluster, interval_start, topic, partitions): every partition as it was last seen."""
-    last = (
-        _within(partitions, spans, interval)
-        .groupBy("cluster", "interval_start", "topic", "partition")
-        .agg(F.max_by(F.struct("leader", "replicas", "isr"), F.col("taken_at")).alias("last"))
-    )
+    key = ("cluster", "interval_start", "topic", "partition")
+    last = _newest(_within(partitions, spans, interval), key).dropDuplicates(list(key))
     return last.groupBy("cluster", "interval_start", "topic").agg(
-        F.collect_list(F.struct("partition", "last.leader", "last.replicas", "last.isr")).alias(
-            "partitions"
-        )
+        F.collect_list(F.struct("partition", "leader", "replicas", "isr")).alias("partitions")
     )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Plan
-from placement_core import Broker, ClusterView, TopicPartition
-from placement_core.leaders import Readers, plan_leaders
+from placement_core import TopicPartition
 from rack_traffic.what_if.apache import apache_cooperative_sticky, apache_range
+from rack_traffic.what_if.layout import laid_out
 from rack_traffic.what_if.model import GroupCase, Outcome
 
 RANGE = "leader-rack-aware-range"
@@ -20,10 +19,11 @@ Owner = dict[TopicPartition, str]
 def outcomes(case: GroupCase) -> list[Outcome]:
     """Every scenario of ``schemas.SCENARIOS``, in that order."""
     leaders = {p: case.rack_of(each.leader) for p, each in case.partitions.items()}
-    sizes = {topic: len(row) for topic, row in case.leader_racks().items()}
+    led = case.leader_racks()
+    sizes = {topic: len(row) for topic, row in led.items()}
     now = owned(case)
-    ranged = LeaderRackAwareRange().assign(case.members, case.leader_racks())
-    sticky = LeaderRackAwareCooperativeSticky().assign(case.members, case.leader_racks())
+    ranged = LeaderRackAwareRange().assign(case.members, led)
+    sticky = LeaderRackAwareCooperativeSticky().assign(case.members, led)
     moved, moves = laid_out(case)
     after = LeaderRackAwareCooperativeSticky().assign(case.members, case.racks_by_topic(moved))
     return [
@@ -53,34 +53,6 @@ def owned(case: GroupCase) -> Owner:
     }
 
 
-def laid_out(case: GroupCase) -> tuple[dict[TopicPartition, str | None], int]:
-    """The leaders' racks after a layout for this group alone, and how many leaders change.
-
-    A partition without a leader stays without.
-    """
-    subscriptions: dict[frozenset[str], Counter[str | None]] = {}
-    for member in case.members:
-        subscriptions.setdefault(member.topics, Counter())[member.rack] += 1
-    view = ClusterView(
-        tuple(Broker(broker, rack) for broker, rack in sorted(case.racks.items())),
-        {p: _leader_first(each.leader, each.replicas) for p, each in case.partitions.items()},
-    )
-    # By name, so that the layout is the same in whatever order members come.
-    ordered = sorted(subscriptions.items(), key=lambda each: sorted(each[0]))
-    readers = [
-        Readers(f"{case.group} {number}", topics, dict(consumers))
-        for number, (topics, consumers) in enumerate(ordered)
-    ]
-    order = plan_leaders(view, readers).order
-    racks, moves = {}, 0
-    for partition, each in case.partitions.items():
-        chosen = order[partition][0] if order.get(partition) else each.leader
-        leader = None if each.leader is None else chosen
-        moves += leader != each.leader
-        racks[partition] = case.rack_of(leader)
-    return racks, moves
-
-
 def followed(
     case: GroupCase, owner: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, str | None]:
@@ -95,13 +67,6 @@ def followed(
         near = mine is not None and any(case.rack_of(broker) == mine for broker in each.isr)
         source[partition] = mine if near else case.rack_of(each.leader)
     return source
-
-
-def _leader_first(leader: int | None, replicas: tuple[int, ...]) -> tuple[int, ...]:
-    """What the layout starts from is who leads now, not who should."""
-    if leader is None or leader not in replicas:
-        return replicas
-    return (leader, *(broker for broker in replicas if broker != leader))
 
 
 def _of(case: GroupCase, plan: Plan) -> Owner:
