@@ -29,14 +29,18 @@ STATE = tuple(_STATE_TYPES)
 FIRST = ("incarnation", "leader_rack", "start_offset", "end_offset")
 """What is asked of the state at the beginning of an interval: the rows between carry no more."""
 
+SERIES = ("series", *KEY, "group")
+"""Whose commits follow each other. ``series`` is a hash of the others and goes in front: a sort
+compares numbers long before it looks at names, which are nearly all alike."""
+
 # What comes first where times are equal: a commit has seen what was told at its time, and a
 # partition that changes hands is with its new owner.
 _STATE, _GAVE, _GAINED, _COMMIT = 0, 1, 2, 3
 
 
 def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -> DataFrame:
-    """(cluster, group, topic, partition, from_at, to_at, from_offset, to_offset, from_state,
-    to_state, from_owner, to_owner): a row per pair of neighbouring commits.
+    """(series, cluster, group, topic, partition, from_at, to_at, from_offset, to_offset,
+    from_state, to_state, from_owner, to_owner): a row per pair of neighbouring commits.
 
     Times are in microseconds. ``to_state`` is a struct of the columns ``STATE``, ``from_state`` of
     ``FIRST``, the owners of ``owned`` and ``rack``; null where nothing is known yet at that time.
@@ -78,8 +82,10 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
         .repartition(*KEY)
     )
     so_far = Window.unboundedPreceding
-    of_partition = Window.partitionBy(*KEY).orderBy("at", "turn").rowsBetween(so_far, 0)
-    known = rows.select(
+    numbered = rows.select("*", F.xxhash64(*KEY).alias("log"))
+    of_partition = Window.partitionBy("log", *KEY).orderBy("at", "turn").rowsBetween(so_far, 0)
+    known = numbered.select(
+        F.xxhash64(*KEY, "group").alias("series"),
         *KEY,
         "group",
         "at",
@@ -88,8 +94,9 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
         "owner",
         F.last("state", True).over(of_partition).alias("state"),
     ).filter(F.col("turn") != _STATE)
-    of_group = Window.partitionBy(*KEY, "group").orderBy("at", "turn", "committed_offset")
+    of_group = Window.partitionBy(*SERIES).orderBy("at", "turn", "committed_offset")
     owned = known.select(
+        "series",
         *KEY,
         "group",
         "at",
@@ -106,6 +113,7 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
         F.col("before.at") < F.col("at")
     )
     return paired.select(
+        "series",
         "cluster",
         "group",
         "topic",

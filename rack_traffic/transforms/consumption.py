@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from rack_traffic.beliefs import Beliefs
-from rack_traffic.transforms.commit_intervals import FIRST
-from rack_traffic.transforms.partition_states import KEY, REACHES
+from rack_traffic.transforms.commit_intervals import FIRST, SERIES
+from rack_traffic.transforms.partition_states import REACHES
 
 _STRETCHED = tuple(
     f"{name}_{n}" for name in ("reach", "density") for n in range(1, len(REACHES) + 1)
@@ -37,7 +37,7 @@ def consumption(intervals: DataFrame, beliefs: Beliefs) -> DataFrame:
     """
     flat = _flattened(intervals)
     measured = flat.select("*", _measured(beliefs).alias("measured"))
-    order = Window.partitionBy(*KEY, "group").orderBy("to_at")
+    order = Window.partitionBy(*SERIES).orderBy("to_at")
     rate = F.col("measured") / (F.col("to_at") - F.col("from_at"))
     compared = measured.select(
         "*",
@@ -78,6 +78,7 @@ def _flattened(intervals: DataFrame) -> DataFrame:
     owned_last = F.when(F.col("to_owner.owned"), F.col("to_owner"))
     nobody = F.lit(False)
     return intervals.select(
+        "series",
         "cluster",
         "group",
         "topic",

@@ -9,6 +9,10 @@ from rack_traffic.transforms.clock import hour_of, hours_between, share_of
 
 RACKS = ("from_rack", "to_rack")
 
+# The parts of an interval that has one pair of racks throughout, or one in either half.
+_WHOLE, _FIRST, _LAST = 0, 1, 2
+_HALF = "from_at + (to_at - from_at) div 2"
+
 
 def hourly_pieces(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     """(keys, hour, from_rack, to_rack, bytes, estimated_bytes, unsized_offsets), in whole bytes.
@@ -21,21 +25,18 @@ def hourly_pieces(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     Whole bytes add up to the same sum in any order, so that a result does not depend on how the
     work was divided.
     """
-    legs = intervals.select(
-        *keys,
-        "from_at",
-        "to_at",
-        "bytes",
-        "estimated",
-        "unsized_offsets",
-        F.explode(_legs()).alias("leg"),
-    ).select(
+    legs = intervals.select("*", F.explode(_legs()).alias("leg")).select(
         *keys,
         (F.col("to_at") - F.col("from_at")).alias("length"),
         "bytes",
         "estimated",
         "unsized_offsets",
-        *(F.col(f"leg.{name}").alias(name) for name in ("start", "end", *RACKS)),
+        F.when(F.col("leg") == _LAST, F.expr(_HALF)).otherwise(F.col("from_at")).alias("start"),
+        F.when(F.col("leg") == _FIRST, F.expr(_HALF)).otherwise(F.col("to_at")).alias("end"),
+        *(
+            F.when(F.col("leg") == _LAST, F.col(f"{rack}_after")).otherwise(F.col(rack)).alias(rack)
+            for rack in RACKS
+        ),
     )
     hours = legs.select("*", F.explode(hours_between("start", "end")).alias("number"))
     share = share_of("number", "start", "end") / F.col("length")
@@ -70,20 +71,6 @@ def summed(pieces: DataFrame, keys: tuple[str, ...]) -> DataFrame:
 
 def _legs() -> Column:
     """One stretch of time, or two where a rack changed."""
-    half = F.expr("from_at + (to_at - from_at) div 2")
-    start, end = F.col("from_at"), F.col("to_at")
-    before = (F.col("from_rack"), F.col("to_rack"))
-    after = (F.col("from_rack_after"), F.col("to_rack_after"))
-    same = before[0].eqNullSafe(after[0]) & before[1].eqNullSafe(after[1])
-    return F.when(same | (end - start < 2), F.array(_leg(start, end, *before))).otherwise(
-        F.array(_leg(start, half, *before), _leg(half, end, *after))
-    )
-
-
-def _leg(start: Column, end: Column, from_rack: Column, to_rack: Column) -> Column:
-    return F.struct(
-        start.alias("start"),
-        end.alias("end"),
-        from_rack.alias("from_rack"),
-        to_rack.alias("to_rack"),
-    )
+    unchanged = [F.col(rack).eqNullSafe(F.col(f"{rack}_after")) for rack in RACKS]
+    whole = (unchanged[0] & unchanged[1]) | (F.col("to_at") - F.col("from_at") < 2)
+    return F.when(whole, F.array(F.lit(_WHOLE))).otherwise(F.array(F.lit(_FIRST), F.lit(_LAST)))

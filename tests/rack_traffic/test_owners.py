@@ -66,6 +66,33 @@ def test_a_partition_changes_hands(spark: SparkSession) -> None:
     }
 
 
+def test_what_is_written_otherwise_is_no_change(spark: SparkSession) -> None:
+    none = member(3, "m", []) | {"assignment": None}
+    rows = [member(0, "m", [0, 1]), member(1, "m", [1, 0]), member(2, "m", []), none]
+    assert events(spark, rows) == {
+        (0, 0, True, "a"),
+        (0, 1, True, "a"),
+        (2, 0, False, None),
+        (2, 1, False, None),
+    }
+
+
+def test_a_member_leaves_and_comes_back_elsewhere(spark: SparkSession) -> None:
+    rows = [
+        member(0, "m", [0]),
+        member(1, "n", [0], "b"),
+        member(2, "m", [0], "c"),
+        member(2, "n", [], "b"),
+    ]
+    assert events(spark, rows) == {
+        (0, 0, True, "a"),
+        (1, 0, False, None),
+        (1, 0, True, "b"),
+        (2, 0, False, None),
+        (2, 0, True, "c"),
+    }
+
+
 def test_a_member_leaves_and_comes_back(spark: SparkSession) -> None:
     rows = [
         member(0, "m", [0]),

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rack_traffic.beliefs import Beliefs
@@ -36,10 +37,16 @@ def exchanges(plan: list[str]) -> list[str]:
     ]
 
 
-def test_commits_are_shuffled_once(spark: SparkSession, tmp_path: Path) -> None:
-    tables = stored(spark, NOTHING, tmp_path)
+@pytest.fixture(scope="module")
+def long_way(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The plan from commits to their hours."""
+    tables = stored(spark, NOTHING, tmp_path_factory.mktemp("snapshots"))
     states = partition_states(tables.partitions, broker_racks(tables.brokers))
-    plan = plan_of(consumed_hours(tables, states, Beliefs()))
+    return plan_of(consumed_hours(tables, states, Beliefs()))
+
+
+def test_commits_are_shuffled_once(long_way: list[str]) -> None:
+    plan = long_way
     # The union of commits, states and owners, once; what precedes it are small tables of their own.
     assert exchanges(plan).count("cluster, topic, partition") == 2
     assert plan[0].startswith(("Project", "HashAggregate", "Filter"))
@@ -49,6 +56,20 @@ def test_commits_are_shuffled_once(spark: SparkSession, tmp_path: Path) -> None:
         assert not line.startswith(("CartesianProduct", "BroadcastNestedLoopJoin")), line
         assert "Python" not in line, line
         assert "Arrow" not in line, line
+
+
+def test_commits_are_sorted_twice_by_a_number_first(long_way: list[str]) -> None:
+    """By time within their partition, and within their group; all windows share the second."""
+    union = next(index for index, line in enumerate(long_way) if line.startswith("Union"))
+    sorts = [
+        re.sub(r"#\d+L?| ASC NULLS FIRST", "", line)
+        for line in long_way[:union]
+        if line.startswith("Sort ")
+    ]
+    assert sorts == [
+        "Sort [series, cluster, topic, partition, group, at, turn, committed_offset], false,",
+        "Sort [log, cluster, topic, partition, at, turn], false,",
+    ]
 
 
 def test_states_and_owners_are_shuffled_once_each(spark: SparkSession, tmp_path: Path) -> None:
