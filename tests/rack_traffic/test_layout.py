@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from assignors import Member
-from placement_core import TopicPartition
+from placement_core import ClusterView, TopicPartition
+from placement_core.leaders import LeaderLayout, Readers, plan_leaders
 from rack_traffic.what_if import layout
 from rack_traffic.what_if.layout import laid_out
 from rack_traffic.what_if.model import GroupCase, PartitionCase
@@ -66,9 +67,13 @@ def nothing_remembered() -> None:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How many layouts were worked out so far."""
-    calls = []
-    real = layout.plan_leaders
-    monkeypatch.setattr(layout, "plan_leaders", lambda *given: calls.append(1) or real(*given))
+    calls: list[ClusterView] = []
+
+    def counted(view: ClusterView, readers: Sequence[Readers]) -> LeaderLayout:
+        calls.append(view)
+        return plan_leaders(view, readers)
+
+    monkeypatch.setattr(layout, "plan_leaders", counted)
     return lambda: len(calls)
 
 
