@@ -1,6 +1,6 @@
 """The leader layout for one group alone, worked out once for all groups and hours it is alike for.
 
-It takes longer than all assignors together, and depends on little: not on who owns what, nor on the
+It takes longer than the assignors do, and depends on little: not on who owns what, nor on the
 bytes. So it is the same from interval to interval, and for groups whose members stand alike.
 """
 
@@ -15,7 +15,7 @@ from placement_core.leaders import Readers, plan_leaders
 from rack_traffic.what_if.model import GroupCase
 
 MOST_LAYOUTS = 256
-"""How many layouts are kept. One of 500 partitions takes some 200 kB with its question."""
+"""How many layouts are kept."""
 
 MOST_PARTITIONS = 5_000
 """Layouts of more partitions are not kept: what they take is bounded too."""
