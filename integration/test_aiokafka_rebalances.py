@@ -82,7 +82,6 @@ def best_plan(cluster: Cluster, topic: str, before: Owned, members: Mapping[str,
     return plan
 
 
-@pytest.mark.everywhere
 def test_join_and_leave_while_records_flow(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -91,7 +91,7 @@ def test_the_whole_story_on_a_cluster_of_its_own(tmp_path: Path) -> None:
     assert "leader-rack-aware" in (logs / "our-sticky.log").read_text()
 
 
-@pytest.mark.everywhere
+@pytest.mark.slow
 def test_a_cluster_that_is_there_keeps_its_brokers_and_loses_the_topic(
     cluster: Cluster, tmp_path: Path
 ) -> None:

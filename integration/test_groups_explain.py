@@ -114,6 +114,7 @@ def test_a_rack_that_leads_too_much_is_named_and_moving_leaders_mends_it(
         assert (mended["off_rack"], mended["optimum"], mended["findings"]) == (0, 0, [])
 
 
+@pytest.mark.slow
 def test_as_many_members_as_it_says_mend_it(cluster: Cluster, topic: str) -> None:
     with aware(cluster, topic) as group:
         for name, rack in {"b1": "b", "c1": "c"}.items():

@@ -101,7 +101,6 @@ def test_a_member_that_subscribes_to_five_thousand_topics_that_are_not_there(
         assert said(caplog, "5000 topics are subscribed to but not there") == 1
 
 
-@pytest.mark.everywhere
 def test_a_topic_deleted_during_a_rebalance(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -52,7 +52,6 @@ def kept(before: dict[str, frozenset[Place]], now: dict[str, frozenset[Place]]) 
     return {place for name in before.keys() & now.keys() for place in before[name] & now[name]}
 
 
-@pytest.mark.everywhere
 def test_join_and_leave_of_a_cooperative_group(cluster: Cluster) -> None:
     topic = create_topic(cluster, new_name("flow"), replicas_led_from(evenly(36)))
     all_of_it = places(topic, 36)

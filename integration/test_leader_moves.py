@@ -117,7 +117,14 @@ def settled(
     return group.settle(leaders.places, within=60)
 
 
-@pytest.mark.parametrize("library", ["kafka-python", "confluent", "aiokafka"])
+@pytest.mark.parametrize(
+    "library",
+    [
+        "kafka-python",
+        pytest.param("confluent", marks=pytest.mark.slow),
+        pytest.param("aiokafka", marks=pytest.mark.slow),
+    ],
+)
 def test_a_tenth_of_the_leaders_moves(cluster: Cluster, asked: Asked, library: str) -> None:
     leaders = Leaders(cluster)
     with (
@@ -168,6 +175,7 @@ def test_what_is_not_worth_it_is_left_alone(cluster: Cluster, asked: Asked) -> N
         assert off_rack(cluster, now, SIX) == 0
 
 
+@pytest.mark.slow
 def test_without_a_policy_nobody_asks(cluster: Cluster, asked: Asked) -> None:
     leaders = Leaders(cluster)
     strategy = assignors.kafka_python.LeaderRackAwareRangeAssignor

@@ -122,11 +122,11 @@ def given_up(before: Owned, now: Owned) -> int:
     # whether partitions are handed on by an eager member, to one, or both.
     ("assignor", "first", "leaves", "joins"),
     [
-        ("range", "kafka-python-1", "aiokafka-2", {"confluent-3": "c"}),
         pytest.param(
-            *("sticky", "aiokafka-1", "confluent-2", {"aiokafka-3": "a"}),
-            marks=pytest.mark.everywhere,
+            *("range", "kafka-python-1", "aiokafka-2", {"confluent-3": "c"}),
+            marks=pytest.mark.slow,
         ),
+        ("sticky", "aiokafka-1", "confluent-2", {"aiokafka-3": "a"}),
     ],
     ids=["range", "sticky"],
 )

@@ -95,7 +95,13 @@ def test_a_rack_out_of_a_file(
     assert said(caplog, APART) == []
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "client",
+    [
+        "kafka-python",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("confluent", "aiokafka")),
+    ],
+)
 def test_a_source_that_hangs_costs_the_rack_only(
     cluster: Cluster,
     monkeypatch: pytest.MonkeyPatch,

@@ -41,9 +41,14 @@ CALLS: dict[str, Callable[[Any], object]] = {
 }
 
 
+# They say what was, and go on saying it.
+OURS_ALONE = {"assignments", "last_assignment"}
+
+
 def test_a_closed_consumer(consumers: Consumers) -> None:
     consumer = consumers()
-    assert set(CALLS) == {n for n in dir(consumer) if not n.startswith("_")} - {"close"}
+    named = {name for name in dir(consumer) if not name.startswith("_")}
+    assert named - OURS_ALONE == {*CALLS, "close"}
     assert consumer.close() is None
     assert consumer.close() is None
     for call in CALLS.values():
