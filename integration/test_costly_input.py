@@ -44,6 +44,7 @@ def test_partitions_without_a_leader(cluster: Cluster) -> None:
             assert off_rack(cluster, owned, MEMBERS) == 0
 
 
+@pytest.mark.slow
 def test_two_thousand_topics(cluster: Cluster) -> None:
     stem = new_name("many")
     racks = evenly(2000)

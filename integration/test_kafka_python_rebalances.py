@@ -91,6 +91,7 @@ def test_join_and_leave_of_a_cooperative_group(cluster: Cluster) -> None:
     everything_is_committed(cluster, group, sent)
 
 
+@pytest.mark.slow
 def test_kept_partitions_do_not_wait_for_a_slow_member(cluster: Cluster) -> None:
     # The rebalance takes as long as the slowest member is away from poll; nobody else's
     # reading does.

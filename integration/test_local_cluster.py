@@ -154,7 +154,14 @@ def test_a_broker_that_cannot_come_back_shows_its_log(tmp_path: Path) -> None:
             cluster.resume_broker(1)
 
 
-@pytest.mark.parametrize("taken", ["controller", "agent", "internal"])
+@pytest.mark.parametrize(
+    "taken",
+    [
+        pytest.param("controller", marks=pytest.mark.slow),
+        pytest.param("agent", marks=pytest.mark.slow),
+        "internal",
+    ],
+)
 def test_a_port_that_is_taken_meanwhile_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
 ) -> None:

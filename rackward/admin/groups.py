@@ -6,6 +6,7 @@ about it. A group that moves to another broker meanwhile is refused there, by na
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,11 +15,13 @@ from assignors.wire import SubscriptionReader, WireError
 from rackward.admin.connection import AdminConnection
 from rackward.admin.deadline import Deadline
 from rackward.admin.errors import AdminError
-from rackward.admin.refusals import refusal
+from rackward.admin.refusals import COORDINATOR_LOADING, refusal
 
 CLASSIC, CONSUMER = "classic", "consumer"
 MOST_METADATA_BYTES = 1 << 20
 """More than this, of one member, is not read: topics, rack and assignment are then not known."""
+
+_PAUSE_SECONDS = 0.1
 
 Shares = Mapping[str, Sequence[int]]
 """Topic to partitions."""
@@ -80,15 +83,17 @@ def list_groups(
 ) -> list[ListedGroup]:
     """The groups that ``broker`` coordinates and that this user may see.
 
-    Raises AdminError.
+    Asked again while it is still reading what it took over from another. Raises AdminError.
     """
     from kafka.protocol.admin import ListGroupsRequest
 
     doing = f"listing the groups of broker {broker}"
     request = ListGroupsRequest(states_filter=[], types_filter=[])
-    answer = admin.ask(doing, request, node=broker, deadline=deadline)
-    if answer.error_code:
-        raise refusal(doing, request.name, answer.error_code, needs="Describe on the groups")
+    until = deadline or admin.deadline()
+    while (answer := admin.ask(doing, request, node=broker, deadline=until)).error_code:
+        if answer.error_code != COORDINATOR_LOADING or not until.remaining:
+            raise refusal(doing, request.name, answer.error_code, needs="Describe on the groups")
+        time.sleep(min(_PAUSE_SECONDS, until.remaining))
     return [
         ListedGroup(
             each.group_id,

@@ -10,6 +10,7 @@ from rackward.admin.errors import AdminError, AdminTimeoutError, RefusedError, U
 
 UNKNOWN_TOPIC = 3
 TIMED_OUT = 7
+COORDINATOR_LOADING = 14
 TOPIC_EXISTS = 36
 NOT_CONTROLLER = 41
 REASSIGNMENT_IN_PROGRESS = 60
