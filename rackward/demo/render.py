@@ -163,7 +163,8 @@ def explanation(result: DemoResult) -> list[str]:
         lines.append(f"Left out, because the cluster is not the demo's to break: {titles}.")
     else:
         lines.append(
-            "Nobody rebalances when leaders move or a broker dies: what strays then is put right "
+            "Nobody rebalances so soon after leaders move or a broker dies (ours do, once leaders "
+            "have settled for minutes): what strays here is put right "
             "at the next rebalance, by assignors that look at leaders."
         )
     return lines
