@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import aiokafka.consumer.consumer
@@ -19,7 +18,6 @@ from assignors.aiokafka import LeaderRackAwareRangeAssignor as Range
 from assignors.aiokafka import UnseatedAssignorError, UnsupportedAiokafkaError
 from assignors.aiokafka.coordinator import RackAwareCoordinator
 from assignors.aiokafka.support import NEEDED, check_support
-from assignors.discovery import discover
 from placement_core import InvalidOptionError, RackwardError
 from tests.assignors.aiokafka_consumers import Consumer
 
@@ -34,25 +32,6 @@ def test_names_and_options_are_those_of_the_adapter_for_kafka_python(name: str) 
     # What only kafka-python needs.
     del options["hardened"]
     assert dict(inspect.signature(mine).parameters) == options
-
-
-def test_the_rack_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RACKWARD_RACK", " az2 ")
-    assert (Sticky().rack, Sticky(rack="az1").rack) == ("az2", "az1")
-    monkeypatch.setenv("RACKWARD_RACK", "")
-    assert Range().rack is None
-
-
-def test_the_rack_comes_from_a_file_or_from_a_source_that_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("RACKWARD_RACK", raising=False)
-    file = tmp_path / "zone"
-    file.write_text("az3\n")
-    monkeypatch.setenv("RACKWARD_RACK_FILE", str(file))
-    assert (Range().rack, Sticky().rack) == ("az3", "az3")
-    assert Sticky(rack=discover("command:echo az4")).rack == "az4"
-    assert Sticky(rack=discover("command:no-such-program")).rack is None
 
 
 @pytest.mark.parametrize("options", [{"rack": 3}, {"max_imbalance": -1}, {"max_imbalance": "x"}])

@@ -1,6 +1,5 @@
 import logging
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from assignors.discovery import discover
 from assignors.kafka_python import (
     LeaderRackAwareCooperativeStickyAssignor as Sticky,
 )
@@ -117,25 +115,6 @@ def test_an_eager_member_claims_nothing() -> None:
     strategy = Range(rack="a")
     strategy.on_assignment(strategy.assign(THIRTY_SIX, SIX)["m0"], 7)
     assert strategy.metadata({"t"}).owned_partitions == []
-
-
-def test_the_rack_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RACKWARD_RACK", " az2 ")
-    assert (Sticky().rack, Sticky(rack="az1").rack) == ("az2", "az1")
-    monkeypatch.setenv("RACKWARD_RACK", "")
-    assert Sticky().rack is None
-
-
-def test_the_rack_comes_from_a_file_or_from_a_source_that_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("RACKWARD_RACK", raising=False)
-    file = tmp_path / "zone"
-    file.write_text("az3\n")
-    monkeypatch.setenv("RACKWARD_RACK_FILE", str(file))
-    assert (Range().rack, Sticky().rack) == ("az3", "az3")
-    assert Sticky(rack=discover("command:echo az4")).rack == "az4"
-    assert Sticky(rack=discover("command:no-such-program")).rack is None
 
 
 def test_a_rack_that_is_no_string_is_refused() -> None:
