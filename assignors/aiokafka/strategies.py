@@ -11,12 +11,12 @@ from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from assignors.aiokafka.errors import UnseatedAssignorError
 from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
 from assignors.discovery import RackSource, chosen_rack
-from assignors.leading import Assignment, Assignor, Rebalance, Remarks, WeightSource
+from assignors.leading import Assignor, Rebalance, Remarks, Remembering, WeightSource
 from assignors.range import LeaderRackAwareRange
 from assignors.refresh import DEFAULT_REFRESH, RefreshPolicy, checked_refresh
 
 
-class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
+class LeaderRackAwareAssignor(Remembering, AbstractPartitionAssignor):  # type: ignore[misc]
     """What both strategies share; not to be used itself.
 
     These are the options. An instance can be given to any number of consumers: what belongs to
@@ -47,17 +47,6 @@ class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             weights=weights,
             remarks=self.remarks,
         )
-
-    def last_assignment(self, group: str | None = None) -> Assignment | None:
-        """The last assignment that this assignor made, of ``group`` or of any.
-
-        None where no consumer that was given this has led its group so far.
-        """
-        return self.rebalance.records.last(group)
-
-    def assignments(self) -> tuple[Assignment, ...]:
-        """The last assignment of each group, for :mod:`assignors.metrics`."""
-        return self.rebalance.records.all()
 
     def metadata(self, topics: Iterable[str]) -> NoReturn:  # noqa: ARG002
         """Raise UnseatedAssignorError."""

@@ -16,12 +16,12 @@ from kafka.protocol.consumer.metadata import (
 from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
 from assignors.discovery import RackSource, chosen_rack
 from assignors.leading import (
-    Assignment,
     Assignor,
     Joined,
     Leaders,
     Rebalance,
     Remarks,
+    Remembering,
     WeightSource,
 )
 from assignors.leading import read_leaders as read_metadata
@@ -33,7 +33,7 @@ SUBSCRIPTION_VERSION = 3
 """The first version of the subscription that has a field for the rack."""
 
 
-class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
+class LeaderRackAwareAssignor(Remembering, AbstractPartitionAssignor):  # type: ignore[misc]
     """What both strategies share; not to be used itself.
 
     An instance can be given to any number of consumers: what belongs to one consumer is kept
@@ -73,17 +73,6 @@ class LeaderRackAwareAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def supported_protocols(self) -> list[Any]:
         """The protocols this strategy works in; kafka-python takes the best that all permit."""
         return list(self._PROTOCOLS)
-
-    def last_assignment(self, group: str | None = None) -> Assignment | None:
-        """The last assignment that this assignor made, of ``group`` or of any.
-
-        None where no consumer that was given this has led its group so far.
-        """
-        return self.rebalance.records.last(group)
-
-    def assignments(self) -> tuple[Assignment, ...]:
-        """The last assignment of each group, for :mod:`assignors.metrics`."""
-        return self.rebalance.records.all()
 
     def metadata(self, topics: Iterable[str]) -> Any:
         """What this member says as it joins: its topics, its rack, what it owns since when."""

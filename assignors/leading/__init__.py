@@ -17,6 +17,7 @@ from assignors.leading.rebalance import (
 )
 from assignors.leading.records import Records
 from assignors.leading.remarks import Remarks, log
+from assignors.leading.remembering import Remembering
 from assignors.leading.topic_names import is_topic_name
 from assignors.leading.watch import LeaderWatch
 from assignors.model import Assignor
@@ -36,6 +37,7 @@ __all__ = [
     "Rebalance",
     "Records",
     "Remarks",
+    "Remembering",
     "Shares",
     "WeightSource",
     "is_topic_name",
