@@ -9,6 +9,7 @@ from placement_core.errors import (
 )
 from placement_core.placement_spec import PlacementSpec, ReplicaLists
 from placement_core.racks import RackPath, common_levels, levels_crossed, parse_rack
+from placement_core.selection import nearest_replica, turn_of
 
 __all__ = [
     "Broker",
@@ -23,5 +24,7 @@ __all__ = [
     "TopicPartition",
     "common_levels",
     "levels_crossed",
+    "nearest_replica",
     "parse_rack",
+    "turn_of",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 
@@ -37,6 +37,10 @@ class ClusterView:
     def racks(self) -> dict[int, str | None]:
         """Broker id to rack, for every broker."""
         return {broker.id: broker.rack for broker in self.brokers}
+
+    def without_racks(self) -> ClusterView:
+        """The same, as if no broker said its rack."""
+        return replace(self, brokers=tuple(Broker(broker.id) for broker in self.brokers))
 
     def leader_racks(self) -> dict[str, list[str | None]]:
         """Topic to the racks of its partitions' leaders, index = partition.

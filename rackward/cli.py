@@ -24,6 +24,7 @@ COMMANDS = {
     "topics": "rackward.commands.topics:app",
     "placement": "rackward.commands.placement:app",
     "leaders": "rackward.commands.leaders:app",
+    "controller": "rackward.commands.controller:app",
     "groups": "rackward.commands.groups:app",
     "traffic": "rackward.commands.traffic:app",
     "rack": "rackward.commands.rack:app",

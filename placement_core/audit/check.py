@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 from placement_core.audit.evenness import shares, uneven_findings
 from placement_core.audit.model import Audit, Figures, Finding, Severity
+from placement_core.audit.placeholders import placeholder_findings
 from placement_core.audit.redundancy import (
     loss_findings,
     lost_with,
@@ -24,6 +25,7 @@ from placement_core.audit.spread import (
 from placement_core.audit.subject import Subject
 from placement_core.cluster import ClusterView, TopicPartition
 from placement_core.errors import InvalidOptionError
+from placement_core.filling import Wanted
 
 _ORDER = list(Severity)
 
@@ -34,6 +36,7 @@ def audit(
     in_sync: Mapping[TopicPartition, Collection[int]] | None = None,
     min_in_sync: int | Mapping[str, int] = 1,
     tolerance: float = 0.1,
+    wanted: Mapping[TopicPartition, Wanted] | None = None,
 ) -> Audit:
     """What is wrong with a layout, or uneven in it.
 
@@ -41,7 +44,8 @@ def audit(
     of ``view``. ``min_in_sync``: min.insync.replicas, of all topics or per topic (1 where it is
     not said). ``tolerance``: by what share a broker or rack may be off its fair share (and it
     must be off by a whole replica or leader). A ``view`` without any leaders is one that does
-    not know them: preferred ones then count.
+    not know them: preferred ones then count. ``wanted``: partitions that shall have more replicas
+    than they could be made with; what is missing of these is a placeholder.
 
     Raises InvalidOptionError for a tolerance or a ``min_in_sync`` that cannot be meant.
     """
@@ -63,6 +67,7 @@ def audit(
     findings += rule_findings(subject, broken or [])
     findings += uneven_findings(subject, of_broker, of_rack, tolerance)
     findings += preferred_findings(subject, led_by_others)
+    findings += placeholder_findings(subject, wanted or {})
     return Audit(
         figures=Figures(
             brokers=of_broker,

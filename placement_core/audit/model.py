@@ -34,6 +34,7 @@ class Kind(Enum):
     UNEVEN_REPLICAS = "uneven replicas"
     UNEVEN_LEADERS = "uneven leaders"
     NOT_PREFERRED = "leader not preferred"
+    PLACEHOLDERS = "placeholders"
 
 
 @dataclass(frozen=True, slots=True)

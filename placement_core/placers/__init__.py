@@ -8,6 +8,7 @@ from placement_core.placers.placing import ENTRY_POINTS, PLACERS, load_placer, p
 from placement_core.placers.protocol import ReplicaPlacer
 from placement_core.placers.rack_alternating import RackAlternatingPlacer
 from placement_core.placers.simple import SimplePlacer
+from placement_core.placers.under_replicated import UnderReplicatedPlacer
 from placement_core.plugins import parse_properties
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "ReplicaLists",
     "ReplicaPlacer",
     "SimplePlacer",
+    "UnderReplicatedPlacer",
     "load_placer",
     "parse_properties",
     "place",

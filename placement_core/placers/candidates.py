@@ -31,13 +31,7 @@ def candidates(
     Raises PlacementError where ``broker_ids`` names a broker that is not live or where the
     brokers are too few, and MissingRacksError where some of the candidates lack a rack.
     """
-    live = {broker.id for broker in view.brokers}
-    chosen = live if broker_ids is None else set(broker_ids)
-    if unknown := chosen - live:
-        raise PlacementError(
-            f"{listed(unknown)} asked for, but the live brokers are "
-            f"{', '.join(map(str, sorted(live))) or 'none'}: name live ones"
-        )
+    chosen = among_live(view, broker_ids)
     _check_enough(spec, chosen)
     racks = {
         broker.id: rack
@@ -52,7 +46,22 @@ def candidates(
     return Candidates(tuple(sorted(chosen)), racks)
 
 
-def _check_enough(spec: PlacementSpec, chosen: set[int]) -> None:
+def among_live(view: ClusterView, broker_ids: Collection[int] | None) -> frozenset[int]:
+    """The live brokers that were asked for, however many.
+
+    Raises PlacementError where ``broker_ids`` names a broker that is not live.
+    """
+    live = frozenset(broker.id for broker in view.brokers)
+    chosen = live if broker_ids is None else frozenset(broker_ids)
+    if unknown := chosen - live:
+        raise PlacementError(
+            f"{listed(unknown)} asked for, but the live brokers are "
+            f"{', '.join(map(str, sorted(live))) or 'none'}: name live ones"
+        )
+    return chosen
+
+
+def _check_enough(spec: PlacementSpec, chosen: frozenset[int]) -> None:
     """Every partition finds as many brokers as it lacks replicas, none of them twice."""
     wanted = spec.replication_factor
     if len(chosen) < wanted and len(spec.present) < spec.partitions:

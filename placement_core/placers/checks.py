@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Any, TypeGuard
 
+from placement_core.placeholders import placeholders
 from placement_core.placement_spec import PlacementSpec, ReplicaLists
 
 
-def checked_layout(layout: object, spec: PlacementSpec, usable: Set[int]) -> ReplicaLists:
+def checked_layout(
+    layout: object, spec: PlacementSpec, usable: Set[int], *, under_replicated: bool = False
+) -> ReplicaLists:
     """The layout as tuples. Raises ValueError saying what is wrong with it.
 
     ``usable`` are the brokers that may get new replicas. There must be a list for every
     partition, with as many different brokers as replicas are wanted, the present ones first.
+    ``under_replicated``: with a placeholder at its end for each broker that is missing, and for
+    no other.
     """
     if not _is_sequence(layout):
         raise ValueError(f"it answered {layout!r}, which is not a sequence of replica lists")
@@ -22,20 +27,28 @@ def checked_layout(layout: object, spec: PlacementSpec, usable: Set[int]) -> Rep
         )
     checked = []
     for index, row in enumerate(layout):
-        if problem := _problem(row, spec.row(index), spec, usable):
+        missing = 0
+        if under_replicated:
+            present = spec.row(index)
+            missing = max(0, spec.replication_factor - len(usable | set(present)))
+        if problem := _problem(row, spec.row(index), spec, usable, missing):
             raise ValueError(f"it gave partition {spec.first_partition + index} {problem}")
         checked.append(tuple(row))
     return tuple(checked)
 
 
 def _problem(
-    row: object, present: tuple[int, ...], spec: PlacementSpec, usable: Set[int]
+    row: object, present: tuple[int, ...], spec: PlacementSpec, usable: Set[int], missing: int
 ) -> str | None:
-    """What is wrong with the replicas of one partition."""
+    """What is wrong with the replicas of one partition, of which so many are ``missing``."""
     if not _is_sequence(row) or set(map(type, row)) != {int}:
         return f"{row!r}, which is not a sequence of broker ids"
     if len(row) != spec.replication_factor:
         return f"{len(row)} replicas {list(row)}, and {spec.replication_factor} were asked for"
+    if missing:
+        if tuple(row[-missing:]) != placeholders(missing):
+            return f"{list(row)}, which does not end in {list(placeholders(missing))}"
+        row = row[:-missing]
     brokers = set(row)
     if len(brokers) < len(row):
         return f"a broker twice: {list(row)}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from placement_core.cluster import Broker, ClusterView
+from placement_core.cluster import ClusterView
 from placement_core.errors import RackwardError
 from placement_core.locators.locating import locate
 from placement_core.locators.protocol import RackLocator
 from placement_core.placement_spec import PlacementSpec, ReplicaLists
-from placement_core.placers.candidates import candidates
+from placement_core.placers.candidates import among_live, candidates
 from placement_core.placers.checks import checked_layout
 from placement_core.placers.errors import PlacerError
 from placement_core.placers.like_topic import LikeTopicPlacer
@@ -18,6 +18,7 @@ from placement_core.placers.multi_level import MultiLevelPlacer
 from placement_core.placers.protocol import ReplicaPlacer
 from placement_core.placers.rack_alternating import RackAlternatingPlacer
 from placement_core.placers.simple import SimplePlacer
+from placement_core.placers.under_replicated import UnderReplicatedPlacer
 from placement_core.plugins import load_plugin
 
 PLACERS: Mapping[str, type[ReplicaPlacer]] = {
@@ -57,26 +58,33 @@ def place(
     ``locator``, where given, is asked for the brokers' racks now; else ``view`` has them.
     With ``spec.ignore_racks`` nobody is asked, and placers see brokers without racks.
     Where the placer answers None, ``fallback`` places (default: simple, with a new seed).
+    With an UnderReplicatedPlacer the lists end in a placeholder for each missing broker.
 
     Raises PlacementError where no placer could do it, PlacerError, which names the placer,
     where it raises or where its answer breaks the rules of ReplicaPlacer, and whatever
     :func:`placement_core.locators.locate` raises.
     """
     if spec.ignore_racks:
-        view = replace(view, brokers=tuple(Broker(broker.id) for broker in view.brokers))
+        view = view.without_racks()
     elif locator is not None:
         view = locate(locator, view)
-    usable = candidates(replace(spec, ignore_racks=True), view, broker_ids).ids
     chosen = placer or RackAlternatingPlacer()
-    layout = _asked(chosen, spec, view, broker_ids, frozenset(usable))
+    usable = among_live(view, broker_ids)
+    if not isinstance(chosen, UnderReplicatedPlacer):
+        candidates(replace(spec, ignore_racks=True), view, broker_ids)
+    layout = _asked(chosen, spec, view, broker_ids, usable)
     if layout is None:
-        layout = (fallback or SimplePlacer()).place(spec, view, broker_ids)
+        last: ReplicaPlacer = fallback or SimplePlacer()
+        if isinstance(chosen, UnderReplicatedPlacer):
+            last = chosen.over(last)
+        layout = _asked(last, spec, view, broker_ids, usable)
+    assert layout is not None
     return layout
 
 
 def placer_name(placer: ReplicaPlacer) -> str:
     """What errors call a placer: its name on tools, or ``module:Class``."""
-    kind = type(placer)
+    kind = type(placer.placer if isinstance(placer, UnderReplicatedPlacer) else placer)
     for name, known in PLACERS.items():
         if kind is known:
             return name
@@ -99,7 +107,9 @@ def _asked(
     if layout is None:
         return None
     try:
-        return checked_layout(layout, spec, usable)
+        return checked_layout(
+            layout, spec, usable, under_replicated=isinstance(placer, UnderReplicatedPlacer)
+        )
     except ValueError as error:
         raise PlacerError(placer_name(placer), f"{error}; choose another placer") from error
 

@@ -1,5 +1,6 @@
 """Asking a live cluster, and changing it, through kafka-python (the extra ``kafka-python``)."""
 
+from rackward.admin.configs import min_in_sync, read_broker_configs, read_topic_configs
 from rackward.admin.connection import TIMEOUT_SECONDS, AdminConnection, connect
 from rackward.admin.errors import (
     AdminError,
@@ -14,7 +15,6 @@ from rackward.admin.errors import (
 from rackward.admin.reads import check_topics, read_ongoing, read_state
 from rackward.admin.replica_sizes import ReplicaSize, Sizes, read_sizes
 from rackward.admin.state import ClusterState, Ongoing
-from rackward.admin.topic_configs import min_in_sync, read_topic_configs
 
 __all__ = [
     "TIMEOUT_SECONDS",
@@ -34,6 +34,7 @@ __all__ = [
     "check_topics",
     "connect",
     "min_in_sync",
+    "read_broker_configs",
     "read_ongoing",
     "read_sizes",
     "read_state",

@@ -28,20 +28,27 @@ class NewPartitions:
     """Partitions to make: those of a new topic, or (``first`` above 0) more of an old one.
 
     ``rows`` are their replica lists in order of their numbers, the preferred leader first;
-    ``configs`` are settings of a new topic.
+    ``configs`` are settings of a new topic. ``made`` are the lists that the cluster is asked for,
+    where these are others: it takes no placeholders, and no shorter lists than a topic has.
     """
 
     topic: str
     rows: ReplicaLists
     first: int = 0
     configs: Mapping[str, str] = field(default_factory=dict)
+    made: ReplicaLists | None = None
+
+    @property
+    def asked(self) -> ReplicaLists:
+        """The lists that the cluster is asked for."""
+        return self.rows if self.made is None else self.made
 
     @property
     def layout(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """Partition to replicas."""
+        """Partition to replicas, as the cluster is asked for them."""
         return {
             TopicPartition(self.topic, number): row
-            for number, row in enumerate(self.rows, self.first)
+            for number, row in enumerate(self.asked, self.first)
         }
 
 
@@ -139,7 +146,9 @@ def _fault(wanted: NewPartitions, state: ClusterState) -> str | None:
     if len(there) != wanted.first + len(wanted.rows):
         return f"it has {len(there)} partitions, not {wanted.first + len(wanted.rows)}"
     for place, row in layout.items():
-        if (found := state.view.replicas[place]) != row:
+        found = state.view.replicas[place]
+        # A controller may have begun to fill placeholders already.
+        if found != row and not (wanted.made is not None and found[: len(row)] == row):
             return f"partition {place.partition} has replicas {list(found)}, not {list(row)}"
     if leaderless := sorted(layout.keys() - state.view.leaders.keys()):
         return f"partition {leaderless[0].partition} has no leader"
@@ -158,7 +167,7 @@ def _create(wanted: Sequence[NewPartitions], validate_only: bool, deadline: Dead
                 replication_factor=-1,
                 assignments=[
                     topic.CreatableReplicaAssignment(partition_index=number, broker_ids=list(row))
-                    for number, row in enumerate(each.rows)
+                    for number, row in enumerate(each.asked)
                 ],
                 configs=[
                     topic.CreatableTopicConfig(name=key, value=value)
@@ -182,7 +191,7 @@ def _add(wanted: Sequence[NewPartitions], validate_only: bool, deadline: Deadlin
                 name=each.topic,
                 count=each.first + len(each.rows),
                 assignments=[
-                    topic.CreatePartitionsAssignment(broker_ids=list(row)) for row in each.rows
+                    topic.CreatePartitionsAssignment(broker_ids=list(row)) for row in each.asked
                 ],
             )
             for each in wanted

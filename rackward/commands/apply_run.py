@@ -21,9 +21,9 @@ from rackward.commands.narrators import narrator, print_line
 from rackward.commands.outcome_output import report
 from rackward.commands.output import for_people
 from rackward.commands.plan_output import Change, change_json, show_change
-from rackward.commands.units import count_text
 from rackward.plans import Pace, Phase, Standing
 from rackward.plans.files import STANDARD
+from rackward.units import count_text
 
 Patience = Annotated[
     float,

@@ -12,7 +12,7 @@ from placement_core.audit import Audit, Severity
 from placement_core.audit.model import Share
 from rackward.commands.output import table
 from rackward.commands.totals_output import MOST_BROKERS, NO_RACK
-from rackward.commands.units import count_text
+from rackward.units import count_text
 
 MOST_FINDINGS = 25
 """Findings of a severity that are shown; JSON has all."""

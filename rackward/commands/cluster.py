@@ -18,15 +18,25 @@ def open_cluster(
 
     Raises RackwardError where the file cannot be used or the cluster not be reached.
     """
-    properties = {} if command_config is None else read_config_file(command_config)
-    if bootstrap_server is not None:
-        server_list(bootstrap_server, "--bootstrap-server")
     try:
-        return connect(properties, bootstrap_server, timeout)
+        return connect(connection_properties(bootstrap_server, command_config), timeout=timeout)
     except ConnectionPropertyError as error:
         if command_config is None:
             raise
         raise InvalidOptionError(f"--command-config {command_config}: {error}") from error
+
+
+def connection_properties(
+    bootstrap_server: str | None, command_config: Path | None
+) -> dict[str, object]:
+    """What the options say of how to connect. Raises InvalidOptionError."""
+    properties: dict[str, object] = {}
+    if command_config is not None:
+        properties |= read_config_file(command_config)
+    if bootstrap_server is not None:
+        server_list(bootstrap_server, "--bootstrap-server")
+        properties["bootstrap.servers"] = bootstrap_server
+    return properties
 
 
 def read_config_file(path: Path) -> dict[str, str]:

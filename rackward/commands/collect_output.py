@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from rich.console import Console
 
 from rackward.collector import Outcome
 from rackward.commands.output import for_people, print_json, table
-
-
-@contextmanager
-def logged() -> Iterator[None]:
-    """What the collector logs goes to stderr, with the time."""
-    log = logging.getLogger("rackward.collector")
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    before = log.level
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(before)
 
 
 def show_outcomes(outcomes: Sequence[Outcome], as_json: bool) -> None:

@@ -18,6 +18,7 @@ def describe_json(found: Description) -> dict[str, Any]:
         if place.topic in places and (place in ill or not found.unhealthy_only):
             places[place.topic].append(place)
     unhealthy = Counter(place.topic for place in ill)
+    lists = found.replicas
     return {
         "cluster_id": state.cluster_id,
         "brokers": _brokers(found),
@@ -29,7 +30,7 @@ def describe_json(found: Description) -> dict[str, Any]:
                 "internal": name in state.internal,
                 "min_in_sync": found.min_in_sync.get(name),
                 "unhealthy": unhealthy[name],
-                "partitions": [_partition(found, place) for place in places[name]],
+                "partitions": [_partition(found, place, lists[place]) for place in places[name]],
             }
             for name in found.topics
         ],
@@ -46,12 +47,14 @@ def describe_json(found: Description) -> dict[str, Any]:
     }
 
 
-def _partition(found: Description, place: TopicPartition) -> dict[str, Any]:
+def _partition(
+    found: Description, place: TopicPartition, replicas: tuple[int, ...]
+) -> dict[str, Any]:
     ongoing = found.state.ongoing.get(place)
     return {
         "partition": place.partition,
         "leader": found.state.view.leaders.get(place),
-        "replicas": list(found.state.view.replicas[place]),
+        "replicas": list(replicas),
         "in_sync": list(found.state.in_sync[place]),
         "notes": [note.value for note in found.health.notes.get(place, ())],
         "adding": [] if ongoing is None else list(ongoing.adding),

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from placement_core import TopicPartition
+from placement_core.filling import Wanted
 from rackward.admin import ClusterState
 from rackward.commands.output import table
 from rackward.commands.topic_health import Health, Note
 from rackward.commands.topic_plan_output import replicas_text
 from rackward.commands.totals import Totals, totals
 from rackward.commands.totals_output import MOST_BROKERS, NO_RACK
+from rackward.intents import with_placeholders
 
 MOST_PARTITIONS = 60
 """Partitions that are shown one by one, unless all are asked for."""
@@ -28,7 +30,8 @@ _MOST_RACK_NAMES = 12
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """``topics``: those to show, in order; ``not_shown``: what this user may not see, and why."""
+    """``topics``: those to show, in order; ``not_shown``: what this user may not see, and why;
+    ``wanted``: what partitions with placeholders shall have."""
 
     state: ClusterState
     health: Health
@@ -36,6 +39,13 @@ class Description:
     topics: tuple[str, ...]
     unhealthy_only: bool
     not_shown: tuple[str, ...]
+    wanted: Mapping[TopicPartition, Wanted] = field(default_factory=dict)
+
+    @property
+    def replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """The lists, with placeholders for what is still to come."""
+        view = self.state.view
+        return with_placeholders(view.replicas, self.wanted, view.racks())
 
     @property
     def totals(self) -> Totals:
@@ -187,9 +197,11 @@ def _partitions(found: Description, places: list[TopicPartition]) -> Table:
     made.add_column("not in\nsync")
     made.add_column("notes")
     before = None
+    lists = found.replicas
     for place in places:
-        replicas = view.replicas[place]
-        behind = [broker for broker in replicas if broker not in found.state.in_sync[place]]
+        replicas = lists[place]
+        held = view.replicas[place]
+        behind = [broker for broker in held if broker not in found.state.in_sync[place]]
         leader = view.leaders.get(place)
         cells = [
             str(place.partition),

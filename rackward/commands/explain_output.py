@@ -12,7 +12,7 @@ from assignors.explaining import Finding, Reason, Remedy, RemedyKind, mend, numb
 from rackward.commands.explained_group import ExplainedGroup
 from rackward.commands.output import table
 from rackward.commands.totals_output import NO_RACK
-from rackward.commands.units import count_text
+from rackward.units import count_text
 
 _MOST_TOPICS = 4
 _MOST_RACKS = 20

@@ -10,7 +10,7 @@ from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Me
 from assignors.explaining import Explanation, Remedy, explain
 from placement_core import ClusterView, InvalidOptionError, TopicPartition, parse_rack
 from rackward.admin.groups import CONSUMER, Group, GroupMember
-from rackward.commands.readers import BALANCED_BY_TOPIC, RackOf, topics_of
+from rackward.readers import BALANCED_BY_TOPIC, RackOf, topics_of
 
 OURS = frozenset({"leader-rack-aware-range", "leader-rack-aware-cooperative-sticky"})
 STABLE = "stable"

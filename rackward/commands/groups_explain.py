@@ -13,7 +13,7 @@ from rackward.commands.explain_json import explanation_json
 from rackward.commands.explain_output import show_explanation
 from rackward.commands.explained_group import check_explainable, explained, topics_read
 from rackward.commands.output import print_json, stdout
-from rackward.commands.readers import find_groups, racks_of_members
+from rackward.readers import find_groups, racks_of_members
 
 EPILOG = """
 A partition is off-rack where the rack of its leader is known and is not that of the member that

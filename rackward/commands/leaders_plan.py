@@ -27,7 +27,10 @@ from rackward.commands.plan_delivery import (
     check_output,
     deliver,
 )
-from rackward.commands.readers import (
+from rackward.plans import Pace, PlanKind
+from rackward.plans.making import make_plan
+from rackward.plans.placement import PlacementRequest, check_request, view_for
+from rackward.readers import (
     RackOf,
     racks_of_members,
     read_groups,
@@ -35,10 +38,7 @@ from rackward.commands.readers import (
     readers_of,
     without_rack,
 )
-from rackward.commands.units import count_text
-from rackward.plans import Pace, PlanKind
-from rackward.plans.making import make_plan
-from rackward.plans.placement import PlacementRequest, check_request, view_for
+from rackward.units import count_text
 
 EPILOG = f"""
 Racks of consumers are what they say (client.rack, or an assignor of rackward's); --mapping tells

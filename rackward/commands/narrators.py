@@ -18,7 +18,7 @@ from placement_core import TopicPartition
 from rackward.applying import Event, Tell, events
 from rackward.applying.progress import Progress
 from rackward.commands.output import SCHEMA_VERSION
-from rackward.commands.units import bytes_text, count_text, seconds_text
+from rackward.units import bytes_text, count_text, seconds_text
 
 LINE_SECONDS = 5.0
 """How often a log has a line about progress."""

@@ -56,6 +56,14 @@ RackMapping = Annotated[
         "(10.0.1.0/24=a).",
     ),
 ]
+AllowUnderReplicated = Annotated[
+    bool,
+    typer.Option(
+        "--allow-under-replicated",
+        help="Where fewer brokers are live than replicas are wanted, and at least "
+        "min.insync.replicas: make them with what there is. rackward controller adds the rest.",
+    ),
+]
 IgnoreRacks = Annotated[
     bool, typer.Option("--ignore-racks", help="Place as if no broker had a rack.")
 ]

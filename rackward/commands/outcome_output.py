@@ -12,7 +12,7 @@ from placement_core import TopicPartition
 from rackward.applying import Outcome
 from rackward.applying.watching import listed
 from rackward.commands.narrators import print_line
-from rackward.commands.units import count_text
+from rackward.units import count_text
 
 MOST_SHOWN = 20
 """Partitions that are named one by one; JSON has all."""

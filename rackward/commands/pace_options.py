@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from rackward.commands.units import read_bytes
 from rackward.plans import Pace
+from rackward.units import read_bytes
 
 Throttle = Annotated[
     str | None,

@@ -21,9 +21,9 @@ from rackward.commands.outcome_output import report
 from rackward.commands.output import for_people, table
 from rackward.commands.plan_sources import load_plan, load_target, moves_to
 from rackward.commands.topic_plan_output import replicas_text
-from rackward.commands.units import count_text
 from rackward.plans import PlanKind
 from rackward.plans.files import STANDARD, name_of
+from rackward.units import count_text
 
 MOST_PARTITIONS = 20
 

@@ -12,12 +12,13 @@ from placement_core import TopicPartition
 from placement_core.audit import Severity, audit
 from placement_core.locators import locate
 from rackward.admin import min_in_sync, read_state, read_topic_configs
-from rackward.admin.topic_configs import MIN_IN_SYNC
+from rackward.admin.configs import MIN_IN_SYNC
 from rackward.commands import options, selection
 from rackward.commands.audit_output import audit_json, show_audit
-from rackward.commands.cluster import open_cluster
-from rackward.commands.output import print_json, stdout
+from rackward.commands.cluster import connection_properties, open_cluster
+from rackward.commands.output import print_json, stderr, stdout
 from rackward.commands.placing_options import read_placing
+from rackward.commands.promises import wanted_of_cluster
 
 EPILOG = """
 Exit status: 0 nothing found that is as bad as --fail-on, or worse; 1 something was; 2 it could
@@ -88,9 +89,13 @@ def check(
         state = read_state(admin)
         state = state.only(selection.select(state.topics, topics, exclude))
         configs = read_topic_configs(admin, state.topics, [MIN_IN_SYNC])
+        properties = connection_properties(bootstrap_server, command_config)
+        wanted, hidden = wanted_of_cluster(admin, properties, state)
+    if hidden is not None:
+        stderr().print(f"Placeholders are not shown: {hidden}", style="yellow")
     view = locate(placing.locator, state.view)
     if ignore_racks:
-        view = replace(view, brokers=tuple(replace(each, rack=None) for each in view.brokers))
+        view = view.without_racks()
     # A partition under reassignment is judged without the replicas that are still to come.
     present = {
         place: tuple(b for b in each.replicas if b not in each.adding)
@@ -101,7 +106,11 @@ def check(
         # A view without any leader is one that does not know them; here nobody leads.
         view = replace(view, leaders={NOBODYS: -1})
     found = audit(
-        view, in_sync=state.in_sync, min_in_sync=min_in_sync(configs), tolerance=tolerance
+        view,
+        in_sync=state.in_sync,
+        min_in_sync=min_in_sync(configs),
+        tolerance=tolerance,
+        wanted=wanted,
     )
     failed = fail_on is not FailOn.NEVER and any(
         _ORDER.index(finding.severity) <= _ORDER.index(Severity(fail_on.value))

@@ -13,9 +13,9 @@ from placement_core import ClusterView, InvalidOptionError
 from placement_core.reassignment import to_kafka_json
 from rackward.commands.output import print_json, stderr, stdout
 from rackward.commands.plan_output import Change, change_json, show_change
-from rackward.commands.units import count_text
 from rackward.plans import Plan, to_text
 from rackward.plans.files import STANDARD, write_text
+from rackward.units import count_text
 
 
 class PlanFormat(StrEnum):

@@ -18,9 +18,9 @@ from rackward.commands.output import table
 from rackward.commands.topic_plan_output import replicas_text
 from rackward.commands.totals import totals
 from rackward.commands.totals_output import totals_json, totals_table
-from rackward.commands.units import bytes_text, count_text, seconds_text
 from rackward.plans import Plan
 from rackward.plans.making import after_view
+from rackward.units import bytes_text, count_text, seconds_text
 
 MOST_PARTITIONS = 20
 """Partitions that are shown one by one, unless all are asked for."""

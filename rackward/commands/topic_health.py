@@ -9,6 +9,7 @@ from enum import Enum
 
 from placement_core import TopicPartition
 from placement_core.audit import Finding, Kind, audit
+from placement_core.filling import Wanted
 from rackward.admin import ClusterState
 
 
@@ -19,6 +20,7 @@ class Note(Enum):
     BELOW_MIN_IN_SYNC = "below min in sync"
     UNDER_REPLICATED = "under-replicated"
     NOT_SPREAD = "not spread over racks"
+    PLACEHOLDERS = "waiting for brokers"
     MOVING = "moving"
     NOT_PREFERRED = "leader not preferred"
 
@@ -33,6 +35,7 @@ _NOTE_OF = {
     Kind.BELOW_MIN_IN_SYNC: Note.BELOW_MIN_IN_SYNC,
     Kind.UNDER_REPLICATED: Note.UNDER_REPLICATED,
     Kind.RACK_RULE: Note.NOT_SPREAD,
+    Kind.PLACEHOLDERS: Note.PLACEHOLDERS,
     Kind.NOT_PREFERRED: Note.NOT_PREFERRED,
 }
 _ABOUT_BROKERS = (Kind.RACK_UNKNOWN, Kind.ONE_RACK)
@@ -57,8 +60,13 @@ class Health:
         return (place for place, found in self.notes.items() if any(n.unhealthy for n in found))
 
 
-def health_of(state: ClusterState, min_in_sync: Mapping[str, int]) -> Health:
-    """The health of the topics in ``state``; ``min_in_sync`` is per topic, 1 where not said.
+def health_of(
+    state: ClusterState,
+    min_in_sync: Mapping[str, int],
+    wanted: Mapping[TopicPartition, Wanted] | None = None,
+) -> Health:
+    """The health of the topics in ``state``; ``min_in_sync`` is per topic, 1 where not said;
+    ``wanted`` are partitions that have placeholders.
 
     A partition under reassignment is judged without the replicas that are still to come.
     """
@@ -69,7 +77,7 @@ def health_of(state: ClusterState, min_in_sync: Mapping[str, int]) -> Health:
     view = replace(state.view, replicas={**state.view.replicas, **present})
     # A view without any leader would be one that does not know them: all are offline then.
     silent = bool(view.replicas) and not view.leaders
-    found = audit(view, in_sync=state.in_sync, min_in_sync=min_in_sync)
+    found = audit(view, in_sync=state.in_sync, min_in_sync=min_in_sync, wanted=wanted)
     noted: dict[TopicPartition, set[Note]] = {}
     for finding in found.findings:
         note = _NOTE_OF.get(finding.kind)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from placement_core import ClusterView, InvalidOptionError, PlacementSpec, TopicPartition
+from placement_core import (
+    ClusterView,
+    InvalidOptionError,
+    PlacementSpec,
+    ReplicaLists,
+    TopicPartition,
+)
+from placement_core.filling import Wanted
 from placement_core.locators import locate
-from placement_core.placers import PlacementError, place
+from placement_core.placeholders import without_placeholders
+from placement_core.placers import PlacementError, UnderReplicatedPlacer, place
 from rackward.admin import ClusterState, check_topics
 from rackward.admin.topics import NewPartitions
 from rackward.commands.placing_options import Placing
@@ -36,27 +44,41 @@ def plan_new(
     partitions: int,
     replication_factor: int,
     configs: Mapping[str, str],
+    min_insync_replicas: int | None = None,
 ) -> TopicsPlan:
-    """The topics of these names. Raises RackwardError where that cannot be, naming the topic."""
+    """The topics of these names. ``min_insync_replicas``, where given, allows placeholders for
+    missing brokers. Raises RackwardError where that cannot be, naming the topic."""
     check_distinct(names)
     check_absent(state, names)
     shapes = [
-        (PlacementSpec(partitions, replication_factor, topic=name), configs) for name in names
+        _Shape(
+            PlacementSpec(partitions, replication_factor, topic=name), configs, min_insync_replicas
+        )
+        for name in names
     ]
     return _planned(state, placing, shapes)
 
 
 def plan_more(
-    state: ClusterState, names: Sequence[str], placing: Placing, partitions: int
+    state: ClusterState,
+    names: Sequence[str],
+    placing: Placing,
+    partitions: int,
+    least: Mapping[str, int] | None = None,
+    wanted: Mapping[TopicPartition, Wanted] | None = None,
 ) -> TopicsPlan:
     """As many more partitions of these topics as make ``partitions`` of each.
 
-    They get the replication factor that the topic has. Raises RackwardError where that cannot
-    be, naming the topic.
+    They get the replication factor that the topic has, or shall have by ``wanted``. ``least``,
+    where given, is min.insync.replicas per topic, and allows placeholders for missing brokers.
+    Raises RackwardError where that cannot be, naming the topic.
     """
     check_distinct(names)
     check_topics(state, names)
-    shapes: list[tuple[PlacementSpec, Mapping[str, str]]] = []
+    shapes = []
+    promised: dict[str, int] = {}
+    for where, want in (wanted or {}).items():
+        promised[where.topic] = max(want.replication_factor, promised.get(where.topic, 0))
     for name in names:
         count = partition_count(state, name)
         if count >= partitions:
@@ -64,9 +86,15 @@ def plan_more(
                 f"{name} has {count} partitions already: ask for more than {count} in all "
                 "(--partitions); Kafka cannot take partitions away"
             )
-        replicas = len(state.view.replicas[TopicPartition(name, 0)])
+        length = len(state.view.replicas[TopicPartition(name, 0)])
+        replicas = max(length, promised.get(name, 0))
+        if least is None and replicas > length:
+            raise PlacementError(
+                f"{name} has {length} replicas for now and shall have {replicas}: wait until "
+                "rackward controller has added them, or give --allow-under-replicated"
+            )
         spec = PlacementSpec(partitions - count, replicas, topic=name, first_partition=count)
-        shapes.append((spec, {}))
+        shapes.append(_Shape(spec, {}, None if least is None else least.get(name, 1), length))
     return _planned(state, placing, shapes)
 
 
@@ -97,25 +125,69 @@ def partition_count(state: ClusterState, topic: str) -> int:
     return sum(place.topic == topic for place in state.view.replicas)
 
 
-def _planned(
-    state: ClusterState,
-    placing: Placing,
-    shapes: Sequence[tuple[PlacementSpec, Mapping[str, str]]],
-) -> TopicsPlan:
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """``min_insync_replicas`` None: without placeholders. ``length``: of the lists that an old
+    topic has, which the cluster asks of new ones too."""
+
+    spec: PlacementSpec
+    configs: Mapping[str, str]
+    min_insync_replicas: int | None = None
+    length: int | None = None
+
+
+def _planned(state: ClusterState, placing: Placing, shapes: Sequence[_Shape]) -> TopicsPlan:
     """Each topic placed in turn, in a cluster that has those before it."""
     view = state.view
     wanted = []
-    for spec, configs in shapes:
+    for shape in shapes:
+        spec, placer = shape.spec, placing.placer
+        if shape.min_insync_replicas is not None:
+            placer = UnderReplicatedPlacer(placer, shape.min_insync_replicas)
         if not placing.ignore_racks:
             # For each anew: racks may be somebody else's to change.
             view = locate(placing.locator, view)
         asked = replace(spec, ignore_racks=placing.ignore_racks)
         try:
-            rows = place(asked, view, placing.placer, placing.brokers, fallback=placing.fallback)
+            rows = place(asked, view, placer, placing.brokers, fallback=placing.fallback)
+            made = NewPartitions(
+                str(spec.topic),
+                rows,
+                spec.first_partition,
+                shape.configs,
+                _lists_for(rows, shape.length, [broker.id for broker in state.fenced]),
+            )
         except PlacementError as error:
             raise PlacementError(f"topic {spec.topic}: {error}") from error
-        made = NewPartitions(str(spec.topic), rows, spec.first_partition, configs)
         view = replace(view, replicas={**view.replicas, **made.layout})
         wanted.append(made)
     before = replace(view, replicas=state.view.replicas)
     return TopicsPlan(tuple(wanted), before, view)
+
+
+def _lists_for(
+    rows: ReplicaLists, length: int | None, down: Collection[int]
+) -> ReplicaLists | None:
+    """The lists to ask the cluster for, where these are not ``rows`` themselves.
+
+    Of a new topic: without placeholders. Of an old one: as long as those that it has, which is
+    all that Kafka takes. Brokers that are down stand in for missing ones then.
+    """
+    made = tuple(
+        without_placeholders(row)
+        if length is None
+        else _as_long_as(without_placeholders(row), length, down)
+        for row in rows
+    )
+    return None if made == rows else made
+
+
+def _as_long_as(row: tuple[int, ...], length: int, down: Collection[int]) -> tuple[int, ...]:
+    found = (*row, *(broker for broker in sorted(down) if broker not in row))[:length]
+    if len(found) < length:
+        raise PlacementError(
+            f"its lists have {length} replicas, and Kafka takes no shorter ones for new "
+            f"partitions: {len(row)} brokers are live and {len(down)} are known to be down; "
+            "start a broker first"
+        )
+    return found

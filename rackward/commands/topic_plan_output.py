@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
+from placement_core import ReplicaLists
 from rackward.admin.topics import NewPartitions
 from rackward.commands.placing_options import Placing
 from rackward.commands.topic_plan import TopicsPlan
@@ -30,19 +31,29 @@ def show_plan(plan: TopicsPlan, placing: Placing, console: Console, *, every: bo
     most = max(LEAST_PARTITIONS, MOST_PARTITIONS // len(plan.wanted))
     for wanted in plan.wanted:
         console.print(_heading(wanted, placing), style="bold")
-        rows = wanted.rows if every else wanted.rows[:most]
-        cells = [
-            (str(number), replicas_text(row, racks))
-            for number, row in enumerate(rows, wanted.first)
-        ]
-        grid = _grid(cells, console.width - _MARGIN)
-        console.print(Padding(grid, (0, 0, 0, _MARGIN), expand=False))
-        if hidden := len(wanted.rows) - len(rows):
-            console.print(f"  ... and {hidden:,} more: --every-partition shows them")
+        show_rows(wanted.rows, racks, console, first=wanted.first, most=None if every else most)
         for key, value in wanted.configs.items():
             console.print(f"  {key}={value}")
         console.print()
     console.print(totals_table("What brokers carry, over all topics", plan.totals))
+
+
+def show_rows(
+    rows: ReplicaLists,
+    racks: Mapping[int, str | None],
+    console: Console,
+    *,
+    first: int = 0,
+    most: int | None = MOST_PARTITIONS,
+) -> None:
+    """Print replica lists side by side, the first being partition ``first``'s: ``most`` of them,
+    or all where that is None."""
+    shown = rows[:most]
+    cells = [(str(number), replicas_text(row, racks)) for number, row in enumerate(shown, first)]
+    grid = _grid(cells, console.width - _MARGIN)
+    console.print(Padding(grid, (0, 0, 0, _MARGIN), expand=False))
+    if hidden := len(rows) - len(shown):
+        console.print(f"  ... and {hidden:,} more: --every-partition shows them")
 
 
 def plan_json(plan: TopicsPlan, placing: Placing) -> dict[str, Any]:
@@ -73,7 +84,9 @@ def replicas_text(row: tuple[int, ...], racks: Mapping[int, str | None]) -> str:
     longest = max((len(rack or "") for rack in racks.values()), default=0)
     if longest > _MOST_RACK or not any(racks.values()):
         return " ".join(map(str, row))
-    return " ".join(f"{broker}:{names[broker] or '-'}" for broker in row)
+    return " ".join(
+        f"{broker}:{names[broker] or '-'}" if broker >= 0 else str(broker) for broker in row
+    )
 
 
 def _heading(wanted: NewPartitions, placing: Placing) -> str:

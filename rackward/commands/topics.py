@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from placement_core import InvalidOptionError, RackwardError
-from rackward.admin import AdminConnection, AdminError, ClusterState, read_state
-from rackward.admin.topics import await_layout, default_shape, make_partitions
+from placement_core import InvalidOptionError
+from rackward.admin import (
+    AdminConnection,
+    ClusterState,
+    check_topics,
+)
+from rackward.admin.topics import default_shape
 from rackward.commands import options
-from rackward.commands.asking import ask, check_can_ask
-from rackward.commands.cluster import open_cluster
-from rackward.commands.output import for_people, print_json
-from rackward.commands.placing_options import Placing, key_values, read_placing
+from rackward.commands.asking import check_can_ask
+from rackward.commands.cluster import connection_properties, open_cluster
+from rackward.commands.output import stderr
+from rackward.commands.placing_options import key_values, read_placing
+from rackward.commands.promises import (
+    cluster_shape,
+    least_of_new,
+    least_of_old,
+    wanted_of_cluster,
+)
+from rackward.commands.topic_making import carry_out
 from rackward.commands.topic_plan import (
     TopicsPlan,
     check_absent,
@@ -24,10 +33,7 @@ from rackward.commands.topic_plan import (
     plan_new,
     shape_of,
 )
-from rackward.commands.topic_plan_output import plan_json, show_plan
 from rackward.commands.topics_describe import DESCRIBE_EPILOG, describe
-
-Planner = Callable[[AdminConnection, ClusterState], TopicsPlan]
 
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics' names.")]
 Every = Annotated[
@@ -100,6 +106,7 @@ def create(
     seed: options.Seed = None,
     brokers: options.Brokers = None,
     ignore_racks: options.IgnoreRacks = False,
+    allow_under_replicated: options.AllowUnderReplicated = False,
     rack_locator: options.RackLocatorName = None,
     rack_locator_properties: options.RackLocatorProperties = None,
     every_partition: Every = False,
@@ -113,7 +120,8 @@ def create(
     """Create topics with their replicas spread over the racks.
 
     Shows the layout first, lets the brokers check it, and asks. Afterwards it is read back and
-    compared. What --dry-run shows can be had exactly by giving its seed.
+    compared. What --dry-run shows can be had exactly by giving its seed. In a layout -1, -2 are
+    replicas that no broker can hold yet: see --allow-under-replicated.
     """
     configs = key_values("--config", config or [])
     placing = read_placing(
@@ -133,6 +141,8 @@ def create(
         shape = (partitions, replication_factor)
         if placing.like is not None:
             shape = _filled(shape, shape_of(state, placing.like))
+        elif None in shape and allow_under_replicated:
+            shape = _filled(shape, cluster_shape(admin, state))
         elif None in shape:
             shape = _filled(shape, default_shape(admin, topics[0], configs))
         count, factor = shape
@@ -141,12 +151,13 @@ def create(
                 "the cluster does not tell its defaults to this user: give --partitions and "
                 "--replication-factor"
             )
-        return plan_new(state, topics, placing, count, factor, configs)
+        least = least_of_new(admin, state, configs) if allow_under_replicated else None
+        return plan_new(state, topics, placing, count, factor, configs, least)
 
     if not dry_run:
         check_can_ask(yes)
     with open_cluster(bootstrap_server, command_config, timeout) as admin:
-        _carry_out(
+        carry_out(
             "topics create",
             admin,
             plan,
@@ -156,6 +167,7 @@ def create(
             yes=yes,
             as_json=as_json,
             verb=("Create", "created"),
+            properties=connection_properties(bootstrap_server, command_config),
         )
 
 
@@ -179,6 +191,7 @@ def add_partitions(
     seed: options.Seed = None,
     brokers: options.Brokers = None,
     ignore_racks: options.IgnoreRacks = False,
+    allow_under_replicated: options.AllowUnderReplicated = False,
     rack_locator: options.RackLocatorName = None,
     rack_locator_properties: options.RackLocatorProperties = None,
     every_partition: Every = False,
@@ -205,19 +218,32 @@ def add_partitions(
         rack_locator_properties=rack_locator_properties,
     )
     check_distinct(topics)
+
+    def plan(admin: AdminConnection, state: ClusterState) -> TopicsPlan:
+        check_topics(state, topics)
+        properties = connection_properties(bootstrap_server, command_config)
+        wanted, hidden = wanted_of_cluster(admin, properties, state)
+        if hidden is not None:
+            stderr().print(
+                f"Replicas that these topics wait for are not counted: {hidden}", style="yellow"
+            )
+        least = least_of_old(admin, topics) if allow_under_replicated else None
+        return plan_more(state, topics, placing, partitions, least, wanted)
+
     if not dry_run:
         check_can_ask(yes)
     with open_cluster(bootstrap_server, command_config, timeout) as admin:
-        _carry_out(
+        carry_out(
             "topics add-partitions",
             admin,
-            lambda _, state: plan_more(state, topics, placing, partitions),
+            plan,
             placing,
             every=every_partition,
             dry_run=dry_run,
             yes=yes,
             as_json=as_json,
             verb=("Add these partitions to", "extended"),
+            properties=connection_properties(bootstrap_server, command_config),
         )
 
 
@@ -230,71 +256,3 @@ def _filled(
     if default is None:
         return shape
     return shape[0] or default[0], shape[1] or default[1]
-
-
-def _carry_out(
-    command: str,
-    admin: AdminConnection,
-    planner: Planner,
-    placing: Placing,
-    *,
-    every: bool,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-    verb: tuple[str, str],
-) -> None:
-    """Plan, let the brokers check, show, ask, do, read back and compare."""
-    plan = planner(admin, read_state(admin, ongoing=False))
-    if refused := make_partitions(admin, plan.wanted, validate_only=True):
-        raise next(iter(refused.values()))
-    console = for_people(as_json)
-    show_plan(plan, placing, console, every=every)
-    names = [wanted.topic for wanted in plan.wanted]
-    if dry_run:
-        console.print("Dry run: the brokers would accept this; nothing was changed.")
-    else:
-        several = f"these {len(names)} topics" if len(names) > 1 else f"topic {names[0]}"
-        ask(f"{verb[0]} {several}?", yes)
-        _check(names, _made(admin, plan), verb[1])
-        console.print(
-            f"{verb[1].capitalize()} {', '.join(names)}; read back: the layout is the one planned.",
-            style="green",
-        )
-    if as_json:
-        print_json(command, _outcome(plan, placing, changed=not dry_run))
-
-
-def _made(admin: AdminConnection, plan: TopicsPlan) -> dict[str, str]:
-    """Make it, and look: topic to what is not as planned. Broken off, it says what may be."""
-    names = " ".join(wanted.topic for wanted in plan.wanted)
-    doubt = f"the request was sent, and may be carried out: see rackward topics describe {names}"
-    try:
-        refused = make_partitions(admin, plan.wanted)
-        made = [wanted for wanted in plan.wanted if wanted.topic not in refused]
-        faults = await_layout(admin, made) if made else {}
-    except AdminError as error:
-        raise AdminError(f"{error}; {doubt}") from error
-    except BaseException:
-        sys.stderr.write(f"rackward: {doubt}\n")
-        raise
-    return {**{name: str(error) for name, error in refused.items()}, **faults}
-
-
-def _outcome(plan: TopicsPlan, placing: Placing, *, changed: bool) -> dict[str, Any]:
-    return {
-        "dry_run": not changed,
-        "changed": changed,
-        "verified": True if changed else None,
-        **plan_json(plan, placing),
-    }
-
-
-def _check(names: list[str], faults: dict[str, str], done: str) -> None:
-    """Raise RackwardError that says which topics are as planned and what is wrong with others."""
-    if not faults:
-        return
-    sound = [name for name in names if name not in faults]
-    told = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
-    first = f"{done} as planned: {', '.join(sound)}; not so " if sound else ""
-    raise RackwardError(f"{first}{told}; see rackward topics describe {' '.join(faults)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 import typer
@@ -18,18 +18,20 @@ from rackward.admin import (
     read_state,
     read_topic_configs,
 )
-from rackward.admin.topic_configs import MIN_IN_SYNC
+from rackward.admin.configs import MIN_IN_SYNC
 from rackward.commands import options
-from rackward.commands.cluster import open_cluster
+from rackward.commands.cluster import connection_properties, open_cluster
 from rackward.commands.describe_json import describe_json
 from rackward.commands.describe_output import Description, show_description
 from rackward.commands.output import print_json, stdout
+from rackward.commands.promises import wanted_of_cluster
 from rackward.commands.topic_health import chosen_topics, health_of
 
 DESCRIBE_EPILOG = """
 "Unhealthy" are partitions that have no leader, fewer replicas in sync than
-min.insync.replicas, replicas that do not follow, or replicas that could be spread better
-over the racks.
+min.insync.replicas, replicas that do not follow, replicas that could be spread better
+over the racks, or placeholders: -1, -2 are replicas that a topic made with
+--allow-under-replicated still waits for.
 
 \b
 JSON: {schema_version: 1, command, cluster_id,
@@ -77,7 +79,14 @@ def describe(
     """
     pattern = _pattern(match)
     with open_cluster(bootstrap_server, command_config, timeout) as admin:
-        found = _described(admin, topics or [], pattern, internal=internal, unhealthy=unhealthy)
+        found = _described(
+            admin,
+            connection_properties(bootstrap_server, command_config),
+            topics or [],
+            pattern,
+            internal=internal,
+            unhealthy=unhealthy,
+        )
     if as_json:
         print_json("topics describe", describe_json(found))
     else:
@@ -86,6 +95,7 @@ def describe(
 
 def _described(
     admin: AdminConnection,
+    properties: Mapping[str, object],
     names: Collection[str],
     pattern: re.Pattern[str] | None,
     *,
@@ -106,11 +116,15 @@ def _described(
         configured = min_in_sync(read_topic_configs(admin, state.topics, [MIN_IN_SYNC]))
     except UnauthorizedError as error:
         not_shown.append(str(error))
-    health = health_of(state, configured)
+    wanted, hidden = wanted_of_cluster(admin, properties, state)
+    if hidden is not None:
+        not_shown.append(f"placeholders: {hidden}")
+    health = health_of(state, configured, wanted)
     return Description(
         state=state,
         health=health,
         min_in_sync=configured,
+        wanted=wanted,
         topics=tuple(chosen_topics(state, health, unhealthy=unhealthy)),
         unhealthy_only=unhealthy,
         not_shown=tuple(not_shown),

@@ -22,7 +22,8 @@ from rackward.collector import (
 )
 from rackward.commands import options
 from rackward.commands.cluster import read_config_file
-from rackward.commands.collect_output import logged, show_outcomes
+from rackward.commands.collect_output import show_outcomes
+from rackward.commands.logged import logged
 
 COLLECT_EPILOG = """
 Exit status: 0 done; 1 where no snapshot of one of the clusters could be taken; 2 where it could
@@ -239,7 +240,7 @@ def collect(
         return _topic(output_topic, output_bootstrap_server, output_command_config, timeout)
 
     collector = Collector(sources, sink(), open_source, interval=interval, jitter=jitter, seed=seed)
-    with logged():
+    with logged("rackward.collector"):
         try:
             collector.run(once=once, duration=duration)
         finally:

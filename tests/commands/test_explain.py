@@ -20,7 +20,7 @@ from rackward.commands.explained_group import (
     explained,
     topics_read,
 )
-from rackward.commands.readers import racks_of_members
+from rackward.readers import racks_of_members
 from tests.commands.states import state
 
 TOPIC = "orders.of-a-rather-long-name-as-they-come.in-production"

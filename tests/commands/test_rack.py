@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from assignors.discovery.searching import search
+from integration.waiting import PATIENCE
 from placement_core import InvalidOptionError
 from rackward.cli import app
 from tests.assignors.discovery.metadata_server import MetadataServer
@@ -21,6 +24,14 @@ UNSET = {
 def rack(*arguments: str, **environ: str) -> Result:
     said = {**UNSET, **{f"RACKWARD_{name}": value for name, value in environ.items()}}
     return CliRunner().invoke(app, ["rack", *arguments], env=said)
+
+
+@pytest.fixture(autouse=True)
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who are asked may take their time, as no test here is about that."""
+    for name in ("DEFAULT_SECONDS", "COMMAND_SECONDS"):
+        monkeypatch.setattr(f"assignors.discovery.naming.{name}", PATIENCE)
+    monkeypatch.setattr("rackward.commands.rack.search", partial(search, budget=PATIENCE))
 
 
 def test_the_rack_alone_is_on_stdout(tmp_path: Path) -> None:

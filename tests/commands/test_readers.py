@@ -7,7 +7,7 @@ import pytest
 from placement_core import InvalidOptionError
 from placement_core.leaders import Readers
 from rackward.admin.groups import Group, GroupMember
-from rackward.commands.readers import HostRacks, readers_by_hand, readers_of, without_rack
+from rackward.readers import HostRacks, readers_by_hand, readers_of, without_rack
 
 BOTH = frozenset({"orders", "payments"})
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_core import InvalidOptionError
-from rackward.commands.units import bytes_text, count_text, read_bytes, seconds_text
+from rackward.units import bytes_text, count_text, read_bytes, seconds_text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,43 @@
+"""``create_replica_placement`` of KIP-879: a service that holds the placer, and its client.
+
+The messages are the proposal's, over Kafka's framing. Their api key, 68, is another request's in
+the brokers of today: no such frame is ever sent to one.
+"""
+
+from rackward.placement_service.address import DEFAULT_ADDRESS, Address, ListeningError
+from rackward.placement_service.answering import Placing, answer
+from rackward.placement_service.client import create_replica_placement
+from rackward.placement_service.counts import ServiceCounts
+from rackward.placement_service.errors import (
+    MalformedFrameError,
+    NotAPlacementServiceError,
+    PlacementServiceError,
+    ServiceRefusedError,
+    ServiceTlsError,
+    ServiceUnreachableError,
+)
+from rackward.placement_service.limits import ServiceLimits
+from rackward.placement_service.mutual_tls import MutualTls
+from rackward.placement_service.question import PlacementQuestion, answer_question
+from rackward.placement_service.server import PlacementService
+
+__all__ = [
+    "DEFAULT_ADDRESS",
+    "Address",
+    "ListeningError",
+    "MalformedFrameError",
+    "MutualTls",
+    "NotAPlacementServiceError",
+    "PlacementQuestion",
+    "PlacementService",
+    "PlacementServiceError",
+    "Placing",
+    "ServiceCounts",
+    "ServiceLimits",
+    "ServiceRefusedError",
+    "ServiceTlsError",
+    "ServiceUnreachableError",
+    "answer",
+    "answer_question",
+    "create_replica_placement",
+]

@@ -1,0 +1,169 @@
+"""Topics on fewer brokers than replicas (KIP-409)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_core import Broker, ClusterView, InvalidOptionError, PlacementSpec, TopicPartition
+from placement_core.placeholders import padded, placeholders, without_placeholders
+from placement_core.placers import (
+    LikeTopicPlacer,
+    MultiLevelPlacer,
+    PlacementError,
+    PlacerError,
+    RackAlternatingPlacer,
+    ReplicaPlacer,
+    SimplePlacer,
+    UnderReplicatedPlacer,
+    place,
+)
+from tests.placement_core.placers.invariants import check_form, check_racks
+from tests.placement_core.placers.plugin import Answering
+from tests.placement_core.placers.views import cluster
+
+PLACERS: list[ReplicaPlacer] = [
+    SimplePlacer(seed=3),
+    RackAlternatingPlacer(seed=3),
+    MultiLevelPlacer(seed=3),
+]
+
+
+def test_the_proposals_example() -> None:
+    alone = cluster({1: "a"})
+    assert place(PlacementSpec(2, 3), alone, UnderReplicatedPlacer()) == ((1, -1, -2), (1, -1, -2))
+
+
+def test_one_of_three_racks_is_down() -> None:
+    placed = place(
+        PlacementSpec(4, 3),
+        cluster({0: "a", 1: "b"}),
+        UnderReplicatedPlacer(RackAlternatingPlacer(start_index=0), min_insync_replicas=2),
+    )
+    assert placed == ((0, 1, -1), (1, 0, -1), (0, 1, -1), (1, 0, -1))
+
+
+@pytest.mark.parametrize("least", [2, 3, 9])
+def test_too_few_brokers_to_write_are_refused_with_the_reason(least: int) -> None:
+    needed = min(least, 3)
+    with pytest.raises(PlacementError, match=f"{needed} replicas in sync are needed") as error:
+        place(
+            PlacementSpec(1, 3), cluster({4: "a"}), UnderReplicatedPlacer(min_insync_replicas=least)
+        )
+    assert f"min.insync.replicas {least}" in str(error.value)
+    assert "live brokers are 1 (broker 4)" in str(error.value)
+
+
+def test_a_min_insync_above_the_replication_factor_asks_for_that_alone() -> None:
+    placer = UnderReplicatedPlacer(SimplePlacer(start_index=0), min_insync_replicas=3)
+    assert place(PlacementSpec(1, 1), cluster("a"), placer) == ((0,),)
+    with pytest.raises(PlacementError, match="2 replicas in sync"):
+        place(PlacementSpec(1, 2), cluster("a"), placer)
+
+
+def test_no_broker_at_all_is_refused() -> None:
+    with pytest.raises(PlacementError, match=r"live brokers are 0 \(none\)"):
+        place(PlacementSpec(1, 3), cluster({}), UnderReplicatedPlacer())
+
+
+def test_only_the_brokers_asked_for_count() -> None:
+    view = cluster("aabbcc")
+    placed = place(PlacementSpec(3, 3), view, UnderReplicatedPlacer(), broker_ids=[4, 5])
+    assert all(set(row) == {4, 5, -1} and row[-1] == -1 for row in placed)
+    with pytest.raises(PlacementError, match="broker 9 asked for"):
+        place(PlacementSpec(1, 3), view, UnderReplicatedPlacer(), broker_ids=[9])
+
+
+def test_without_it_nothing_changes() -> None:
+    with pytest.raises(PlacementError, match="replication factor 3 on 2 brokers"):
+        place(PlacementSpec(1, 3), cluster("ab"))
+
+
+@pytest.mark.parametrize("placer", PLACERS, ids=lambda each: type(each).__name__)
+@given(
+    racks=st.dictionaries(st.integers(0, 20), st.sampled_from("abc"), min_size=1, max_size=7),
+    partitions=st.integers(1, 12),
+    replicas=st.integers(1, 9),
+    least=st.integers(1, 9),
+)
+def test_as_many_placeholders_as_brokers_are_missing(
+    placer: ReplicaPlacer, racks: dict[int, str], partitions: int, replicas: int, least: int
+) -> None:
+    view, spec = cluster(dict(racks)), PlacementSpec(partitions, replicas, topic="t")
+    wrapped = UnderReplicatedPlacer(placer, least)
+    if len(racks) < min(least, replicas):
+        with pytest.raises(PlacementError, match="needed to write"):
+            place(spec, view, wrapped)
+        return
+    placed = place(spec, view, wrapped)
+    held = tuple(map(without_placeholders, placed))
+    have = min(replicas, len(racks))
+    check_form(held, partitions, have, racks)
+    assert all(row[have:] == placeholders(replicas - have) for row in placed)
+    if not isinstance(placer, SimplePlacer):
+        check_racks(held, racks)
+    if have == replicas:
+        assert placed == place(spec, view, placer)
+
+
+def test_partitions_that_hold_more_than_others_keep_what_they_hold() -> None:
+    """Broker 2 is dead: who has a replica there lacks one less."""
+    view = cluster({0: "a", 1: "b"}, t=((0, 2), (0,)))
+    spec = PlacementSpec(3, 4, topic="t", present=((0, 2), (0,)))
+    placed = place(spec, view, UnderReplicatedPlacer(SimplePlacer(seed=1)))
+    assert placed[0] == (0, 2, 1, -1)
+    assert placed[1] == (0, 1, -1, -2)
+    assert set(placed[2]) == {0, 1, -1, -2}
+
+
+def test_new_partitions_of_an_under_replicated_topic_go_on_as_it_began() -> None:
+    placer = UnderReplicatedPlacer(RackAlternatingPlacer())
+    view = cluster("ab", t=((1, 0, -1), (0, 1, -1), (1, 0, -1)))
+    assert place(PlacementSpec(2, 3, topic="t", first_partition=3), view, placer) == (
+        (0, 1, -1),
+        (1, 0, -1),
+    )
+
+
+def test_a_placer_that_defers_is_still_allowed_to_be_short() -> None:
+    simple = SimplePlacer(start_index=0)
+    wrapped = UnderReplicatedPlacer(Answering(None))
+    assert place(PlacementSpec(2, 3), cluster("ab"), wrapped, fallback=simple) == (
+        (0, 1, -1),
+        (1, 0, -1),
+    )
+
+
+def test_errors_name_the_placer_within() -> None:
+    with pytest.raises(PlacerError, match="placer like-topic: there is no topic 'x'"):
+        place(PlacementSpec(1, 3), cluster("ab"), UnderReplicatedPlacer(LikeTopicPlacer("x")))
+    with pytest.raises(PlacerError, match="which does not end in"):
+        place(PlacementSpec(1, 3), cluster("ab"), UnderReplicatedPlacer(Answering(((0, 1, 5),))))
+
+
+@pytest.mark.parametrize("least", [0, -1, True, 1.0, "2"])
+def test_odd_settings_are_refused(least: object) -> None:
+    with pytest.raises(InvalidOptionError, match="min_insync_replicas"):
+        UnderReplicatedPlacer(min_insync_replicas=least)  # type: ignore[arg-type]
+
+
+def test_it_wraps_once() -> None:
+    with pytest.raises(InvalidOptionError, match="wrap it once"):
+        UnderReplicatedPlacer(UnderReplicatedPlacer())
+
+
+def test_placeholders_are_counted_from_minus_one() -> None:
+    assert placeholders(0) == ()
+    assert padded((7, -1, 3), 5) == (7, 3, -1, -2, -3)
+    assert padded((7, 3), 1) == (7, 3)
+
+
+def test_racks_that_are_missing_are_told() -> None:
+    view = ClusterView((Broker(0, "a"), Broker(1)), {TopicPartition("t", 0): (0,)})
+    with pytest.raises(PlacementError, match="without a rack"):
+        place(PlacementSpec(1, 3), view, UnderReplicatedPlacer())
+    ignoring = replace(PlacementSpec(1, 3), ignore_racks=True)
+    assert len(place(ignoring, view, UnderReplicatedPlacer())[0]) == 3
