@@ -7,6 +7,7 @@ Import this before the consumer is made; see :mod:`assignors.kafka_python.coordi
 """
 
 from assignors.kafka_python.coordinator import harden, install
+from assignors.kafka_python.nearest import NearestPolicy, NearestReplicas, read_from_nearest
 from assignors.kafka_python.reporting import TrafficReporter
 from assignors.kafka_python.strategies import (
     LeaderRackAwareCooperativeStickyAssignor,
@@ -16,8 +17,11 @@ from assignors.kafka_python.strategies import (
 __all__ = [
     "LeaderRackAwareCooperativeStickyAssignor",
     "LeaderRackAwareRangeAssignor",
+    "NearestPolicy",
+    "NearestReplicas",
     "TrafficReporter",
     "harden",
+    "read_from_nearest",
 ]
 
 install()

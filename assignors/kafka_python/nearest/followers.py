@@ -1,0 +1,142 @@
+"""What a consumer holds against followers, and which replica it reads now. Pure.
+
+A consumer asks followers for records, and each of them answers, refuses some partitions, fails
+or stays silent. The state below remembers that, as frozen values; times are those of the
+caller's clock. A follower may be read where nothing is held against it: it left no fetch
+unanswered for longer than the policy's patience, and its last failure, as a broker or for this
+partition, is longer ago than the back-off and older than the metadata that calls it in sync.
+Of those that may be read :func:`placement_core.selection.nearest_replica` chooses; the leader
+always may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping
+from dataclasses import dataclass, field, replace
+
+from assignors.kafka_python.nearest.policy import NearestPolicy
+from placement_core import TopicPartition, nearest_replica, turn_of
+
+Replica = tuple[int, TopicPartition | None]
+"""A broker's replica of a partition; of None, the broker itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A fetch that a follower has not answered: of what, and until when it may take."""
+
+    partitions: frozenset[TopicPartition]
+    patience_ends: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """``count`` failures in a row, the last at the instant ``at``."""
+
+    count: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What brokers said at the instant ``at``: ``racks`` has those that are there."""
+
+    at: float
+    racks: Mapping[int, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Followers:
+    """What is known of the followers of one consumer; see the module."""
+
+    policy: NearestPolicy
+    questions: Mapping[int, Question] = field(default_factory=dict)
+    failures: Mapping[Replica, Failures] = field(default_factory=dict)
+
+    def asked(
+        self, broker: int, partitions: Collection[TopicPartition], longest: float, now: float
+    ) -> Followers:
+        """After a fetch of ``partitions`` that follower ``broker`` may hold ``longest`` seconds."""
+        question = Question(frozenset(partitions), now + longest + self.policy.patience)
+        return replace(self, questions={**self.questions, broker: question})
+
+    def answered(self, broker: int, refused: Container[TopicPartition], now: float) -> Followers:
+        """After its answer, which had an error in place of records for those ``refused``.
+
+        An answer that took longer than patience counts as a failure of the broker.
+        """
+        question = self.questions.get(broker)
+        if question is None:
+            return self
+        bad = {(broker, place) for place in question.partitions if place in refused}
+        good = {(broker, place) for place in question.partitions if place not in refused}
+        itself: set[Replica] = {(broker, None)}
+        if now > question.patience_ends:
+            return self._after(broker, bad | itself, good, now)
+        return self._after(broker, bad, good | itself, now)
+
+    def failed(self, broker: int, now: float) -> Followers:
+        """After its fetch came to nothing: no connection, or none any more."""
+        if broker not in self.questions:
+            return self
+        return self._after(broker, {(broker, None)}, set(), now)
+
+    def _after(
+        self, broker: int, bad: Collection[Replica], good: Container[Replica], now: float
+    ) -> Followers:
+        questions = {b: question for b, question in self.questions.items() if b != broker}
+        if not bad and not self.failures:
+            return replace(self, questions=questions)
+        # What was tried again long ago, or never will be, is not worth the memory.
+        forgotten = now - 2 * self.policy.most_back_off
+        failures = {
+            replica: before
+            for replica, before in self.failures.items()
+            if replica not in good and before.at >= forgotten
+        }
+        for replica in bad:
+            before = failures.get(replica)
+            failures[replica] = Failures(before.count + 1 if before else 1, now)
+        return replace(self, questions=questions, failures=failures)
+
+    def choose(
+        self,
+        client_rack: object,
+        partition: TopicPartition,
+        leader: int,
+        in_sync: Collection[int],
+        metadata: Metadata,
+        now: float,
+    ) -> int:
+        """The broker to ask for records of ``partition`` at ``now``: the leader, or a follower."""
+        racks = {
+            broker: metadata.racks[broker]
+            for broker in in_sync
+            if broker in metadata.racks and self._may_be_read(broker, partition, metadata.at, now)
+        }
+        racks[leader] = metadata.racks.get(leader)
+        return nearest_replica(client_rack, racks, leader, turn_of(*partition))
+
+    def _may_be_read(
+        self, broker: int, partition: TopicPartition, as_of: float, now: float
+    ) -> bool:
+        question = self.questions.get(broker)
+        if question is not None and now > question.patience_ends:
+            return False
+        held = (self.failures.get((broker, None)), self.failures.get((broker, partition)))
+        return all(
+            before is None
+            or (as_of > before.at and now >= before.at + self.policy.left_alone(before.count))
+            for before in held
+        )
+
+    def wants_metadata(self, as_of: float, now: float) -> bool:
+        """Whether to ask for metadata: what there is, of ``as_of``, is old or precedes a failure.
+
+        Or a follower is silent, and has been longer than the metadata is old.
+        """
+        return (
+            now - as_of >= self.policy.refresh
+            or any(before.at >= as_of for before in self.failures.values())
+            or any(as_of <= each.patience_ends < now for each in self.questions.values())
+        )
