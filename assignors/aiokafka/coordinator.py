@@ -162,9 +162,12 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     async def close(self) -> None:
         """Also forget what was to be looked at later."""
-        self._expect_hand_over(0)
-        self._lookout.follow(None)
-        await super().close()
+        try:
+            await super().close()
+        finally:
+            # Not before: it finishes a join that is on its way, after which there may be more.
+            self._expect_hand_over(0)
+            await self._lookout.close()
 
     # ---- how
 

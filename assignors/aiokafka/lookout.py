@@ -31,6 +31,13 @@ class Lookout:
             self._task.cancel()
         self._task = None if watch is None else asyncio.create_task(self._run(watch))
 
+    async def close(self) -> None:
+        """Nobody looks any more once this returns."""
+        task = self._task
+        self.follow(None)
+        if task is not None:
+            await asyncio.wait([task])
+
     async def _run(self, watch: LeaderWatch) -> None:
         pause = watch.interval
         loop = asyncio.get_running_loop()

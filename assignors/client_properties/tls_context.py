@@ -28,11 +28,25 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     Raises ConnectionPropertyError where certificates, keys or ciphers cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = tls.verify and tls.check_host
+    _set_up(context, tls)
+    return context
+
+
+def server_tls_context(tls: Tls) -> ssl.SSLContext:
+    """The same for a server of ours, whose clients have to prove who they are where
+    ``tls.verify``; their names are not looked at.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _set_up(context, tls)
+    return context
+
+
+def _set_up(context: ssl.SSLContext, tls: Tls) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if tls.versions:
         context.minimum_version = _VERSIONS[tls.versions[0]]
         context.maximum_version = _VERSIONS[tls.versions[-1]]
-    context.check_hostname = tls.verify and tls.check_host
     context.verify_mode = ssl.CERT_REQUIRED if tls.verify else ssl.CERT_NONE
     _trust(context, tls.trust)
     if tls.crl is not None:
@@ -44,7 +58,6 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     if tls.ciphers is not None:
         with _told("ssl.cipher.suites", tls.ciphers):
             context.set_ciphers(tls.ciphers)
-    return context
 
 
 def _trust(context: ssl.SSLContext, trust: Source | None) -> None:

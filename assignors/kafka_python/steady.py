@@ -23,25 +23,21 @@ import time
 from typing import Any
 
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
-from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import MemberState
 
+from assignors.kafka_python.coordinator_away import ReadingOnCoordinator, a_moment
 from assignors.leading import log
-
-JOIN_MOMENT_MS = 20
-"""Milliseconds that a poll of a consumer with something to read spends on a join."""
 
 COMMIT_PATIENCE_MS = 1000
 """Milliseconds that a commit before partitions are given up may take at least."""
 
 
-class SteadyCoordinator(ConsumerCoordinator):  # type: ignore[misc]
+class SteadyCoordinator(ReadingOnCoordinator):
     """As kafka-python's own unless ``steady`` is set."""
 
     def __init__(self, client: Any, subscription: Any, **configs: Any) -> None:
-        self.steady = False
         self._uncollected: tuple[Any, float, Any] | None = None
         super().__init__(client, subscription, **configs)
 
@@ -55,7 +51,7 @@ class SteadyCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         """As kafka-python's; in a cooperative rebalance without waiting for the others."""
         if not self._reads_on():
             return bool(super().poll(timeout_ms=timeout_ms))
-        moment = JOIN_MOMENT_MS if timeout_ms is None else min(timeout_ms, JOIN_MOMENT_MS)
+        moment = a_moment(timeout_ms)
         if self.rejoining:
             self._invoke_completed_offset_commit_callbacks()
             try:
@@ -69,13 +65,7 @@ class SteadyCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         return True
 
     def _reads_on(self) -> bool:
-        return (
-            self.steady
-            and self.cooperative
-            and not self._generation.is_lost()
-            and bool(self._subscription.assigned_partitions())
-            and self.need_rejoin()
-        )
+        return self.steady and self.cooperative and self._has_partitions() and self.need_rejoin()
 
     @property
     def cooperative(self) -> bool:

@@ -13,7 +13,8 @@ from kafka.structs import MemberState
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
 from assignors.kafka_python.coordinator import TopicsUnseenError
-from assignors.kafka_python.steady import COMMIT_PATIENCE_MS, JOIN_MOMENT_MS
+from assignors.kafka_python.coordinator_away import MOMENT_MS
+from assignors.kafka_python.steady import COMMIT_PATIENCE_MS
 from tests.assignors.kafka_python_consumers import (
     Consumers,
     answer,
@@ -117,7 +118,7 @@ def test_poll_does_not_wait_for_a_cooperative_join(
         assert coordinator.poll(timeout_ms=500) is reads_on
         coordinator.rejoining = True
         assert coordinator.poll(timeout_ms=500) is reads_on
-        moment = JOIN_MOMENT_MS
+        moment = MOMENT_MS
         assert asked[1:] == (
             [("poll", moment), ("join", moment)] if reads_on else [("poll", 500), ("poll", 500)]
         )

@@ -17,6 +17,7 @@ from assignors.client_properties import (
     kafka_python_settings,
     librdkafka_settings,
 )
+from integration.waiting import PATIENCE
 from tests.certificates import Authority, Signed, make_authority, trust_store, written
 
 PASSWORD = "hunter2"
@@ -69,12 +70,12 @@ def handshake(world: World, properties: Mapping[str, object], host: str = "127.0
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        ours.settimeout(20)
+        ours.settimeout(PATIENCE)
         with context.wrap_socket(ours, server_hostname=host) as client:
             client.recv(1)
     finally:
         ours.close()
-        thread.join(20)
+        thread.join(PATIENCE)
     return seen[0]
 
 
@@ -157,7 +158,7 @@ def test_librdkafka_takes_what_comes_out(world: World, form: object) -> None:
         input=str(told),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert answer.returncode == 0, answer.stderr

@@ -16,6 +16,7 @@ from assignors.confluent.configuration import (
     merged,
 )
 from assignors.discovery import discover
+from tests.assignors.discovery.patience import search_patiently
 
 GROUP = {"group.id": "g", "partition.assignment.strategy": RANGE}
 
@@ -143,8 +144,12 @@ def test_properties_of_java_are_said_in_librdkafkas_words() -> None:
     ],
 )
 def test_where_the_rack_is_from(
-    told: dict[str, Any], environ: dict[str, str], rack: str | None
+    told: dict[str, Any],
+    environ: dict[str, str],
+    rack: str | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("assignors.discovery.choosing.search", search_patiently)
     assert configuration(GROUP | told, environ).rack == rack
 
 

@@ -15,17 +15,15 @@ from confluent_kafka import KafkaError, TopicPartition
 from assignors.confluent import Consumer
 from assignors.confluent.errors import error_message
 from assignors.confluent.inbox import Change, Committed, Step
+from integration.waiting import PATIENCE, wait_until
 
 SETTINGS = {
     "group.id": "g",
     "partition.assignment.strategy": "leader-rack-aware-cooperative-sticky",
     "log_level": 0,
 }
-SOON = 10.0
-"""Seconds in which everything here happens, on however busy a machine."""
-
-LONG = 3.0
-"""Seconds of a call that nothing ends early."""
+LENGTHS = (3.0, 15.0, PATIENCE)
+"""Seconds of a call that nothing ends early: longer ones for a machine that stalls meanwhile."""
 
 
 class Enough(Exception):
@@ -47,6 +45,11 @@ class Note:
         self.called.set()
         if self.heard[-1] == "enough":
             raise Enough
+
+    def forget(self) -> None:
+        self.heard.clear()
+        self.threads.clear()
+        self.called.clear()
 
 
 @pytest.fixture
@@ -72,7 +75,7 @@ class Caller:
         self.thread = threading.Thread(target=self._run, daemon=True)
         consumer._unsettle()
         self.thread.start()
-        assert self._ready.wait(SOON)
+        assert self._ready.wait(PATIENCE)
 
     def _run(self) -> None:
         try:
@@ -82,10 +85,19 @@ class Caller:
         except Exception as error:  # noqa: BLE001 - looked at by the test
             self.outcome.append(error)
 
+    def is_under_way_at(self, event: threading.Event) -> bool:
+        """Wait for the event, or for the end of the call."""
+        wait_until(
+            lambda: event.is_set() or not self.thread.is_alive(),
+            2 * PATIENCE,
+            "the event, or the end of the call",
+        )
+        return self.thread.is_alive()
+
     def end(self) -> None:
         """Have the call end by what a callback raises."""
         self._consumer._inbox.put(committed("enough"))
-        self.thread.join(SOON)
+        self.thread.join(2 * PATIENCE)
         assert not self.thread.is_alive()
         if self.outcome == [None]:
             # It was in C alone, and the next call raises.
@@ -117,18 +129,26 @@ def test_an_event_takes_librdkafkas_poll_away_until_it_is_served(
     assert "poll" in consumer.__dict__
 
 
-@pytest.mark.parametrize("long", ["poll", "slow poll", "consume"])
-def test_a_call_under_way_is_interrupted(consumer: Consumer, note: Note, long: str) -> None:
+def call(consumer: Consumer, kind: str, seconds: float) -> Callable[[], Any]:
     calls: dict[str, Callable[[], Any]] = {
-        "poll": lambda: consumer.poll(LONG),
-        "slow poll": lambda: Consumer.poll(consumer, 6 * SOON),
-        "consume": lambda: consumer.consume(5, 6 * SOON),
+        "poll": lambda: consumer.poll(seconds),
+        "slow poll": lambda: Consumer.poll(consumer, 6 * PATIENCE),
+        "consume": lambda: consumer.consume(5, 6 * PATIENCE),
     }
-    caller = Caller(consumer, calls[long])
-    if long == "slow poll":
-        consumer._unsettle()
-    consumer._inbox.put(committed("one"))
-    assert note.called.wait(SOON)
+    return calls[kind]
+
+
+@pytest.mark.parametrize("kind", ["poll", "slow poll", "consume"])
+def test_a_call_under_way_is_interrupted(consumer: Consumer, note: Note, kind: str) -> None:
+    for seconds in LENGTHS:
+        note.forget()
+        caller = Caller(consumer, call(consumer, kind, seconds))
+        if kind == "slow poll":
+            consumer._unsettle()
+        consumer._inbox.put(committed("one"))
+        if caller.is_under_way_at(note.called):
+            break
+        consumer.poll(0)
     assert caller.thread.is_alive()
     assert (note.heard, note.threads) == (["one"], [caller.thread.ident])
     caller.end()
@@ -185,8 +205,11 @@ def test_a_callback_may_poll(consumer: Consumer) -> None:
 
 def test_another_thread_sees_the_assignment_while_one_polls(consumer: Consumer) -> None:
     consumer.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
-    caller = Caller(consumer, lambda: consumer.poll(LONG))
-    assert [p.partition for p in consumer.assignment()] == [0, 1]
+    for seconds in LENGTHS:
+        caller = Caller(consumer, call(consumer, "poll", seconds))
+        assert [p.partition for p in consumer.assignment()] == [0, 1]
+        if caller.thread.is_alive():
+            break
     assert caller.thread.is_alive()
     caller.end()
 
@@ -198,10 +221,15 @@ def test_an_abandoned_consumer_leaves_no_threads() -> None:
     threads = [consumer._pulse._thread, consumer._membership._thread]
     gone = weakref.ref(consumer)
     del consumer
-    gc.collect()
-    assert gone() is None
+
+    def collected() -> bool:
+        gc.collect()
+        # A thread that beats just now holds it for a moment.
+        return gone() is None
+
+    wait_until(collected, PATIENCE, "nobody holds the consumer")
     for thread in threads:
-        thread.join(SOON)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
 
 
@@ -211,7 +239,10 @@ def test_closing_is_done_once_and_ends_the_threads(note: Note) -> None:
     consumer.poll(0)
     threads = [consumer._pulse._thread, consumer._membership._thread]
     consumer.close()
-    assert not any(thread.is_alive() for thread in threads)
+    for thread in threads:
+        # close waits for them, but not for ever.
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
     consumer.close()
     for act in (
         consumer.poll,

@@ -29,7 +29,7 @@ def raw(content: bytes) -> Fault:
 
 
 def hang(handler: Handler) -> None:
-    handler.metadata.ending.wait(30)
+    handler.metadata.ending.wait(240)
 
 
 def slow(seconds: float) -> Fault:
@@ -96,5 +96,9 @@ WRONG: dict[str, Fault] = {
 }
 """Told at once."""
 
-ENDLESS: dict[str, Callable[[Handler], None]] = {"hang": hang, "trickle": trickle, "slow": slow(20)}
+ENDLESS: dict[str, Callable[[Handler], None]] = {
+    "hang": hang,
+    "trickle": trickle,
+    "slow": slow(240),
+}
 """Not told in time."""

@@ -8,8 +8,7 @@ from typing import Any
 
 from assignors.discovery import RackSource
 from assignors.discovery.searching import Search, search
-
-PATIENCE = 20.0
+from integration.waiting import PATIENCE
 
 
 def search_patiently(sources: Iterable[RackSource]) -> Search:

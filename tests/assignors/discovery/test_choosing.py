@@ -14,8 +14,10 @@ from assignors.discovery import discover
 from assignors.discovery.choosing import Choice
 from assignors.discovery.memory import KEPT_SECONDS, Memory
 from assignors.leading import Remarks
+from integration.waiting import PATIENCE
 from placement_core import InvalidOptionError
 from tests.assignors.discovery.metadata_server import MetadataServer
+from tests.assignors.discovery.patience import search_patiently
 
 
 @dataclass
@@ -30,6 +32,11 @@ class Counted:
     def ask(self, seconds: float) -> object:
         self.asked.append(seconds)
         return self.answer
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assignors.discovery.choosing.search", search_patiently)
 
 
 @pytest.fixture
@@ -167,7 +174,7 @@ def test_who_asks_the_same_meanwhile_waits_and_who_asks_another_does_not() -> No
     def slowly() -> str:
         asked.append("slow")
         asking.set()
-        assert let_go.wait(20)
+        assert let_go.wait(PATIENCE)
         return "a"
 
     answers: list[str | None] = []
@@ -178,12 +185,12 @@ def test_who_asks_the_same_meanwhile_waits_and_who_asks_another_does_not() -> No
         return made
 
     first = thread(slowly)
-    assert asking.wait(20)
+    assert asking.wait(PATIENCE)
     second = thread(slowly)
     assert memory.recall("another", lambda: "b") == "b"
     let_go.set()
     for each in (first, second):
-        each.join(20)
+        each.join(PATIENCE)
     assert (answers, asked) == (["a", "a"], ["slow"])
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from assignors.discovery import RackSource, SourceError, discover
 from assignors.discovery.metadata_service import CLOUD, Endpoint
+from integration.waiting import PATIENCE
 from placement_core import InvalidOptionError
 from tests.assignors.discovery.faults import BROKEN_OFF, ENDLESS, WRONG
 from tests.assignors.discovery.metadata_server import COMPUTE, Handler, MetadataServer
-from tests.assignors.discovery.patience import PATIENCE
 
 ZONES = {
     "aws-zone-id": "use1-az4",
@@ -55,7 +55,7 @@ def test_the_server_of_these_tests_is_as_strict_as_the_clouds() -> None:
             "/metadata/instance/compute?api-version=2021-02-01": 400,
         }.items():
             with pytest.raises(urllib.error.HTTPError) as refused:
-                urllib.request.urlopen(server.url + path, timeout=5)
+                urllib.request.urlopen(server.url + path, timeout=PATIENCE)
             assert refused.value.code == status
             refused.value.close()
 
@@ -78,8 +78,8 @@ def test_whatever_takes_longer_is_cut_off(name: str, fault: str) -> None:
         start = time.monotonic()
         with pytest.raises(SourceError, match="did not answer in time at http://127"):
             source(name, server).ask(0.3)
-        # 20 s is what the quickest of them takes.
-        assert time.monotonic() - start < 10
+        # They take minutes.
+        assert time.monotonic() - start < PATIENCE
 
 
 def test_a_token_that_is_none_is_not_sent_on() -> None:
@@ -149,10 +149,13 @@ def test_a_machine_of_azure_in_no_zone() -> None:
 
 @pytest.mark.parametrize("name", ZONES)
 def test_nobody_there(name: str) -> None:
-    with MetadataServer() as server:
-        gone = server.url
-    with pytest.raises(SourceError, match=r"cannot be asked at http://127\S+ \(Connection refused"):
-        discover(name, endpoint=gone).ask(PATIENCE)
+    # Bound, so that nobody else comes to listen there meanwhile.
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        asked = discover(name, endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        told = r"cannot be asked at http://127\S+ \(Connection refused"
+        with pytest.raises(SourceError, match=told):
+            asked.ask(PATIENCE)
 
 
 def test_a_name_that_no_server_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from assignors.discovery import discover
 from assignors.discovery.order import sources
+from integration.waiting import PATIENCE
 from placement_core import InvalidOptionError
 from tests.assignors.discovery.metadata_server import MetadataServer
-from tests.assignors.discovery.patience import PATIENCE, search_patiently
+from tests.assignors.discovery.patience import search_patiently
 from tests.assignors.discovery.plugged import install
 
 

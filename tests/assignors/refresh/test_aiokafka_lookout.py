@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from assignors.aiokafka import LeaderRackAwareCooperativeStickyAssignor as Stick
 from assignors.aiokafka import LeaderRackAwareRangeAssignor as Range
 from assignors.aiokafka.lookout import NOT_TOLD, read_metadata
 from assignors.refresh import DEFAULT_REFRESH, PartitionState
+from integration.waiting import PATIENCE
 from placement_core import InvalidOptionError
 from tests.assignors.aiokafka_consumers import Consumer
 from tests.assignors.kafka_python_group import subscription_bytes
@@ -46,7 +48,7 @@ async def test_it_rejoins_when_leaders_have_moved_and_settled() -> None:
     assert not await rejoins(consumer, within=0.5)
     assert consumer.client.asked
     consumer.client.answers = [{"t": [1, 0]}]
-    assert await rejoins(consumer, within=10)
+    assert await rejoins(consumer, within=PATIENCE)
 
 
 @on_a_loop
@@ -55,7 +57,7 @@ async def test_silent_brokers_are_asked_again() -> None:
     consumer.client.answers = []
     assert not await rejoins(consumer, within=0.5)
     consumer.client.answers = [{"t": [1, 0]}]
-    assert await rejoins(consumer, within=10)
+    assert await rejoins(consumer, within=PATIENCE)
 
 
 @on_a_loop
@@ -71,6 +73,23 @@ async def test_who_prepares_a_join_or_closes_looks_no_more() -> None:
         consumer.client.asked.clear()
         await asyncio.sleep(0.3)
         assert consumer.client.asked == []
+
+
+@on_a_loop
+async def test_a_join_that_ends_while_it_closes_leaves_nothing_behind() -> None:
+    # aiokafka finishes a join that is on its way before it leaves.
+    consumer = await at_rest(POLICY)
+
+    async def end_of_a_join() -> None:
+        keeping = ("m1", None, subscription_bytes(["t"], rack="a", owned={"t": [0, 1]}))
+        assert await consumer.perform(GROUP[0], keeping) == {"m0": {}, "m1": {"t": [1]}}
+        await consumer.complete(1, {})
+
+    consumer.coordinator._coordination_task = asyncio.create_task(end_of_a_join())
+    await consumer.coordinator.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    loop: Any = asyncio.get_running_loop()
+    assert [timer for timer in loop._scheduled if not timer.cancelled()] == []
 
 
 @on_a_loop
