@@ -20,6 +20,12 @@ KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _ALWAYS = {
     # Days of tables, and of intervals, are those of UTC, wherever this runs.
     "spark.sql.session.timeZone": "UTC",
+}
+_CONNECTED = {
+    # A server is sent the pipeline whole, and not step by step: more to analyse at a time.
+    "spark.sql.analyzer.maxIterations": "1000",
+}
+_STARTED = {
     # Every column would ask Spark several questions, to tell an error which line made it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
@@ -62,7 +68,7 @@ def spark_session(options: SparkOptions) -> SparkSession:
     builder = SparkSession.builder.appName("rackward traffic")
     if options.connects:
         try:
-            settings = _ALWAYS | dict(options.settings)
+            settings = _ALWAYS | _CONNECTED | dict(options.settings)
             return _configured(builder.remote(options.master), settings).getOrCreate()
         except ImportError as error:
             raise MissingSparkError(f"pyspark[connect] ({error})") from error
@@ -84,14 +90,18 @@ def kafka_package() -> str:
 
 
 def _settings(options: SparkOptions) -> dict[str, str]:
-    settings = _ALWAYS | {
-        "spark.driver.memory": options.driver_memory,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        # Rows are small in a shuffle and wide in the sorts after it: parts that fit in memory.
-        "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
-    }
+    settings = (
+        _ALWAYS
+        | _STARTED
+        | {
+            "spark.driver.memory": options.driver_memory,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.log.level": "ERROR",
+            # Rows are small in a shuffle and wide in the sorts after it: parts that fit in memory.
+            "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+        }
+    )
     if options.master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

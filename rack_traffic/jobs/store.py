@@ -31,6 +31,7 @@ def read_snapshots(
     try:
         # Collectors of several versions may have written: columns may be missing from some files.
         rows = spark.read.option("mergeSchema", "true").parquet(path)
+        columns = rows.schema  # Over Spark Connect nothing is looked at before.
     except AnalysisException as error:
         if CONTRACTS[table].optional and error.getCondition() in _ABSENT:
             return None
@@ -40,9 +41,9 @@ def read_snapshots(
             "that holds the folders brokers, partitions, members and commits)"
         ) from error
     time = TIME_OF.get(table, "taken_at")
-    if time not in rows.columns:
+    if time not in columns.names:
         return rows
-    dated = isinstance(rows.schema["date"].dataType, DateType) if "date" in rows.columns else False
+    dated = isinstance(columns["date"].dataType, DateType) if "date" in columns.names else False
     for moment, later in ((since, True), (until, False)):
         if moment is None:
             continue
@@ -57,11 +58,13 @@ def read_snapshots(
 def read_table(spark: SparkSession, path: str) -> DataFrame:
     """A table that the pipeline wrote. Raises InputError where there is none."""
     try:
-        return spark.read.parquet(path)
+        table = spark.read.parquet(path)
+        _ = table.schema  # See above.
     except AnalysisException as error:
         raise InputError(
             f"there is no table in {path} ({str(error).splitlines()[0]}): run the pipeline first"
         ) from error
+    return table
 
 
 _ABSENT = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")

@@ -95,8 +95,8 @@ def rows_figure(labels: list[tuple[str, str]]) -> go.Figure:
 
 
 def plain(text: str) -> str:
-    """``text`` such that Plotly shows it as it is."""
-    return html.escape(text, quote=True)
+    """``text`` such that Plotly shows it as it is: it would show escaped quotes as written."""
+    return html.escape(text, quote=False)
 
 
 def as_json(made: go.Figure) -> dict[str, Any]:

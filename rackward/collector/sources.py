@@ -15,9 +15,6 @@ The same in JSON or TOML; the file's suffix says which. YAML needs the extra ``y
 
 from __future__ import annotations
 
-import importlib
-import json
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,9 +23,9 @@ from typing import Any
 from rackward.collector.errors import SourceError
 from rackward.collector.rack_map import RackMap, parse_rack_map
 from rackward.collector.selection import Patterns, Selection
+from rackward.documents import read_document
 
 DEFAULT_REQUESTS_PER_SECOND = 50.0
-MOST_BYTES = 16 << 20
 
 _KEYS = (
     "bootstrap_servers",
@@ -68,7 +65,7 @@ def read_sources(
     """The clusters in the file at ``path``; what one does not say is as in ``defaults``.
 
     ``read_properties`` reads the file that ``command_config`` names, relative to ``path``.
-    Raises SourceError, which names the file and the cluster.
+    Raises SourceError and DocumentError, which name the file and the cluster.
     """
     document = read_document(path)
     clusters = document.get("clusters") if isinstance(document, Mapping) else None
@@ -83,56 +80,14 @@ def read_sources(
 
 
 def read_rack_map(path: Path) -> RackMap:
-    """Hosts, addresses and subnets to racks, out of a file. Raises SourceError."""
+    """Hosts, addresses and subnets to racks, out of a file.
+
+    Raises SourceError and DocumentError.
+    """
     document = read_document(path)
     if not isinstance(document, Mapping):
         raise SourceError(f"{path}: write an address or a subnet and its rack on each line")
     return parse_rack_map(document, str(path))
-
-
-def read_document(path: Path) -> Any:
-    """What is in a file of YAML, JSON or TOML. Raises SourceError."""
-    try:
-        with path.expanduser().open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        text = content.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise SourceError(f"{path} cannot be read: {why}") from error
-    if len(content) > MOST_BYTES:
-        raise SourceError(f"{path} has more than {MOST_BYTES >> 20} MB: name another file")
-    match path.suffix.lower():
-        case ".json":
-            return _parsed(path, "JSON", lambda: json.loads(text), ValueError)
-        case ".toml":
-            return _parsed(path, "TOML", lambda: tomllib.loads(text), tomllib.TOMLDecodeError)
-        case ".yaml" | ".yml":
-            yaml: Any
-            try:
-                yaml = importlib.import_module("yaml")
-            except ImportError:
-                raise SourceError(
-                    f"{path}: YAML needs PyYAML: pip install 'rackward[yaml]', or write TOML"
-                ) from None
-            return _parsed(path, "YAML", lambda: yaml.safe_load(text), yaml.YAMLError)
-        case _:
-            raise SourceError(f"{path}: name it .yaml, .json or .toml, after what it holds")
-
-
-def _parsed(path: Path, kind: str, parse: Callable[[], Any], fault: type[Exception]) -> Any:
-    try:
-        return parse()
-    except (fault, RecursionError) as error:
-        # What parsers quote of the file may be a password.
-        raise SourceError(f"{path} is not {kind}: {_where(error)}") from error
-
-
-def _where(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None)
-    if mark is not None:
-        return f"see line {mark.line + 1}, column {mark.column + 1}"
-    line = getattr(error, "lineno", None)
-    return f"see line {line}" if line else "check its punctuation"
 
 
 def _source(

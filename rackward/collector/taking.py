@@ -53,6 +53,10 @@ MOST_FAULTS = 1000
 
 STREAMS = "streams"
 
+# Brokers do not tell what they keep from a user.
+NO_TOPIC = "topics: none is shown; if there are any, allow this user Describe on them"
+NO_GROUP = "groups: none is shown; if there are any, allow this user Describe on them"
+
 Name = TypeVar("Name")
 Answer = TypeVar("Answer")
 
@@ -92,12 +96,15 @@ class _Pass:
     clock: Callable[[], datetime]
     faults: dict[str, None] = field(default_factory=dict)
     silent: set[int] = field(default_factory=set)
+    groups_shown: bool = False
 
     def run(self) -> Snapshot:
         began = self.clock()
         self.pace()
         state, epochs = read_layout(self.admin, internal=self.selection.internal)
         at = self.clock()
+        if not state.topics:
+            self._note(NO_TOPIC)
         if not self.selection.topics.all:
             state = state.only([t for t in state.topics if self.selection.topics.take(t)])
         logs = _Logs()
@@ -111,6 +118,8 @@ class _Pass:
         seen: set[str] = set()
         for broker in state.view.brokers:
             self._read_groups(broker.id, seen, members, commits)
+        if not self.groups_shown and not self.silent:
+            self._note(NO_GROUP)
         tables = {
             "brokers": broker_rows(self.cluster, state, at),
             "partitions": partition_rows(
@@ -144,6 +153,7 @@ class _Pass:
         self, broker: int, seen: set[str], members: list[Row], commits: list[Row]
     ) -> None:
         listed = self._ask(broker, partial(list_groups, self.admin, broker)) or []
+        self.groups_shown = self.groups_shown or bool(listed)
         chosen = sorted(
             (each for each in listed if self._wanted(each) and each.id not in seen),
             key=lambda group: group.id,

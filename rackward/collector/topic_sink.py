@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
 
-from assignors.client_properties import kafka_python_settings
 from rackward.admin import check_topics, connect, read_state
-from rackward.admin.connection import CLIENT_ID, translated
+from rackward.admin.connection import translated
+from rackward.admin.producing import reliable_producer
 from rackward.collector.errors import SinkError
 from rackward.collector.messages import messages_of
 from rackward.collector.snapshot import Snapshot
@@ -25,30 +24,19 @@ class TopicSink:
     """
 
     def __init__(self, properties: Mapping[str, object], topic: str, timeout: float) -> None:
-        from kafka import KafkaProducer
-        from kafka.errors import KafkaError
-
         # Asked first: a producer makes topics up where brokers let it.
         with connect(properties, timeout=timeout) as admin:
             check_topics(read_state(admin, [topic], ongoing=False), [topic])
         self._topic, self._timeout = topic, timeout
         self._lock = threading.Lock()
         self._closed = False
-        settings: dict[str, Any] = {
-            "client_id": CLIENT_ID,
-            **kafka_python_settings(properties),
-            "acks": "all",
-            "enable_idempotence": True,
-            "compression_type": "gzip",
-            "linger_ms": 20,
-            "max_block_ms": int(timeout * 1000),
-            "delivery_timeout_ms": max(int(timeout * 1000), 5000),
-            "request_timeout_ms": max(int(timeout * 500), 2000),
-        }
-        try:
-            self._producer = KafkaProducer(**settings)
-        except KafkaError as error:
-            raise translated("connecting the producer of snapshots", error) from error
+        self._producer = reliable_producer(
+            properties,
+            timeout,
+            "connecting the producer of snapshots",
+            compression_type="gzip",
+            linger_ms=20,
+        )
 
     def last(self, cluster: str) -> float | None:  # noqa: ARG002 - a topic cannot be asked
         """See Sink."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rackward.collector import ClusterSource, Patterns, SourceError, read_rack_map, read_sources
+from rackward.documents import DocumentError
 
 DEFAULTS = ClusterSource("", {"client.id": "x"}, requests_per_second=7.0)
 
@@ -96,7 +97,7 @@ def test_clusters_come_out_of_any_format(tmp_path: Path, suffix: str, text: str)
 def test_mistakes_are_named_with_file_and_cluster(tmp_path: Path, text: str, told: str) -> None:
     file = tmp_path / "clusters.yaml"
     file.write_text(text)
-    with pytest.raises(SourceError) as raised:
+    with pytest.raises((SourceError, DocumentError)) as raised:
         read_sources(file, read, DEFAULTS)
     assert told in str(raised.value)
     assert str(file) in str(raised.value)
@@ -104,11 +105,11 @@ def test_mistakes_are_named_with_file_and_cluster(tmp_path: Path, text: str, tol
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(DocumentError, match="cannot be read"):
         read_rack_map(tmp_path / "absent.yaml")
     other = tmp_path / "racks.txt"
     other.write_text("x")
-    with pytest.raises(SourceError, match=r"name it \.yaml"):
+    with pytest.raises(DocumentError, match=r"name it \.yaml"):
         read_rack_map(other)
     listed = tmp_path / "racks.json"
     listed.write_text("[]")

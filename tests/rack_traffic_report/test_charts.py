@@ -141,3 +141,9 @@ def test_names_are_no_markup_to_plotly() -> None:
     assert "<a" not in str(heat["layout"])
     assert "<a" not in str(bars["layout"])
     assert "&lt;b&gt;" in bars["layout"]["annotations"][1]["text"]
+
+
+def test_quotes_in_names_are_shown_as_quotes() -> None:
+    """Plotly knows &lt; and &amp;, and shows &quot; as it is written."""
+    bars = charts.groups_chart([group("say \"a\" & 'b'", Traffic(1), change(1.0))], DOLLAR)
+    assert bars["layout"]["annotations"][0]["text"] == "say \"a\" &amp; 'b'"
