@@ -166,6 +166,10 @@ class AdminConnection:
                 self._controller = None
                 if "CERTIFICATE_VERIFY_FAILED" in str(error) or not until.remaining:
                     raise _gave_up(doing, error, until) from error
+                if isinstance(error, kafka_errors.UnknownBrokerIdError):
+                    # Joined since the client last asked who there is, which it does every five
+                    # minutes.
+                    self._client._manager.cluster.request_update()
             except kafka_errors.KafkaError as error:
                 raise translated(doing, error) from error
             time.sleep(min(_PAUSE_SECONDS, until.remaining))
@@ -278,6 +282,8 @@ def _gave_up(doing: str, error: Exception, until: Deadline) -> AdminError:
         return AdminTimeoutError(
             f"{doing}: no answer within {until.seconds:g} s; try a longer --timeout"
         )
+    if isinstance(error, kafka_errors.UnknownBrokerIdError):
+        return UnreachableError(f"{doing}: the cluster has no broker {told} now: is it up?")
     if isinstance(error, kafka_errors.NodeNotReadyError):
         # The client's way to say that it has given up on all of them, or on one, for a while.
         told = "it keeps refusing, or closing, connections"

@@ -18,33 +18,44 @@ from rackward.admin.refusals import one_line
 from rackward.admin.wire import Connection, NotKafkaError
 
 STEP_SECONDS = 5.0
-"""How long one server may take for one step, where the deadline leaves more."""
+"""How long one of several servers may take for a step before the next one is tried."""
 
 _TLS_ALERT, _TLS_HANDSHAKE = b"\x15\x03", b"\x16\x03"
 _UNSUPPORTED_MECHANISM, _ILLEGAL_STATE = 33, 34
 
 
+class _SilentError(UnreachableError):
+    """It may answer yet."""
+
+
 def first_that_answers(settings: Mapping[str, Any], deadline: Deadline) -> str:
     """The first of the bootstrap servers that can be talked to, as ``host:port``.
 
-    ``settings`` are keywords of kafka-python. Raises an AdminError that says what is wrong
-    with the first server where none can be.
+    ``settings`` are keywords of kafka-python. Those that are silent are asked again while the
+    deadline lasts. Raises an AdminError that says what is wrong with the first server where none
+    can be, or with the first that says something.
     """
     servers: Sequence[str] = settings["bootstrap_servers"]
-    faults: list[AdminError] = []
-    for server in servers:
-        if faults and not deadline.remaining:
-            break
-        try:
-            _talk(server, settings, min(STEP_SECONDS, max(deadline.remaining, 0.05)))
-        except CredentialsError:
-            # The others would say the same, and may lock somebody out who tries too often.
-            raise
-        except AdminError as error:
-            faults.append(error)
-        else:
-            return server
-    first = faults[0]
+    faults: dict[str, AdminError] = {}
+    asked, patience = servers, STEP_SECONDS if len(servers) > 1 else deadline.seconds
+    while asked and (deadline.remaining or not faults):
+        for server in asked:
+            if faults and not deadline.remaining:
+                break
+            try:
+                _talk(server, settings, min(patience, max(deadline.remaining, 0.05)))
+            except CredentialsError:
+                # The others would say the same, and may lock somebody out who tries too often.
+                raise
+            except AdminError as error:
+                faults[server] = error
+            else:
+                return server
+        # Busy perhaps: what time there is belongs to them.
+        asked = [each for each in asked if isinstance(faults.get(each), _SilentError)]
+        patience = deadline.remaining / max(1, len(asked))
+    told = [each for each in faults.values() if not isinstance(each, _SilentError)]
+    first = (told or list(faults.values()))[0]
     if len(servers) == 1:
         raise first
     raise type(first)(f"none of the {len(servers)} bootstrap servers can be used: {first}")
@@ -75,7 +86,7 @@ def _fault(server: str, error: OSError, protocol: str, timeout: float) -> AdminE
             host = server.rpartition(":")[0]
             return UnreachableError(f"the host name {host!r} is not known: check it")
         case TimeoutError():
-            return UnreachableError(
+            return _SilentError(
                 f"{server} does not answer within {timeout:.3g} s: check the address, and "
                 "firewalls on the way"
             )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from placement_core import TopicPartition
 from placement_core.moves import Move
@@ -17,9 +18,15 @@ from rackward.admin.config_changes import (
     ResourceKind,
     change_configs,
 )
+from rackward.admin.configs import read_topic_configs
 from rackward.admin.connection import AdminConnection
 from rackward.admin.deadline import Deadline
-from rackward.admin.errors import AdminError, RefusedError
+from rackward.admin.errors import (
+    AdminError,
+    AdminTimeoutError,
+    RefusedError,
+    UnreachableError,
+)
 from rackward.admin.reads import read_state
 from rackward.admin.refusals import UNKNOWN_TOPIC, refusal
 from rackward.admin.throttle_marks import (
@@ -33,12 +40,12 @@ from rackward.admin.throttle_marks import (
     ours_in,
     uncovering,
 )
-from rackward.admin.topic_configs import read_topic_configs
 
 _SETTING = "throttling replication"
 _LIFTING = "lifting the replication throttle"
 _READING = "reading the replication throttle"
-_KNOWN_SECONDS = 5.0
+_KNOWN_SECONDS = 15.0
+_ASK_SECONDS = 1.0
 _PAUSE_SECONDS = 0.05
 _BROKER_OWN = 2
 """The source of a setting that was made for one broker, while it ran."""
@@ -52,14 +59,15 @@ class ReplicationThrottle:
 
     def found(self) -> BrokerThrottle:
         """What is set for all brokers together."""
-        values = _broker_configs(self._admin, None, None)
-        return BrokerThrottle.of({key: value for key, (value, _) in values.items()})
+        return self._found_at(None)
 
     def own_rates(self, brokers: Collection[int]) -> dict[int, Rates]:
         """The brokers that have rates of their own, which win over those for all."""
         found = {}
         for broker in sorted(brokers):
-            values = _broker_configs(self._admin, broker, (LEADER_RATE, FOLLOWER_RATE))
+            values = _broker_configs(
+                self._admin, str(broker), (LEADER_RATE, FOLLOWER_RATE), node=broker
+            )
             own = {key: value for key, (value, source) in values.items() if source == _BROKER_OWN}
             if own:
                 found[broker] = BrokerThrottle.of(own).rates
@@ -68,7 +76,11 @@ class ReplicationThrottle:
     def engage(self, rate: int) -> None:
         """Throttle listed replicas to ``rate`` bytes per second and broker, each way."""
         self._change_brokers(_SETTING, self.found().setting(rate))
-        self._until(lambda: any(mark.ours == rate for mark in self.found().marks))
+        self._until(
+            lambda broker, until: any(
+                mark.ours == rate for mark in self._found_at(broker, until).marks
+            )
+        )
 
     def cover(self, moves: Iterable[Move]) -> None:
         """List the replicas of ``moves``. Raises InvalidOptionError where they are too many."""
@@ -78,7 +90,14 @@ class ReplicationThrottle:
         known = [move for move in moves if move.partition.topic in lists]
         if changes := covering(known, lists):
             self._change_topics(_SETTING, changes)
-            self._until(lambda: not covering(known, self._lists(changes.keys())))
+            topics = changes.keys()
+            self._until(
+                lambda broker, until: (
+                    not covering(
+                        known, read_topic_configs(self._admin, topics, LISTS, until, broker=broker)
+                    )
+                )
+            )
 
     def uncover(
         self, topics: Collection[str] | None = None, keep: Collection[TopicPartition] = ()
@@ -108,11 +127,24 @@ class ReplicationThrottle:
         places = sorted(ours_in(self._lists(topics)))
         return marks + [f"entries of {topic}-{partition}" for topic, partition in places]
 
-    def _until(self, known: Callable[[], bool]) -> None:
-        """Wait until brokers know what was changed: what is read next must not be older."""
+    def _until(self, known: Callable[[int, Deadline], bool]) -> None:
+        """Wait until live brokers know what was changed, each of them: whichever is asked next
+        must not be further back, or a throttle would stay since there seems to be none."""
         deadline = Deadline.after(_KNOWN_SECONDS)
-        while not known() and deadline.remaining:
+        knowing: set[int] = set()
+        while left := read_state(self._admin, [], ongoing=False).view.racks().keys() - knowing:
+            for broker in sorted(left):
+                with suppress(AdminTimeoutError, UnreachableError):
+                    if known(broker, Deadline.after(_ASK_SECONDS)):
+                        knowing.add(broker)
+            if not left - knowing or not deadline.remaining:
+                break
             time.sleep(_PAUSE_SECONDS)
+
+    def _found_at(self, broker: int | None, until: Deadline | None = None) -> BrokerThrottle:
+        """What that broker (None: any) says is set for all brokers together."""
+        values = _broker_configs(self._admin, "", None, node=broker, deadline=until)
+        return BrokerThrottle.of({key: value for key, (value, _) in values.items()})
 
     def _all_topics(self) -> Sequence[str]:
         return read_state(self._admin, ongoing=False).topics
@@ -136,12 +168,17 @@ def _deleted(error: AdminError) -> bool:
 
 
 def _broker_configs(
-    admin: AdminConnection, broker: int | None, keys: Collection[str] | None
+    admin: AdminConnection,
+    name: str,
+    keys: Collection[str] | None,
+    *,
+    node: int | None,
+    deadline: Deadline | None = None,
 ) -> dict[str, tuple[str | None, int]]:
-    """Key to value and source, of one broker (asked itself) or of all together (None)."""
+    """Key to value and source, of the broker of that name, or of all together (no name), as
+    ``node`` tells them; those of one broker it tells itself."""
     from kafka.protocol.admin import DescribeConfigsRequest as Request
 
-    name = "" if broker is None else str(broker)
     request = Request(
         resources=[
             Request.DescribeConfigsResource(
@@ -153,7 +190,7 @@ def _broker_configs(
         include_synonyms=False,
         include_documentation=False,
     )
-    (result,) = admin.ask(_READING, request, node=broker).results
+    (result,) = admin.ask(_READING, request, node=node, deadline=deadline).results
     if result.error_code:
         raise refusal(_READING, request.name, result.error_code, result.error_message)
     return {each.name: (each.value, each.config_source) for each in result.configs}

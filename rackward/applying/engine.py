@@ -28,7 +28,7 @@ from rackward.applying.events import (
 from rackward.applying.outcome import Outcome
 from rackward.applying.progress import Meter
 from rackward.applying.settings import Settings
-from rackward.applying.throttling import throttled
+from rackward.applying.throttling import cover, throttled
 from rackward.applying.timing import Timing
 from rackward.applying.verifying import verify
 from rackward.applying.watching import Look, Patience, listed, waits_for
@@ -136,8 +136,7 @@ class Engine:
         moves = {move.partition: move for move in batch.moves}
         state, _ = self._cluster.look(sorted({place.topic for place in moves}))
         ready = self._ready(moves, state)
-        if self._settings.throttle is not None:
-            self._cluster.throttle.cover(ready.values())
+        cover(self._cluster.throttle, self._settings.throttle, ready.values())
         asked = {
             place: move
             for place, move in ready.items()
@@ -156,6 +155,11 @@ class Engine:
             BatchBegun(self._number, self._batches, len(batch.moves), batch.copies, batch.bytes)
         )
         going = [place for place in ready if place not in refused]
+        try:
+            # Once more: a run that ended since may have looked before there was anything to keep.
+            cover(self._cluster.throttle, self._settings.throttle, (ready[p] for p in going))
+        except AdminError as error:
+            self._tell(Trouble(str(error)))
         self._watch(going, to_the_end=False)
         self._elect([p for p in going if p not in self._failed and p not in self._under_way])
         if self._settings.throttle is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from placement_core import TopicPartition
+from placement_core.moves import Move
 from rackward.admin import AdminError, ClusterState, RefusedError, UnauthorizedError
 from rackward.applying.cluster import Throttle
 from rackward.applying.events import OwnThrottle, Tell, Throttled, ThrottleLeft, ThrottleLifted
@@ -58,6 +59,17 @@ def throttled(
                 # A signal that came while lifting; those after the first are held off.
                 lift(throttle, others, tell, timing)
                 raise
+
+
+def cover(throttle: Throttle, rate: int | None, moves: Iterable[Move]) -> None:
+    """List the replicas of ``moves``, and set the rate again where there is none: another run
+    that ends between two batches takes it back with its own. Raises AdminError."""
+    copying = [move for move in moves if move.adding]
+    if rate is None or not copying:
+        return
+    if not throttle.found().marks:
+        throttle.engage(rate)
+    throttle.cover(copying)
 
 
 def lift(throttle: Throttle, keep: Collection[TopicPartition], tell: Tell, timing: Timing) -> None:

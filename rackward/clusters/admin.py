@@ -22,6 +22,8 @@ _PROBE_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05
 _ELECTION_MS = 5_000
 _PREFERRED = 0
+_METADATA_LOG = "__cluster_metadata"
+_TIMED_OUT = 7
 
 Answer = TypeVar("Answer")
 
@@ -52,6 +54,25 @@ def wait_for_brokers(ports: Sequence[int], wanted: set[int], timeout: float) -> 
             _pause(deadline, f"brokers {sorted(missing)} have not joined the cluster")
 
 
+def committed_offset(ports: Sequence[int]) -> int:
+    """The last record in the log of the cluster's metadata that its controller has committed."""
+    from kafka.protocol.admin import DescribeQuorumRequest as Request
+
+    asked = Request.TopicData(
+        topic_name=_METADATA_LOG, partitions=[Request.TopicData.PartitionData(partition_index=0)]
+    )
+
+    def ask(connection: Connection) -> int:
+        answer = connection.ask(Request[1](topics=[asked])).to_dict()
+        logs = [log for topic in answer["topics"] for log in topic["partitions"]]
+        if answer["error_code"] or not logs or logs[0]["error_code"]:
+            # A broker that has lost its connection to the controller, say.
+            raise ConnectionError("the broker does not tell the state of the controllers")
+        return int(logs[0]["high_watermark"]) - 1
+
+    return _at_any(ports, ask)
+
+
 def move_leaders(
     ports: Sequence[int], leaders: Mapping[TopicPartition, int], timeout: float
 ) -> None:
@@ -59,7 +80,7 @@ def move_leaders(
     wanted = {TopicPartition(*place): broker for place, broker in leaders.items()}
     topics = sorted({place.topic for place in wanted})
     deadline = time.monotonic() + timeout
-    order = _reordered(read_view(ports, topics), wanted)
+    order = _reordered(_view_of(ports, topics, wanted), wanted)
     if order:
         _at_any(ports, lambda connection: _reassign(connection, order))
     for port in ports:
@@ -74,6 +95,17 @@ def move_leaders(
                 f"{len(waiting)} leaders have not moved, such as that of {place.topic} "
                 f"{place.partition} to broker {wanted[place]}: is it alive and in sync?",
             )
+
+
+def _view_of(
+    ports: Sequence[int], topics: Sequence[str], wanted: Mapping[TopicPartition, int]
+) -> ClusterView:
+    """The metadata of a broker that knows of all partitions: some may not have heard of them."""
+    for port in ports:
+        view = read_view([port], topics)
+        if all(place in view.replicas for place in wanted):
+            break
+    return view
 
 
 def _elsewhere(view: ClusterView, wanted: Mapping[TopicPartition, int]) -> list[TopicPartition]:
@@ -156,6 +188,9 @@ def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[TopicPartition
 
 
 def _check(what: str, answer: Mapping[str, Any]) -> None:
+    if answer["error_code"] == _TIMED_OUT:
+        # A busy controller, which may yet do it: asked again for the same, it does nothing.
+        raise TimeoutError(f"the controller was too slow at {what}")
     if answer["error_code"]:
         from kafka.errors import for_code
 

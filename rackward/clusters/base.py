@@ -9,9 +9,9 @@ from __future__ import annotations
 import http.client
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from placement_core import ClusterView, InvalidOptionError, TopicPartition
 from rackward.clusters import admin, jolokia
@@ -29,11 +29,13 @@ from rackward.clusters.properties import client_racks_of, rack_listeners
 
 START_SECONDS = 180.0
 """How long brokers may take to serve: seconds on an idle machine, minutes on a busy one."""
-MOVE_SECONDS = 30.0
+MOVE_SECONDS = 90.0
 POLL_SECONDS = 0.03
 CHECK_SECONDS = 0.5
 ATTEMPTS = 3
 """How often a start is tried over when another process takes a port meanwhile."""
+
+Metric = TypeVar("Metric")
 
 
 class BaseCluster(ABC):
@@ -188,18 +190,20 @@ class BaseCluster(ABC):
         self._check_open()
         sent = {}
         for node in self._running():
-            try:
-                counted = jolokia.bytes_out(node.agent)
-            except (OSError, http.client.HTTPException) as error:
-                raise BrokerError(
-                    node.id,
-                    f"does not tell its byte counters ({error!r})",
-                    self._read_log(node),
-                    "has it died by itself?",
-                ) from error
+            counted = self._metric(node, jolokia.bytes_out)
             for rack, listener in self._listeners.items():
                 sent[rack, node.id] = counted.get(listener, 0)
         return sent
+
+    def await_metadata(self) -> None:
+        """Return when each broker that runs heeds all that has been committed up to now."""
+        committed = admin.committed_offset(self._doors())
+        deadline = time.monotonic() + START_SECONDS
+        for node in self._running():
+            while self._metric(node, jolokia.applied_offset) < committed:
+                if time.monotonic() > deadline:
+                    raise self._failure(node, f"had not caught up after {START_SECONDS:g} s")
+                time.sleep(POLL_SECONDS)
 
     def log(self, broker_id: int) -> str:
         """Everything that the broker has logged so far."""
@@ -248,8 +252,20 @@ class BaseCluster(ABC):
             if waiting and time.monotonic() > deadline:
                 raise self._failure(waiting[0], f"did not serve within {START_SECONDS:g} s")
             time.sleep(POLL_SECONDS)
-        # A broker serves a moment before the others have heard of it.
+        # A broker serves before others have heard of it, or of the end of its former life.
+        self.await_metadata()
         admin.wait_for_brokers(self._doors(), {node.id for node in nodes}, START_SECONDS)
+
+    def _metric(self, node: Node, read: Callable[[int], Metric]) -> Metric:
+        try:
+            return read(node.agent)
+        except (OSError, http.client.HTTPException) as error:
+            raise BrokerError(
+                node.id,
+                f"does not tell its metrics ({error!r})",
+                self._read_log(node),
+                "has it died by itself?",
+            ) from error
 
     def _failure(self, node: Node, what: str) -> ClusterError:
         log = self._read_log(node)

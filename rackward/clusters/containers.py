@@ -39,7 +39,7 @@ _AGENT = "/opt/rackward/jolokia-agent.jar"
 _AGENT_PORT = 8778
 _FIRST_PORT = 9092
 _CONTROLLER = "controller:9093"
-_STOP_SECONDS = 60
+_STOP_SECONDS = 120
 
 
 class DockerCluster(BaseCluster):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from rackward.clusters.errors import DockerUnavailableError, MissingExtraError, PortTakenError
 
+_ANSWER_SECONDS = 60
 _PORT_TAKEN = ("port is already allocated", "address already in use")
 
 
@@ -28,12 +29,13 @@ def missing_docker() -> str | None:
     except ImportError as error:
         return f"{error.name} is not installed (pip install 'rackward[docker]')"
     try:
-        client = docker.from_env(timeout=10)
+        client = docker.from_env(timeout=_ANSWER_SECONDS)
         try:
             client.ping()
         finally:
             client.close()
-    except docker.errors.DockerException as error:
+    # The second where it answers, and then does not.
+    except (docker.errors.DockerException, OSError) as error:
         return f"no Docker engine answers ({error})"
     return None
 

@@ -11,11 +11,19 @@ from typing import Any
 RUNNING = 3
 """BrokerState of a broker that serves; it opens its ports long before."""
 
+ANSWER_SECONDS = 30.0
+"""Who has ended refuses at once: only a busy broker is waited for."""
+
 _STATE = {"type": "read", "mbean": "kafka.server:type=KafkaServer,name=BrokerState"}
 _SENT = {
     "type": "read",
     "mbean": "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*",
     "attribute": "outgoing-byte-total",
+}
+_APPLIED = {
+    "type": "read",
+    "mbean": "kafka.server:type=broker-metadata-metrics",
+    "attribute": "last-applied-record-offset",
 }
 _LISTENER = re.compile(r"listener=([^,]+)")
 
@@ -35,7 +43,16 @@ def broker_state(port: int, timeout: float = 1.0) -> int | None:
     return value.get("Value") if isinstance(value, dict) else None
 
 
-def bytes_out(port: int, timeout: float = 5.0) -> dict[str, int]:
+def applied_offset(port: int, timeout: float = ANSWER_SECONDS) -> int:
+    """How far the broker is in the log of the cluster's metadata: the last record that it heeds.
+
+    -1 where it does not say. Raises as `bytes_out` does.
+    """
+    value = _ask(port, _APPLIED, timeout).get("value")
+    return int(value) if isinstance(value, int | float) else -1
+
+
+def bytes_out(port: int, timeout: float = ANSWER_SECONDS) -> dict[str, int]:
     """Listener name to the bytes that the broker has sent through it since its start.
 
     Raises OSError (or http.client.HTTPException) where the broker does not answer.

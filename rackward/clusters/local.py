@@ -28,7 +28,7 @@ from rackward.clusters.properties import (
 from rackward.clusters.warmup import warm_up
 
 DEFAULT_RACKS = ("a", "a", "b", "b", "c", "c")
-_STOP_SECONDS = 60.0
+_STOP_SECONDS = 120.0
 _TAKEN = "Address already in use"
 
 

@@ -111,6 +111,13 @@ class Cluster(Protocol):
     def view(self, topics: Iterable[str] | None = None) -> ClusterView:
         """Brokers that are up, replicas and leaders as of now; None: all but internal topics."""
 
+    def await_metadata(self) -> None:
+        """Return when each broker that runs knows all that the controller has acknowledged so far.
+
+        Brokers hear of a change (a topic, a setting, a leader) one after another, and whoever
+        asks another broker than the one that has confirmed it may be told of the time before.
+        """
+
     def bytes_out(self) -> dict[tuple[str, int], int]:
         """(client's rack, broker id) to the bytes sent to them since that broker's start.
 

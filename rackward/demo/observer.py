@@ -19,7 +19,7 @@ from rackward.demo.story import Step
 TICK_SECONDS = 0.5
 LOOK_SECONDS = 2.0
 """How old what is known of the leaders may be between the ends of steps."""
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 """How long a cluster on a busy machine may fail to answer what a step's end needs to know."""
 
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
+from placement_core import TopicPartition
 from placement_core.moves import Move
 from rackward.admin import AdminError, UnauthorizedError
 from rackward.admin.throttle_marks import Rates
-from rackward.applying import events
+from rackward.applying import Engine, Settings, events
 from rackward.applying.events import Event
 from rackward.applying.throttling import throttled
 from tests.applying.simulated import SimulatedCluster, place
@@ -15,6 +18,7 @@ OLD = {
     "follower.replication.throttled.rate": "222",
 }
 MOVE = Move(place(3), (0,), (0, 1))
+MOVES = [Move(place(number), (number,), (number, number + 1)) for number in range(4)]
 
 
 @pytest.fixture
@@ -109,3 +113,37 @@ def test_lifting_is_tried_again_for_a_while_and_then_told(cluster: SimulatedClus
     with throttled(cluster.throttle, 50, state, (), (), told.append, cluster.timing):
         cluster.throttle.fails = AdminError("nobody answers")
     assert told == [events.Throttled(50), events.ThrottleLeft("nobody answers")]
+
+
+@pytest.mark.parametrize("asked_for", [True, False], ids=["after the request", "before it"])
+def test_another_run_that_lifts_the_throttle_does_not_lift_that_of_later_batches(
+    asked_for: bool,
+) -> None:
+    class Lifting(SimulatedCluster):
+        """Another run ends as a batch is handed over; it asked what is under way just before."""
+
+        def reassign(
+            self, targets: Mapping[TopicPartition, Sequence[int] | None]
+        ) -> Mapping[TopicPartition, AdminError]:
+            refused = super().reassign(targets) if asked_for else {}
+            assert self.throttle.lift()
+            return refused if asked_for else super().reassign(targets)
+
+    cluster = Lifting({move.partition: move.before for move in MOVES})
+    copied: list[dict[str, str]] = []
+    told: list[Event] = []
+
+    def tell(event: Event) -> None:
+        if isinstance(event, events.Progressed) and event.progress.copied < 4000:
+            copied.append(cluster.throttle.settings)
+        told.append(event)
+
+    sizes = {move.partition: 1000 for move in MOVES}
+    settings = Settings(most_partitions=2, throttle=7_000)
+    Engine(MOVES, sizes, cluster, settings, tell, cluster.timing).run()
+    assert len(copied) >= 2
+    for found in copied:
+        assert "rackward.throttle.7000.before.none.none" in found
+        assert found["t leader.replication.throttled.replicas"] in ("00:0,01:1", "02:2,03:3")
+    assert cluster.rows() == {move.partition: move.after for move in MOVES}
+    assert cluster.throttle.settings == {}

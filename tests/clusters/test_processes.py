@@ -7,12 +7,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from integration.waiting import PATIENCE, wait_until
 from rackward.clusters.errors import ClusterClosedError, ClusterError, ClusterTimeoutError
 from rackward.clusters.processes import Processes
 
@@ -40,13 +39,6 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def eventually(what: Callable[[], bool], timeout: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not what():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
-
-
 def test_close_ends_everything_and_may_come_twice(tmp_path: Path) -> None:
     processes = Processes(tmp_path)
     pids = [processes.start(name, SLEEP, processes.folder / name) for name in ("one", "two")]
@@ -67,14 +59,14 @@ def test_ends_are_told(tmp_path: Path) -> None:
         out = processes.folder / "out"
         for word in ("first", "second"):
             processes.start("echo", [sys.executable, "-c", f"print({word!r}); exit(3)"], out)
-            assert processes.wait("echo", 30) == 3
+            assert processes.wait("echo", PATIENCE) == 3
         assert out.read_text().split() == ["first", "second"]
         processes.start("sleep", SLEEP, out)
         assert processes.exit_code("sleep") is None
         with pytest.raises(ClusterTimeoutError, match="sleep did not end"):
             processes.wait("sleep", 0.05)
         processes.signal("sleep", signal.SIGKILL)
-        assert processes.wait("sleep", 30) == -signal.SIGKILL
+        assert processes.wait("sleep", PATIENCE) == -signal.SIGKILL
         processes.signal("sleep", signal.SIGKILL)
         with pytest.raises(ClusterError, match="could not start nothing"):
             processes.start("nothing", ["/no/such/program"], out)
@@ -96,25 +88,30 @@ def test_nothing_outlives_an_owner_that_is_killed(tmp_path: Path, number: signal
     assert is_alive(int(told))
     owner.send_signal(number)
     owner.wait()
-    eventually(lambda: not is_alive(int(told)) and not Path(folder).exists())
-    eventually((tmp_path / "last").exists)
+    wait_until(
+        lambda: not is_alive(int(told)) and not Path(folder).exists(), PATIENCE, "all is gone"
+    )
+    wait_until((tmp_path / "last").exists, PATIENCE, "the last words")
 
 
 def test_a_fork_of_the_owner_keeps_nothing_alive(tmp_path: Path) -> None:
     # The fork holds the owner's end of the pipe, so the pipe alone would never end.
-    script = OWNER.replace(
-        "time.sleep(600)\n", "import os\nif os.fork(): os._exit(0)\ntime.sleep(8)\n"
-    )
+    fork = "import os\nif os.fork(): os._exit(0)\nprint(os.getpid(), flush=True)\n"
+    script = OWNER.replace("time.sleep(600)\n", f"{fork}time.sleep(600)\n")
     assert script != OWNER
-    owner = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)],
-        stdout=(tmp_path / "told").open("w"),
-        check=True,
-        timeout=60,
-    )
-    assert owner.returncode == 0
-    told, folder = (tmp_path / "told").read_text().split()
-    eventually(lambda: not is_alive(int(told)) and not Path(folder).exists(), timeout=6)
+    out = tmp_path / "told"
+    with out.open("w") as file:
+        command = [sys.executable, "-c", script, str(tmp_path)]
+        subprocess.run(command, stdout=file, check=True, timeout=PATIENCE)
+    wait_until(lambda: out.read_text().count("\n") == 2, PATIENCE, "the fork says who it is")
+    told, folder, forked = out.read_text().split()
+    try:
+        wait_until(
+            lambda: not is_alive(int(told)) and not Path(folder).exists(), PATIENCE, "all is gone"
+        )
+        assert is_alive(int(forked))
+    finally:
+        os.kill(int(forked), signal.SIGKILL)
 
 
 def test_where_the_supervisor_dies_its_children_still_go(tmp_path: Path) -> None:
@@ -122,9 +119,9 @@ def test_where_the_supervisor_dies_its_children_still_go(tmp_path: Path) -> None
     pid = processes.start("one", SLEEP, processes.folder / "out")
     os.kill(processes._supervisor.pid, signal.SIGKILL)
     with pytest.raises(ClusterError, match="looks after the brokers has ended"):
-        processes.wait("one", 30)
+        processes.wait("one", PATIENCE)
     processes.close()
-    eventually(lambda: not is_alive(pid))
+    wait_until(lambda: not is_alive(pid), PATIENCE, "its child is gone")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -136,7 +133,7 @@ def test_java_is_not_swayed_by_the_user_s_variables(
     try:
         command = [sys.executable, "-c", "import os; print('JAVA_TOOL_OPTIONS' in os.environ)"]
         processes.start("one", command, processes.folder / "out")
-        processes.wait("one", 30)
+        processes.wait("one", PATIENCE)
         assert (processes.folder / "out").read_text().strip() == "False"
     finally:
         processes.close()

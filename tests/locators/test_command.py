@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shlex
 import sys
 import time
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from assignors.discovery.bounded_run import CommandError, output_of
+from integration.waiting import PATIENCE, wait_until
 from placement_core import InvalidOptionError
-from placement_core.locators import LocatorError, locate
+from placement_core.locators import LocatorError, TextFormat, locate
 from rackward.locators import CommandLocator, load_locator
 from tests.placement_core.placers.views import cluster
 
@@ -22,15 +24,18 @@ def python(code: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-c", code, *arguments)
 
 
+def patient(code: str, *arguments: str, written: TextFormat = "properties") -> CommandLocator:
+    """One that may take its time: where that is not what a test is about."""
+    return CommandLocator(python(code, *arguments), written, PATIENCE)
+
+
 def test_its_output_is_the_racks() -> None:
-    locator = CommandLocator(
-        python("import sys; print(sys.argv[1])", '{"0": "a", "1": "b"}'), "json"
-    )
+    locator = patient("import sys; print(sys.argv[1])", '{"0": "a", "1": "b"}', written="json")
     assert locate(locator, VIEW).racks() == {0: "a", 1: "b"}
 
 
 def test_no_shell_reads_it() -> None:
-    locator = CommandLocator(python("import sys; print('0=' + sys.argv[1])", "$HOME;`ls`|*"))
+    locator = patient("import sys; print('0=' + sys.argv[1])", "$HOME;`ls`|*")
     assert locator.racks(VIEW) == {0: "$HOME;`ls`|*"}
 
 
@@ -39,16 +44,16 @@ def test_it_gets_no_input_and_is_run_each_time(tmp_path: Path) -> None:
     code += "p.write_text(p.read_text() + 'x'); print('0=' + p.read_text() + sys.stdin.read())"
     counted = tmp_path / "count"
     counted.write_text("")
-    locator = CommandLocator(python(code, str(counted)))
+    locator = patient(code, str(counted))
     assert [locator.racks(VIEW)[0] for _ in range(2)] == ["x", "xx"]
 
 
 def test_from_properties() -> None:
     words = shlex.join(python("print('0=a b'); print('1=c')"))
-    given = {"command": words, "format": "properties", "timeout": "20"}
+    given = {"command": words, "format": "properties", "timeout": f"{PATIENCE:g}"}
     locator = load_locator("command", given)
     assert isinstance(locator, CommandLocator)
-    assert locator.timeout == 20
+    assert locator.timeout == PATIENCE
     assert locator.racks(VIEW) == {0: "a b", 1: "c"}
 
 
@@ -83,7 +88,7 @@ def test_properties_that_cannot_be_meant(properties: dict[str, str], told: str) 
 )
 def test_commands_that_fail(code: str, told: str) -> None:
     with pytest.raises(LocatorError, match=told) as error:
-        locate(CommandLocator(python(code, "secret")), VIEW)
+        locate(patient(code, "secret"), VIEW)
     assert "secret" not in str(error.value)
 
 
@@ -93,11 +98,11 @@ def test_commands_that_are_not_there() -> None:
 
 
 SLOW = {
-    "says nothing": "import time; time.sleep(60)",
-    "closes its output": "import os, time; os.close(1); os.close(2); time.sleep(60)",
+    "says nothing": "import time; time.sleep(600)",
+    "closes its output": "import os, time; os.close(1); os.close(2); time.sleep(600)",
     "leaves a child with its output": (
         "import subprocess, sys; subprocess.Popen([sys.executable, '-c', "
-        "'import time; time.sleep(60)']); print('0=a')"
+        "'import time; time.sleep(600)']); print('0=a')"
     ),
 }
 
@@ -107,14 +112,33 @@ def test_commands_that_hang_are_stopped_in_time(way: str) -> None:
     start = time.monotonic()
     with pytest.raises(LocatorError, match="took longer than 1 s and was stopped: set the prop"):
         locate(CommandLocator(python(SLOW[way]), timeout=1), VIEW)
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < PATIENCE
 
 
 def test_what_it_started_is_stopped_with_it(tmp_path: Path) -> None:
-    late = tmp_path / "late"
-    child = f"import time, pathlib; time.sleep(3); pathlib.Path({str(late)!r}).touch()"
-    code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}])"
-    with pytest.raises(CommandError, match="took longer"):
-        output_of(python(code), 1, 1000)
-    time.sleep(3)
-    assert not late.exists()
+    held, holding = tmp_path / "held", tmp_path / "holding"
+    child = (
+        "import fcntl, pathlib, sys, time; file = open(sys.argv[1], 'w')\n"
+        "fcntl.flock(file, fcntl.LOCK_EX); pathlib.Path(sys.argv[2]).touch(); time.sleep(600)"
+    )
+    code = (
+        "import subprocess, sys\n"
+        f"subprocess.Popen([sys.executable, '-c', {child!r}, *sys.argv[1:]])"
+    )
+    seconds = 0.5
+    # On a busy machine it may be stopped before it has started anything.
+    while not holding.exists():
+        assert seconds < PATIENCE, "the command never starts anything"
+        with pytest.raises(CommandError, match="took longer"):
+            output_of(python(code, str(held), str(holding)), seconds, 1000)
+        seconds *= 2
+
+    def is_free() -> bool:
+        with held.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
+
+    wait_until(is_free, PATIENCE, "what the command started is gone")
