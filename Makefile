@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTHON ?=
 ARGS ?=
 
-EXTRAS := kafka-python,confluent,aiokafka,spark,cluster,docker,cli,yaml,prometheus
+EXTRAS := kafka-python,confluent,aiokafka,spark,cluster,docker,cli,yaml,prometheus,controller
 CHECKED := placement_core assignors rack_traffic rackward tests integration benchmarks conftest.py \
 	.ci/wheel_test.py
 INPUTS := pyproject.toml constraints.txt
@@ -68,15 +68,16 @@ constraints: $(BIN)/python
 	@.ci/constraints $(BIN)/python $(EXTRAS)
 
 # Stamps, so that nothing is installed twice. The demo does without the tools of developers.
+# What is imported is compiled then: most of what is installed never is.
 $(VENV)/.demo-installed: $(INPUTS) | $(BIN)/python
 	@echo 'Installing rackward and what the demo needs into $(VENV) ...'
-	@$(BIN)/python -m pip install --quiet --editable '.[cli]'
+	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[cli]'
 	@touch $@
 
 $(VENV)/.dev-installed: $(INPUTS) | $(BIN)/python
 	@echo 'Installing rackward, every extra and the development tools into $(VENV) ...'
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' # older ones know no --group
-	@$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]' --group dev
+	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[$(EXTRAS)]' --group dev
 	@touch $@ $(VENV)/.demo-installed
 
 $(BIN)/python:

@@ -92,6 +92,15 @@ refused = subprocess.run(nobody, stderr=subprocess.PIPE, text=True)
 assert refused.returncode == 2 and refused.stderr.count("\\n") == 1, refused
 """
 
+CONTROLLER = """
+import subprocess, sys, pathlib
+import rackward.controller.running, rackward.placement_service
+tool = str(pathlib.Path(sys.executable).with_name("rackward"))
+pathlib.Path("c.yaml").write_text("cluster: {bootstrap_servers: '127.0.0.1:1'}")
+told = subprocess.check_output([tool, "controller", "--config", "c.yaml", "--check"], text=True)
+assert told == "c.yaml: sound\\n", told
+"""
+
 SMOKE = {
     "": PURE,
     "kafka-python": KAFKA_PYTHON,
@@ -102,6 +111,7 @@ SMOKE = {
     "cluster": KAFKA_PYTHON + CLUSTER,
     "docker": KAFKA_PYTHON + CLUSTER + DOCKER,
     "cli": KAFKA_PYTHON + CLUSTER + CLI,
+    "controller": CONTROLLER,
 }
 
 # Says where the packages came from, before the smoke test proper.
@@ -147,10 +157,12 @@ def faults_of(wheel: Path) -> list[str]:
 def try_extra(extra: str, wheel: Path, scratch: Path) -> None:
     """Install ``wheel`` with ``extra`` into a fresh environment and run its smoke test there."""
     home = scratch / (extra or "alone")
-    venv.create(home / "venv", with_pip=True)
+    venv.create(home / "venv", with_pip=False)
     python = home / "venv" / "bin" / "python"
     requirement = f"{wheel}[{extra}]" if extra else str(wheel)
-    run(python, "-m", "pip", "install", "--quiet", requirement, cwd=home)
+    # One pip for all of them, from outside.
+    pip = (sys.executable, "-m", "pip", "--python", python)
+    run(*pip, "install", "--quiet", "--no-compile", requirement, cwd=home)
     run(python, "-I", "-c", OUT_OF_REACH + SMOKE[extra], cwd=home)
     print(f"wheel with {f'extra {extra}' if extra else 'no extra'}: works", flush=True)
 

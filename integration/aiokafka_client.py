@@ -12,17 +12,22 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
 from assignors.aiokafka import LeaderRackAwareCooperativeStickyAssignor
 from integration.clients import Joining, Place, Strategies, Told
+from integration.waiting import PATIENCE
 
 _T = TypeVar("_T")
-PATIENCE = 30.0
-"""Seconds that a call of the consumer other than a poll may take."""
 
 
 class AIOKafkaClient:
-    """An AIOKafkaConsumer on an event loop of its own, which runs between polls too."""
+    """An AIOKafkaConsumer on an event loop of its own, which runs between polls too.
+
+    It gives nothing up before what was read of it has been noted, which is when the next poll
+    begins: the next owner's records would else be noted before it.
+    """
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._loop = asyncio.new_event_loop()
+        self._noted = asyncio.Event()
+        self._noted.set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._listener: _Listener | None = None
@@ -36,7 +41,7 @@ class AIOKafkaClient:
         self, told: Told, *, topics: Sequence[str] = (), pattern: str | None = None
     ) -> None:
         """As a `Client` does."""
-        self._listener = _Listener(told)
+        self._listener = _Listener(told, self._noted)
 
         async def subscribe() -> None:
             # A pattern of aiokafka matches the beginning of a name.
@@ -49,13 +54,17 @@ class AIOKafkaClient:
         """As a `Client` does."""
 
         async def poll() -> Any:
+            self._noted.set()
             # getmany itself waits for the end of a rebalance, however long that takes.
             try:
-                return await asyncio.wait_for(
+                found = await asyncio.wait_for(
                     self.consumer.getmany(timeout_ms=int(seconds * 1000)), 2 * seconds
                 )
             except TimeoutError:
                 return {}
+            if found:
+                self._noted.clear()
+            return found
 
         return [
             ((place.topic, place.partition), record.offset)
@@ -75,8 +84,13 @@ class AIOKafkaClient:
 
     def close(self) -> None:
         """As a `Client` does."""
+
+        async def close() -> None:
+            self._noted.set()
+            await self.consumer.stop()
+
         try:
-            self._await(self.consumer.stop())
+            self._await(close())
         finally:
             self._end_loop()
 
@@ -100,11 +114,13 @@ async def _made(make: Callable[[], Any]) -> Any:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: Told, noted: asyncio.Event) -> None:
         self.owned: frozenset[Place] = frozenset()
         self._told = told
+        self._noted = noted
 
-    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+    async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        await self._noted.wait()
         self._told("revoked", [(tp.topic, tp.partition) for tp in revoked])
         self.owned = frozenset()
 
@@ -122,7 +138,7 @@ class AIOKafka:
     def __call__(self, joining: Joining) -> AIOKafkaClient:
         config = {
             # Nobody waits for a session's end: members leave, or are processes of their own.
-            "session_timeout_ms": 15_000,
+            "session_timeout_ms": 30_000,
             "heartbeat_interval_ms": 200,
             "metadata_max_age_ms": 2000,
             "auto_offset_reset": "earliest",

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 
-from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
+from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor, harden
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -129,9 +129,9 @@ class KafkaPython:
 
     def __call__(self, joining: Joining) -> KafkaPythonClient:
         config = {
-            # The least that brokers allow, and heartbeats often enough that a round takes no
-            # seconds.
-            "session_timeout_ms": 6000,
+            # Nobody waits for a session's end, and a busy machine must not bring one about; and
+            # heartbeats often enough that a round takes no seconds.
+            "session_timeout_ms": 30_000,
             "heartbeat_interval_ms": 200,
             "metadata_max_age_ms": 2000,
             "auto_offset_reset": "earliest",
@@ -143,4 +143,8 @@ class KafkaPython:
             "partition_assignment_strategy": list(self.strategies(joining.rack)),
             **joining.settings,
         }
-        return KafkaPythonClient(KafkaConsumer(**config))
+        consumer = KafkaConsumer(**config)
+        # Members with its own assignors as well: a join that is forgotten on a busy machine never
+        # ends, which is no fault of ours.
+        harden(consumer)
+        return KafkaPythonClient(consumer)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaException
 from kafka import KafkaProducer
@@ -15,11 +16,21 @@ from pyarrow import dataset
 
 from integration.clients import Joining, Place, Told
 from integration.confluent_clients import ConfluentClient
+from integration.waiting import PATIENCE, wait_until
+from placement_core import ClusterView
 from rackward.admin import AdminConnection, connect
 from rackward.clusters import Cluster
+from rackward.clusters.admin import read_view
+from rackward.clusters.base import BaseCluster
 from rackward.collector import ClusterSource
 
 Rows = list[dict[str, Any]]
+
+State = TypeVar("State")
+Look = TypeVar("Look")
+
+OFFSETS = "__consumer_offsets"
+ATTEMPTS = 10
 
 
 def read_table(root: Path, table: str) -> Rows:
@@ -32,10 +43,14 @@ def read_table(root: Path, table: str) -> Rows:
 def fill(cluster: Cluster, topic: str, partitions: int, records: int) -> None:
     """That many records into each partition: a kilobyte each, which cannot be compressed."""
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all")
-    for _ in range(records):
-        for partition in range(partitions):
-            producer.send(topic, os.urandom(1000), partition=partition)
-    producer.flush(30)
+    sent = [
+        producer.send(topic, os.urandom(1000), partition=partition)
+        for _ in range(records)
+        for partition in range(partitions)
+    ]
+    producer.flush(PATIENCE)
+    for each in sent:
+        each.get(PATIENCE)
     producer.close()
 
 
@@ -46,17 +61,52 @@ def source(cluster: Cluster, name: str = "here", **settings: Any) -> ClusterSour
 
 def open_source(given: ClusterSource) -> AdminConnection:
     """Connect to a source, with the patience of a test."""
-    return connect(given.properties, timeout=20.0)
+    return connect(given.properties, timeout=PATIENCE)
 
 
-def collect(*arguments: str) -> subprocess.Popen[str]:
-    """``rackward traffic collect`` in a process of its own, its output piped."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "rackward.cli", "traffic", "collect", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def in_one_state(state: Callable[[], State], look: Callable[[], Look]) -> tuple[State, Look]:
+    """What ``look`` returns, and the ``state`` that was the same before and after it.
+
+    On a busy machine leaders move by themselves, and then groups may be assigned anew: what is
+    seen while that goes on is looked at again.
+    """
+    for _ in range(ATTEMPTS):
+        before, found = state(), look()
+        if state() == before:
+            return before, found
+    raise AssertionError(f"the state changed during each of {ATTEMPTS} looks")
+
+
+def layout(cluster: Cluster, topic: str) -> ClusterView:
+    """Where the topic is, and who coordinates groups, once all running brokers say the same.
+
+    None of them is one that others take for dead.
+    """
+    assert isinstance(cluster, BaseCluster)
+    running = {node.id for node in cluster._running()}
+    views: list[ClusterView] = []
+
+    def agreed() -> bool:
+        # Brokers hear of a change one after another.
+        views[:] = [read_view([port], [topic, OFFSETS]) for port in cluster._doors()]
+        return all(view == views[0] for view in views) and running <= views[0].racks().keys()
+
+    wait_until(agreed, PATIENCE, f"all brokers say the same of {topic}")
+    return views[0]
+
+
+def collect(*arguments: str, log: Path | None = None) -> subprocess.Popen[str]:
+    """``rackward traffic collect`` in a process of its own, its output piped.
+
+    What it logs goes to the file ``log`` instead, where one is given, to be read meanwhile.
+    """
+    with nullcontext(subprocess.PIPE) if log is None else log.open("wb") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", "rackward.cli", "traffic", "collect", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
 
 
 class PlainConfluent(ConfluentClient):

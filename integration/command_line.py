@@ -17,7 +17,7 @@ from typing import Any
 from integration.warm_command import warm_command
 from rackward.clusters import Cluster
 
-SECONDS = 120.0
+SECONDS = 180.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,12 @@ def rackward(
     stdin: str | None = None,
     status: int | None = 0,
 ) -> Done:
-    """Run it to its end; ``cluster`` may be ``host:port``. AssertionError for another status."""
+    """Run it to its end; ``cluster`` may be ``host:port``. AssertionError for another status.
+
+    Any broker may be asked, and so each knows first what the test has done to the cluster.
+    """
+    if not isinstance(cluster, str):
+        cluster.await_metadata()
     done = Done(
         *warm_command().run(
             [*map(str, arguments)], _environment(cluster), cwd, stdin, seconds=SECONDS
@@ -87,7 +92,8 @@ class Running:
 
 @contextmanager
 def running(cluster: Cluster, *arguments: object, cwd: Path | None = None) -> Iterator[Running]:
-    """Start it; whatever is left of it at the end of the block is killed."""
+    """Start it, as `rackward` does; whatever is left of it at the end of the block is killed."""
+    cluster.await_metadata()
     process = _start(cluster, arguments, cwd)
     try:
         yield Running(process)

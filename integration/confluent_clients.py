@@ -82,7 +82,8 @@ class Confluent:
 
     def __call__(self, joining: Joining) -> ConfluentClient:
         settings = {
-            "session.timeout.ms": 6000,
+            # Who is taken for dead on a busy machine would have its partitions given to others.
+            "session.timeout.ms": 30_000,
             "heartbeat.interval.ms": 200,
             "topic.metadata.refresh.interval.ms": 2000,
             "auto.offset.reset": "earliest",

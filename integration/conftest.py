@@ -19,6 +19,9 @@ from rackward.clusters.pytest_plugin import UniqueName, kafka_clusters, unique_n
 __all__ = ["cluster", "kafka_clusters", "unique_name"]
 
 RACKS = ("a", "a", "b", "b", "c", "c")
+FETCH_BYTES = str(256 * 1024)
+"""Of a partition at a time. A throttle is only looked at before a fetch, so that with Kafka's 1 MB
+replicas of 3 MB have arrived after three of them, 20 s later, however low it is."""
 DOCKER_TESTS = "RACKWARD_DOCKER_TESTS"
 SLOW_TESTS = "RACKWARD_SLOW_TESTS"
 REQUIRE_DOCKER = "RACKWARD_REQUIRE_DOCKER"
@@ -37,7 +40,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     (`unique_name`), and a test that hurts a broker heals it.
     """
     make = DockerCluster if request.param == "docker" else LocalCluster
-    with make(RACKS) as made:
+    with make(RACKS, server_properties={"replica.fetch.max.bytes": FETCH_BYTES}) as made:
         yield made
 
 

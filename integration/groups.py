@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from integration.clients import Client, Joining, KafkaPython, MakeClient, Strategies
 from integration.clients import Place as Place
+from integration.waiting import PATIENCE
 from rackward.clusters import Cluster
 
 
@@ -100,7 +101,7 @@ class Member(threading.Thread):
         """Close the consumer at the next turn of the loop."""
         self._ending.set()
 
-    def stop(self, timeout: float = 15.0) -> None:
+    def stop(self, timeout: float = PATIENCE) -> None:
         """Close the consumer (a dynamic member leaves, a static one does not) and the thread."""
         self.end()
         self.join(timeout)
@@ -199,7 +200,7 @@ class ConsumerGroup:
         self,
         partitions: Collection[Place],
         *,
-        within: float = 30.0,
+        within: float = PATIENCE,
         hold: float = 0.5,
         after: int = -1,
     ) -> dict[str, frozenset[Place]]:

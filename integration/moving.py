@@ -29,7 +29,13 @@ def moved_topic(cluster: Cluster, name: str) -> Iterator[str]:
 
 def rows(cluster: Cluster, topic: str) -> list[tuple[int, ...]]:
     """The topic's replica lists, in order of partition."""
+    cluster.await_metadata()
     return [row for _, row in sorted(cluster.view([topic]).replicas.items())]
+
+
+def nothing_moves(cluster: Cluster) -> bool:
+    """Whether no reassignment is under way."""
+    return bool(with_admin(cluster, lambda admin: admin.list_partition_reassignments()) == {})
 
 
 def in_three_racks(row: tuple[int, ...]) -> bool:

@@ -25,7 +25,8 @@ from integration.clients import Joining, Place, Told
 from integration.groups import Change, ConsumerGroup, Reads
 
 SOURCES = Path(__file__).parents[1]
-CLOSE_SECONDS = 12.0
+CLOSE_SECONDS = 50.0
+"""Less than a group waits for a member to stop: what the process wrote says more."""
 
 
 @dataclass
@@ -155,7 +156,12 @@ class ProcessClient:
         now = time.monotonic()
         self._process.kill()
         self._process.wait()
-        self._log.changes.append(Change(now, self.name, "killed", frozenset()))
+        self._listener.join()
+        # It lived for a moment longer, and may have been given something in it.
+        last = max(
+            (each.when for each in self._log.changes if each.member == self.name), default=now
+        )
+        self._log.changes.append(Change(max(now, last), self.name, "killed", frozenset()))
 
     def _say(self, **what: object) -> None:
         pipe = self._process.stdin
@@ -167,6 +173,8 @@ class ProcessClient:
         assert self._process.stdout is not None
         closing = False
         for line in self._process.stdout:
+            if not line.endswith(b"\n"):
+                return  # It was killed while it wrote.
             said = json.loads(line)
             # While it closes, others leave as well, and the event loop of an aiokafka member may
             # still take part in their rebalance. It polls no more, so what it gets it never reads.

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from integration.groups import Place
+from kafka import TopicPartition
+
+from integration.groups import ConsumerGroup, Place
+from integration.waiting import PATIENCE, wait_until
 from rackward.clusters import Cluster
 
 BROKERS = {"a": (0, 1), "b": (2, 3), "c": (4, 5)}
@@ -41,6 +45,30 @@ def off_rack(
         leaders.get(place) is not None and leaders[place] != racks[member]
         for member, places in owned.items()
         for place in places
+    )
+
+
+def wait_for_leaders(cluster: Cluster, topic: str, racks: Mapping[str, int]) -> None:
+    """Wait until every broker knows that so many of the topic's leaders are in each rack."""
+    wait_until(
+        lambda: Counter(cluster.view([topic]).leader_racks().get(topic)) == racks,
+        PATIENCE,
+        f"of {topic} the racks lead {racks}",
+    )
+    cluster.await_metadata()
+
+
+def wait_for_members(cluster: Cluster, topic: str, group: ConsumerGroup) -> None:
+    """Wait until every member, a KafkaConsumer, knows the topic's leaders as the cluster does."""
+    leaders = cluster.view([topic]).leaders
+    wait_until(
+        lambda: all(
+            member.consumer._cluster.leader_for_partition(TopicPartition(*place)) == broker
+            for member in group.members.values()
+            for place, broker in leaders.items()
+        ),
+        PATIENCE,
+        f"all of {sorted(group.members)} know the leaders of {topic}",
     )
 
 

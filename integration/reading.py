@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 from integration.clients import Place
 from integration.groups import Reads
-from integration.topics import Trickle
+from integration.topics import Trickle, committed
+from integration.waiting import PATIENCE
+from rackward.clusters import Cluster
 
 
 def read_again(reads: Reads) -> int:
@@ -24,7 +26,7 @@ def read_again(reads: Reads) -> int:
 
 
 def everything_is_read(
-    reads_of: Callable[[Place], Reads], topic: str, sent: Trickle, within: float
+    reads_of: Callable[[Place], Reads], topic: str, sent: Trickle, within: float = PATIENCE
 ) -> None:
     """Wait until every record that was acknowledged has been read.
 
@@ -50,6 +52,23 @@ def everything_is_read(
                 )
             )
         time.sleep(0.05)
+
+
+def everything_is_committed(cluster: Cluster, group_id: str, sent: Trickle) -> None:
+    """Wait until the group's next record is, of each partition, the one after the last sent.
+
+    Members that have read everything commit it by themselves within a second. Where all of them
+    leave before that, each commits as it leaves, unless a rebalance that the others' leaving makes
+    is just on its way: so ask for this before they leave, and again afterwards.
+    """
+    wanted = {partition: max(offsets) + 1 for partition, offsets in sent.acknowledged.items()}
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        found = {partition: at for (_, partition), at in committed(cluster, group_id).items()}
+        if found == wanted or time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    assert found == wanted
 
 
 def _around(reads: Reads, first: int, last: int) -> list[tuple[float, int, str]]:

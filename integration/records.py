@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from dataclasses import dataclass
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from integration.waiting import PATIENCE
 from rackward.clusters import Cluster
 
 RECORD_BYTES = 20_000
@@ -34,7 +36,7 @@ def fill(cluster: Cluster, topic: str, partitions: int, records: int, seed: int 
                 value = rng.randbytes(RECORD_BYTES)
                 digests[partition].update(value)
                 producer.send(topic, value, partition=partition)
-        producer.flush(timeout=60)
+        producer.flush(timeout=PATIENCE)
     finally:
         producer.close()
     return Content((records,) * partitions, tuple(each.hexdigest() for each in digests))
@@ -55,9 +57,12 @@ def content(cluster: Cluster, topic: str, partitions: int) -> Content:
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(places)
         left = {place for place in places if ends[place] > 0}
+        deadline = time.monotonic() + PATIENCE
         while left:
-            found = consumer.poll(timeout_ms=20_000)
-            assert found, f"nothing more comes, and {sorted(left)} are not at their end"
+            found = consumer.poll(timeout_ms=1000)
+            now = time.monotonic()
+            deadline = now + PATIENCE if found else deadline
+            assert now < deadline, f"nothing more comes, and {sorted(left)} are not at their end"
             for place, records in found.items():
                 for record in records:
                     counts[place.partition] += 1

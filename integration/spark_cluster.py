@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on the loopback interface: a master and two workers."""
+"""Sparks elsewhere, on the loopback interface: a cluster of a master and two workers, a server."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -50,6 +51,49 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+@contextmanager
+def spark_connect(folder: Path) -> Iterator[str]:
+    """The address of a Spark Connect server of two threads; it has ended afterwards."""
+    home, _ = find_java(os.environ)
+    port = _free_port()
+    environment = os.environ | {
+        "JAVA_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "4",
+    }
+    command = [
+        *(str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"),
+        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+        *("--driver-memory", "1g"),
+        *(word for pair in settings.items() for word in ("--conf", "=".join(pair))),
+        "spark-internal",
+    ]
+    log = folder / "connect.log"
+    with log.open("wb") as file:
+        # It leaves a folder of artifacts where it works.
+        server = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+    try:
+        _wait_for(log, "Spark Connect server started", 1)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+        server.wait(SECONDS)
 
 
 def _start(

@@ -18,6 +18,7 @@ from integration.aiokafka_client import AIOKafka
 from integration.groups import ConsumerGroup, Place
 from integration.racks import evenly, loads, off_rack, replicas_led_from
 from integration.topics import create_topic, new_name
+from integration.waiting import PATIENCE
 from rackward.clusters import Cluster
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
@@ -87,7 +88,11 @@ def test_the_class_itself_with_the_rack_of_the_environment(
 
 
 @BOTH
-def test_topics_that_the_leader_does_not_subscribe_to(cluster: Cluster, strategy: Any) -> None:
+def test_topics_that_the_leader_does_not_subscribe_to(
+    cluster: Cluster, strategy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of brokers that are slow and not silent.
+    monkeypatch.setattr("assignors.aiokafka.coordinator.METADATA_PATIENCE", PATIENCE)
     mine, theirs = new_name("mine"), new_name("theirs")
     create_topic(cluster, mine, replicas_led_from(evenly(6)))
     create_topic(cluster, theirs, replicas_led_from(evenly(6)))

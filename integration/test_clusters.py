@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as Place
 
+from integration.topics import create_topic, with_admin
+from integration.waiting import PATIENCE, wait_until
 from placement_core import TopicPartition
 from rackward.clusters import (
     BrokerStateError,
@@ -18,33 +17,11 @@ from rackward.clusters import (
     ClusterError,
     UnknownBrokerError,
     UnknownClientRackError,
+    admin,
 )
 from rackward.clusters.pytest_plugin import UniqueName
 
-pytestmark = pytest.mark.everywhere
-
 MB = 1_000_000
-
-
-def eventually(what: Callable[[], bool], timeout: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not what():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.1)
-
-
-@contextmanager
-def admin(cluster: Cluster) -> Iterator[Any]:
-    client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
-    try:
-        yield client
-    finally:
-        client.close()
-
-
-def create(cluster: Cluster, topic: str, assignments: dict[int, list[int]]) -> None:
-    with admin(cluster) as client:
-        client.create_topics({topic: {"assignments": assignments}}, wait_for_metadata=True)
 
 
 def produce(cluster: Cluster, topic: str, partition: int, count: int, size: int) -> None:
@@ -81,18 +58,24 @@ def consume(cluster: Cluster, rack: str | None, topic: str, partition: int, coun
         consumer.close()
 
 
+def leader(cluster: Cluster, topic: str) -> int | None:
+    """Who leads its first partition."""
+    return cluster.view([topic]).leaders.get(TopicPartition(topic, 0))
+
+
 def in_sync(cluster: Cluster, topic: str) -> set[int]:
-    with admin(cluster) as client:
-        (found,) = client.describe_topics([topic])
+    (found,) = with_admin(cluster, lambda client: client.describe_topics([topic]))
     return set.intersection(*(set(each["isr_nodes"]) for each in found["partitions"]))
 
 
+@pytest.mark.everywhere
 def test_metadata_shows_every_broker_in_its_rack(cluster: Cluster) -> None:
     assert dict(cluster.racks) == {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
     assert cluster.client_racks == ("a", "b", "c")
     assert cluster.view([]).racks() == dict(cluster.racks)
 
 
+@pytest.mark.everywhere
 def test_every_door_leads_to_every_broker(cluster: Cluster) -> None:
     doors = [cluster.bootstrap(rack) for rack in (None, *cluster.client_racks)]
     assert doors[0] == cluster.bootstrap_servers
@@ -102,11 +85,12 @@ def test_every_door_leads_to_every_broker(cluster: Cluster) -> None:
         cluster.bootstrap("d")
 
 
+@pytest.mark.everywhere
 def test_bytes_are_counted_for_the_rack_whose_door_they_left_by(
     cluster: Cluster, unique_name: UniqueName
 ) -> None:
     topic = unique_name("bytes")
-    create(cluster, topic, {0: [2, 0, 4], 1: [5, 1, 3]})
+    create_topic(cluster, topic, [[2, 0, 4], [5, 1, 3]])
     before = cluster.bytes_out()
     assert set(before) == {(rack, broker) for rack in "abc" for broker in range(6)}
     produce(cluster, topic, 0, 2000, 10_000)
@@ -119,22 +103,24 @@ def test_bytes_are_counted_for_the_rack_whose_door_they_left_by(
     assert sum(grown.values()) < 0.1 * MB
 
 
+@pytest.mark.everywhere
 def test_reading_without_a_rack_is_counted_for_none(
     cluster: Cluster, unique_name: UniqueName
 ) -> None:
     topic = unique_name("no-rack")
-    create(cluster, topic, {0: [1, 2, 5]})
+    create_topic(cluster, topic, [[1, 2, 5]])
     produce(cluster, topic, 0, 200, 10_000)
     before = cluster.bytes_out()
     assert consume(cluster, None, topic, 0, 200) == 200
     assert sum(cluster.bytes_out().values()) - sum(before.values()) < 0.1 * MB
 
 
+@pytest.mark.everywhere
 def test_leaders_move_where_they_are_sent_and_back(
     cluster: Cluster, unique_name: UniqueName
 ) -> None:
     topic = unique_name("leaders")
-    create(cluster, topic, {each: [each % 6, (each + 2) % 6, (each + 4) % 6] for each in range(12)})
+    create_topic(cluster, topic, [[p % 6, (p + 2) % 6, (p + 4) % 6] for p in range(12)])
     view = cluster.view([topic])
     wanted = {place: replicas[-1] for place, replicas in view.replicas.items()}
     cluster.move_leaders(wanted)
@@ -148,9 +134,10 @@ def test_leaders_move_where_they_are_sent_and_back(
     assert cluster.view([topic]).leaders == view.leaders
 
 
+@pytest.mark.everywhere
 def test_leaders_do_not_move_to_strangers(cluster: Cluster, unique_name: UniqueName) -> None:
     topic = unique_name("strangers")
-    create(cluster, topic, {0: [0, 1]})
+    create_topic(cluster, topic, [[0, 1]])
     with pytest.raises(ClusterError, match="holds no replica"):
         cluster.move_leaders({TopicPartition(topic, 0): 5})
     with pytest.raises(ClusterError, match="no partition 7"):
@@ -160,14 +147,29 @@ def test_leaders_do_not_move_to_strangers(cluster: Cluster, unique_name: UniqueN
     assert cluster.view([unique_name("absent")]).replicas == {}
 
 
-@pytest.mark.parametrize("way", ["kill", "stop"])
+@pytest.mark.everywhere
+def test_what_was_acknowledged_is_known_to_every_broker(
+    cluster: Cluster, unique_name: UniqueName
+) -> None:
+    def create(name: str) -> None:
+        with_admin(cluster, lambda client: client.create_topics([name]))
+
+    for name in [unique_name("known") for _ in range(5)]:
+        create(name)
+        cluster.await_metadata()
+        for address in cluster.bootstrap_servers.split(","):
+            port = int(address.rpartition(":")[2])
+            assert admin.read_view([port], [name]).leaders.keys() == {TopicPartition(name, 0)}
+
+
+@pytest.mark.parametrize("way", [pytest.param("kill", marks=pytest.mark.everywhere), "stop"])
 def test_a_broker_dies_and_comes_back_with_its_data(
     cluster: Cluster, unique_name: UniqueName, way: str
 ) -> None:
     # One whose only replica is on the broker, one with others to lead it.
     alone, topic = unique_name(f"{way}-alone"), unique_name(way)
-    create(cluster, alone, {0: [3]})
-    create(cluster, topic, {0: [3, 0, 4]})
+    create_topic(cluster, alone, [[3]])
+    create_topic(cluster, topic, [[3, 0, 4]])
     produce(cluster, alone, 0, 100, 100)
     door = cluster.bootstrap("b")
     end = cluster.kill_broker if way == "kill" else cluster.stop_broker
@@ -177,25 +179,26 @@ def test_a_broker_dies_and_comes_back_with_its_data(
             end(3)
         assert 3 in cluster.racks
         assert {broker for _, broker in cluster.bytes_out()} == {0, 1, 2, 4, 5}
-        eventually(lambda: 3 not in cluster.view([topic]).racks())
-        eventually(lambda: cluster.view([topic]).leaders.get(TopicPartition(topic, 0)) == 0)
-        eventually(lambda: TopicPartition(alone, 0) not in cluster.view([alone]).leaders)
+        wait_until(lambda: 3 not in cluster.view([topic]).racks(), PATIENCE, "broker 3 is fenced")
+        wait_until(lambda: leader(cluster, topic) == 0, PATIENCE, "another one leads")
+        wait_until(lambda: leader(cluster, alone) is None, PATIENCE, "nobody leads")
         assert cluster.log(3)
     finally:
         cluster.start_broker(3)
     assert cluster.bootstrap("b") == door
-    eventually(lambda: cluster.view([alone]).leaders.get(TopicPartition(alone, 0)) == 3)
+    wait_until(lambda: leader(cluster, alone) == 3, PATIENCE, "broker 3 leads again")
     assert consume(cluster, "b", alone, 0, 100) == 100
-    eventually(lambda: 3 in in_sync(cluster, topic))
+    wait_until(lambda: 3 in in_sync(cluster, topic), PATIENCE, "broker 3 is in sync")
     with pytest.raises(BrokerStateError, match="broker 3 is running"):
         cluster.start_broker(3)
 
 
+@pytest.mark.everywhere
 def test_a_paused_broker_is_fenced_and_goes_on_as_the_same_process(
     cluster: Cluster, unique_name: UniqueName
 ) -> None:
     topic = unique_name("pause")
-    create(cluster, topic, {0: [4, 1, 2]})
+    create_topic(cluster, topic, [[4, 1, 2]])
     produce(cluster, topic, 0, 100, 10_000)
     assert consume(cluster, "c", topic, 0, 100) == 100
     counted = cluster.bytes_out()["c", 4]
@@ -205,12 +208,12 @@ def test_a_paused_broker_is_fenced_and_goes_on_as_the_same_process(
         for call in (cluster.pause_broker, cluster.stop_broker, cluster.start_broker):
             with pytest.raises(BrokerStateError, match="broker 4 is paused"):
                 call(4)
-        eventually(lambda: cluster.view([topic]).leaders.get(TopicPartition(topic, 0)) == 1)
+        wait_until(lambda: leader(cluster, topic) == 1, PATIENCE, "another one leads")
     finally:
         cluster.resume_broker(4)
-    eventually(lambda: 4 in cluster.view([]).racks())
+    wait_until(lambda: 4 in cluster.view([]).racks(), PATIENCE, "broker 4 is back")
     assert cluster.bytes_out()["c", 4] >= counted
-    eventually(lambda: 4 in in_sync(cluster, topic))
+    wait_until(lambda: 4 in in_sync(cluster, topic), PATIENCE, "broker 4 is in sync")
     cluster.move_leaders({TopicPartition(topic, 0): 4})
 
 
@@ -222,12 +225,17 @@ def test_a_paused_broker_can_be_killed(cluster: Cluster) -> None:
 
 
 def test_a_log_tells_of_all_of_a_brokers_lives(cluster: Cluster) -> None:
-    lives = cluster.log(1).count("Kafka Server started")
-    assert lives >= 1
+    # The line comes a moment after the broker says that it serves.
+    started = "Kafka Server started"
+    wait_until(lambda: started in cluster.log(1), PATIENCE, "broker 1 has logged its start")
+    lives = cluster.log(1).count(started)
     cluster.stop_broker(1)
     assert "shut down completed" in cluster.log(1)
     cluster.start_broker(1)
-    # The line comes a moment after the broker says that it serves.
-    eventually(lambda: cluster.log(1).count("Kafka Server started") == lives + 1)
+    wait_until(
+        lambda: cluster.log(1).count(started) == lives + 1,
+        PATIENCE,
+        "broker 1 has started",
+    )
     with pytest.raises(UnknownBrokerError):
         cluster.log(77)

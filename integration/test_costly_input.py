@@ -10,7 +10,8 @@ from integration.aiokafka_client import AIOKafka
 from integration.clients import KafkaPython, MakeClient
 from integration.groups import ConsumerGroup
 from integration.racks import evenly, loads, off_rack, replicas_led_from
-from integration.topics import create_topic, create_topics, new_name, wait_until, with_admin
+from integration.topics import create_topic, create_topics, new_name, with_admin
+from integration.waiting import PATIENCE, wait_until
 from rackward.clusters import Cluster
 
 CLIENTS: tuple[MakeClient, ...] = (KafkaPython(), AIOKafka())
@@ -32,7 +33,7 @@ def test_partitions_without_a_leader(cluster: Cluster) -> None:
     cluster.kill_broker(5)
     wait_until(
         lambda: len(cluster.view([topic]).leaders) == 8,
-        within=30,
+        within=PATIENCE,
         what="the controller has noticed",
     )
     for client in CLIENTS:
@@ -72,7 +73,7 @@ def test_two_thousand_topics(cluster: Cluster) -> None:
             ) as group:
                 for name, rack in MEMBERS.items():
                     group.start(name, rack)
-                owned = group.settle({(name, 0) for name in names}, within=60)
+                owned = group.settle({(name, 0) for name in names})
             # 667 leaders in a and b, 666 in c; 667, 667 and 666 partitions each.
             assert loads(owned) == [666, 667, 667]
             assert off_rack(cluster, owned, MEMBERS) == 0

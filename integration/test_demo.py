@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from integration.waiting import PATIENCE, wait_until
 from rackward.clusters import Cluster
 
 pytestmark = pytest.mark.timeout(600)
@@ -132,12 +133,9 @@ def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path) -> None:
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Traceback" not in errors
-    assert list(tmp_path.iterdir()) == []
     # The last of them end when they notice that their parent has, and are then reaped.
-    deadline = time.monotonic() + 20
-    while _runs(process.pid):
-        assert time.monotonic() < deadline, "processes are left"
-        time.sleep(0.1)
+    wait_until(lambda: not _runs(process.pid), PATIENCE, "no process is left")
+    assert list(tmp_path.iterdir()) == []
 
 
 def _runs(group: int) -> bool:

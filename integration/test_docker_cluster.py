@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import docker
 import pytest
 
-from rackward.clusters import BrokerError, DockerCluster, DockerUnavailableError
+from integration.waiting import wait_until
+from rackward.clusters import BrokerError, DockerCluster, DockerUnavailableError, supervisor
 from rackward.clusters.containers import LABEL
 
 pytestmark = pytest.mark.docker
@@ -39,13 +39,6 @@ def left(engine: docker.DockerClient, label: str) -> list[str]:
     containers = engine.containers.list(all=True, filters=found, ignore_removed=True)
     networks = engine.networks.list(filters=found)
     return [each.name for each in (*containers, *networks)]
-
-
-def eventually(what: Callable[[], bool], timeout: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not what():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.1)
 
 
 def test_ports_are_published_on_loopback_and_brokers_can_join(
@@ -88,7 +81,7 @@ def test_nothing_is_left_when_the_owner_is_killed(engine: docker.DockerClient) -
     assert len(left(engine, label)) == 3
     owner.kill()
     owner.wait()
-    eventually(lambda: not left(engine, label))
+    wait_until(lambda: not left(engine, label), supervisor.LAST_SECONDS, "all of it is gone")
 
 
 def test_a_broker_that_cannot_start_shows_its_log_and_leaves_nothing(

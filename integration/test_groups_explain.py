@@ -14,7 +14,12 @@ from integration.collecting import new_protocol
 from integration.command_line import Done, rackward
 from integration.confluent_clients import Confluent
 from integration.groups import ConsumerGroup, Place
-from integration.racks import off_rack, replicas_led_from
+from integration.racks import (
+    off_rack,
+    replicas_led_from,
+    wait_for_leaders,
+    wait_for_members,
+)
 from integration.topics import create_topic, delete_topic
 from rackward.clusters import Cluster
 from rackward.clusters.pytest_plugin import UniqueName
@@ -105,6 +110,9 @@ def test_a_rack_that_leads_too_much_is_named_and_moving_leaders_mends_it(
         plan = tmp_path / "leaders.json"
         rackward(cluster, "leaders", "plan", "--group", group.id, "-o", plan)
         rackward(cluster, "leaders", "apply", plan, "--yes")
+        wait_for_leaders(cluster, topic, {"a": 4, "b": 4, "c": 4})
+        # The group's leader plans with what it has heard, which is two seconds old at most.
+        wait_for_members(cluster, topic, group)
         generation = group.generation
         group.stop("c1")
         group.start("c1", "c")

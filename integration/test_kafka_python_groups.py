@@ -18,6 +18,7 @@ from assignors.kafka_python import (
 from integration.groups import ConsumerGroup, Place
 from integration.racks import evenly, loads, off_rack, replicas_led_from
 from integration.topics import create_topic, new_name
+from integration.waiting import PATIENCE
 from rackward.clusters import Cluster
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
@@ -89,6 +90,7 @@ def test_a_member_without_a_rack(
     assert off_rack(cluster, owned, members) == 6
 
 
+@pytest.mark.slow
 def test_a_broker_without_a_rack(cluster: Cluster) -> None:
     # Four each: a and b have their own 4; the 4 of the broker without a rack cost nothing.
     members = {"a1": "a", "b1": "b", "b2": "b"}
@@ -102,7 +104,11 @@ def test_a_broker_without_a_rack(cluster: Cluster) -> None:
 
 
 @BOTH
-def test_topics_that_the_leader_does_not_subscribe_to(cluster: Cluster, strategy: Any) -> None:
+def test_topics_that_the_leader_does_not_subscribe_to(
+    cluster: Cluster, strategy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of brokers that are slow and not silent.
+    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_PATIENCE", PATIENCE)
     mine, theirs = new_name("mine"), new_name("theirs")
     create_topic(cluster, mine, replicas_led_from(evenly(6)))
     create_topic(cluster, theirs, replicas_led_from(evenly(6)))

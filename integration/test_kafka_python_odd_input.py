@@ -11,6 +11,7 @@ from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from integration.groups import ConsumerGroup, Place
 from integration.racks import evenly, loads, off_rack, replicas_led_from
 from integration.topics import create_topic, delete_topic, new_name
+from integration.waiting import PATIENCE
 from rackward.clusters import Cluster
 
 
@@ -81,8 +82,10 @@ def test_a_topic_that_does_not_exist_yet(
 
 
 def test_a_member_that_subscribes_to_five_thousand_topics_that_are_not_there(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Of brokers that are slow and not silent, by members that take a while to read the answer.
+    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_PATIENCE", PATIENCE)
     there, stem = new_name("there"), new_name("absent")
     absent = [f"{stem}-{number:04}" for number in range(5000)]
     create_topic(cluster, there, replicas_led_from(evenly(12)))

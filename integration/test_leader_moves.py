@@ -19,7 +19,8 @@ from integration.confluent_clients import Confluent
 from integration.groups import ConsumerGroup, Place
 from integration.racks import BROKERS, evenly, off_rack, replicas_led_from
 from integration.reading import everything_is_read
-from integration.topics import Trickle, create_topic, new_name, wait_until, with_admin
+from integration.topics import Trickle, create_topic, new_name, with_admin
+from integration.waiting import PATIENCE, wait_until
 from placement_core import TopicPartition
 from rackward.clusters import Cluster
 
@@ -114,7 +115,7 @@ def settled(
 ) -> dict[str, frozenset[Place]]:
     for name, rack in racks.items():
         group.start(name, rack)
-    return group.settle(leaders.places, within=60)
+    return group.settle(leaders.places)
 
 
 @pytest.mark.parametrize(
@@ -136,15 +137,15 @@ def test_a_tenth_of_the_leaders_moves(cluster: Cluster, asked: Asked, library: s
         # aiokafka stalls where a leader moves before it has found out where to begin.
         wait_until(
             lambda: all(group.reads_of(place).seen for place in leaders.places),
-            30,
+            PATIENCE,
             "every partition is read",
         )
         generation, moving = group.generation, time.monotonic()
         leaders.go(swaps=2)
         assert off_rack(cluster, before, SIX) == 4
-        wait_until(lambda: len(asked) == 1, 40, "a rebalance is asked for")
+        wait_until(lambda: len(asked) == 1, PATIENCE, "a rebalance is asked for")
         assert time.monotonic() - moving > POLICY.settling
-        now = group.settle(leaders.places, after=generation, within=60)
+        now = group.settle(leaders.places, after=generation)
         assert off_rack(cluster, now, SIX) == 0
         assert sum(len(before[name] & now[name]) for name in SIX) == PARTITIONS - 4
         # A cooperative rebalance takes two rounds.
@@ -154,7 +155,7 @@ def test_a_tenth_of_the_leaders_moves(cluster: Cluster, asked: Asked, library: s
         time.sleep(POLICY.settling + POLICY.cool_down)
         assert (group.generation, len(asked)) == (generation, 1)
         sent.stop()
-        everything_is_read(group.reads_of, leaders.topic, sent, within=30)
+        everything_is_read(group.reads_of, leaders.topic, sent)
 
 
 def test_what_is_not_worth_it_is_left_alone(cluster: Cluster, asked: Asked) -> None:
@@ -170,8 +171,8 @@ def test_what_is_not_worth_it_is_left_alone(cluster: Cluster, asked: Asked) -> N
         assert (group.generation, len(asked)) == (generation, 0)
         # One more swap, and it is: 4 of 36.
         leaders.go(swaps=2)
-        wait_until(lambda: len(asked) == 1, 40, "a rebalance is asked for")
-        now = group.settle(leaders.places, after=generation, within=60)
+        wait_until(lambda: len(asked) == 1, PATIENCE, "a rebalance is asked for")
+        now = group.settle(leaders.places, after=generation)
         assert off_rack(cluster, now, SIX) == 0
 
 
@@ -207,8 +208,8 @@ def test_leaders_that_flap_for_a_minute(cluster: Cluster, asked: Asked) -> None:
             time.sleep(max(0.0, began + 1 - time.monotonic()))
         flapped = (len(asked), group.generation - generation)
         leaders.go(swaps=2)
-        wait_until(lambda: len(asked) >= 1, 60, "a rebalance is asked for when it is over")
-        now = group.settle(leaders.places, after=generation, within=60)
+        wait_until(lambda: len(asked) >= 1, PATIENCE, "a rebalance is asked for when it is over")
+        now = group.settle(leaders.places, after=generation)
         print(f"\n{flaps} flaps in a minute: (asked, rebalances) {flapped}, then {asked.lines}")
         assert len(asked) == 1
         assert off_rack(cluster, now, TWELVE) == 0
@@ -239,7 +240,7 @@ def test_a_rolling_restart_of_all_brokers(cluster: Cluster, asked: Asked, home: 
             time.sleep(2 * CALM.settling)
         else:
             wait_until(lambda: len(asked) == 1, 2 * CALM.patience, "a rebalance is asked for")
-        now = group.settle(leaders.places, after=generation if asked else -1, within=60)
+        now = group.settle(leaders.places, after=generation if asked else -1)
         time.sleep(CALM.cool_down + CALM.settling)
         print(
             f"\nsix brokers: (asked, rebalances, seconds) {rolled}; off-rack of the plan before:"

@@ -10,12 +10,11 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from integration.waiting import PATIENCE, wait_until
 from placement_core import InvalidOptionError
 from rackward.clusters import (
     BrokerError,
@@ -45,13 +44,6 @@ def java_in(folder: Path) -> list[str]:
         ["ps", "-Aww", "-o", "args="], capture_output=True, text=True, check=True
     )
     return [line for line in listed.stdout.splitlines() if f"{folder}/rackward-" in line]
-
-
-def eventually(what: Callable[[], bool], timeout: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not what():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
 
 
 def is_clean(folder: Path) -> bool:
@@ -88,7 +80,9 @@ def test_a_cluster_that_is_dropped_is_closed(tmp_path: Path) -> None:
     assert is_clean(tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path, number: signal.Signals) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)],
@@ -102,9 +96,10 @@ def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path, number: signal
     assert len(java_in(tmp_path)) == 2
     owner.send_signal(number)
     owner.wait()
-    eventually(lambda: is_clean(tmp_path))
+    wait_until(lambda: is_clean(tmp_path), PATIENCE, "all of it is gone")
 
 
+@pytest.mark.slow
 def test_two_clusters_and_brokers_that_join(tmp_path: Path) -> None:
     with (
         LocalCluster(["/dc1/r 1", None], client_racks=["/dc1/r 1", "ü"], directory=tmp_path) as one,
@@ -154,14 +149,8 @@ def test_a_broker_that_cannot_come_back_shows_its_log(tmp_path: Path) -> None:
             cluster.resume_broker(1)
 
 
-@pytest.mark.parametrize(
-    "taken",
-    [
-        pytest.param("controller", marks=pytest.mark.slow),
-        pytest.param("agent", marks=pytest.mark.slow),
-        "internal",
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("taken", ["controller", "agent", "internal"])
 def test_a_port_that_is_taken_meanwhile_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
 ) -> None:

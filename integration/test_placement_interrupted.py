@@ -19,13 +19,15 @@ from integration.moving import (
     SLOW,
     TRIPLE,
     midway,
+    nothing_moves,
     one_line,
     plan,
     rows,
 )
 from integration.records import content, fill
 from integration.throttle_settings import Settings, throttle_settings
-from integration.topics import create_topic, create_topics, delete_topic, wait_until, with_admin
+from integration.topics import create_topic, create_topics, delete_topic, with_admin
+from integration.waiting import PATIENCE, wait_until
 from rackward.clusters import Cluster
 from rackward.clusters.pytest_plugin import UniqueName
 
@@ -98,6 +100,7 @@ def test_ctrl_c_gives_the_throttle_back_and_cancel_the_layout_as_they_were(
     assert names.count("own_throttle") == 1
     assert throttle_settings(cluster) == throttled_already
     # The cluster goes on by itself, and a second run finds it so.
+    wait_until(lambda: nothing_moves(cluster), PATIENCE, "all of it is moved")
     rackward(cluster, *command)
     moved = rows(cluster, topic)
     assert {each["partition"]: tuple(each["after"]) for each in planned["partitions"]}.items() <= (
@@ -114,7 +117,7 @@ def test_ctrl_c_gives_the_throttle_back_and_cancel_the_layout_as_they_were(
     done = rackward(cluster, "placement", "cancel", path, "--yes", "--json")
     assert done.events[-1]["ok"]
     assert throttle_settings(cluster) == throttled_already
-    assert with_admin(cluster, lambda admin: admin.list_partition_reassignments()) == {}
+    assert nothing_moves(cluster)
     # To the very order, but for what had arrived: Kafka by itself leaves another.
     back = [each["partition"] for each in done.events[0]["partitions"]]
     assert back
@@ -143,11 +146,12 @@ def set_configs(
             throttle_settings(cluster).get((kind.name.lower(), name), {}).get(key) == value
             for key, value in values.items()
         ),
-        10,
+        PATIENCE,
         f"{values} is known",
     )
 
 
+@pytest.mark.slow
 def test_a_broker_dies_and_a_topic_is_deleted_while_replicas_move(
     cluster: Cluster, topic: str, unique_name: UniqueName, tmp_path: Path
 ) -> None:

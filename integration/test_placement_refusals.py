@@ -13,12 +13,14 @@ from integration.command_line import rackward, running
 from integration.moving import (
     SLOW,
     midway,
+    nothing_moves,
     one_line,
     plan,
     rows,
 )
 from integration.records import fill
-from integration.topics import create_topic, wait_until, with_admin
+from integration.topics import create_topic, with_admin
+from integration.waiting import PATIENCE, wait_until
 from rackward.clusters import Cluster
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
@@ -62,7 +64,9 @@ def test_what_must_not_be_carried_out_is_refused_in_one_line(
     # Moved since by somebody else, elsewhere; and then others are at it.
     other = min(set(range(6)) - set(planned["partitions"][1]["after"]))
     with_admin(cluster, lambda a: a.alter_partition_reassignments({Place(topic, 1): [1, other]}))
-    wait_until(lambda: rows(cluster, topic)[1] == (1, other), 20, "it is moved")
+    # What is to come shows in the list at once, and is still on its way then.
+    wait_until(lambda: nothing_moves(cluster), PATIENCE, "it is moved")
+    assert rows(cluster, topic)[1] == (1, other)
     assert f"{topic}-1 is on brokers 1, {other}, and was on 1" in refused(text)
     empty = json.dumps({**planned, "partitions": []})
     fill(cluster, topic, 2, 150)

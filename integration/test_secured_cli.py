@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient
-from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ResourcePattern,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kafka.structs import OffsetAndMetadata
 
+from integration.clients import Place
+from integration.collecting import fill, read_table
 from integration.command_line import Done, rackward
 from integration.terminal import one_line
-from integration.topics import new_name
+from integration.topics import create_topic, new_name, with_admin
 from rackward.clusters import LocalCluster
 from tests.certificates import Authority, make_authority, written
 
@@ -34,16 +45,22 @@ class Secured:
     authority: Authority
     files: dict[str, str]
 
-    def run(self, door: str, config: str, *arguments: str) -> Done:
+    def run(self, door: str, config: str, *arguments: str, status: int = 0) -> Done:
         path = written(self.folder, "client.properties", config)
+        # Each broker has its own copy of who may do what.
+        self.cluster.await_metadata()
         where = self.cluster.bootstrap(door)
-        return rackward(where, *arguments, "--command-config", path)
+        return rackward(where, *arguments, "--command-config", path, status=status)
 
     def fault(self, door: str, config: str, *arguments: str) -> str:
         """The one line of an error."""
-        path = written(self.folder, "client.properties", config)
-        where = self.cluster.bootstrap(door)
-        return one_line(rackward(where, *arguments, "--command-config", path, status=2))
+        return one_line(self.run(door, config, *arguments, status=2))
+
+    def replicas(self, topic: str) -> dict[str, list[int]]:
+        """Partition to replicas, in the way of the tool's JSON."""
+        self.cluster.await_metadata()
+        found = self.cluster.view([topic]).replicas
+        return {str(place.partition): list(row) for place, row in found.items()}
 
 
 def server_properties(folder: Path, authority: Authority) -> dict[str, str]:
@@ -56,7 +73,7 @@ def server_properties(folder: Path, authority: Authority) -> dict[str, str]:
         "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
         "listener.name.rack_0.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.rack_0.plain.sasl.jaas.config": f"{JAAS}.plain.PlainLoginModule required "
-        'user_alice="alice secret" user_bob="bob";',
+        'user_alice="alice secret" user_bob="bob" user_carol="carol";',
         "listener.name.rack_1.sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "listener.name.rack_3.ssl.client.auth": "required",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -112,6 +129,22 @@ def java(mechanism: str, password: str = "alice secret", user: str = "alice") ->
 
 def librdkafka(mechanism: str, password: str = "alice secret") -> str:
     return f"sasl.mechanisms={mechanism}\nsasl.username=alice\nsasl.password={password}\n"
+
+
+def commit(cluster: LocalCluster, group: str, offsets: Mapping[Place, int]) -> None:
+    """Have the group commit them, as a consumer does that assigns partitions to itself."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers.split(","),
+        group_id=group,
+        enable_auto_commit=False,
+    )
+    try:
+        consumer.assign([TopicPartition(*place) for place in offsets])
+        consumer.commit(
+            {TopicPartition(*place): OffsetAndMetadata(at, "", -1) for place, at in offsets.items()}
+        )
+    finally:
+        consumer.close()
 
 
 def test_both_ways_to_say_it_lead_through_every_door(secured: Secured) -> None:
@@ -171,7 +204,73 @@ def test_what_a_user_may_not_is_named(secured: Secured) -> None:
     assert "this user may not; allow it Create on the cluster, or on the topic" in told
     shown = secured.run("plain", bob, "topics", "describe", "--json").json
     assert shown["topics"] == []
-    assert "allow it Describe on the cluster" in shown["not_shown"][0]
+    ongoing, placeholders = shown["not_shown"]
+    assert "allow it Describe on the cluster" in ongoing
+    assert placeholders.startswith("placeholders: ")
+    assert placeholders.endswith("allow it Describe on _rackward_intents")
+
+
+def test_who_may_not_see_intents_may_add_partitions(secured: Secured) -> None:
+    topic = create_topic(secured.cluster, new_name("bobs"), [[0]])
+    pattern = ResourcePattern(ResourceType.TOPIC, topic)
+    allowed = [
+        ACL("User:bob", "*", operation, ACLPermissionType.ALLOW, pattern)
+        for operation in (ACLOperation.DESCRIBE, ACLOperation.ALTER)
+    ]
+    with_admin(secured.cluster, lambda admin: admin.create_acls(allowed))
+    bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "bob", "bob")
+    add = ("topics", "add-partitions", topic, "--yes", "--ignore-racks", "--partitions", "2")
+    done = secured.run("plain", bob, *add)
+    assert "Replicas that these topics wait for are not counted" in done.err
+    assert "allow it Describe on _rackward_intents" in done.err
+    assert len(secured.replicas(topic)) == 2
+
+
+def test_what_a_collector_must_be_allowed(secured: Secured, tmp_path: Path) -> None:
+    cluster, group = secured.cluster, new_name("readers")
+    topic, hidden = (create_topic(cluster, new_name(stem), [[0], [1]]) for stem in ("seen", "not"))
+    for each in (topic, hidden):
+        fill(cluster, each, partitions=2, records=5)
+        commit(cluster, group, {(each, 0): 3, (each, 1): 4})
+
+    def allow(kind: ResourceType, name: str) -> None:
+        pattern = ResourcePattern(kind, name)
+        describe = ACL("User:carol", "*", ACLOperation.DESCRIBE, ACLPermissionType.ALLOW, pattern)
+        with_admin(cluster, lambda admin: admin.create_acls([describe]))
+
+    carol = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "carol", "carol")
+
+    def collected(name: str) -> tuple[str, Path]:
+        """What is said on stderr, and where the tables are."""
+        to = tmp_path / name
+        once = ("traffic", "collect", "--once", "--output", str(to))
+        where = f"here={cluster.bootstrap('plain')}"
+        return secured.run("plain", carol, *once, "--cluster", where).err, to
+
+    said, _ = collected("without rights")
+    assert "topics: none is shown; if there are any, allow this user Describe on them" in said
+    assert "groups: none is shown; if there are any, allow this user Describe on them" in said
+    allow(ResourceType.TOPIC, topic)
+    allow(ResourceType.GROUP, group)
+    said, to = collected("topics and groups")
+    assert "none is shown" not in said
+    assert "reading the sizes of replicas of broker 1: this user may not" in said
+    assert said.count("allow it Describe on the cluster") == said.count("left out: ") == 2
+    assert {(row["topic"], row["size_bytes"]) for row in read_table(to, "partitions")} == {
+        (topic, None)
+    }
+    allow(ResourceType.CLUSTER, "kafka-cluster")
+    said, to = collected("all of it")
+    assert "left out" not in said
+    partitions = read_table(to, "partitions")
+    assert [(row["topic"], row["end_offset"]) for row in partitions] == [(topic, 5)] * 2
+    assert min(row["size_bytes"] for row in partitions) > 5000
+    committed = {(row["topic"], row["partition"]): row for row in read_table(to, "commits")}
+    assert {at: row["committed_offset"] for at, row in committed.items()} == {
+        (topic, 0): 3,
+        (topic, 1): 4,
+    }
+    assert {row["group"] for row in committed.values()} == {group}
 
 
 def test_racks_that_some_brokers_do_not_say(secured: Secured) -> None:
@@ -181,10 +280,8 @@ def test_racks_that_some_brokers_do_not_say(secured: Secured) -> None:
     line = secured.fault("plain", alice, *create)
     assert "broker 1 without a rack, while others have one" in line
     assert "--ignore-racks" in line
-    assert secured.cluster.view([topic]).replicas == {}
+    assert secured.replicas(topic) == {}
     told = secured.run("plain", alice, *create, "--ignore-racks").json
-    found = secured.cluster.view([topic]).replicas
-    assert {str(p.partition): list(row) for p, row in found.items()} == told["topics"][0][
-        "replicas"
-    ]
+    found = secured.replicas(topic)
+    assert found == told["topics"][0]["replicas"]
     assert len(found) == 4

@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
-from kafka.coordinator.assignors.range import RangePartitionAssignor
+from pyarrow import parquet
 
-from integration.aiokafka_client import AIOKafka
-from integration.clients import KafkaPython, MakeClient
+from integration.collected import PARTITIONS, RECORDS, Owned, Scene, collected
 from integration.collecting import (
     Rows,
     collect,
-    fill,
-    librdkafka,
-    new_protocol,
+    in_one_state,
+    layout,
     open_source,
     read_table,
     source,
 )
-from integration.groups import ConsumerGroup, Place
-from integration.racks import evenly, replicas_led_from
-from integration.topics import committed, create_topic, new_name, wait_until, with_admin
+from integration.topics import committed, with_admin
+from integration.waiting import PATIENCE, wait_until
 from placement_core import ClusterView, TopicPartition
 from rackward.clusters import Cluster
-from rackward.collector import Collector, Patterns, Selection, parse_rack_map
+from rackward.collector import Collector, Outcome, parse_rack_map
 from rackward.collector.parquet_sink import ParquetSink
 
 # On containers all clients have one address, that of the engine's gateway.
@@ -43,88 +40,37 @@ pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True, scope=
 SLOW = 120.0
 """Seconds that a process may take on a machine that has much else to do."""
 
-PARTITIONS = 12
-RECORDS = 20
-"""Of each partition, a kilobyte each."""
-
-
-@dataclass(frozen=True)
-class Scene:
-    """A topic that several groups have read to its end, and go on reading."""
-
-    cluster: Cluster
-    topic: str
-    groups: dict[str, ConsumerGroup]
-    owned: dict[str, dict[str, frozenset[Place]]]
-    alone: str
-    """A group whose consumer assigned partitions to itself, committed, and left."""
-
-    @property
-    def ids(self) -> list[str]:
-        return sorted([self.alone, *(group.id for group in self.groups.values())])
-
-    @property
-    def selection(self) -> Selection:
-        return Selection(Patterns(self.ids), Patterns([self.topic]))
+GONE = "WARNING down: no snapshot"
+SNAPSHOT = re.compile(
+    r"INFO up: (\d+) brokers, (\d+) partitions, (\d+) groups, (\d+) rows of members, "
+    r"(\d+) committed offsets"
+)
+WHOLE = (6, 12, 6, 11, 61)
 
 
 @pytest.fixture(scope="module")
 def scene(cluster: Cluster) -> Iterator[Scene]:
-    topic = create_topic(cluster, new_name("collected"), replicas_led_from(evenly(PARTITIONS)))
-    places = {(topic, partition) for partition in range(PARTITIONS)}
-    fill(cluster, topic, PARTITIONS, RECORDS)
-    kinds: dict[str, MakeClient] = {
-        "builtin": KafkaPython(lambda _: [RangePartitionAssignor]),
-        "ours": KafkaPython(),
-        "librdkafka": librdkafka,
-        "aiokafka": AIOKafka(),
-        "new": new_protocol,
-    }
-    with ExitStack() as stack:
-        groups = {}
-        for kind, client in kinds.items():
-            group = ConsumerGroup(cluster, topics=[topic], client=client)
-            groups[kind] = stack.enter_context(group)
-            group.start(f"{kind}-a", rack="a")
-            group.start(f"{kind}-b", rack="b")
-        alone = KafkaConsumer(
-            bootstrap_servers=cluster.bootstrap_servers.split(","), group_id=new_name("alone")
-        )
-        stack.callback(alone.close)
-        alone.assign([KafkaTopicPartition(topic, 3)])
-        alone.seek(KafkaTopicPartition(topic, 3), 7)
-        assert alone.position(KafkaTopicPartition(topic, 3)) == 7
-        alone.commit()
-        owned = {kind: group.settle(places, within=60) for kind, group in groups.items()}
-        for kind, group in groups.items():
-            wait_until(
-                lambda group=group: (  # type: ignore[misc]
-                    sum(committed(cluster, group.id).values()) == PARTITIONS * RECORDS
-                ),
-                30,
-                f"the group {kind} commits all that there is",
-            )
-        yield Scene(cluster, topic, groups, owned, alone.config["group_id"])
+    with collected(cluster) as made:
+        yield made
 
 
 def test_a_snapshot_says_what_clients_and_brokers_say(scene: Scene, tmp_path: Path) -> None:
     cluster, topic = scene.cluster, scene.topic
     racks = parse_rack_map({"127.0.0.0/8": "mapped"}, "test")
     given = source(cluster, selection=scene.selection, racks=racks)
-    # On a busy machine leaders move by themselves: what is compared has to be of one layout.
-    for attempt in range(10):
-        root = tmp_path / str(attempt)
-        before = cluster.view([topic])
-        began = datetime.now(UTC)
-        (outcome,) = Collector([given], ParquetSink(root), open_source, interval=60.0, seed=1).run(
-            once=True
-        )
-        ended = datetime.now(UTC)
-        if cluster.view([topic]) == before:
-            break
-    else:
-        raise AssertionError("leaders moved during each of ten snapshots")
-    assert (outcome.snapshots, outcome.failures, outcome.faults) == (1, 0, 0)
+    roots: list[Path] = []
+
+    def look() -> tuple[datetime, Outcome, datetime]:
+        roots.append(tmp_path / str(len(roots)))
+        sink, began = ParquetSink(roots[-1]), datetime.now(UTC)
+        (outcome,) = Collector([given], sink, open_source, interval=60.0, seed=1).run(once=True)
+        return began, outcome, datetime.now(UTC)
+
+    (view, owned), (began, outcome, ended) = in_one_state(
+        lambda: (layout(cluster, topic), scene.owned()), look
+    )
+    root = roots[-1]
+    assert (outcome.snapshots, outcome.failures, outcome.faults) == (1, 0, 0), outcome
     tables = {
         table: read_table(root, table) for table in ("brokers", "partitions", "members", "commits")
     }
@@ -133,8 +79,8 @@ def test_a_snapshot_says_what_clients_and_brokers_say(scene: Scene, tmp_path: Pa
         assert all(began <= row["taken_at"] <= ended for row in rows), table
     assert {row["broker"]: row["rack"] for row in tables["brokers"]} == dict(cluster.racks)
     assert {row["host"] for row in tables["brokers"]} == {"127.0.0.1"}
-    _check_partitions(cluster, before, topic, tables["partitions"])
-    _check_members(scene, tables["members"])
+    _check_partitions(cluster, view, topic, tables["partitions"])
+    _check_members(scene, owned, tables["members"])
     commits = {
         (row["group"], row["topic"], row["partition"]): row["committed_offset"]
         for row in tables["commits"]
@@ -170,7 +116,7 @@ def _check_partitions(cluster: Cluster, view: ClusterView, topic: str, rows: Row
         assert RECORDS * 1000 <= row["size_bytes"] <= RECORDS * 1200
 
 
-def _check_members(scene: Scene, rows: Rows) -> None:
+def _check_members(scene: Scene, owned: Owned, rows: Rows) -> None:
     said = {
         # Apache's own assignors for these clients say nothing of a rack.
         "builtin": ("classic", "range", None),
@@ -196,7 +142,7 @@ def _check_members(scene: Scene, rows: Rows) -> None:
                 for share in row["assignment"]
                 for partition in share["partitions"]
             }
-            assert assigned == scene.owned[kind][name], kind
+            assert assigned == owned[kind][1][name], kind
             expected = (name[-1], "subscription") if says_rack else ("mapped", "mapping")
             assert (row["rack"], row["rack_source"]) == expected, kind
         generations = {row["generation"] for row in found.values()}
@@ -227,45 +173,56 @@ def test_two_collectors_at_once_one_of_them_killed_and_a_cluster_that_is_down(
             """
         )
         out = tmp_path / "out"
-        common = ("--clusters", str(config), "-o", str(out), "--interval", "0.5")
+        common = ["--clusters", str(config), "-o", str(out), "--interval", "0.5"]
+        common += ["--timeout", f"{PATIENCE:g}"]
+        logs = {name: tmp_path / f"{name}.log" for name in ("victim", "other")}
         with ExitStack() as stack:
-            victim = stack.enter_context(_ended(collect(*common)))
-            other = stack.enter_context(_ended(collect(*common, "--json")))
-            wait_until(
-                lambda: len(list(out.glob("commits/*/snapshot-up-*.parquet"))) >= 4,
-                SLOW,
-                "two collectors write four snapshots",
-            )
+            victim = stack.enter_context(_ended(collect(*common, log=logs["victim"])))
+            other = stack.enter_context(_ended(collect(*common, "--json", log=logs["other"])))
+            # Each may begin long after the other does.
+            for name, text in (("victim", "INFO up:"), ("other", "INFO up:"), ("other", GONE)):
+                wait_until(
+                    lambda name=name, text=text: text in logs[name].read_text(),  # type: ignore[misc]
+                    SLOW,
+                    f"the {name} of two collectors says {text}",
+                )
             victim.send_signal(signal.SIGKILL)
+            victim.communicate(timeout=SLOW)
             before = _files(out)
             wait_until(lambda: len(_files(out) - before) > 4, SLOW, "the other collector writes on")
             other.send_signal(signal.SIGINT)
-            told, log = other.communicate(timeout=SLOW)
+            told, _ = other.communicate(timeout=SLOW)
+    log = logs["other"].read_text()
     assert other.returncode == 128 + signal.SIGINT, log
     outcomes = {each["cluster"]: each for each in json.loads(told)["clusters"]}
     assert outcomes["up"]["snapshots"] >= 2
-    assert outcomes["up"]["failures"] == 0
+    assert outcomes["up"]["failures"] == 0, log
     assert outcomes["down"]["snapshots"] == 0
     assert outcomes["down"]["failures"] >= 1
     # Said once, however often it was tried.
-    assert log.count("WARNING down: no snapshot") == 1
-    assert (
-        log.count("INFO up: 6 brokers, 12 partitions, 6 groups, 11 rows of members")
-        == (outcomes["up"]["snapshots"])
-    )
-    snapshots = len(list(out.glob("brokers/*/*.parquet")))
+    assert log.count(GONE) == 1
+    said = [tuple(map(int, each)) for each in SNAPSHOT.findall(log)]
+    # Of what it is still at when it is told to end, it may speak after it has counted.
+    late = log.count("gave up an answer that was awaited")
+    assert 0 <= len(said) - outcomes["up"]["snapshots"] <= late
+    assert WHOLE in said
+    # Only where a broker was taken for dead, because the machine is busy, something is missing.
+    assert set(said) == {WHOLE} or any(brokers < WHOLE[0] for brokers, *_ in said)
+    said += [tuple(map(int, each)) for each in SNAPSHOT.findall(logs["victim"].read_text())]
+    snapshots = len(list(out.glob("brokers/*/snapshot-*.parquet")))
     assert snapshots > outcomes["up"]["snapshots"]
-    # Whole files only: each of its table's rows of one snapshot.
-    assert len(read_table(out, "brokers")) == 6 * snapshots
-    for table, rows in (("partitions", 12), ("members", 11), ("commits", 61)):
-        files = len(list(out.glob(f"{table}/*/*.parquet")))
-        assert len(read_table(out, table)) == rows * files
+    for table, column in (("brokers", 0), ("partitions", 1), ("members", 3), ("commits", 4)):
+        files = list(out.glob(f"{table}/*/snapshot-*.parquet"))
+        # Whole files only: each of its table's rows of one snapshot.
+        rows = [parquet.read_table(file).num_rows for file in files]
+        assert set(rows) <= {each[column] for each in said}
+        assert len(read_table(out, table)) == sum(rows)
         # The victim may have died between two tables.
-        assert snapshots - 1 <= files <= snapshots
-    again = collect(*common, "--cluster", f"more={dead}", "--once")
-    _, log = again.communicate(timeout=SLOW)
+        assert snapshots - 1 <= len(files) <= snapshots
+    with _ended(collect(*common, "--cluster", f"more={dead}", "--once")) as again:
+        _, log = again.communicate(timeout=SLOW)
     assert again.returncode == 1, log
-    assert len(list(out.glob("brokers/*/*.parquet"))) == snapshots + 1
+    assert len(list(out.glob("brokers/*/snapshot-*.parquet"))) == snapshots + 1
 
 
 @contextmanager
@@ -275,8 +232,9 @@ def _ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE)
 
 
 def _files(root: Path) -> set[Path]:
-    return set(root.glob("*/*/*.parquet"))
+    """Without those that the victim left unfinished, whose names begin with a full stop."""
+    return set(root.glob("*/*/snapshot-*.parquet"))

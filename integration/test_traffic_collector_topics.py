@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor, TrafficReporter
-from integration.collecting import Rows, fill, open_source, read_table, source
+from integration.collecting import (
+    Rows,
+    fill,
+    in_one_state,
+    layout,
+    open_source,
+    read_table,
+    source,
+)
 from integration.racks import evenly, replicas_led_from
-from integration.topics import create_topic, new_name, wait_until
+from integration.topics import create_topic, new_name
+from integration.waiting import PATIENCE, wait_until
+from placement_core import TopicPartition
 from rackward.admin import connect
+from rackward.admin.deadline import Deadline
 from rackward.clusters import Cluster
-from rackward.collector import Patterns, RackMap, Selection, take_snapshot
+from rackward.collector import Patterns, RackMap, Selection, Snapshot, take_snapshot
 from rackward.collector.parquet_sink import ParquetSink
 from rackward.collector.topic_sink import TopicSink
 from rackward.collector.worker import Worker
@@ -35,28 +48,71 @@ def topic(cluster: Cluster) -> str:
     return name
 
 
-def only(topic: str) -> Selection:
-    """That topic, and the group that reads it."""
-    return Selection(Patterns([f"{topic}-group"]), Patterns([topic]))
+@dataclass(frozen=True)
+class Turn:
+    """What two collectors have made of what a consumer reported."""
+
+    root: Path
+    """Where one of them left its files."""
+    faults: int
+    messages: list[tuple[str, Rows]]
+    """What the other one sent to a topic."""
 
 
 def test_snapshots_and_exact_reports_go_to_a_topic(
-    cluster: Cluster, topic: str, tmp_path: Path
+    cluster: Cluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What a client or a collector gives up for next time, or for ever, is not the matter here.
+    monkeypatch.setattr("assignors.kafka_python.reporting.CLOSE_SECONDS", PATIENCE)
+    monkeypatch.setattr("rackward.collector.client_reports.PATIENCE_SECONDS", PATIENCE)
+    view, turn = in_one_state(
+        lambda: layout(cluster, topic), lambda: read_and_collect(cluster, topic, tmp_path)
+    )
+    found = read_table(turn.root, "client_reports")
+    sizes = {row["partition"]: row["size_bytes"] for row in read_table(turn.root, "partitions")}
+    racks = {
+        place.partition: cluster.racks[broker]
+        for place, broker in view.leaders.items()
+        if place.topic == topic
+    }
+    for row in found:
+        assert row["cluster"] == "here"
+        assert row["topic"] == topic
+        assert row["from_rack"] == racks[row["partition"]]
+        assert row["to_rack"] == "a"
+        assert row["bytes"] == sizes[row["partition"]]
+    assert sorted(row["partition"] for row in found) == list(range(PARTITIONS))
+    assert turn.faults == 1, "the message that is no report is set aside, and told"
+    # What one collector has kept is not read again.
+    tables = [table for table, _ in turn.messages]
+    assert tables == ["brokers", "partitions", "members", "commits"] * 2
+    for table, rows in turn.messages:
+        kept = read_table(turn.root, table)
+        keys = [name for name in kept[0] if name != "taken_at"]
+        assert [{key: row[key] for key in keys} for row in rows] == [
+            {key: row[key] for key in keys} for row in kept
+        ], table
+
+
+def read_and_collect(cluster: Cluster, topic: str, folder: Path) -> Turn:
+    """A consumer reads the topic and reports; a collector takes a turn, and another one two."""
     reports, out = new_name("reports"), new_name("snapshots")
     for name in (reports, out):
         create_topic(cluster, name, [[0, 2, 4]])
     properties = {"bootstrap.servers": cluster.bootstrap_servers}
-    given = source(cluster, selection=only(topic), reports_topic=reports)
+    group = f"{reports}-group"
+    selection = Selection(Patterns([group]), Patterns([topic]))
+    given = source(cluster, selection=selection, reports_topic=reports)
     consumer = KafkaConsumer(
         topic,
         bootstrap_servers=cluster.bootstrap("a").split(","),
-        group_id=f"{topic}-group",
+        group_id=group,
         auto_offset_reset="earliest",
         partition_assignment_strategy=[LeaderRackAwareCooperativeStickyAssignor(rack="a")],
     )
-    worker = Worker(given, TopicSink(properties, out, 20.0), open_source, _now, _no_wait)
-    files = Worker(given, ParquetSink(tmp_path), open_source, _now, _no_wait)
+    root = folder / reports
+    worker = Worker(given, TopicSink(properties, out, PATIENCE), open_source, _now, _no_wait)
+    files = Worker(given, ParquetSink(root), open_source, _now, _no_wait)
     try:
         with TrafficReporter(consumer, reports, every=3600.0):
             read: set[tuple[int, int]] = set()
@@ -66,68 +122,55 @@ def test_snapshots_and_exact_reports_go_to_a_topic(
                     read.update((record.partition, record.offset) for record in records)
                 return len(read) == PARTITIONS * RECORDS
 
-            wait_until(reads_all, 60, "a consumer reads all that there is")
+            wait_until(reads_all, PATIENCE, "a consumer reads all that there is")
             consumer.commit()
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","))
-        producer.send(reports, b"no report").get(20)
+        producer.send(reports, b"no report").get(PATIENCE)
         producer.close()
-        assert files.turn()
-        assert worker.turn()
-        assert worker.turn()
+        for each in (files, worker, worker):
+            assert each.turn(), each.outcome
     finally:
         worker.close()
         files.close()
         consumer.close()
-    found = read_table(tmp_path, "client_reports")
-    sizes = {row["partition"]: row["size_bytes"] for row in read_table(tmp_path, "partitions")}
-    view = cluster.view([topic])
-    racks = {place.partition: cluster.racks[broker] for place, broker in view.leaders.items()}
-    for row in found:
-        assert row["cluster"] == "here"
-        assert row["topic"] == topic
-        assert row["from_rack"] == racks[row["partition"]]
-        assert row["to_rack"] == "a"
-        assert row["bytes"] == sizes[row["partition"]]
-    assert sorted(row["partition"] for row in found) == list(range(PARTITIONS))
-    assert files.outcome.faults == 1, "the message that is no report is set aside, and told"
-    # What one collector has kept is not read again.
-    messages = _messages(cluster, out)
-    assert [table for table, _ in messages] == ["brokers", "partitions", "members", "commits"] * 2
-    for table, rows in messages:
-        kept = read_table(tmp_path, table)
-        keys = [name for name in kept[0] if name != "taken_at"]
-        assert [{key: row[key] for key in keys} for row in rows] == [
-            {key: row[key] for key in keys} for row in kept
-        ], table
+    return Turn(root, files.outcome.faults, _messages(cluster, out))
 
 
-def test_a_dead_broker_costs_what_it_alone_knows(cluster: Cluster, topic: str) -> None:
-    victim = 5
-    with connect({"bootstrap.servers": cluster.bootstrap("a")}, timeout=2.0) as admin:
+def test_a_dead_broker_costs_what_it_alone_knows(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = layout(cluster, topic).leaders[TopicPartition(topic, 0)]
+    selection = Selection(Patterns([f"{topic}-group"]), Patterns([topic]))
+    with connect({"bootstrap.servers": cluster.bootstrap("a")}, timeout=PATIENCE) as admin:
+        ask = admin.ask
 
-        def snapshot() -> tuple[dict[int, object], list[str]]:
-            found = take_snapshot(
-                admin,
-                "here",
-                only(topic),
-                RackMap(),
-                lambda: None,
-                lambda: datetime.now(UTC),
+        def look() -> Snapshot:
+            return take_snapshot(
+                admin, "here", selection, RackMap(), lambda: None, lambda: datetime.now(UTC)
             )
+
+        def ask_victim_briefly(doing: str, request: Any, **how: Any) -> Any:
+            if how.get("node") == victim:
+                how["deadline"] = Deadline.after(2.0)
+            return ask(doing, request, **how)
+
+        def snapshot() -> tuple[dict[int, object], tuple[str, ...]]:
+            _, found = in_one_state(lambda: layout(cluster, topic), look)
             ends = {row[3]: row[9] for row in found.tables["partitions"] if row[4] == victim}
             others = [row[9] for row in found.tables["partitions"] if row[4] != victim]
-            assert None not in others
-            return ends, list(found.faults)  # type: ignore[return-value]
-
-        ends, faults = snapshot()
-        assert ends
-        assert set(ends.values()) == {RECORDS}
-        assert faults == []
-        cluster.kill_broker(victim)
-        try:
-            ends, faults = snapshot()
+            assert set(others) == {RECORDS}
             # For some seconds the others still call it a broker, and a leader; on a machine
             # that is busy enough those may be over.
+            assert bool(ends) == (victim in {row[1] for row in found.tables["brokers"]})
+            return ends, found.faults  # type: ignore[return-value]
+
+        ends, faults = snapshot()
+        assert set(ends.values()) == {RECORDS}
+        assert faults == ()
+        cluster.kill_broker(victim)
+        try:
+            monkeypatch.setattr(admin, "ask", ask_victim_briefly)
+            ends, faults = snapshot()
             assert set(ends.values()) <= {None}
             assert len(faults) == (1 if ends else 0)
         finally:
@@ -160,7 +203,7 @@ def _messages(cluster: Cluster, topic: str) -> list[tuple[str, Rows]]:
                     found.append((message["table"], message["rows"]))
             return bool(consumer.position(place) >= end)
 
-        wait_until(reads_all, 30, f"topic {topic} is read to its end")
+        wait_until(reads_all, PATIENCE, f"topic {topic} is read to its end")
     finally:
         consumer.close()
     return found

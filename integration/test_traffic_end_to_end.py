@@ -19,6 +19,7 @@ WITHIN = 0.05
 # On containers all clients have one address, and kafka-python's own assignors say no rack.
 @pytest.mark.parametrize("cluster", ["local"], indirect=True)
 @pytest.mark.timeout(900)
+@pytest.mark.slow
 def test_the_pipeline_and_the_brokers_agree(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""The same command on one machine and on a cluster of two workers: the same tables."""
+"""The same command on one machine, on a cluster and over Spark Connect: the same tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.spark_cluster import spark_cluster
+from integration.spark_cluster import spark_cluster, spark_connect
 from integration.traffic_snapshots import BRIEF, BRIEF_JAVA, table_rows, write_snapshots
 from rack_traffic.schemas import HOURLY, WHAT_IF
 from tests.rack_traffic.truth import Fault, observe, simulate
@@ -33,9 +33,7 @@ def rackward(*arguments: str, **environment: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_cluster_of_two_workers_says_the_same(tmp_path: Path) -> None:
-    faults = frozenset({Fault.DUPLICATES, Fault.LATE, Fault.RECREATED})
-    snapshots = tmp_path / "snapshots"
-    write_snapshots(snapshots, observe(simulate(7, hours=1, faults=faults), every=120))
+    snapshots = written(tmp_path)
     (tmp_path / "cluster").mkdir()
     small = ("--driver-memory", "1g", *BRIEF, "--conf", "spark.sql.shuffle.partitions=4")
     with spark_cluster(tmp_path / "cluster") as master:
@@ -51,9 +49,32 @@ def test_a_cluster_of_two_workers_says_the_same(tmp_path: Path) -> None:
             log.parent.parent.name for log in (tmp_path / "cluster").glob("work-*/app-*/*")
         }
         assert len(executors) >= 2, "only one worker worked"
+    check_the_same_here(snapshots, tmp_path, "--conf", "spark.sql.shuffle.partitions=4")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_spark_connect_says_the_same(tmp_path: Path) -> None:
+    snapshots = written(tmp_path)
+    with spark_connect(tmp_path) as server:
+        for command in ("run", "what-if"):
+            rackward(command, str(snapshots), str(tmp_path / "far"), "--master", server)
+    check_the_same_here(snapshots, tmp_path)
+
+
+def written(folder: Path) -> Path:
+    """Snapshots of an hour, with an optional table that is absent."""
+    faults = frozenset({Fault.DUPLICATES, Fault.LATE, Fault.RECREATED})
+    write_snapshots(folder / "snapshots", observe(simulate(7, hours=1, faults=faults), every=120))
+    return folder / "snapshots"
+
+
+def check_the_same_here(snapshots: Path, folder: Path, *more: str) -> None:
+    """AssertionError where the tables in ``far`` are not those of this machine."""
+    small = ("--driver-memory", "1g", *BRIEF, *more, "--master", "local[2]")
     for command in ("run", "what-if"):
-        rackward(command, str(snapshots), str(tmp_path / "near"), *small, "--master", "local[2]")
+        rackward(command, str(snapshots), str(folder / "near"), *small)
     for table, schema in (("hourly", HOURLY), ("what_if", WHAT_IF)):
-        near = table_rows(tmp_path / "near" / table, schema.names)
+        near = table_rows(folder / "near" / table, schema.names)
         assert len(near) > 30
-        assert table_rows(tmp_path / "far" / table, schema.names) == near
+        assert table_rows(folder / "far" / table, schema.names) == near

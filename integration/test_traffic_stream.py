@@ -35,8 +35,18 @@ SECONDS = 240.0
 HOURS = 2
 ENDS = BEGIN + timedelta(hours=HOURS)
 KILLS = int(os.environ.get("RACKWARD_KILLS", "3"))
-PER_BATCH = 8 if KILLS <= 5 else 4
+PER_BATCH = 8 if KILLS <= 5 else 2
 """Messages; some batches are over before they can be interrupted."""
+STAGES = (
+    "snapshots/commits/*/batch={n}",
+    "progress/batch={n}",
+    "partition_hours/.spark-staging-*",
+    "checkpoint/offsets/{n}",
+    "set_aside/batch={n}",
+    "snapshots/brokers/*/batch={n}",
+    "snapshots/members/.spark-staging-*",
+)
+"""Where in its way a batch is interrupted; not every one writes all of it."""
 SPARK = (
     *("--master", "local[2]", "--driver-memory", "1g", *BRIEF),
     *("--conf", "spark.sql.shuffle.partitions=2"),
@@ -82,17 +92,24 @@ class Stream:
                 )
             time.sleep(0.001)
 
-    def killed_in(self, batch: int, stage: str) -> bool:
-        """Kill it when a path of that pattern is there; False where the batch was done first."""
+    def reached(self, batch: int, path: str) -> bool:
+        """Wait for a path of that pattern; False where the batch was done first."""
+        self.wait_until(lambda: self.begun(batch), f"batch {batch} began")
+        self.wait_until(
+            lambda: next(self.folder.glob(path), None) is not None or self.done(batch),
+            f"{path} or the end of {batch}",
+        )
+        return not self.done(batch)
+
+    def killed_from(self, batch: int) -> tuple[int, bool]:
+        """Kill it in the middle of ``batch`` or, where that was done first, of one after it; in
+        which, and whether it was not done."""
         try:
-            self.wait_until(lambda: self.begun(batch), f"batch {batch} began")
-            self.wait_until(
-                lambda: next(self.folder.glob(stage), None) is not None or self.done(batch),
-                f"{stage} or the end of {batch}",
-            )
+            while not self.reached(batch, STAGES[batch % len(STAGES)].format(n=batch)):
+                batch += 1
         finally:
             self.kill()
-        return not self.done(batch)
+        return batch, not self.done(batch)
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -116,24 +133,13 @@ def test_nothing_is_lost_or_doubled(cluster: Cluster, tmp_path: Path) -> None:
 
     folder = tmp_path / "stream"
     folder.mkdir()
-    # Where in its way a batch is interrupted.
-    stages = (
-        "snapshots/commits/*/batch={n}",
-        "progress/batch={n}",
-        "partition_hours/.spark-staging-*",
-        "checkpoint/offsets/{n}",
-        "set_aside/batch={n}",
-        "snapshots/brokers/*/batch={n}",
-        "snapshots/members/.spark-staging-*",
-    )
-    killed: list[tuple[int, str]] = []
+    killed: list[int] = []
     batch = 0
     while len(killed) < KILLS:
-        stage = stages[len(killed) % len(stages)].format(n=batch)
-        if Stream(cluster, topic, folder).killed_in(batch, stage):
-            killed.append((batch, stage))
+        batch, inside = Stream(cluster, topic, folder).killed_from(batch)
+        if inside:
+            killed.append(batch)
         batch += 1
-        assert batch < 30, f"too few batches were caught in the middle: {killed}"
     stream = Stream(cluster, topic, folder)
     try:
         assert stream.process.wait(SECONDS * 2) == 0, stream.log.read_text()[-4000:]

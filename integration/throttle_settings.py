@@ -18,6 +18,7 @@ def throttle_settings(cluster: Cluster) -> Settings:
 
     Those for all brokers show at each of them.
     """
+    cluster.await_metadata()
 
     def read(admin: Any) -> Settings:
         resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in admin.list_topics()]

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from kafka import KafkaAdminClient, KafkaProducer
-from kafka.errors import KafkaConnectionError, UnknownTopicOrPartitionError
+from kafka.errors import (
+    CoordinatorNotAvailableError,
+    RetriableError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
 
+from integration.waiting import PATIENCE, wait_until
+from placement_core import TopicPartition
 from rackward.clusters import Cluster
 
 
@@ -20,24 +26,55 @@ def new_name(stem: str) -> str:
     return f"{stem}-{uuid.uuid4().hex[:8]}"
 
 
-def create_topic(cluster: Cluster, name: str, replicas: Sequence[Sequence[int]]) -> str:
-    """Create ``name`` with these replica lists; the first of each leads. Returns the name."""
-    create_topics(cluster, {name: replicas})
+def create_topic(
+    cluster: Cluster, name: str, replicas: Sequence[Sequence[int]], **configs: str
+) -> str:
+    """Create ``name`` with these replica lists; the first of each leads. Returns the name.
+
+    ``configs`` have ``_`` where Kafka has a dot.
+    """
+    create_topics(cluster, {name: replicas}, **configs)
     return name
 
 
-def create_topics(cluster: Cluster, topics: Mapping[str, Sequence[Sequence[int]]]) -> None:
-    """Create several topics in one request, and return when each has its leaders."""
-    with_admin(
-        cluster,
-        lambda admin: admin.create_topics(
-            {
-                name: {"assignments": {p: list(brokers) for p, brokers in enumerate(replicas)}}
-                for name, replicas in topics.items()
-            },
-            wait_for_metadata=True,
-        ),
-    )
+def create_topics(
+    cluster: Cluster, topics: Mapping[str, Sequence[Sequence[int]]], **configs: str
+) -> None:
+    """Create several topics in one request, and return when every broker shows their leaders."""
+    assignments = {
+        name: {p: list(brokers) for p, brokers in enumerate(replicas)}
+        for name, replicas in topics.items()
+    }
+    dotted = {name.replace("_", "."): value for name, value in configs.items()}
+
+    def created() -> bool:
+        try:
+            with_admin(
+                cluster,
+                lambda admin: admin.create_topics(
+                    {
+                        name: {"assignments": rows, "configs": dotted}
+                        for name, rows in assignments.items()
+                    }
+                ),
+            )
+        except RetriableError:
+            return False
+        except TopicAlreadyExistsError:
+            pass  # An earlier try did it, and its answer was lost.
+        return True
+
+    wait_until(created, PATIENCE, f"{', '.join(list(topics)[:3])} are created")
+    leaders = {
+        TopicPartition(name, p): brokers[0]
+        for name, rows in assignments.items()
+        for p, brokers in rows.items()
+    }
+    # Brokers hear of a topic one after another, and a client may ask any of them.
+    cluster.await_metadata()
+    if cluster.view(topics).leaders != leaders:
+        # A broker was taken for dead meanwhile.
+        cluster.move_leaders(leaders)
 
 
 def delete_topic(cluster: Cluster, name: str) -> None:
@@ -46,19 +83,53 @@ def delete_topic(cluster: Cluster, name: str) -> None:
     def deleted() -> bool:
         try:
             with_admin(cluster, lambda admin: admin.delete_topics([name]))
-        except KafkaConnectionError:
-            return False
         except UnknownTopicOrPartitionError:
             pass  # An earlier try did it, and its answer was lost.
+        except RetriableError:
+            return False
         return True
 
-    wait_until(deleted, 30, f"{name} is deleted")
+    wait_until(deleted, PATIENCE, f"{name} is deleted")
 
 
 def committed(cluster: Cluster, group_id: str) -> dict[tuple[str, int], int]:
     """The offsets that the group has committed."""
-    found = with_admin(cluster, lambda admin: admin.list_group_offsets(group_id))
+    found = _answer(
+        cluster,
+        lambda admin: admin.list_group_offsets(group_id),
+        f"the coordinator tells what {group_id} has committed",
+    )
     return {(tp.topic, tp.partition): offset.offset for tp, offset in found[group_id].items()}
+
+
+def described(cluster: Cluster, *group_ids: str) -> list[dict[str, Any]]:
+    """State and members of each group, in kafka-python's words; all groups must be there."""
+
+    def ask(admin: Any) -> dict[str, Any]:
+        found: dict[str, Any] = admin.describe_groups(list(group_ids))
+        for each in found.values():
+            # It raises nothing, and a group that is not told of looks like one without members.
+            if each["error"] is not None:
+                raise CoordinatorNotAvailableError(each["error"])
+        return found
+
+    found = _answer(cluster, ask, f"the coordinators describe {', '.join(group_ids)}")
+    return [found[group_id] for group_id in group_ids]
+
+
+def _answer(cluster: Cluster, ask: Callable[[Any], Any], what: str) -> Any:
+    """The answer to a question; asked again while a coordinator moves or does not answer."""
+    answers: list[Any] = []
+
+    def answered() -> bool:
+        try:
+            answers.append(with_admin(cluster, ask))
+        except RetriableError:
+            return False
+        return True
+
+    wait_until(answered, PATIENCE, what)
+    return answers[0]
 
 
 def with_admin(cluster: Cluster, act: Callable[[Any], Any]) -> Any:
@@ -71,18 +142,26 @@ def with_admin(cluster: Cluster, act: Callable[[Any], Any]) -> Any:
 
 
 class Trickle:
-    """A producer that sends one small record to each partition, over and over.
+    """A producer that sends one record, small by default, to each partition, over and over.
 
     ``acknowledged`` has the offsets that brokers confirmed: what a group must have read.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int, every: float = 0.1) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        partitions: int,
+        every: float = 0.1,
+        value: bytes = b"x",
+    ) -> None:
         self.acknowledged: dict[int, set[int]] = {p: set() for p in range(partitions)}
         self._producer = KafkaProducer(
             bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all", linger_ms=5
         )
         self._topic = topic
         self._every = every
+        self._value = value
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -90,7 +169,7 @@ class Trickle:
     def _run(self) -> None:
         while not self._ending.wait(self._every):
             for partition in self.acknowledged:
-                self._producer.send(self._topic, b"x", partition=partition).add_callback(
+                self._producer.send(self._topic, self._value, partition=partition).add_callback(
                     lambda sent: self.acknowledged[sent.partition].add(sent.offset)
                 )
 
@@ -98,7 +177,7 @@ class Trickle:
         """Send no more, and wait for what is on its way."""
         self._ending.set()
         self._thread.join()
-        self._producer.flush(timeout=20)
+        self._producer.flush(timeout=PATIENCE)
         self._producer.close()
 
     def __enter__(self) -> Self:
@@ -112,12 +191,3 @@ class Trickle:
     ) -> None:
         if not self._ending.is_set():
             self.stop()
-
-
-def wait_until(true: Callable[[], bool], within: float, what: str) -> None:
-    """Return when ``true()`` holds; AssertionError after ``within`` seconds."""
-    deadline = time.monotonic() + within
-    while not true():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {within:g} s: {what}")
-        time.sleep(0.05)

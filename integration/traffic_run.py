@@ -32,9 +32,10 @@ from integration.clients import KafkaPython
 from integration.collecting import collect, read_table
 from integration.groups import ConsumerGroup
 from integration.racks import evenly, replicas_led_from
-from integration.topics import committed, create_topic, new_name, wait_until
+from integration.topics import committed, create_topic, new_name
 from integration.traffic_figures import Bytes, Figures, counted, per_pair, unknown_bytes
 from integration.traffic_snapshots import BRIEF
+from integration.waiting import wait_until
 from rackward.clusters import Cluster
 
 RACKS = ("a", "b", "c")
@@ -257,6 +258,6 @@ def _commits(
 
 def _collected(snapshots: Path) -> list[float]:
     """When each snapshot read its commits, which are the last that it writes."""
-    if not list(snapshots.glob("commits/*/*.parquet")):
+    if not list(snapshots.glob("commits/*/snapshot-*.parquet")):
         return []
     return sorted({row["taken_at"].timestamp() for row in read_table(snapshots, "commits")})

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from integration.confluent.variants import CONFLUENT, RACKWARD, Consumers, Variant
-from integration.topics import new_name
+from integration.topics import create_topic, new_name
+from integration.waiting import PATIENCE
 from rackward.clusters import Cluster
 
 RECORDS = 10
@@ -38,20 +37,9 @@ def filled(cluster: Cluster) -> str:
     Record i of a partition has the value b"i", the key b"k", the headers [("n", b"i"),
     ("none", None)] and the timestamp 1000 * (i + 1).
     """
-    topic = new_name("filled")
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    made = admin.create_topics(
-        [
-            NewTopic(
-                topic,
-                num_partitions=3,
-                replica_assignment=[[0, 2, 4], [2, 4, 0], [4, 0, 2]],
-                # The records are from 1970.
-                config={"retention.ms": "-1"},
-            )
-        ]
-    )
-    made[topic].result(60)
+    # The records are from 1970.
+    replicas = [[0, 2, 4], [2, 4, 0], [4, 0, 2]]
+    topic = create_topic(cluster, new_name("filled"), replicas, retention_ms="-1")
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for index in range(RECORDS):
         for partition in range(3):
@@ -63,7 +51,7 @@ def filled(cluster: Cluster) -> str:
                 headers=[("n", str(index).encode()), ("none", None)],
                 timestamp=1000 * (index + 1),
             )
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
     _coordinators(cluster, topic)
     return topic
 
@@ -77,7 +65,7 @@ def _coordinators(cluster: Cluster, topic: str) -> None:
     for number in range(10):
         settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"first-{number}"}
         consumer = Consumer(settings)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from kafka import KafkaProducer
 
+from integration.waiting import PATIENCE
 from rackward.clusters import Cluster
 
 
@@ -30,7 +31,7 @@ def drip(cluster: Cluster, topic: str, partitions: int, every: float) -> Iterato
         assert process.stdin is not None
         process.stdin.close()
         try:
-            process.wait(30)
+            process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

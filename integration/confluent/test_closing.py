@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import TopicPartition as At
 
 from integration.confluent.variants import Callbacks, Consumers, new_group, read
-from integration.topics import with_admin
+from integration.topics import described
+from integration.waiting import PATIENCE, wait_until
 from rackward.clusters import Cluster
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
@@ -79,15 +80,17 @@ def test_the_context_manager(consumers: Consumers, filled: str) -> None:
 
 def instances(cluster: Cluster, group: str) -> list[str | None]:
     """The instance id, or None, of each member that the coordinator knows."""
-    described = with_admin(cluster, lambda admin: admin.describe_groups([group]))
-    return [member["group_instance_id"] for member in described[group]["members"]]
+    (found,) = described(cluster, group)
+    return [member["group_instance_id"] for member in found["members"]]
 
 
 def test_a_dynamic_member_leaves_and_a_static_one_stays(
     consumers: Consumers, filled: str, cluster: Cluster
 ) -> None:
     group = new_group()
-    dynamic, static = consumers(group=group), consumers({"group.instance.id": "i"}, group=group)
+    # Longer than all of this takes, so that it is not for its silence that one is given up.
+    seat = {"group.instance.id": "i", "session.timeout.ms": 240_000}
+    dynamic, static = consumers(group=group), consumers(seat, group=group)
     for consumer in (dynamic, static):
         consumer.subscribe([filled])
     read(
@@ -100,7 +103,7 @@ def test_a_dynamic_member_leaves_and_a_static_one_stays(
     static.close()
     assert len(instances(cluster, group)) == 2
     dynamic.close()
-    assert instances(cluster, group) == ["i"]
+    wait_until(lambda: instances(cluster, group) == ["i"], PATIENCE, "the dynamic one has left")
 
 
 def test_close_without_ever_polling(consumers: Consumers, filled: str) -> None:

@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition as At
 
 from integration.confluent.certificates import certificates
 from integration.confluent.variants import RACKWARD, Consumers, Variant, read, read_records
+from integration.waiting import PATIENCE
 from rackward.clusters import LocalCluster
 
 SECRET = "wonderland-1865"
@@ -65,7 +66,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
         for _ in range(9):
             producer.produce("t", b"x")
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE) == 0
         yield Secured(cluster.bootstrap("a"), authority, "t")
 
 
@@ -117,7 +118,7 @@ def test_nobody_is_there(variant: Variant) -> None:
     assert asked_in_vain(consumer) == IN_VAIN
     started = time.monotonic()
     consumer.close()
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_turned_away(
 
 def test_let_in(variant: Variant, secured: Secured) -> None:
     consumers = Consumers(variant, secured.bootstrap)
-    consumer = consumers(secured.settings)
+    consumer = consumers({**secured.settings, "enable.auto.commit": False})
     consumer.subscribe([secured.topic])
     assert len(read_records(consumer, 9)) == 9
     committed = consumer.commit(asynchronous=False)
@@ -168,7 +169,8 @@ def test_let_in(variant: Variant, secured: Secured) -> None:
 def test_let_in_with_other_credentials(variant: Variant, secured: Secured) -> None:
     errors: list[Any] = []
     consumers = Consumers(variant, secured.bootstrap)
-    consumer = consumers({**secured.settings, "sasl.password": WRONG, "error_cb": errors.append})
+    wrong = {"sasl.password": WRONG, "error_cb": errors.append, "enable.auto.commit": False}
+    consumer = consumers({**secured.settings, **wrong})
     consumer.subscribe([secured.topic])
     read(consumer, until=lambda _: errors, what="that the password is wrong")
     assert consumer.set_sasl_credentials("alice", SECRET) is None

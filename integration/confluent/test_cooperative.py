@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from integration.clients import Place
 from integration.confluent.drip import drip
@@ -23,8 +22,6 @@ STEADY = 1.0
 ATTEMPTS = 5
 """A pause that the rebalance makes is there each time; one that a busy machine makes is not."""
 PATIENCE = 180.0
-LONG_SESSIONS: dict[str, Any] = {"session.timeout.ms": 45_000}
-"""Who is taken for dead on a busy machine would have its partitions given back."""
 
 
 def longest_pause(group: ConsumerGroup, kept: set[Place], since: float, until: float) -> float:
@@ -73,7 +70,7 @@ def test_kept_partitions_are_read_while_a_member_joins(
     good = False
     with (
         drip(cluster, topic, 36, every=0.03),
-        ConsumerGroup(cluster, topics=[topic], client=Confluent(), **LONG_SESSIONS) as group,
+        ConsumerGroup(cluster, topics=[topic], client=Confluent()) as group,
     ):
         for name, rack in SIX.items():
             group.start(name, rack)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -29,6 +30,7 @@ from integration.confluent.variants import (
     where,
 )
 from integration.topics import committed, create_topic, new_name
+from integration.waiting import PATIENCE
 from rackward.clusters import Cluster
 
 OURS = {"group.id": "g", "partition.assignment.strategy": RACKWARD.eager, "log_level": 0}
@@ -135,7 +137,9 @@ def test_records_beside_an_exception_in_consume(
         consumer = make({"on_commit": fail, "auto.commit.interval.ms": 200})
         consumer.assign([confluent_kafka.TopicPartition(filled, p, 0) for p in range(3)])
         records: list[Any] = []
+        deadline = time.monotonic() + PATIENCE
         while not told or len(records) < 30:
+            assert time.monotonic() < deadline, f"{len(records)} records, told {told}"
             try:
                 batch = consumer.consume(100, 0.5)
             except LookupError:

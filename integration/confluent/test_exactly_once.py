@@ -15,7 +15,8 @@ from confluent_kafka import Producer, TopicPartition
 
 from integration.confluent.variants import RACKWARD, Variant, new_group
 from integration.racks import evenly, replicas_led_from
-from integration.topics import committed, create_topic, new_name, wait_until, with_admin
+from integration.topics import committed, create_topic, described, new_name
+from integration.waiting import wait_until
 from rackward.clusters import Cluster
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
@@ -169,24 +170,29 @@ def copied_exactly_once(cluster: Cluster, variant: Variant) -> None:
     finally:
         members.discard()
 
-    copied = read(cluster, target, "read_committed")
+    copied = read(cluster, target, "read_committed", at_least=RECORDS)
     assert sum(map(len, copied.values())) == RECORDS
     for partition, values in copied.items():
         assert values == [f"{partition}:{offset}".encode() for offset in range(len(values))]
     # That it was not for want of trying: aborted copies are there, and are not read.
-    assert sum(map(len, read(cluster, target, "read_uncommitted").values())) > RECORDS
+    everything = read(cluster, target, "read_uncommitted", at_least=RECORDS)
+    assert sum(map(len, everything.values())) > RECORDS
     assert sum(committed(cluster, group).values()) == RECORDS
     refused = [line for line in second.said if line.startswith("refused")]
     assert refused[0] in ("refused UNKNOWN_MEMBER_ID", "refused ILLEGAL_GENERATION")
 
 
 def clients(cluster: Cluster, group: str) -> set[str]:
-    described = with_admin(cluster, lambda admin: admin.describe_groups([group]))
-    return {member["client_id"] for member in described[group]["members"]}
+    (found,) = described(cluster, group)
+    return {member["client_id"] for member in found["members"]}
 
 
-def read(cluster: Cluster, topic: str, isolation: str) -> dict[int, list[bytes]]:
-    """The values in each partition, in order."""
+def read(cluster: Cluster, topic: str, isolation: str, at_least: int) -> dict[int, list[bytes]]:
+    """The values in each partition, in order.
+
+    A transaction that is decided has its markers in one partition after another, and what it
+    wrote is behind the end till then: so this reads on until there are ``at_least`` so many.
+    """
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
@@ -202,14 +208,16 @@ def read(cluster: Cluster, topic: str, isolation: str) -> dict[int, list[bytes]]
     found: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
     open_ends = set(range(PARTITIONS))
     deadline = time.monotonic() + PATIENCE
-    while open_ends:
-        assert time.monotonic() < deadline, f"partitions {open_ends} have no end"
+    while open_ends or sum(map(len, found.values())) < at_least:
+        counted = sum(map(len, found.values()))
+        assert time.monotonic() < deadline, f"{counted} records, no end of {open_ends}"
         for message in consumer.consume(5000, 0.2):
             error, partition, value = message.error(), message.partition(), message.value()
             assert partition is not None
             if error is None:
                 assert value is not None
                 found[partition].append(value)
+                open_ends.add(partition)
             else:
                 assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
                 open_ends.discard(partition)

@@ -13,7 +13,8 @@ from integration.clients import Place
 from integration.confluent_clients import Confluent
 from integration.groups import ConsumerGroup
 from integration.racks import evenly, loads, off_rack, replicas_led_from
-from integration.topics import Trickle, committed, create_topic, new_name, wait_until
+from integration.topics import Trickle, committed, create_topic, new_name
+from integration.waiting import PATIENCE, wait_until
 from rackward.clusters import Cluster
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
@@ -35,13 +36,14 @@ def owners(
         for name, rack in members.items():
             group.start(name, rack)
         owned = group.settle(everything, within=90, hold=1.0)
+        wait_until(lambda: all(sent.acknowledged.values()), PATIENCE, "each partition has a record")
         sent.stop()
         wait_until(
             lambda: all(
                 offsets <= group.reads_of((topic, partition)).offsets()
                 for partition, offsets in sent.acknowledged.items()
             ),
-            within=60,
+            within=PATIENCE,
             what="every acknowledged record is read",
         )
     for partition, offsets in sent.acknowledged.items():

@@ -13,7 +13,9 @@ from confluent_kafka import TopicPartition as At
 from confluent_kafka.admin._metadata import ClusterMetadata
 
 from integration.confluent.variants import Consumers, new_group, read, read_records
-from integration.topics import committed, create_topic, new_name, wait_until
+from integration.topics import committed, create_topic, new_name
+from integration.waiting import wait_until
+from placement_core import TopicPartition
 from rackward.clusters import Cluster
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
@@ -64,15 +66,18 @@ def test_watermarks(consumers: Consumers, filled: str) -> None:
         consumer.get_watermark_offsets(1)
 
 
-def test_metadata(consumers: Consumers, filled: str) -> None:
+def test_metadata(consumers: Consumers, filled: str, cluster: Cluster) -> None:
     consumer = consumers()
+    leaders = {0: 0, 1: 2, 2: 4}
+    # A broker that was taken for dead meanwhile leads nothing when it is back.
+    cluster.move_leaders({TopicPartition(filled, p): broker for p, broker in leaders.items()})
     everything = consumer.list_topics(timeout=60)
     assert type(everything) is ClusterMetadata
     assert filled in everything.topics
     assert set(everything.brokers) == set(range(6))
     one = consumer.list_topics(filled, timeout=60)
     assert set(one.topics) == {filled}
-    assert {p: m.leader for p, m in one.topics[filled].partitions.items()} == {0: 0, 1: 2, 2: 4}
+    assert {p: m.leader for p, m in one.topics[filled].partitions.items()} == leaders
     missing = new_name("missing")
     error = consumer.list_topics(topic=missing, timeout=60).topics[missing].error
     assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -82,7 +87,8 @@ def test_metadata(consumers: Consumers, filled: str) -> None:
 
 def test_who_it_is_in_the_group(consumers: Consumers, filled: str, cluster: Cluster) -> None:
     group = new_group()
-    dynamic = consumers({"client.id": "me"}, group=group)
+    # What it reads it must not commit: the transaction's is the group's only commit.
+    dynamic = consumers({"client.id": "me", "enable.auto.commit": False}, group=group)
     outside = dynamic.consumer_group_metadata()
     assert dynamic.memberid() is None
     dynamic.subscribe([filled])

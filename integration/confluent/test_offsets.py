@@ -10,7 +10,8 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as At
 
 from integration.confluent.variants import Consumers, new_group, read, read_records
-from integration.topics import committed, new_name, wait_until
+from integration.topics import committed, new_name
+from integration.waiting import wait_until
 from rackward.clusters import Cluster
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
@@ -118,8 +119,11 @@ def test_on_commit_is_told_in_poll(consumers: Consumers, filled: str) -> None:
     consumer = consumers({"on_commit": note, "auto.commit.interval.ms": 300})
     consumer.subscribe([filled])
     read(consumer, until=lambda _: told, what="an automatic commit")
-    while sum(offset for _, standing, _ in told for offset, _ in standing.values()) < 30:
-        consumer.poll(0.05)
+
+    def all_committed(_: object) -> bool:
+        return sum(offset for _, standing, _ in told for offset, _ in standing.values()) >= 30
+
+    read(consumer, until=all_committed, what="automatic commits of everything")
     assert {(error, thread) for error, _, thread in told} == {(None, here)}
     consumer.close()
 

@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from integration.confluent.variants import Callbacks, Consumers, new_group, places, read, where
 from integration.topics import create_topic, new_name
+from integration.waiting import PATIENCE, wait_until
 from rackward.clusters import Cluster
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
@@ -25,9 +26,10 @@ def test_callbacks_are_called_in_poll_and_in_close(
     everything = {(filled, p) for p in range(3)}
     calls = Callbacks()
     consumer = consumers(cooperative=cooperative)
+    # It may be a member as soon as it has subscribed.
+    assert consumer.memberid() is None
     assert consumer.subscribe([filled], **calls.all) is None
     assert consumer.assignment() == []
-    assert consumer.memberid() is None
     read(consumer, until=lambda _: consumer.assignment(), what="an assignment")
     assert calls.calls == [("assign", everything)]
     ((first, partitions, assigned, thread),) = calls.details
@@ -53,8 +55,12 @@ def test_callbacks_are_called_in_consume_too(consumers: Consumers, filled: str) 
     consumer = consumers()
     consumer.subscribe([filled], **calls.all)
     messages: list[Any] = []
-    while len(messages) < 30:
-        messages += consumer.consume(30, 0.5)
+
+    def all_read() -> bool:
+        messages.extend(consumer.consume(30, 0.5))
+        return len(messages) >= 30
+
+    wait_until(all_read, PATIENCE, "all records")
     assert where(messages) == [(p, n) for p in range(3) for n in range(10)]
     assert calls.calls == [("assign", {(filled, p) for p in range(3)})]
 
@@ -223,8 +229,11 @@ def test_a_pattern_finds_new_topics(consumers: Consumers, cluster: Cluster) -> N
     create_topic(cluster, f"{stem}.x", [[2, 4, 0]])
     after = before | {(f"{stem}.2", 0)}
     read(consumer, until=lambda _: places(consumer.assignment()) == after, what="the new topic")
-    assert calls.calls[0] == ("assign", before)
-    assert calls.calls[1:] == [("revoke", before), ("assign", after)]
+    first, *others = calls.calls
+    assert first == ("assign", before)
+    # Brokers hear of a topic one after another: one may say once more that it is not there.
+    assert [kind for kind, _ in others] == ["revoke", "assign"] * (len(others) // 2)
+    assert (others[0], others[-1]) == (("revoke", before), ("assign", after))
 
 
 def test_a_topic_that_is_not_there(consumers: Consumers, filled: str) -> None:
