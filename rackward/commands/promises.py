@@ -39,38 +39,38 @@ class Promises:
     """The intents of the topics that are made now, in a cluster that ``properties`` describe.
 
     Written before the topics are made: whatever breaks off in between, the controller sees what
-    became of them.
+    became of them. Without intents nothing is written, nor is their topic made.
     """
 
     def __init__(self, properties: Mapping[str, object], intents: Sequence[Intent]) -> None:
         self._properties, self._intents = properties, tuple(intents)
+        self._writer: IntentWriter | None = None
 
     def record(self, admin: AdminConnection) -> None:
         """Write them. Raises AdminError; nothing is made then."""
-        itself = ensure_topic(admin, read_state(admin, [INTENTS_TOPIC], ongoing=False))
-        self._write(admin, [*self._intents, *([itself] if itself is not None else [])])
-
-    def take_back(self, admin: AdminConnection, refused: Collection[str]) -> None:
-        """Those of topics that the cluster did not make. Raises AdminError."""
-        over = [each.key for each in self._intents if each.topic in refused]
-        if over:
-            self._write(admin, [], over)
-
-    def confirm(self, admin: AdminConnection, refused: Collection[str]) -> None:
-        """Say which topics they are about, now that they have been made. Raises AdminError."""
-        made = [each for each in self._intents if each.topic not in refused]
-        if not made:
+        if not self._intents:
             return
-        state = read_state(admin, [each.topic for each in made], ongoing=False)
-        known = [
-            replace(each, topic_id=state.topic_ids[each.topic])
-            for each in made
-            if each.topic in state.topic_ids
-        ]
-        self._write(admin, known)
+        itself = ensure_topic(admin, read_state(admin, [INTENTS_TOPIC], ongoing=False))
+        self._writer = IntentWriter(self._properties, admin.timeout)
+        self._writer.write([*self._intents, *([itself] if itself is not None else [])])
+
+    def settle(self, admin: AdminConnection, refused: Collection[str]) -> None:
+        """Say which topics they are about, now that they have been made, and take back those of
+        topics that the cluster did not make. Raises AdminError."""
+        if self._writer is None:
+            return
+        over = [each.key for each in self._intents if each.topic in refused]
+        made = [each for each in self._intents if each.topic not in refused]
+        ids: Mapping[str, str | None] = {}
+        if made:
+            ids = read_state(admin, [each.topic for each in made], ongoing=False).topic_ids
+        known = [replace(each, topic_id=ids[each.topic]) for each in made if each.topic in ids]
+        self._writer.write(known, over)
 
     def tell(self, admin: AdminConnection, console: Console) -> None:
         """Say what was promised, and who is to keep it."""
+        if not self._intents:
+            return
         partitions = sum(len(each.open) for each in self._intents)
         console.print(
             f"{count_text(partitions, 'partition')} will get their missing replicas when brokers "
@@ -83,13 +83,10 @@ class Promises:
                 "No rackward controller runs for this cluster now: start one.", style="yellow"
             )
 
-    def _write(
-        self, admin: AdminConnection, intents: Sequence[Intent], forgotten: Collection[str] = ()
-    ) -> None:
-        writer = IntentWriter(self._properties, admin.timeout)
-        try:
-            writer.write(intents, forgotten)
-        finally:
+    def close(self) -> None:
+        """Close the connections; again: nothing."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
             writer.close()
 
 

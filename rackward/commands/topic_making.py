@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 from placement_core import RackwardError
@@ -35,8 +36,6 @@ def carry_out(
     """Plan, let the brokers check, show, ask, do, read back and compare."""
     state = read_state(admin, ongoing=False)
     plan = planner(admin, state)
-    intents = intents_of(plan.wanted, state)
-    promises = Promises(properties, intents) if intents else None
     if refused := make_partitions(admin, plan.wanted, validate_only=True):
         raise next(iter(refused.values()))
     console = for_people(as_json)
@@ -47,31 +46,28 @@ def carry_out(
     else:
         several = f"these {len(names)} topics" if len(names) > 1 else f"topic {names[0]}"
         ask(f"{verb[0]} {several}?", yes)
-        _check(names, _made(admin, plan, promises), verb[1])
+        with closing(Promises(properties, intents_of(plan.wanted, state))) as promises:
+            faults = _made(admin, plan, promises)
+        _check(names, faults, verb[1])
         console.print(
             f"{verb[1].capitalize()} {', '.join(names)}; read back: the layout is the one planned.",
             style="green",
         )
-        if promises is not None:
-            promises.tell(admin, console)
+        promises.tell(admin, console)
     if as_json:
         print_json(command, _outcome(plan, placing, changed=not dry_run))
 
 
-def _made(admin: AdminConnection, plan: TopicsPlan, promises: Promises | None) -> dict[str, str]:
+def _made(admin: AdminConnection, plan: TopicsPlan, promises: Promises) -> dict[str, str]:
     """Make it, and look: topic to what is not as planned. Broken off, it says what may be."""
     names = " ".join(wanted.topic for wanted in plan.wanted)
     doubt = f"the request was sent, and may be carried out: see rackward topics describe {names}"
-    if promises is not None:
-        promises.record(admin)
+    promises.record(admin)
     try:
         refused = make_partitions(admin, plan.wanted)
-        if promises is not None:
-            promises.take_back(admin, refused.keys())
         made = [wanted for wanted in plan.wanted if wanted.topic not in refused]
         faults = await_layout(admin, made) if made else {}
-        if promises is not None:
-            promises.confirm(admin, refused.keys())
+        promises.settle(admin, refused.keys())
     except AdminError as error:
         raise AdminError(f"{error}; {doubt}") from error
     except BaseException:
