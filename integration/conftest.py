@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from integration.moving import moved_topic
+from integration.short_topics import look
 from rackward.clusters import Cluster, DockerCluster, LocalCluster
 from rackward.clusters.docker_engine import missing_docker
+from rackward.clusters.errors import BrokerStateError
 from rackward.clusters.pytest_plugin import UniqueName, kafka_clusters, unique_name
 
 __all__ = ["cluster", "kafka_clusters", "unique_name"]
@@ -42,6 +45,28 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     make = DockerCluster if request.param == "docker" else LocalCluster
     with make(RACKS, server_properties={"replica.fetch.max.bytes": FETCH_BYTES}) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def racks_of_one_broker() -> Iterator[Cluster]:
+    """See `three_brokers`."""
+    with LocalCluster(("a", "b", "c")) as made:
+        yield made
+
+
+@pytest.fixture
+def three_brokers(racks_of_one_broker: Cluster) -> Iterator[Cluster]:
+    """Brokers 0, 1 and 2 in racks a, b and c, for tests that shut some down.
+
+    One that failed half-way leaves none of them down for the next.
+    """
+    made = racks_of_one_broker
+    yield made
+    for broker in made.racks.keys() - look(made).view.racks().keys():
+        with suppress(BrokerStateError):
+            made.resume_broker(broker)
+        with suppress(BrokerStateError):
+            made.start_broker(broker)
 
 
 @pytest.fixture
