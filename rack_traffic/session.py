@@ -30,7 +30,8 @@ _STARTED = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
-_log = logging.getLogger("rackward.traffic")
+log = logging.getLogger("rackward.traffic")
+"""What a job is at, for whoever waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,14 @@ class SparkOptions:
 
     ``master`` is ``local[N]``, a cluster's master URL, or ``sc://HOST:PORT`` for Spark Connect.
     ``driver_memory`` and ``kafka`` (fetch the Kafka connector of this Spark's version through
-    Maven) only matter where this process starts Spark. ``settings`` are Spark's own and win over
-    ours.
+    Maven) only matter where this process starts Spark. ``bars``: whether it shows on stderr how
+    far a stage is. ``settings`` are Spark's own and win over ours.
     """
 
     master: str = "local[*]"
     driver_memory: str = "4g"
     kafka: bool = False
+    bars: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -69,13 +71,15 @@ def spark_session(options: SparkOptions) -> SparkSession:
     if options.connects:
         try:
             settings = _ALWAYS | _CONNECTED | dict(options.settings)
+            log.info("connecting to Spark at %s", options.master)
             return _configured(builder.remote(options.master), settings).getOrCreate()
         except ImportError as error:
             raise MissingSparkError(f"pyspark[connect] ({error})") from error
     home, told = find_java(os.environ)
     if told:
-        _log.warning(told)
+        log.warning(told)
     os.environ["JAVA_HOME"] = str(home)
+    log.info("starting Spark with master %s", options.master)
     started: SparkSession = _configured(
         builder.master(options.master), _settings(options) | dict(options.settings)
     ).getOrCreate()
@@ -96,7 +100,7 @@ def _settings(options: SparkOptions) -> dict[str, str]:
         | {
             "spark.driver.memory": options.driver_memory,
             "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
+            "spark.ui.showConsoleProgress": "true" if options.bars else "false",
             "spark.log.level": "ERROR",
             # Rows are small in a shuffle and wide in the sorts after it: parts that fit in memory.
             "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",

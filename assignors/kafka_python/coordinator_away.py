@@ -8,7 +8,10 @@ one coordinates its groups. Until then kafka-python 3.0.12
 - asks again and again without a pause: other brokers go on naming the one that is dead, and as
   soon as the connection to it fails the next question goes out.
 
-Both are put right here for consumers that use one of our assignors.
+And while it is there but slow to answer a heartbeat, as it may be while another broker is missing,
+``poll`` goes round without a pause, since the next heartbeat is overdue.
+
+All are put right here for consumers that use one of our assignors.
 """
 
 from __future__ import annotations
@@ -43,6 +46,14 @@ class ReadingOnCoordinator(ConsumerCoordinator):  # type: ignore[misc]
             if not self.ensure_coordinator_ready(timeout_ms=a_moment(timeout_ms)):
                 return True
         return bool(super().poll(timeout_ms=timeout_ms))
+
+    def time_to_next_poll(self) -> float:
+        """Seconds until ``poll`` has to go round, if no record comes before; not at once.
+
+        What is overdue is done by the client's own thread, and hurrying does not help it.
+        """
+        due = float(super().time_to_next_poll())
+        return max(due, self.config["retry_backoff_ms"] / 1000) if self.steady else due
 
     def _may_read_alone(self) -> bool:
         known = self.coordinator_id

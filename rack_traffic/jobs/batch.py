@@ -16,6 +16,7 @@ from rack_traffic.jobs.store import read_table
 from rack_traffic.jobs.summary import summary, traffic_totals, write_summary
 from rack_traffic.pipeline import partition_hours
 from rack_traffic.prices import PriceTable
+from rack_traffic.session import log
 from rack_traffic.transforms.hourly import hourly
 from rack_traffic.what_if.inputs import group_inputs
 from rack_traffic.what_if.interval import Interval
@@ -61,11 +62,14 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     """
     began = clock()
     given = checked_input(spark, options.source, *_around(options))
+    log.info("counting the rows of snapshots, and those that break their contract")
     counts = given.counts()
     # Also where there is nothing: an earlier run may have written what was wrong then.
     given.aside(spark, counts).write.mode("overwrite").parquet(options.path("set_aside"))
+    log.info("working out bytes per group, partition and hour")
     hours = _in_question(partition_hours(given.snapshots, options.beliefs), options)
     hours.write.mode("overwrite").parquet(options.path("partition_hours"))
+    log.info("adding them up by hour and pair of racks, at their prices")
     # From what was written: the long way from the commits is gone once.
     written = read_table(spark, options.path("partition_hours"))
     hourly(written, options.prices).write.mode("overwrite").parquet(options.path("hourly"))
@@ -81,7 +85,9 @@ def run_what_if(spark: SparkSession, options: BatchOptions, interval: Interval) 
     given = checked_input(spark, options.source, *_around(options))
     hours = _in_question(read_table(spark, options.path("partition_hours")), options)
     inputs = group_inputs(given.snapshots, hours, interval)
+    log.info("working out what each group would cost with other assignments")
     what_if(inputs, options.prices).write.mode("overwrite").parquet(options.path("what_if"))
+    log.info("ranking groups by what a change would save")
     ranked = ranking(read_table(spark, options.path("what_if")))
     ranked.coalesce(1).write.mode("overwrite").parquet(options.path("ranking"))
     return read_table(spark, options.path("ranking")).orderBy("rank")

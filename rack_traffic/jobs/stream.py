@@ -34,6 +34,7 @@ from rack_traffic.jobs.store import TIME_OF, read_snapshots
 from rack_traffic.pipeline import Snapshots, partition_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import SNAPSHOTS
+from rack_traffic.session import log
 from rack_traffic.transforms.hourly import hourly
 
 LOGS_LOOK_BACK = timedelta(hours=24)
@@ -114,7 +115,7 @@ def start_stream(
     """Begin, or go on where the checkpoint says; ``once``: stop at the end of what there is."""
 
     def process(batch: DataFrame, number: int) -> None:
-        process_batch(batch, number, options)
+        log.info("batch %d: %s", number, _told(process_batch(batch, number, options)))
 
     writer = messages.writeStream.foreachBatch(process).option(
         "checkpointLocation", options.path("checkpoint")
@@ -152,6 +153,15 @@ def process_batch(messages: DataFrame, number: int, options: StreamOptions) -> l
     if closing:
         publish(spark, closing, options)
     return closing
+
+
+def _told(closing: list[Closing]) -> str:
+    """What a batch has closed, in a line."""
+    hours = (
+        f"{each.since:%Y-%m-%d %H:%M} to {each.until:%Y-%m-%d %H:%M} UTC of {each.cluster}"
+        for each in closing
+    )
+    return f"published {', '.join(hours)}" if closing else "no hour is over yet"
 
 
 def publish(spark: SparkSession, closing: list[Closing], options: StreamOptions) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -79,16 +80,24 @@ DEFAULT_MEMORY = "4g"
 
 
 def spark_options(
-    master: str, memory: str, conf: list[str] | None, *, kafka: bool = False
+    master: str,
+    memory: str,
+    conf: list[str] | None,
+    *,
+    kafka: bool = False,
+    bars: bool = False,
 ) -> SparkOptions:
-    """How to start Spark. Raises InvalidOptionError where a setting is no NAME=VALUE."""
+    """How to start Spark, with its bars on a terminal if these are wanted.
+
+    Raises InvalidOptionError where a setting is no NAME=VALUE.
+    """
     settings = {}
     for each in conf or ():
         name, equals, value = each.partition("=")
         if not (name and equals):
             raise InvalidOptionError(f"--conf {each!r}: give NAME=VALUE")
         settings[name] = value
-    return SparkOptions(master, memory, kafka, settings)
+    return SparkOptions(master, memory, kafka, bars and sys.stderr.isatty(), settings)
 
 
 def price_table(path: Path | None) -> PriceTable:

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from rack_traffic.beliefs import Beliefs
-from rack_traffic.session import spark_session
 from rack_traffic.what_if.interval import Interval
 from rackward.commands import options, traffic_options
 from rackward.commands.output import for_people, print_json, table
+from rackward.commands.spark import running
 
 RUN_EPILOG = """
 FOLDER gets the Parquet tables hourly (bytes and cost per cluster, group, topic, pair of racks and
@@ -53,15 +53,12 @@ def run(
     last = traffic_options.moment("--until", until)
     rules = traffic_options.price_table(prices)
     beliefs = Beliefs(longest_gap_hours=longest_gap)
-    spark = spark_session(traffic_options.spark_options(master, driver_memory, conf))
-    try:
+    with running(traffic_options.spark_options(master, driver_memory, conf, bars=True)) as spark:
         from rack_traffic.jobs.batch import BatchOptions, run_traffic
         from rack_traffic.jobs.summary import as_json as plain
 
         job = BatchOptions(snapshots, folder, first, last, rules, beliefs)
         told = run_traffic(spark, job, traffic_options.now)
-    finally:
-        spark.stop()
     if as_json:
         print_json("traffic run", json.loads(plain(told)))
     else:
@@ -89,14 +86,11 @@ def what_if(
     first = traffic_options.moment("--since", since)
     last = traffic_options.moment("--until", until)
     rules = traffic_options.price_table(prices)
-    spark = spark_session(traffic_options.spark_options(master, driver_memory, conf))
-    try:
+    with running(traffic_options.spark_options(master, driver_memory, conf, bars=True)) as spark:
         from rack_traffic.jobs.batch import BatchOptions, run_what_if
 
         job = BatchOptions(snapshots, folder, first, last, rules)
         rows = [row.asDict() for row in run_what_if(spark, job, interval).collect()]
-    finally:
-        spark.stop()
     if as_json:
         times = ("interval_start", "interval_end")
         told = [row | {name: row[name].isoformat() for name in times} for row in rows]

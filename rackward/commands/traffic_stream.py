@@ -11,8 +11,8 @@ import typer
 from assignors.client_properties import read_properties
 from placement_core import InvalidOptionError
 from rack_traffic.beliefs import Beliefs
-from rack_traffic.session import spark_session
 from rackward.commands import options, traffic_options
+from rackward.commands.spark import running
 
 STREAM_EPILOG = """
 FOLDER belongs to one stream: it gets the tables hourly and partition_hours, divided by hour and
@@ -63,8 +63,7 @@ def stream(
     settings = _settings(bootstrap_server, command_config)
     rules = traffic_options.price_table(prices)
     beliefs = Beliefs(longest_gap_hours=longest_gap)
-    spark = spark_session(traffic_options.spark_options(master, driver_memory, conf, kafka=True))
-    try:
+    with running(traffic_options.spark_options(master, driver_memory, conf, kafka=True)) as spark:
         from rack_traffic.jobs.stream import StreamOptions, kafka_messages, start_stream
 
         messages = kafka_messages(spark, settings, topic, most_per_batch)
@@ -72,8 +71,6 @@ def stream(
         query = start_stream(messages, job, once=once, every_seconds=every)
         sys.stderr.write(f"Reading {topic}; tables go to {folder}\n")
         query.awaitTermination()
-    finally:
-        spark.stop()
 
 
 def _settings(server: str | None, config: Path | None) -> dict[str, str]:

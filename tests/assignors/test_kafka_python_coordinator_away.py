@@ -10,6 +10,7 @@ import pytest
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.base import Generation
 from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.structs import MemberState
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
@@ -42,6 +43,7 @@ def member(consumers: Consumers, strategy: Any) -> Any:
 
 
 def beaten(coordinator: Any, ago: float) -> None:
+    coordinator.heartbeat.last_reset = time.monotonic() - ago - 0.02
     coordinator.heartbeat.last_send = time.monotonic() - ago - 0.01
     coordinator.heartbeat.last_receive = time.monotonic() - ago
 
@@ -115,3 +117,16 @@ def test_a_coordinator_that_is_named_and_dead_is_asked_for_with_pauses(
     # All pauses together: a single one may look shorter, as what is noted here is noted late.
     pauses = len(asked) - 1
     assert time.monotonic() - began >= 0.19 * pauses
+
+
+def test_an_overdue_heartbeat_does_not_hurry_polls(consumers: Consumers) -> None:
+    coordinator = member(consumers, Sticky(rack="a"))
+    coordinator.state = MemberState.STABLE
+    assert ConsumerCoordinator.time_to_next_poll(coordinator) == 0
+    assert coordinator.time_to_next_poll() == 0.2
+    # Before that it is as it was.
+    beaten(coordinator, ago=0.0)
+    assert 0.2 < coordinator.time_to_next_poll() < 1.0
+    coordinator.steady = False
+    beaten(coordinator, ago=1.0)
+    assert coordinator.time_to_next_poll() == 0

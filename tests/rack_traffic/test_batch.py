@@ -45,9 +45,13 @@ def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return root
 
 
-def test_all_of_it(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+def test_all_of_it(
+    spark: SparkSession, source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     job = BatchOptions(str(source), str(tmp_path))
-    told = run_traffic(spark, job, clock)
+    with caplog.at_level("INFO", "rackward.traffic"):
+        told = run_traffic(spark, job, clock)
+    assert [each.split()[0] for each in caplog.messages] == ["counting", "working", "adding"]
     hourly = spark.read.parquet(str(tmp_path / "hourly"))
     hours = spark.read.parquet(str(tmp_path / "partition_hours"))
     aside = spark.read.parquet(str(tmp_path / "set_aside"))
