@@ -167,8 +167,7 @@ class AdminConnection:
                 if "CERTIFICATE_VERIFY_FAILED" in str(error) or not until.remaining:
                     raise _gave_up(doing, error, until) from error
                 if isinstance(error, kafka_errors.UnknownBrokerIdError):
-                    # Joined since the client last asked who there is, which it does every five
-                    # minutes.
+                    # It has joined since: the client asks who there is every five minutes only.
                     self._client._manager.cluster.request_update()
             except kafka_errors.KafkaError as error:
                 raise translated(doing, error) from error
