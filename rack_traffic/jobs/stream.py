@@ -161,7 +161,7 @@ def _told(closing: list[Closing]) -> str:
         f"{each.since:%Y-%m-%d %H:%M} to {each.until:%Y-%m-%d %H:%M} UTC of {each.cluster}"
         for each in closing
     )
-    return f"published {', '.join(hours)}" if closing else "no hour is over yet"
+    return f"published {', '.join(hours)}" if closing else "closed no hour"
 
 
 def publish(spark: SparkSession, closing: list[Closing], options: StreamOptions) -> None:
