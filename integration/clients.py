@@ -123,9 +123,14 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class KafkaPython:
-    """Makes KafkaConsumers with the assignors that ``strategies`` gives for the rack."""
+    """Makes KafkaConsumers with the assignors that ``strategies`` gives for the rack.
+
+    Those with kafka-python's own assignors have our workarounds as well: a join that is forgotten
+    on a busy machine never ends, which is no fault of ours.
+    """
 
     strategies: Strategies = lambda rack: [LeaderRackAwareCooperativeStickyAssignor(rack=rack)]
+    hardened: bool = True
 
     def __call__(self, joining: Joining) -> KafkaPythonClient:
         config = {
@@ -144,7 +149,6 @@ class KafkaPython:
             **joining.settings,
         }
         consumer = KafkaConsumer(**config)
-        # Members with its own assignors as well: a join that is forgotten on a busy machine never
-        # ends, which is no fault of ours.
-        harden(consumer)
+        if self.hardened:
+            harden(consumer)
         return KafkaPythonClient(consumer)

@@ -10,7 +10,7 @@ import pytest
 from integration.clients import Joining, KafkaPython, KafkaPythonClient, Place
 from integration.groups import ConsumerGroup
 from integration.reading import everything_is_read
-from integration.topics import Trickle, create_topic, with_admin
+from integration.topics import Trickle, coordinator_of, create_topic
 from integration.waiting import PATIENCE, wait_until
 from rackward.clusters import Cluster, LocalCluster
 from rackward.clusters.pytest_plugin import UniqueName
@@ -27,12 +27,6 @@ def cluster() -> Iterator[Cluster]:
     properties = {"broker.session.timeout.ms": "12000"}
     with LocalCluster(("a", "b", "c"), server_properties=properties) as made:
         yield made
-
-
-def coordinator_of(cluster: Cluster, group: str) -> int:
-    return int(
-        with_admin(cluster, lambda admin: admin._manager.run(admin._find_coordinator_id, group))
-    )
 
 
 class Impatient(KafkaPythonClient):

@@ -117,6 +117,16 @@ def described(cluster: Cluster, *group_ids: str) -> list[dict[str, Any]]:
     return [found[group_id] for group_id in group_ids]
 
 
+def coordinator_of(cluster: Cluster, group_id: str) -> int:
+    """The broker that coordinates the group."""
+    found = _answer(
+        cluster,
+        lambda admin: admin._manager.run(admin._find_coordinator_id, group_id),
+        f"a broker coordinates {group_id}",
+    )
+    return int(found)
+
+
 def _answer(cluster: Cluster, ask: Callable[[Any], Any], what: str) -> Any:
     """The answer to a question; asked again while a coordinator moves or does not answer."""
     answers: list[Any] = []

@@ -7,16 +7,15 @@ subscribes to nothing are librdkafka's own, as there is no generation that could
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal, overload
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from assignors.confluent.assigning import AssigningConsumer
-from assignors.confluent.commits import CommitError, overall
 from assignors.confluent.configuration import Configuration
-from assignors.confluent.errors import failure
+from assignors.confluent.errors import CommitError, failure
 from assignors.confluent.inbox import Committed
 from assignors.confluent.membership import Membership, Result
 from assignors.confluent.offsets import OffsetBook, Place, Position
@@ -74,7 +73,7 @@ class CommittingConsumer(AssigningConsumer):
             self._commit_and_tell(partitions)
             return None
         result = self._begin_commit(partitions).result()
-        code = result.code if isinstance(result, CommitError) else overall(result)
+        code = result.code if isinstance(result, CommitError) else _overall(result)
         if code:
             raise failure(code, _DOING)
         assert not isinstance(result, CommitError)
@@ -161,12 +160,18 @@ class CommittingConsumer(AssigningConsumer):
 
     # ---- how
 
-    def _positions(self, places: Iterable[Place]) -> dict[Place, Position | None]:
+    def _positions(self, places: Collection[Place]) -> dict[Place, Position | None]:
+        """Up to where the application has been given records; None: it has none yet."""
+        if not places:
+            return {}
         asked = [TopicPartition(*place) for place in places]
         position = super().position
+        with self._unreturned.positions(places) as unreturned:
+            found = self._enter(lambda: position(asked))
         return {
-            place_of(found): position_of(found) if found.offset >= 0 else None
-            for found in (self._enter(lambda: position(asked)) if asked else ())
+            place_of(each): unreturned.get(place_of(each))
+            or (position_of(each) if each.offset >= 0 else None)
+            for each in found
         }
 
     def _to_commit(
@@ -216,7 +221,7 @@ class CommittingConsumer(AssigningConsumer):
 
         def tell(_: Future[Result]) -> None:
             result = future.result()
-            code = result.code if isinstance(result, CommitError) else overall(result)
+            code = result.code if isinstance(result, CommitError) else _overall(result)
             codes = {} if isinstance(result, CommitError) else result
             error = KafkaError(code) if code else None
             self._report(Committed(error, with_errors(partitions, codes)))
@@ -234,6 +239,11 @@ class CommittingConsumer(AssigningConsumer):
                 if each.offset >= 0 and each.error is None
             }
         )
+
+
+def _overall(codes: Mapping[Place, int]) -> int:
+    """The error of a commit as a whole: the last partition's where all have failed, else none."""
+    return list(codes.values())[-1] if codes and all(codes.values()) else 0
 
 
 def _told(

@@ -34,7 +34,8 @@ from assignors.confluent.membership import Membership
 from assignors.confluent.polling import KNOCK
 from assignors.confluent.pulse import Pulse
 from assignors.confluent.subscription import PatternError, subscription
-from assignors.leading import Assignment
+from assignors.leading import Assignment, log
+from assignors.leading.shown import some
 
 LEAVE_PATIENCE = 6.0
 """Seconds for which ``close`` waits for the threads of the membership."""
@@ -169,20 +170,30 @@ class Consumer(CommittingConsumer):
         return self._membership.assignments if self._made else ()
 
     def close(self) -> None:
-        """As confluent's."""
+        """As confluent's: waits for the commits that are on their way, a session's time at most.
+
+        What is not answered by then is given up, with a warning and, for ``on_commit``, an error.
+        """
         if not self._made or self._closed:
             return super().close()
         self._unsettle()
         self._pulse.stop(patience=1.0)
+        results: list[Committed] = []
+        self._report = results.append
         self._membership.stop_joining()
         try:
             self._serve()
             self._give_up_all()
         finally:
-            with self._door:
-                self._closed = True
-            self._membership.close(LEAVE_PATIENCE)
-            super().close()
+            self._flush_commits()
+            try:
+                for committed in results:
+                    self._tell_of_commit(committed)
+            finally:
+                with self._door:
+                    self._closed = True
+                self._membership.close(LEAVE_PATIENCE)
+                super().close()
         return None
 
     def __enter__(self) -> Self:
@@ -233,17 +244,29 @@ class Consumer(CommittingConsumer):
         """Tell the application, commit for it, and read no more."""
         ended = threading.Event()
         change = Change.LOSE if self._membership.lost else Change.REVOKE
-        results: list[Committed] = []
-        self._report = results.append
-        try:
-            if self._membership.engaged:
-                self._take_step(Step(change, None, lambda _: ended.set()))
-                ended.wait(self._configuration.session_timeout)
-            else:
-                self._let_go(self._places_assigned(), lost=False)
-        finally:
-            for committed in results:
-                self._tell_of_commit(committed)
+        if self._membership.engaged:
+            self._take_step(Step(change, None, lambda _: ended.set()))
+            ended.wait(self._configuration.session_timeout)
+        else:
+            self._let_go(self._places_assigned(), lost=False)
+
+    def _flush_commits(self) -> None:
+        patience = self._configuration.session_timeout
+        left = self._membership.flush_commits(patience)
+        if left:
+            log.warning(
+                "group %s: closed with %d commits that no broker answered in %.0f s: %s",
+                self._configuration.group_id,
+                len(left),
+                patience,
+                some(
+                    [
+                        f"{topic}-{partition} at {position.offset}"
+                        for commit in left
+                        for (topic, partition), position in commit.offsets.items()
+                    ]
+                ),
+            )
 
 
 def _dispatch(

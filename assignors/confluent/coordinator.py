@@ -24,6 +24,7 @@ from assignors.confluent.inbox import Change, Inbox, Step
 from assignors.confluent.listener import GroupListener
 from assignors.confluent.offsets import Place, Position
 from assignors.confluent.subscription import Subscription
+from assignors.kafka_python.commit_queue import CommitQueue
 from assignors.kafka_python.coordinator import RackAwareCoordinator
 from assignors.leading import is_topic_name, log
 
@@ -64,6 +65,7 @@ class GroupCoordinator(RackAwareCoordinator):
         self._errored: dict[str, int] = {}
         self.listener = GroupListener(lambda: self.cooperative, self.ask)
         super().__init__(client, subscription, **configs)
+        self.commits = CommitQueue(self)
         # Whether the application polls is seen elsewhere; brokers are told the interval as it is.
         self.heartbeat.config["max_poll_interval_ms"] = float("inf")
 
@@ -143,6 +145,7 @@ class GroupCoordinator(RackAwareCoordinator):
             self.lose()
         else:
             self._net.run(self.ask, Change.REVOKE)
+        self.commits.flush(timeout_ms / 1000)
         self.listener.forget()
         self.leave(timeout_ms, static=True)
         self._subscription.unsubscribe()
@@ -194,10 +197,6 @@ class GroupCoordinator(RackAwareCoordinator):
     def net(self) -> Any:
         """kafka-python's event loop."""
         return self._net
-
-    def send_failed(self, node: int, request: Any, error: Exception) -> None:
-        """A request was not answered: look for the coordinator again."""
-        self._failed_request(node, request, error)
 
     def commit_answered(self, member: tuple[int, str], codes: set[int]) -> None:
         """Take from the answer to a commit of ``member`` whether the group still knows it."""

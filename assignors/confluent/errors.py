@@ -7,13 +7,25 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message
 from kafka import errors as kafka_errors
 
+from assignors.kafka_python.commit_queue import NoCoordinatorError
+
 _LOCAL = (
+    (NoCoordinatorError, "_WAIT_COORD"),
+    (kafka_errors.Cancelled, "_DESTROY"),
     (kafka_errors.KafkaTimeoutError, "_TIMED_OUT"),
     (kafka_errors.SaslAuthenticationFailedError, "_AUTHENTICATION"),
     (kafka_errors.UnsupportedVersionError, "_UNSUPPORTED_FEATURE"),
     (kafka_errors.KafkaConnectionError, "_TRANSPORT"),
     (kafka_errors.NodeNotReadyError, "_TRANSPORT"),
 )
+
+
+class CommitError(Exception):
+    """A commit that no broker answered; ``code`` is confluent's."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 def failure(code: int, doing: str = "") -> KafkaException:

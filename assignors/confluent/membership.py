@@ -8,19 +8,21 @@ application, and no call of the application's waits for a join.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaError
 from kafka import errors as kafka_errors
 
-from assignors.confluent.commits import CommitError, commit_offsets
 from assignors.confluent.configuration import Configuration
 from assignors.confluent.connecting import Connector
 from assignors.confluent.coordinator import GroupCoordinator, Superseded
-from assignors.confluent.errors import code_of, error_message
+from assignors.confluent.errors import CommitError, code_of, error_message
 from assignors.confluent.inbox import Fatal, Inbox
 from assignors.confluent.offsets import Place, Position
 from assignors.confluent.subscription import Subscription
+from assignors.kafka_python.commit_queue import REBALANCE_IN_PROGRESS, Commit, Member, refuse
+from assignors.kafka_python.commit_queue import Result as Answer
 from assignors.leading import Assignment, log
 
 JOIN_MS = 200
@@ -129,9 +131,11 @@ class Membership:
         *,
         last: bool,
     ) -> None:
-        """Commit, and call ``then`` with the outcome, in whatever thread it is known.
+        """Commit, in the order of the calls, and call ``then`` with the outcome in some thread.
 
-        ``last``: of partitions that are given up, so that nobody will try again.
+        It is tried for ``patience`` seconds, always as the member that there is now. ``last``: of
+        partitions that are given up; a rebalance is then waited out, for they are this member's
+        until it has ended, and the next owner begins where this commit ends.
         """
         coordinator = self._coordinator
         if self._fenced:
@@ -139,24 +143,32 @@ class Membership:
         if coordinator is None:
             return then(CommitError(KafkaError._WAIT_COORD))
 
-        async def run() -> None:
-            try:
-                codes = await commit_offsets(coordinator, offsets, patience, last=last)
-            except CommitError as error:
-                then(error)
-            except Exception as error:  # noqa: BLE001  (whoever waits must hear of anything)
-                log.warning("commit failed: %r", error)
-                then(CommitError(code_of(error)))
-            else:
-                if KafkaError.FENCED_INSTANCE_ID in codes.values():
-                    self._fence()
-                then(codes)
+        def answer(result: Answer) -> None:
+            if isinstance(result, Exception):
+                return then(CommitError(code_of(result)))
+            codes = set(result.values())
+            coordinator.commit_answered(commit.member, codes)
+            if KafkaError.FENCED_INSTANCE_ID in codes:
+                self._fence()
+            return then(result)
 
-        try:
-            coordinator.net.call_soon_threadsafe(run)
-        except RuntimeError:
-            then(CommitError(KafkaError._DESTROY))
-        return None
+        commit = Commit(
+            offsets,
+            coordinator.member,
+            time.monotonic() + patience,
+            answer,
+            retry=_after_the_rebalance if last else refuse,
+        )
+        return coordinator.commits.put(commit)
+
+    def flush_commits(self, seconds: float) -> list[Commit]:
+        """Wait until all commits are answered, so many seconds; those that are not are given up."""
+        if self._coordinator is None:
+            return []
+        left = self._coordinator.commits.flush(seconds)
+        if left:
+            self._coordinator.commits.close()
+        return left
 
     def application_is_late(self, late: float) -> None:
         """The application has not polled for too long, by ``late`` seconds: leave until it does."""
@@ -202,6 +214,7 @@ class Membership:
             self._inbox.put(error_message(KafkaError._FAIL, told))
         finally:
             if self._coordinator is not None:
+                self._coordinator.commits.close()
                 self._leave_quietly(self._coordinator)
             self._connector.close()
 
@@ -281,3 +294,7 @@ class Membership:
             coordinator.end(LEAVE_MS)
         except (kafka_errors.KafkaError, RuntimeError) as error:
             log.debug("group %s: not left: %r", self._configuration.group_id, error)
+
+
+def _after_the_rebalance(commit: Commit, code: int) -> Member | None:
+    return commit.member if code == REBALANCE_IN_PROGRESS else None

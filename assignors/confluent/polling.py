@@ -14,6 +14,9 @@ end would never interrupt one, so it goes in by the identity of the thread that 
 from within callbacks do. Which thread that is shows whenever Python is run, which is at least
 every few seconds; should another thread take over meanwhile, its first poll is not interrupted.
 
+``consume`` waits for more records in several calls of C. Each moves librdkafka's positions past
+what it read, long before the application has it: `Unreturned` says up to where it does.
+
 What a callback raises comes out of ``poll`` and ``consume`` as it does of confluent's, but never
 instead of records: confluent drops those that it collected in the same call. It may be the next
 call that raises.
@@ -25,7 +28,9 @@ import contextvars
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import confluent_kafka
@@ -33,6 +38,7 @@ from confluent_kafka import OFFSET_INVALID, Message, TopicPartition, cimpl
 
 from assignors.confluent.inbox import Event, Inbox
 from assignors.confluent.liveness import Liveness
+from assignors.confluent.offsets import Place, Position
 
 SLICE = 0.1
 """Seconds for which the slow path waits before it looks into the inbox again."""
@@ -52,6 +58,79 @@ _IDENTITY: contextvars.ContextVar[int] | None = (
 )
 
 
+class Unreturned:
+    """The records that a call of ``consume`` has read and not yet returned.
+
+    What may be committed of a partition is at most the offset of the first of them, while
+    librdkafka's position is behind the last. The position moves inside a call of C, before its
+    records are listed here; so other threads read positions only between two such calls.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._reader: int | None = None
+        self._waiting = 0
+        self._collected: dict[int, Sequence[Message]] = {}
+
+    @contextmanager
+    def collecting(self, messages: Sequence[Message]) -> Iterator[None]:
+        """``messages``, which grows, is what a call of ``consume`` is going to return."""
+        self._collected[id(messages)] = messages
+        try:
+            yield
+        finally:
+            del self._collected[id(messages)]
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Hold off `positions` of other threads; those that wait already go first."""
+        here = threading.get_ident()
+        if self._reader == here:  # A callback of the application's reads, within a call that reads.
+            yield
+            return
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting and self._reader is None)
+            self._reader = here
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._reader = None
+                self._changed.notify_all()
+
+    @contextmanager
+    def positions(self, places: Collection[Place]) -> Iterator[dict[Place, Position]]:
+        """Yield where the records of ``places`` begin that are not returned.
+
+        Positions do not move before the block is left. Waits until the call of C that reads in
+        another thread has ended, `SLICE` seconds at most.
+        """
+        with self._changed:
+            if self._reader not in (None, threading.get_ident()):
+                self._waiting += 1
+                try:
+                    self._changed.wait_for(lambda: self._reader is None)
+                finally:
+                    self._waiting -= 1
+                    self._changed.notify_all()
+            yield _beginnings(chain(*self._collected.values()), set(places))
+
+
+def _beginnings(messages: Iterable[Message], sought: set[Place]) -> dict[Place, Position]:
+    """The position before the first of ``messages`` of each partition that is ``sought``."""
+    found: dict[Place, Position] = {}
+    for message in messages:
+        if len(found) == len(sought):
+            break
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if message.error() is None and topic is not None and partition is not None:
+            place = (topic, partition)
+            if place in sought and place not in found and offset is not None:
+                epoch = message.leader_epoch()
+                found[place] = Position(offset, -1 if epoch is None else epoch)
+    return found
+
+
 class PollingConsumer(confluent_kafka.Consumer):
     """A consumer that serves an inbox in the thread that polls."""
 
@@ -66,6 +145,7 @@ class PollingConsumer(confluent_kafka.Consumer):
         self._deferring = False
         self._fast = False
         self._raised: BaseException | None = None
+        self._unreturned = Unreturned()
 
     # ---- what subclasses say
 
@@ -105,8 +185,14 @@ class PollingConsumer(confluent_kafka.Consumer):
             return super().consume(num_messages, timeout)
         if self._fast and 0 <= timeout <= LONG:
             return self._consume_once(num_messages, timeout)
-        until = None if timeout < 0 else time.monotonic() + timeout
         found: list[Message] = []
+        with self._unreturned.collecting(found):
+            self._collect(found, num_messages, timeout)
+        self._settle()
+        return found
+
+    def _collect(self, found: list[Message], num_messages: int, timeout: float) -> None:
+        until = None if timeout < 0 else time.monotonic() + timeout
         try:
             while len(found) < num_messages:
                 if not found:
@@ -115,7 +201,8 @@ class PollingConsumer(confluent_kafka.Consumer):
                     break
                 # What was read must reach the application before it gives up where it came from.
                 self._deferring = bool(found)
-                found += self._consume_once(num_messages - len(found), _slice(until))
+                with self._unreturned.reading():
+                    found += self._consume_once(num_messages - len(found), _slice(until))
                 if _is_over(until):
                     break
         except BaseException as error:
@@ -124,8 +211,6 @@ class PollingConsumer(confluent_kafka.Consumer):
             self._raised = error
         finally:
             self._deferring = False
-        self._settle()
-        return found
 
     def _consume_once(self, num_messages: int, timeout: float) -> list[Message]:
         found = super().consume(num_messages, timeout)

@@ -15,23 +15,69 @@ things go wrong, which are put right here for consumers that use one of our assi
   the consumer goes on owning what it reads: everyone waits for the slowest member.
 - The commit before a rebalance gets no more time than that ``poll``, and what is read between
   it and the revocation is committed by nobody: the next owner reads it again.
+
+What is read on through a rebalance must be committed too, and kafka-python refuses any commit while
+a join is on its way (RebalanceInProgressError). Here commits go through a
+:class:`~assignors.kafka_python.commit_queue.CommitQueue`, on a connection that the join does not
+hold up: brokers take them under the current generation until all members have joined, and what
+comes later waits until the rebalance is over, and is then committed as a member of the new
+generation if the partitions are this member's still.
+
+A rebalance listener that is no coroutine runs on kafka-python's event loop, where every call that
+waits for a broker raises RuntimeError, ``commit()`` as well, and no heartbeat is sent meanwhile.
+Here it runs in a thread of its own, for which ``poll`` waits.
 """
 
 from __future__ import annotations
 
+import inspect
+import threading
 import time
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import (
+    Cancelled,
+    CommitFailedError,
+    IllegalGenerationError,
+    KafkaError,
+    KafkaTimeoutError,
+    RebalanceInProgressError,
+    RetriableError,
+    UnknownMemberIdError,
+    for_code,
+)
+from kafka.future import Future
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import MemberState
 
+from assignors.kafka_python.commit_queue import (
+    ILLEGAL_GENERATION,
+    Commit,
+    CommitQueue,
+    Member,
+    Result,
+)
 from assignors.kafka_python.coordinator_away import ReadingOnCoordinator, a_moment
 from assignors.leading import log
 
+_NO_MEMBER = {
+    error.errno
+    for error in (IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
+}
+
 COMMIT_PATIENCE_MS = 1000
 """Milliseconds that a commit before partitions are given up may take at least."""
+
+
+class _Pinned(dict[Any, Any]):
+    """Offsets to commit, and the member that was told to commit them."""
+
+    def __init__(self, offsets: Mapping[Any, Any], member: Member) -> None:
+        super().__init__(offsets)
+        self.member = member
 
 
 class SteadyCoordinator(ReadingOnCoordinator):
@@ -40,6 +86,23 @@ class SteadyCoordinator(ReadingOnCoordinator):
     def __init__(self, client: Any, subscription: Any, **configs: Any) -> None:
         self._uncollected: tuple[Any, float, Any] | None = None
         super().__init__(client, subscription, **configs)
+        self.commits = CommitQueue(self)
+
+    @property
+    def manager(self) -> Any:
+        """kafka-python's connections."""
+        return self._manager
+
+    @property
+    def net(self) -> Any:
+        """kafka-python's event loop."""
+        return self._net
+
+    @property
+    def member(self) -> Member:
+        """Generation and member id."""
+        with self._lock:
+            return (self._generation.generation_id, self._generation.member_id)
 
     def need_rejoin(self) -> bool:
         """Also while a join is on its way."""
@@ -58,6 +121,7 @@ class SteadyCoordinator(ReadingOnCoordinator):
                 self.ensure_active_group(timeout_ms=moment)
             except KafkaTimeoutError:
                 log.debug("group %s: still joining", self.group_id)
+            self._maybe_auto_commit_offsets_async()
         else:
             # A pattern first waits for metadata, which takes longer than a moment.
             pattern = self._subscription.subscribed_pattern is not None
@@ -125,3 +189,96 @@ class SteadyCoordinator(ReadingOnCoordinator):
                 len(goes),
                 error,
             )
+
+    # ---- commits
+
+    def commit_offsets_async(self, offsets: Any, callback: Any = None) -> Any:
+        """As kafka-python's, under the generation of this moment."""
+        return super().commit_offsets_async(self._pinned(offsets), callback)
+
+    def commit_offsets_sync(self, offsets: Any, timeout_ms: float | None = None) -> Any:
+        """As kafka-python's, under the generation of this moment."""
+        return super().commit_offsets_sync(self._pinned(offsets), timeout_ms)
+
+    def _pinned(self, offsets: Any) -> Any:
+        return (
+            _Pinned(offsets, self.member) if self.steady and isinstance(offsets, dict) else offsets
+        )
+
+    async def _send_offset_commit_request(self, offsets: Any) -> None:
+        in_group = self._subscription.partitions_auto_assigned()
+        if not (self.steady and offsets and in_group) or self._generation.is_lost():
+            await super()._send_offset_commit_request(offsets)
+            return
+        answer = Future()
+        commit = Commit(
+            {tuple(partition): offset for partition, offset in offsets.items()},
+            offsets.member if isinstance(offsets, _Pinned) else self.member,
+            time.monotonic() + self.config["request_timeout_ms"] / 1000,
+            answer.success,
+            self._still_owned_as,
+        )
+        begun = time.monotonic()
+        self.commits.put(commit)
+        self._take_answer(commit, begun, offsets, await answer)
+
+    def _take_answer(self, commit: Commit, begun: float, offsets: Any, result: Result) -> None:
+        """Raise what kafka-python raises of such an answer, and have it draw its conclusions."""
+        if isinstance(result, Cancelled):
+            raise KafkaError(str(result))
+        if isinstance(result, RetriableError):
+            raise KafkaTimeoutError(f"no broker took the commit in time: {result!r}")
+        if isinstance(result, Exception):
+            raise result
+        refused = next((code for code in result.values() if code in _NO_MEMBER), None)
+        if refused and (commit.member != self.member or self.rebalance_in_progress()):
+            # kafka-python would leave the group, which has only gone on, with this member in it.
+            raise CommitFailedError(for_code(refused)())
+        topics: dict[str, list[tuple[int, int]]] = {}
+        for (topic, partition), code in result.items():
+            topics.setdefault(topic, []).append((partition, code))
+        self._handle_offset_commit_response(offsets, begun, SimpleNamespace(topics=topics.items()))
+
+    def _still_owned_as(self, commit: Commit, code: int) -> Member | None:
+        """As which member to try again what was refused because of a rebalance; None: as none.
+
+        In a cooperative group a member that joined on has its partitions until it gives them up,
+        and their next owner has to wait for that.
+        """
+        generation, member_id = self.member
+        joined_on = member_id == commit.member[1] and generation >= commit.member[0]
+        if not joined_on or not self.cooperative or self._generation.is_lost():
+            return None
+        if code == ILLEGAL_GENERATION and generation == commit.member[0]:
+            # The broker may be a generation ahead, and its answer to the join on its way.
+            return commit.member if self.rebalance_in_progress() else None
+        owned = {tuple(partition) for partition in self._subscription.assigned_partitions()}
+        return (generation, member_id) if owned.issuperset(commit.offsets) else None
+
+    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+        """As kafka-python's; what is not committed by then is given up."""
+        try:
+            super().close(autocommit=autocommit, timeout_ms=timeout_ms)
+        finally:
+            self.commits.close()
+
+    # ---- listeners
+
+    async def _invoke_rebalance_listener_async(self, method_name: str, arg: Any) -> None:
+        method = getattr(self._subscription.rebalance_listener, method_name)
+        if not self.steady or inspect.iscoroutinefunction(method):
+            await super()._invoke_rebalance_listener_async(method_name, arg)
+            return
+        ended = Future()
+
+        def run() -> None:
+            try:
+                method(arg)
+            except BaseException as error:  # noqa: BLE001 - kafka-python raises it from poll
+                problem = error
+                self._net.call_soon_threadsafe(lambda: ended.failure(problem))
+            else:
+                self._net.call_soon_threadsafe(lambda: ended.success(None))
+
+        threading.Thread(target=run, name=f"rackward-listener-{self.group_id}", daemon=True).start()
+        await ended

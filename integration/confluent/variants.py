@@ -38,6 +38,8 @@ RACKWARD = Variant(
     "leader-rack-aware-cooperative-sticky",
 )
 
+VARIANTS = {variant.name: variant for variant in (CONFLUENT, RACKWARD)}
+
 
 class Consumers:
     """Makes consumers of one variant on one cluster, and closes them all in the end."""

@@ -1,17 +1,32 @@
 """Our coordinator while joins are on their way: metadata, polls, hand-overs."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kafka import TopicPartition
+from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka.coordinator.base import Generation
 from kafka.coordinator.consumer import ConsumerCoordinator
-from kafka.errors import CommitFailedError
-from kafka.structs import MemberState
+from kafka.errors import (
+    Cancelled,
+    CommitFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+    OffsetMetadataTooLargeError,
+    UnknownMemberIdError,
+)
+from kafka.structs import MemberState, OffsetAndMetadata
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
+from assignors.kafka_python.commit_queue import (
+    ILLEGAL_GENERATION,
+    REBALANCE_IN_PROGRESS,
+    Commit,
+    NoCoordinatorError,
+    Result,
+)
 from assignors.kafka_python.coordinator import TopicsUnseenError
 from assignors.kafka_python.coordinator_away import MOMENT_MS
 from assignors.kafka_python.steady import COMMIT_PATIENCE_MS
@@ -152,6 +167,130 @@ def test_what_is_given_up_is_committed_first(
     complete(consumer, 4, t=[0])
     assert committed == [{TopicPartition("t", 1): 41}]
     assert consumer.assignment() == {TopicPartition("t", 0)}
+
+
+def owner_of_two(consumers: Consumers, strategy: Any = Sticky) -> Any:
+    """The coordinator of a member in generation 3 that owns t-0 and t-1."""
+    consumer = consumers(strategy(rack="a"))
+    answer(consumer, t=[0, 1])
+    complete(consumer, 3, t=[0, 1])
+    coordinator = consumer._coordinator
+    coordinator._generation = Generation(3, "m", strategy.name)
+    coordinator.state = MemberState.STABLE
+    return coordinator
+
+
+def commit_of(coordinator: Any, *partitions: int) -> Commit:
+    offsets = {("t", p): OffsetAndMetadata(5, "", -1) for p in partitions}
+    return Commit(offsets, coordinator.member, 0.0, lambda _: None)
+
+
+def test_a_commit_outlasts_a_rebalance_of_what_is_still_owned(consumers: Consumers) -> None:
+    coordinator = owner_of_two(consumers)
+    both, stranger = commit_of(coordinator, 0, 1), commit_of(coordinator, 1, 2)
+
+    def again(commit: Commit, code: int) -> Any:
+        return coordinator._still_owned_as(commit, code)
+
+    # The broker may be a generation ahead of a join that is on its way, and not otherwise.
+    assert again(both, ILLEGAL_GENERATION) is None
+    coordinator.state = MemberState.REBALANCING
+    assert again(both, ILLEGAL_GENERATION) == (3, "m")
+    assert again(both, REBALANCE_IN_PROGRESS) == (3, "m")
+    coordinator._generation = Generation(4, "m", Sticky.name)
+    for code in (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS):
+        assert again(both, code) == (4, "m")
+        assert again(stranger, code) is None
+    # Another member id: it was out of the group, and its partitions may have been another's.
+    coordinator._generation = Generation(5, "n", Sticky.name)
+    assert again(both, ILLEGAL_GENERATION) is None
+    coordinator._generation = Generation(-1, "m", None)
+    assert again(both, ILLEGAL_GENERATION) is None
+    # An eager member gives everything up before it joins.
+    eager = owner_of_two(consumers, Range)
+    mine = commit_of(eager, 0)
+    eager._generation = Generation(4, "m", Range.name)
+    assert eager._still_owned_as(mine, ILLEGAL_GENERATION) is None
+
+
+def test_an_answer_to_a_past_generation_does_not_end_the_present_one(consumers: Consumers) -> None:
+    coordinator = owner_of_two(consumers)
+    commit = commit_of(coordinator, 0)
+    offsets = {TopicPartition("t", 0): OffsetAndMetadata(5, "", -1)}
+
+    def take(result: Result) -> None:
+        coordinator._take_answer(commit, 0.0, offsets, result)
+
+    take({("t", 0): 0})
+    with pytest.raises(KafkaTimeoutError, match="no broker took the commit in time"):
+        take(NoCoordinatorError())
+    with pytest.raises(KafkaError, match="closed"):
+        take(Cancelled("closed"))
+    with pytest.raises(ValueError, match="planted"):
+        take(ValueError("planted"))
+    with pytest.raises(OffsetMetadataTooLargeError):
+        take({("t", 0): OffsetMetadataTooLargeError.errno})
+    coordinator.state = MemberState.REBALANCING
+    with pytest.raises(CommitFailedError):
+        take({("t", 0): ILLEGAL_GENERATION})
+    coordinator._generation = Generation(4, "m", Sticky.name)
+    coordinator.state = MemberState.STABLE
+    for code in (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UnknownMemberIdError.errno):
+        with pytest.raises(CommitFailedError):
+            take({("t", 0): code})
+    assert coordinator.member == (4, "m")
+    # Of the generation that there is, it says that the member is out of it.
+    commit.member = coordinator.member
+    with pytest.raises(CommitFailedError):
+        take({("t", 0): ILLEGAL_GENERATION})
+    assert coordinator.member == (-1, "m")
+
+
+def test_what_is_read_in_a_rebalance_is_committed_automatically(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = owner_of_two(consumers)
+    committed: list[bool] = []
+    monkeypatch.setattr(ConsumerCoordinator, "ensure_active_group", lambda *_, **__: False)
+    monkeypatch.setattr(
+        coordinator, "_maybe_auto_commit_offsets_async", lambda: committed.append(True)
+    )
+    coordinator.rejoining = True
+    assert coordinator.poll(timeout_ms=50)
+    assert committed == [True]
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, coordinator: Any, problem: Exception | None = None) -> None:
+        self.threads: list[str] = []
+        self._coordinator = coordinator
+        self._problem = problem
+
+    def on_partitions_revoked(self, _: Any) -> None:
+        self.threads.append(threading.current_thread().name)
+        # Any call that waits for the event loop.
+        self._coordinator._net.run(self._coordinator._net.sleep, 0)
+        if self._problem is not None:
+            raise self._problem
+
+    def on_partitions_assigned(self, _: Any) -> None:
+        pass
+
+
+def test_a_listener_may_wait_for_brokers(consumers: Consumers) -> None:
+    coordinator = owner_of_two(consumers)
+    listener = Listener(coordinator)
+    coordinator._subscription.rebalance_listener = listener
+    coordinator._net.run(
+        coordinator._invoke_rebalance_listener_async, "on_partitions_revoked", set()
+    )
+    assert listener.threads == ["rackward-listener-g"]
+    coordinator._subscription.rebalance_listener = Listener(coordinator, LookupError("planted"))
+    with pytest.raises(LookupError, match="planted"):
+        coordinator._net.run(
+            coordinator._invoke_rebalance_listener_async, "on_partitions_revoked", set()
+        )
+    coordinator._subscription.rebalance_listener = None
 
 
 def test_the_outcome_of_a_join_that_ended_between_polls_is_kept(

@@ -1,0 +1,92 @@
+"""What is committed when a consumer is killed inside a call of ``consume``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from integration.confluent.drip import drip
+from integration.confluent.variants import new_group
+from integration.racks import evenly, replicas_led_from
+from integration.topics import committed, create_topic, new_name
+from integration.waiting import PATIENCE, wait_until
+from rackward.clusters import Cluster
+
+pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
+
+NAMES = ("confluent", "rackward", "confluent-aio", "rackward-aio")
+PARTITIONS = 6
+CALL_SECONDS = 5.0
+"""Of one call of ``consume``, which asks for more records than there are."""
+
+
+class Reader:
+    """A process of `integration.confluent.reader_process`, and what it has reported."""
+
+    def __init__(self, name: str, bootstrap: str, group: str, topic: str) -> None:
+        self.group = group
+        self.delivered: dict[tuple[str, int], int] = {}
+        self.batches = 0
+        arguments = [name, bootstrap, group, topic, "1000000", str(CALL_SECONDS)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "integration.confluent.reader_process", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        )
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            for topic, partition, end in json.loads(line):
+                self.delivered[topic, partition] = end
+            self.batches += 1
+
+    def await_commit(self, cluster: Cluster, name: str) -> None:
+        wait_until(lambda: self.batches > 0, PATIENCE, f"{name} returns a batch")
+        wait_until(
+            lambda: sum(committed(cluster, self.group).values()) > 0,
+            PATIENCE,
+            f"{name} commits what it has returned",
+        )
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._thread.join()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def test_nothing_is_committed_that_consume_has_not_returned(cluster: Cluster) -> None:
+    topic = create_topic(cluster, new_name("crash"), replicas_led_from(evenly(PARTITIONS)))
+    readers: dict[str, Reader] = {}
+    with drip(cluster, topic, PARTITIONS, every=0.005):
+        try:
+            for name in NAMES:
+                readers[name] = Reader(name, cluster.bootstrap_servers, new_group(), topic)
+            for name, reader in readers.items():
+                reader.await_commit(cluster, name)
+            # Several commit intervals later each is within a call that has collected records.
+            time.sleep(CALL_SECONDS / 2)
+        finally:
+            for reader in readers.values():
+                reader.kill()
+    lost = {
+        name: sum(
+            max(0, offset - reader.delivered.get(place, 0))
+            for place, offset in committed(cluster, reader.group).items()
+        )
+        for name, reader in readers.items()
+    }
+    print("committed and never delivered:", lost)
+    assert lost == dict.fromkeys(NAMES, 0)
