@@ -9,7 +9,7 @@ ARGS ?=
 
 EXTRAS := kafka-python,confluent,aiokafka,spark,cluster,docker,cli,yaml,prometheus,controller
 CHECKED := placement_core assignors rack_traffic rackward tests integration benchmarks conftest.py \
-	.ci/wheel_test.py
+	.ci/wheel_test.py .ci/kafka_image.py
 INPUTS := pyproject.toml constraints.txt
 
 # Both: pip reads the first for what it installs and the second for what it builds with.
@@ -62,7 +62,7 @@ benchmarks-clients: $(VENV)/.dev-installed
 	@$(BIN)/python -m benchmarks.confluent_overhead $(ARGS)
 
 wheel-test: $(VENV)/.dev-installed
-	@$(BIN)/python .ci/wheel_test.py
+	@$(BIN)/python .ci/wheel_test.py .ci/kafka_image.py
 
 constraints: $(BIN)/python
 	@.ci/constraints $(BIN)/python $(EXTRAS)

@@ -29,7 +29,7 @@ members = [Member(id=rack, topics=frozenset({"t"}), rack=rack) for rack in "abc"
 for assignor in (LeaderRackAwareCooperativeSticky(), LeaderRackAwareRange()):
     plan = assignor.assign(members, {"t": ["c", "a", "b", None]})
     assert (plan.off_rack, plan.optimum, sum(plan.loads.values())) == (0, 0, 4), plan
-from assignors.discovery import chosen_rack, discover
+from assignors.rack_discovery import chosen_rack, discover
 assert chosen_rack(None, {"RACKWARD_RACK": "a"}) == "a" and discover("gce").name == "gce"
 """
 
@@ -94,7 +94,7 @@ assert refused.returncode == 2 and refused.stderr.count("\\n") == 1, refused
 
 CONTROLLER = """
 import subprocess, sys, pathlib
-import rackward.controller.running, rackward.placement_service
+import rackward.controller.app, rackward.placement_service
 tool = str(pathlib.Path(sys.executable).with_name("rackward"))
 pathlib.Path("c.yaml").write_text("cluster: {bootstrap_servers: '127.0.0.1:1'}")
 told = subprocess.check_output([tool, "controller", "--config", "c.yaml", "--check"], text=True)

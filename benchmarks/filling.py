@@ -18,13 +18,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from integration.controllers import controller
-from integration.short_topics import (
+from integration.support.controllers import (
     FILL_SECONDS,
     TAKE_OVER_SECONDS,
     await_full,
     await_holder,
     await_kept,
+    controller,
     create,
     stop,
 )

@@ -10,11 +10,12 @@ from random import Random
 from typing import Any
 
 from assignors import LeaderRackAwareCooperativeSticky, RefreshPolicy
-from assignors.kafka_python.lookout import read_metadata
-from assignors.kafka_python.strategies import read_leaders
-from assignors.leading import Joined, LeaderWatch, Rebalance, Remarks
-from assignors.leading.about import UNTOLD
-from assignors.wire import Subscription
+from assignors.consumer_protocol import Subscription
+from assignors.group_leader import Joined, Rebalance, Remarks
+from assignors.group_leader.logs import UNTOLD
+from assignors.kafka_python.assignors import read_leaders
+from assignors.kafka_python.coordinator import read_metadata
+from assignors.leader_moves import LeaderWatch
 from benchmarks.shapes import RACKS, Leaders
 from benchmarks.wire import cluster_metadata, metadata_answer, take_answer
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from benchmarks.process_tree import cpu_seconds
 from benchmarks.traffic_data import Size, true_bytes, write_snapshots
-from rack_traffic.jobs.batch import BatchOptions, run_traffic, run_what_if
+from rack_traffic.batch import BatchOptions, run_traffic, run_what_if
 from rack_traffic.session import SparkOptions, spark_session
-from rack_traffic.what_if.interval import Interval
+from rack_traffic.what_if.inputs import Interval
 
 MASTER, MEMORY = "local[2]", "4g"
 SIZES = {"large": Size(2000, 500, 50), "small": Size(200, 500, 50), "tiny": Size(20, 50, 50)}

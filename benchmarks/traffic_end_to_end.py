@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from integration.traffic_run import run
+from integration.support.traffic import run
 from rackward.clusters import LocalCluster
 
 WITHIN = 0.05

@@ -12,9 +12,9 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.protocol.metadata import MetadataResponse
 
 from assignors import Member
+from assignors.group_leader.logs import UNTOLD
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
-from assignors.kafka_python.seat import Seat
-from assignors.leading.about import UNTOLD
+from assignors.kafka_python.coordinator import Seat
 from benchmarks.shapes import RACKS, Leaders
 
 VERSION = 9

@@ -12,10 +12,10 @@ from contextlib import suppress
 
 import pytest
 
-from integration.moving import moved_topic
-from integration.short_topics import look
+from integration.support.controllers import look
+from integration.support.topics import moved_topic
 from rackward.clusters import Cluster, DockerCluster, LocalCluster
-from rackward.clusters.docker_engine import missing_docker
+from rackward.clusters.docker import missing_docker
 from rackward.clusters.errors import BrokerStateError
 from rackward.clusters.pytest_plugin import UniqueName, kafka_clusters, unique_name
 

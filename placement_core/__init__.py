@@ -7,9 +7,15 @@ from placement_core.errors import (
     InvalidOptionError,
     RackwardError,
 )
-from placement_core.placement_spec import PlacementSpec, ReplicaLists
-from placement_core.racks import RackPath, common_levels, levels_crossed, parse_rack
-from placement_core.selection import nearest_replica, turn_of
+from placement_core.placers.spec import PlacementSpec, ReplicaLists
+from placement_core.racks import (
+    RackPath,
+    common_levels,
+    levels_crossed,
+    nearest_replica,
+    parse_rack,
+    turn_of,
+)
 
 __all__ = [
     "Broker",

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rack_traffic.beliefs import Beliefs
+from rack_traffic.options import Beliefs
 from rack_traffic.schemas import PARTITION_HOURS
-from rack_traffic.transforms.appended import appended
 from rack_traffic.transforms.broker_racks import broker_racks
+from rack_traffic.transforms.client_reports import reported_hours, with_reports
 from rack_traffic.transforms.commit_intervals import commit_intervals
 from rack_traffic.transforms.consumption import consumption
-from rack_traffic.transforms.owners import owners
+from rack_traffic.transforms.log_growth import appended
+from rack_traffic.transforms.ownership import owners
 from rack_traffic.transforms.partition_states import partition_states
-from rack_traffic.transforms.pieces import hourly_pieces, summed
-from rack_traffic.transforms.reports import reported_hours, with_reports
+from rack_traffic.transforms.split_by_hour import hourly_pieces, summed
 
 _SERIES = ("cluster", "group", "topic", "partition")
 _WRITTEN = ("cluster", "topic", "partition", "kind")

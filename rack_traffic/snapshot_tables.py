@@ -1,13 +1,17 @@
 """The columns of the snapshot tables, for who writes them and for who reads them.
 
 This is the one definition: :mod:`rack_traffic.schemas` has it in Spark's types, and says what the
-columns mean; :mod:`rack_traffic.arrow_schemas` has it in Arrow's, for writers that need no Spark.
+columns mean; :mod:`rack_traffic.snapshot_tables` has it in Arrow's, for writers that need no Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TEXT: Final = "text"
 INT: Final = "int"
@@ -93,3 +97,24 @@ DATED_BY: Mapping[str, str] = {
     table: "to_at" if table == "client_reports" else "taken_at" for table in SNAPSHOT_TABLES
 }
 """Table to the column whose date its folders are named after."""
+
+
+@cache
+def arrow_schema(table: str) -> pa.Schema:
+    """Return the Arrow schema of a snapshot table. Raises KeyError if there is none of that name.
+
+    pyarrow is imported here: a writer of JSON messages does without it.
+    """
+    import pyarrow as pa
+
+    place = [pa.field("topic", pa.string()), pa.field("partitions", pa.list_(pa.int32()))]
+    types = {
+        TEXT: pa.string(),
+        INT: pa.int32(),
+        LONG: pa.int64(),
+        TIME: pa.timestamp("us", tz="UTC"),
+        INTS: pa.list_(pa.int32()),
+        TEXTS: pa.list_(pa.string()),
+        ASSIGNMENT: pa.list_(pa.struct(place)),
+    }
+    return pa.schema([(name, types[kind]) for name, kind in SNAPSHOT_TABLES[table].items()])

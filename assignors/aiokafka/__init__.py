@@ -12,12 +12,13 @@ what it had, as far as balance and locality permit), and it shares its protocol,
 with the members of other clients, who do go on reading what they keep.
 """
 
-from assignors.aiokafka.coordinator import install
-from assignors.aiokafka.errors import UnseatedAssignorError, UnsupportedAiokafkaError
-from assignors.aiokafka.strategies import (
+from assignors.aiokafka.assignors import (
     LeaderRackAwareCooperativeStickyAssignor,
     LeaderRackAwareRangeAssignor,
+    UnseatedAssignorError,
+    UnsupportedAiokafkaError,
 )
+from assignors.aiokafka.coordinator import install
 
 __all__ = [
     "LeaderRackAwareCooperativeStickyAssignor",

@@ -31,7 +31,7 @@ More assignors than one
     that has them all is sent.
 Leaders that move
     Nobody rebalances for them. Here, the leader of the group looks where they are from time to
-    time, and asks for a rebalance where its policy says so: see :mod:`assignors.refresh`.
+    time, and asks for a rebalance where its policy says so: see :mod:`assignors.leader_moves`.
 A hand-over that does not happen
     Partitions are withheld until whoever owned them has rejoined. Should a foreign client
     claim and never give up, the leader asks for another round itself.
@@ -48,29 +48,241 @@ One group, several clients
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
+import aiokafka
 import aiokafka.consumer.consumer
+from aiokafka.client import AIOKafkaClient
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.coordinator.protocol import ConsumerProtocol
+from aiokafka.coordinator.protocol import ConsumerProtocol, ConsumerProtocolMemberMetadata
 from aiokafka.errors import CommitFailedError, KafkaError, NoError, UnknownTopicOrPartitionError
+from aiokafka.protocol import group
 from aiokafka.protocol.group import JoinGroupRequest
 
-from assignors.aiokafka.lookout import Lookout
-from assignors.aiokafka.seat import Seat
-from assignors.aiokafka.strategies import LeaderRackAwareAssignor
-from assignors.aiokafka.support import check_support
-from assignors.leading import (
+from assignors.aiokafka.assignors import LeaderRackAwareAssignor, UnsupportedAiokafkaError
+from assignors.consumer_protocol import (
+    NO_GENERATION,
+    SubscriptionReader,
+    write_assignments,
+    write_user_data,
+)
+from assignors.group_leader import (
     HAND_OVER_PATIENCE,
     METADATA_PATIENCE,
     About,
-    LeaderWatch,
+    Joined,
+    Leaders,
+    Outcome,
     is_topic_name,
     log,
+    read_leaders,
 )
-from assignors.wire import NO_GENERATION, write_assignments
+from assignors.leader_moves import LeaderWatch, PartitionState
+
+# ---- Looking at where leaders are, at a policy's pace, beside one consumer's other tasks.
+
+NOT_TOLD = -1
+"""The epoch of every leader: aiokafka does not ask for it."""
+
+
+class Lookout:
+    """Asks for metadata once per interval, and has a watch look at the answer."""
+
+    def __init__(self, client: Any, about: Callable[[], About], ask: Callable[[], None]) -> None:
+        """``about`` names the group for the log; ``ask`` asks for a rebalance."""
+        self._client = client
+        self._about = about
+        self._ask = ask
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self, watch: LeaderWatch | None) -> None:
+        """From now on it is ``watch`` that looks; None: nobody."""
+        if self._task is not None:
+            self._task.cancel()
+        self._task = None if watch is None else asyncio.create_task(self._run(watch))
+
+    async def close(self) -> None:
+        """Nobody looks any more once this returns."""
+        task = self._task
+        self.follow(None)
+        if task is not None:
+            await asyncio.wait([task])
+
+    async def _run(self, watch: LeaderWatch) -> None:
+        pause = watch.interval
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                async with asyncio.timeout(pause):
+                    answered = await self._client.force_metadata_update()
+            except (TimeoutError, KafkaError) as error:
+                log.debug("%s: no metadata: %r", self._about(), error)
+                continue
+            if answered and watch.look(self._read, loop.time(), self._about()):
+                self._ask()
+
+    def _read(self, topics: Iterable[str]) -> tuple[Leaders, Iterable[PartitionState]]:
+        return read_metadata(self._client.cluster, topics)
+
+
+def read_brokers(cluster: Any, topics: Iterable[str]) -> Leaders:
+    """The leaders' racks of ``topics`` as ``cluster``, a ClusterMetadata, knows them."""
+    return read_leaders(cluster, {b.nodeId: b.rack for b in cluster.brokers()}, topics)
+
+
+def read_metadata(cluster: Any, topics: Iterable[str]) -> tuple[Leaders, Iterable[PartitionState]]:
+    """The same, and what it knows of their replicas."""
+    names = list(topics)
+    # Replicas are not to be had otherwise.
+    states = (
+        PartitionState(topic, number, known.leader, NOT_TOLD, known.replicas, known.isr)
+        for topic in names
+        for number, known in cluster._partitions.get(topic, {}).items()
+    )
+    return read_brokers(cluster, names), states
+
+
+# ---- An assignor's place in the coordinator of one consumer.
+
+
+class Membership(Protocol):
+    """What a seat asks its coordinator."""
+
+    @property
+    def had(self) -> dict[str, list[int]]:
+        """What the last join that was completed gave to this consumer, topic to partitions."""
+
+    @property
+    def had_since(self) -> int:
+        """The generation of that join; -1 before the first."""
+
+    @property
+    def about(self) -> About:
+        """Group and generation."""
+
+
+class Seat:
+    """Answers a coordinator in an assignor's name, with what is true of that one consumer."""
+
+    def __init__(self, assignor: LeaderRackAwareAssignor, membership: Membership) -> None:
+        self.assignor = assignor
+        self._membership = membership
+        policy = assignor.refresh
+        self.watch = None if policy is None else LeaderWatch(policy, assignor.rebalance)
+
+    @property
+    def name(self) -> str:
+        """The assignor's."""
+        return self.assignor.name
+
+    def metadata(self, topics: Iterable[str]) -> Any:
+        """What this member says as it joins: its topics, and the rest as user data.
+
+        aiokafka's subscription is of version 0, which has no field for a rack. What the member
+        had goes where it is read as given up: by the time it joins it has been revoked.
+        """
+        wanted = sorted(topics)
+        had: dict[str, list[int]] = {}
+        since = NO_GENERATION
+        if self.assignor.sticky:
+            had = {t: self._membership.had[t] for t in wanted if t in self._membership.had}
+            since = self._membership.had_since
+        return ConsumerProtocolMemberMetadata(
+            0, wanted, write_user_data(self.assignor.rack, had, since)
+        )
+
+    def read_members(self, members: Iterable[Sequence[Any]]) -> list[Joined]:
+        """Read what ``members`` (of a JoinGroupResponse of any version, undecoded) said."""
+        reader = SubscriptionReader()
+        return [
+            Joined(id_, instance_id[0] if instance_id else None, reader.read(said))
+            for id_, *instance_id, said in members
+        ]
+
+    def rebalance(self, cluster: Any, joined: Sequence[Joined], gone: frozenset[str]) -> Outcome:
+        """Everyone's share, from what ``cluster`` knows; never raises over what a member sent."""
+
+        return self.assignor.rebalance.run(
+            partial(read_brokers, cluster), joined, gone, self._membership.about
+        )
+
+    def on_assignment(self, assignment: Any) -> None:
+        """Nothing to remember: the coordinator knows what it was assigned, and since when."""
+
+
+# ---- Whether the aiokafka that is installed is one that the coordinator can stand on.
+
+OLDEST = "0.13.0"
+"""The oldest aiokafka that the adapter was tested with."""
+
+NEEDED: Iterable[tuple[Any, Iterable[str]]] = (
+    # Looked up there when a consumer is started, and so replaced there.
+    (aiokafka.consumer.consumer, ["GroupCoordinator"]),
+    (
+        GroupCoordinator,
+        [
+            "_send_req(self, request)",
+            "_perform_assignment(self, response)",
+            "_on_join_prepare(self, previous_assignment)",
+            "_on_join_complete(self, generation, member_id, protocol, member_assignment_bytes)",
+            "_maybe_do_last_autocommit(self, assignment)",
+            "_do_commit_offsets(self, assignment, offsets)",
+            "_get_metadata_snapshot(self)",
+            "_lookup_assignor(self, name)",
+            "request_rejoin(self)",
+            "close(self)",
+        ],
+    ),
+    (
+        group,
+        [
+            "JoinGroupRequest(group, session_timeout, rebalance_timeout, member_id,"
+            " group_instance_id, protocol_type, group_protocols)"
+        ],
+    ),
+    (
+        AIOKafkaClient,
+        ["set_topics(self, topics)", "force_metadata_update(self)", "_maybe_wait_metadata(self)"],
+    ),
+    (
+        ClusterMetadata,
+        [
+            "brokers(self)",
+            "partitions_for_topic(self, topic)",
+            "partitions_for_broker(self, broker_id)",
+        ],
+    ),
+)
+"""What the coordinator calls, replaces or is called by, private parts included."""
+
+
+def check_support(
+    needed: Iterable[tuple[Any, Iterable[str]]] = NEEDED, version: str = aiokafka.__version__
+) -> None:
+    """Raises UnsupportedAiokafkaError where aiokafka lacks something of ``needed``."""
+    for owner, names in needed:
+        for declared in names:
+            name, _, parameters = declared.partition("(")
+            found = getattr(owner, name, None)
+            if found is None or (parameters and not _takes(found, parameters.rstrip(")"))):
+                raise UnsupportedAiokafkaError(
+                    f"aiokafka {version} has no {owner.__name__}.{declared}, which the assignors"
+                    f" need: install aiokafka {OLDEST} or later; if yours is, rackward has to"
+                    " be brought up to it"
+                )
+
+
+def _takes(function: Any, parameters: str) -> bool:
+    if not callable(function):
+        return False
+    return list(inspect.signature(function).parameters) == parameters.split(", ")
+
 
 ANSWERS = 2
 """Answers of brokers that have to lack a topic before it counts as one that does not exist."""

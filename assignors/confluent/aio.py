@@ -8,7 +8,7 @@ from typing import Any
 import confluent_kafka.aio
 
 from assignors.confluent.consumer import Consumer
-from assignors.leading import Assignment
+from assignors.group_leader import Assignment
 
 _CALLBACKS = ("error_cb", "throttle_cb", "stats_cb", "on_commit", "logger")
 

@@ -18,24 +18,22 @@ from typing import Any, Self
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from assignors.confluent.assigning import Rebalanced
-from assignors.confluent.committing import CommittingConsumer
-from assignors.confluent.configuration import (
+from assignors.confluent.assignment import Rebalanced
+from assignors.confluent.commits import CommittingConsumer
+from assignors.confluent.config import (
     check_honoured,
     configuration,
     for_librdkafka,
+    group_metadata,
     merged,
 )
+from assignors.confluent.coordinator import PatternError, subscription
 from assignors.confluent.errors import failure
-from assignors.confluent.group_metadata import group_metadata
-from assignors.confluent.inbox import Change, Committed, Event, Fatal, Inbox, Step
-from assignors.confluent.liveness import Liveness
-from assignors.confluent.membership import Membership
-from assignors.confluent.polling import KNOCK
-from assignors.confluent.pulse import Pulse
-from assignors.confluent.subscription import PatternError, subscription
-from assignors.leading import Assignment, log
-from assignors.leading.shown import some
+from assignors.confluent.events import Change, Committed, Event, Fatal, Inbox, Step
+from assignors.confluent.member import Membership
+from assignors.confluent.polling import KNOCK, Liveness, Pulse
+from assignors.group_leader import Assignment, log
+from assignors.group_leader.logs import some
 
 LEAVE_PATIENCE = 6.0
 """Seconds for which ``close`` waits for the threads of the membership."""
@@ -47,7 +45,7 @@ class Consumer(CommittingConsumer):
     """confluent's Consumer with ``partition.assignment.strategy`` one of ours.
 
     ``leader-rack-aware-cooperative-sticky`` or ``leader-rack-aware-range``; ``client.rack``, or
-    what :mod:`assignors.discovery` finds, says where this consumer runs. Everything else is as
+    what :mod:`assignors.rack_discovery` finds, says where this consumer runs. Everything else is as
     confluent documents it. Properties of connections may have Java's names as well.
 
     Raises what confluent's constructor raises; for what is confluent's and cannot be had here

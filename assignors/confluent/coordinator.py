@@ -7,10 +7,13 @@ the group waits for the application as it waits for one of confluent's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError as Code
+from kafka import AsyncConsumerRebalanceListener
 from kafka.consumer.subscription_state import SubscriptionType
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
 from kafka.errors import FencedInstanceIdError, KafkaError
@@ -18,15 +21,147 @@ from kafka.future import Future
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import TopicPartition
 
-from assignors.confluent.availability import unavailable
 from assignors.confluent.errors import error_message
-from assignors.confluent.inbox import Change, Inbox, Step
-from assignors.confluent.listener import GroupListener
+from assignors.confluent.events import Change, Inbox, Step
 from assignors.confluent.offsets import Place, Position
-from assignors.confluent.subscription import Subscription
+from assignors.group_leader import is_topic_name, log
 from assignors.kafka_python.commit_queue import CommitQueue
 from assignors.kafka_python.coordinator import RackAwareCoordinator
-from assignors.leading import is_topic_name, log
+
+# ---- Changes of partitions in librdkafka's order, of those that kafka-python tells of.
+
+Ask = Callable[[Change, Iterable[Place] | None], Awaitable[None]]
+"""Has the application do it, with all it has where there are no places."""
+
+
+class GroupListener(AsyncConsumerRebalanceListener):  # type: ignore[misc]
+    """Steps in librdkafka's order: it always ends a rebalance by giving, be it nothing."""
+
+    def __init__(self, cooperative: Callable[[], bool], ask: Ask) -> None:
+        self._cooperative = cooperative
+        self._ask = ask
+        self._given = False
+        self._owed = False
+
+    def expect(self, added: int) -> None:
+        """A join has ended, and gives so many partitions that were not had before."""
+        self._owed = self._cooperative() and added == 0
+
+    async def complete(self) -> None:
+        """All changes of a join have been told."""
+        owed, self._owed = self._owed, False
+        if owed:
+            await self._give(())
+
+    def forget(self) -> None:
+        """The application has nothing."""
+        self._given = False
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        await self._give(assigned)
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        # Before its first assignment there is nothing that an eager member could give up.
+        if not self._given:
+            return
+        if not self._cooperative():
+            self._given = False
+        await self._ask(Change.REVOKE, revoked)
+
+    async def on_partitions_lost(self, lost: Any = None) -> None:  # noqa: ARG002
+        self._given = False
+        await self._ask(Change.LOSE, None)
+
+    async def _give(self, places: Iterable[Place]) -> None:
+        self._given = True
+        await self._ask(Change.ASSIGN, places)
+
+
+# ---- Which topics of a subscription an application is told to be missing.
+
+
+def unavailable(
+    names: Iterable[str],
+    sought: Collection[str],
+    there: Collection[str],
+    forbidden: Collection[str],
+) -> dict[str, int]:
+    """The error code of each of ``names`` that cannot be had, by an answer of a broker.
+
+    ``there`` and ``forbidden`` are what the answer has. A topic counts as missing if it was
+    ``sought`` at the answer before: this one may be to a question from before that.
+    """
+    errored: dict[str, int] = {}
+    for topic in sorted(names):
+        if not is_topic_name(topic):
+            errored[topic] = Code.TOPIC_EXCEPTION
+        elif topic in forbidden:
+            errored[topic] = Code.TOPIC_AUTHORIZATION_FAILED
+        elif topic not in there and topic in sought:
+            errored[topic] = Code.UNKNOWN_TOPIC_OR_PART
+    return errored
+
+
+# ---- What a consumer subscribes to: topics by name, and by patterns that start with ``^``.
+
+_CLASSES = {
+    "alpha": "a-zA-Z",
+    "digit": "0-9",
+    "alnum": "a-zA-Z0-9",
+    "upper": "A-Z",
+    "lower": "a-z",
+    "space": r"\s",
+    "blank": r" \t",
+    "xdigit": "0-9a-fA-F",
+    "punct": r"!-/:-@\[-`{-~",
+}
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be read."""
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """Topics by name, and patterns; of the topics there are, ``ignored`` matches none."""
+
+    names: frozenset[str]
+    patterns: tuple[re.Pattern[str], ...] = ()
+    ignored: tuple[re.Pattern[str], ...] = field(default=())
+
+    def topics(self, known: Iterable[str]) -> set[str]:
+        """The topics to join with, ``known`` being the cluster's."""
+        return set(self.names).union(
+            topic
+            for topic in known
+            if any(pattern.match(topic) for pattern in self.patterns)
+            and not any(pattern.match(topic) for pattern in self.ignored)
+        )
+
+
+def subscription(topics: Collection[str], ignored: Iterable[str] = ()) -> Subscription:
+    """The subscription that confluent's ``subscribe`` makes of ``topics``.
+
+    Raises PatternError for a pattern that is none.
+    """
+    return Subscription(
+        frozenset(topic for topic in topics if not topic.startswith("^")),
+        tuple(_compiled(topic) for topic in topics if topic.startswith("^")),
+        tuple(_compiled(pattern) for pattern in ignored),
+    )
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """``pattern``, in which librdkafka knows POSIX's classes of characters."""
+    try:
+        return re.compile(re.sub(r"\[:([a-z]+):\]", _class, pattern))
+    except re.error as error:
+        raise PatternError(f"{pattern!r} is no pattern: {error}") from error
+
+
+def _class(found: re.Match[str]) -> str:
+    return _CLASSES.get(found[1], found[0])
+
 
 START_MS = 1000
 """Milliseconds for which partitions are held back for what is committed of them. A transaction

@@ -28,17 +28,69 @@ import contextvars
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import confluent_kafka
 from confluent_kafka import OFFSET_INVALID, Message, TopicPartition, cimpl
 
-from assignors.confluent.inbox import Event, Inbox
-from assignors.confluent.liveness import Liveness
+from assignors.confluent.events import Event, Inbox
 from assignors.confluent.offsets import Place, Position
+
+# ---- Whether the application still polls, told without a word of Python at each poll.
+#
+# An application that polls runs in C alone. Now and then a knock is left in the queue that it
+# polls; if it polls, the knock is answered. An application has not polled since the oldest
+# unanswered knock was left, so one that is older than ``max.poll.interval.ms`` says that it
+# stopped; this is never too early, and late by no more than the time between knocks.
+
+
+class Liveness:
+    """Knocks and answers; times are seconds of one clock. Thread-safe."""
+
+    def __init__(self, max_poll_interval: float) -> None:
+        self.longest = max_poll_interval
+        self.every = min(1.0, max_poll_interval / 10)
+        self._seen = 0.0
+        self._knocked: float | None = None
+        self._lock = threading.Lock()
+
+    def answered(self, now: float) -> None:
+        """The application polled, or begins to count as one that should."""
+        with self._lock:
+            self._seen = now
+            self._knocked = None
+
+    def knocks(self, now: float) -> None:
+        """A knock is about to be left in the queue."""
+        with self._lock:
+            self._knocked = now
+
+    def knocked(self, now: float) -> None:
+        """The knock is in the queue, unless it was answered already."""
+        with self._lock:
+            if self._knocked is not None:
+                self._knocked = now
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a knock is in the queue."""
+        return self._knocked is not None
+
+    def should_knock(self, now: float) -> bool:
+        """Whether it is time for another knock."""
+        with self._lock:
+            return self._knocked is None and now - self._seen >= self.every
+
+    def overdue(self, now: float) -> float | None:
+        """The seconds by which the application is late, or None."""
+        with self._lock:
+            late = None if self._knocked is None else now - self._knocked - self.longest
+            return late if late is not None and late > 0 else None
+
 
 SLICE = 0.1
 """Seconds for which the slow path waits before it looks into the inbox again."""
@@ -309,3 +361,57 @@ def _slice(until: float | None) -> float:
 
 def _is_over(until: float | None) -> bool:
     return until is not None and time.monotonic() >= until
+
+
+# ---- What must happen on time though the application does not ask: knocks, and commits.
+
+BEAT = 0.25
+"""Seconds between looks at the clock."""
+
+
+class Beating(Protocol):
+    """What is kept going."""
+
+    def _beat(self, now: float) -> None:
+        """Do what is due at ``now``, the seconds of `time.monotonic`."""
+
+
+class Pulse:
+    """A thread that lives as long as its consumer, and not a moment of its own will longer.
+
+    It may wait for the application to leave a poll, which is why nothing else waits for it.
+    """
+
+    def __init__(self, consumer: Beating, name: str) -> None:
+        self._consumer = weakref.ref(consumer)
+        self._due = threading.Event()
+        self._stopped = False
+        self._thread = threading.Thread(
+            target=self._run, name=f"rackward-pulse-{name}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin, unless it has begun."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def beat(self) -> None:
+        """Look at the clock now."""
+        self._due.set()
+
+    def stop(self, patience: float = 0.0) -> None:
+        """End, and wait ``patience`` seconds for the end."""
+        self._stopped = True
+        self._due.set()
+        if patience and self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(patience)
+
+    def _run(self) -> None:
+        while True:
+            self._due.wait(BEAT)
+            self._due.clear()
+            consumer = self._consumer()
+            if self._stopped or consumer is None:
+                return
+            consumer._beat(time.monotonic())
+            del consumer

@@ -6,13 +6,14 @@
 Import this before the consumer is made; see :mod:`assignors.kafka_python.coordinator`.
 """
 
-from assignors.kafka_python.coordinator import harden, install
-from assignors.kafka_python.nearest import NearestPolicy, NearestReplicas, read_from_nearest
-from assignors.kafka_python.reporting import TrafficReporter
-from assignors.kafka_python.strategies import (
+from assignors.kafka_python.assignors import (
     LeaderRackAwareCooperativeStickyAssignor,
     LeaderRackAwareRangeAssignor,
 )
+from assignors.kafka_python.coordinator import harden, install
+from assignors.kafka_python.nearest_fetcher import NearestReplicas, read_from_nearest
+from assignors.kafka_python.nearest_replica import NearestPolicy
+from assignors.kafka_python.traffic_reporter import TrafficReporter
 
 __all__ = [
     "LeaderRackAwareCooperativeStickyAssignor",

@@ -35,7 +35,7 @@ from kafka import errors
 from kafka.protocol.consumer import OffsetCommitRequest
 from kafka.protocol.metadata import MetadataResponse
 
-from assignors.leading import log
+from assignors.group_leader import log
 
 Place = tuple[str, int]
 """A topic and a partition."""

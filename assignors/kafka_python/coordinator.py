@@ -24,15 +24,15 @@ Topics that only others subscribe to
     for ``METADATA_PATIENCE`` seconds and no longer.
 Joins that outlast the poll that began them
     kafka-python forgets some, repeats others, and reads nothing meanwhile: see
-    :mod:`assignors.kafka_python.steady`.
+    :mod:`assignors.kafka_python.workarounds`.
 Brokers that are missing from a metadata answer
     A consumer stops reading from them for good: see
-    :mod:`assignors.kafka_python.missing_brokers`.
+    :mod:`assignors.kafka_python.workarounds`.
 Topics that are missing
-    They are asked for without a pause: see :mod:`assignors.kafka_python.missing_topics`.
+    They are asked for without a pause: see :mod:`assignors.kafka_python.workarounds`.
 Leaders that move
     Nobody rebalances for them. Here, the leader of the group looks where they are from time to
-    time, and asks for a rebalance where its policy says so: see :mod:`assignors.refresh`. Of
+    time, and asks for a rebalance where its policy says so: see :mod:`assignors.leader_moves`. Of
     other members brokers ignore such a request.
 A hand-over that does not happen
     Partitions are withheld until whoever claimed them has rejoined. Should a foreign client
@@ -51,29 +51,200 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 import kafka.consumer.group
+from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from kafka.errors import KafkaError, RetriableError
 from kafka.protocol.consumer.group import JoinGroupResponse
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from assignors.kafka_python.lookout import Lookout
-from assignors.kafka_python.missing_brokers import outlive_missing_brokers
-from assignors.kafka_python.missing_topics import stop_asking
-from assignors.kafka_python.seat import Seat
-from assignors.kafka_python.steady import SteadyCoordinator
-from assignors.kafka_python.strategies import LeaderRackAwareAssignor
-from assignors.leading import (
+from assignors.consumer_protocol import (
+    NO_GENERATION,
+    SubscriptionReader,
+    write_assignments,
+    write_user_data,
+)
+from assignors.group_leader import (
     HAND_OVER_PATIENCE,
     METADATA_PATIENCE,
     About,
+    Joined,
+    Leaders,
     Remarks,
     is_topic_name,
     log,
 )
-from assignors.wire import NO_GENERATION
+from assignors.kafka_python.assignors import LeaderRackAwareAssignor, read_leaders
+from assignors.kafka_python.workarounds import (
+    SteadyCoordinator,
+    outlive_missing_brokers,
+    stop_asking,
+)
+from assignors.leader_moves import LeaderWatch, PartitionState
+
+# ---- An assignor's place in the coordinator of one consumer.
+
+
+class Membership(Protocol):
+    """What a seat asks its coordinator."""
+
+    def owned_partitions(self) -> dict[str, list[int]]:
+        """What this consumer is assigned at this moment, topic to partitions."""
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether that is kept through a rebalance, or is all given up by the time it joins."""
+
+    @property
+    def owned_since(self) -> int:
+        """The generation of the last join that was completed; -1 before the first."""
+
+    @property
+    def generation_id(self) -> int:
+        """The generation that is being joined, or was joined last."""
+
+    @property
+    def topics_gone(self) -> frozenset[str]:
+        """Subscribed topics that brokers say do not exist."""
+
+    @property
+    def about(self) -> About:
+        """Group and generation."""
+
+    def expect_hand_over(self, withheld: int) -> None:
+        """``withheld`` partitions wait for another round."""
+
+
+class Seat(AbstractPartitionAssignor):  # type: ignore[misc]
+    """Answers a coordinator in an assignor's name, with what is true of that one consumer."""
+
+    def __init__(self, assignor: LeaderRackAwareAssignor, membership: Membership) -> None:
+        self.assignor = assignor
+        self._membership = membership
+        self._joined: Sequence[Joined] = ()
+        policy = assignor.refresh
+        self.watch = None if policy is None else LeaderWatch(policy, assignor.rebalance)
+
+    @property
+    def name(self) -> str:
+        """The assignor's."""
+        return self.assignor.name
+
+    def supported_protocols(self) -> list[Any]:
+        """The assignor's."""
+        return self.assignor.supported_protocols()
+
+    def metadata(self, topics: Iterable[str]) -> Any:
+        """The assignor's, with what this consumer owns.
+
+        Beside an eager assignor nothing is kept, though the consumer's state still has it. What
+        it had then goes where it is read as given up.
+        """
+        metadata = self.assignor.metadata(topics)
+        if not (self.assignor.cooperative and isinstance(metadata, ConsumerProtocolSubscription)):
+            return metadata
+        owned = self._membership.owned_partitions()
+        claimed = {topic: sorted(owned[topic]) for topic in sorted(owned.keys() & set(topics))}
+        since = self._membership.owned_since
+        if self._membership.cooperative:
+            held = ConsumerProtocolSubscription.TopicPartition
+            metadata.owned_partitions = [held(topic=t, partitions=ps) for t, ps in claimed.items()]
+            metadata.generation_id = since
+        else:
+            metadata.user_data = write_user_data(self.assignor.rack, claimed, since)
+        return metadata
+
+    def read_members(self, members: Iterable[Any]) -> set[str]:
+        """Read what ``members`` (of a JoinGroupResponse, undecoded) said; their topics."""
+        reader = SubscriptionReader()
+        self._joined = [
+            Joined(m.member_id, m.group_instance_id, reader.read(m.metadata)) for m in members
+        ]
+        return set().union(*{joined.subscription.topics for joined in self._joined})
+
+    def assign(self, cluster: Any, members: Any) -> dict[str, bytes]:  # noqa: ARG002
+        """The encoded assignment of every member that was read."""
+        joined, self._joined = self._joined, ()
+        outcome = self.assignor.rebalance.run(
+            partial(read_leaders, cluster),
+            joined,
+            self._membership.topics_gone,
+            self._membership.about,
+        )
+        if self.watch is not None:
+            self.watch.begin(self._membership.generation_id, joined, outcome, time.monotonic())
+        if outcome.withheld:
+            self._membership.expect_hand_over(outcome.withheld)
+        return write_assignments(outcome.shares)
+
+    def on_assignment(self, assignment: Any, generation: int) -> None:
+        """Nothing to remember: what is owned is read off the consumer when it is needed."""
+
+
+# ---- Looking at where leaders are, at a policy's pace, from within the polls of one consumer.
+
+
+class Lookout:
+    """Asks for metadata once per interval, and has a watch look at the answer.
+
+    kafka-python asks of itself every five minutes, and where a leader that it reads from is gone:
+    of partitions that other members read it hears too late, or never.
+    """
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+        self._watch: LeaderWatch | None = None
+        self._due = 0.0
+        self._asked: int | None = None
+
+    def follow(self, watch: LeaderWatch | None, now: float) -> None:
+        """From now on it is ``watch`` that looks; None: nobody."""
+        self._watch, self._asked = watch, None
+        if watch is not None:
+            self._due = now + watch.interval
+
+    def is_due(self, answers: int, now: float) -> bool:
+        """Whether there is something to do. ``answers``: of brokers, for metadata, so far."""
+        if self._watch is None:
+            return False
+        return now >= self._due or (self._asked is not None and answers > self._asked)
+
+    def look(self, answers: int, now: float, about: About) -> bool:
+        """Do it; whether to ask for a rebalance."""
+        watch = self._watch
+        if watch is None:
+            return False
+        if self._asked is not None and answers > self._asked:
+            self._asked = None
+            return watch.look(partial(read_metadata, self._cluster), now, about)
+        self._due = now + watch.interval
+        self._asked = answers
+        self._cluster.request_update()
+        return False
+
+
+def read_metadata(cluster: Any, topics: Iterable[str]) -> tuple[Leaders, Iterable[PartitionState]]:
+    """What ``cluster``, a ClusterMetadata, knows of the leaders and replicas of ``topics``."""
+    names = list(topics)
+    # Replicas are not to be had otherwise. The dictionary is replaced as a whole by each answer.
+    known = cluster._partitions
+    states = (
+        PartitionState(
+            topic,
+            number,
+            partition.leader_id,
+            partition.leader_epoch,
+            partition.replica_nodes,
+            partition.isr_nodes,
+        )
+        for topic in names
+        for number, partition in known.get(topic, {}).items()
+    )
+    return read_leaders(cluster, names), states
+
 
 FIRST_READS = 5.0
 """Seconds after an assignment by which brokers have said where to read."""

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from integration.confluent.variants import CONFLUENT, RACKWARD, Consumers, Variant
-from integration.topics import create_topic, new_name
-from integration.waiting import PATIENCE
+from integration.support.confluent import CONFLUENT, RACKWARD, Consumers, Variant
+from integration.support.topics import create_topic, new_name
 from rackward.clusters import Cluster
+from tests.support.waiting import PATIENCE
 
 RECORDS = 10
 """In each of the three partitions of `filled`."""

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as At
 
-from integration.confluent.variants import (
+from integration.support.confluent import (
     Callbacks,
     Consumers,
     new_group,
@@ -18,7 +18,7 @@ from integration.confluent.variants import (
     read_records,
     where,
 )
-from integration.topics import new_name
+from integration.support.topics import new_name
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 

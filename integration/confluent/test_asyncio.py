@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import TopicPartition
 
 import assignors.confluent
-from integration.confluent.variants import RACKWARD, Variant, new_group, places
-from integration.topics import committed
-from integration.waiting import PATIENCE
+from integration.support.confluent import RACKWARD, Variant, new_group, places
+from integration.support.topics import committed
 from rackward.clusters import Cluster
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 

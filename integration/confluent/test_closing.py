@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition as At
 
-from integration.confluent.variants import Callbacks, Consumers, new_group, read
-from integration.topics import described
-from integration.waiting import PATIENCE, wait_until
+from integration.support.confluent import Callbacks, Consumers, new_group, read
+from integration.support.topics import described
 from rackward.clusters import Cluster
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 

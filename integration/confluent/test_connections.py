@@ -15,10 +15,16 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as At
 
-from integration.confluent.certificates import certificates
-from integration.confluent.variants import RACKWARD, Consumers, Variant, read, read_records
-from integration.waiting import PATIENCE
+from integration.support.confluent import (
+    RACKWARD,
+    Consumers,
+    Variant,
+    certificates,
+    read,
+    read_records,
+)
 from rackward.clusters import LocalCluster
+from tests.support.waiting import PATIENCE
 
 SECRET = "wonderland-1865"
 WRONG = "looking-glass-1871"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from integration.confluent.variants import Variant
+from integration.support.confluent import Variant
 
 NOWHERE = "127.0.0.1:1"
 INVALID = KafkaError._INVALID_ARG

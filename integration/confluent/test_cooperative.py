@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from integration.clients import Place
-from integration.confluent.drip import drip
-from integration.confluent_clients import Confluent
-from integration.groups import ConsumerGroup
-from integration.racks import evenly, loads, replicas_led_from
-from integration.topics import create_topic, new_name
+from integration.support.clients import Place
+from integration.support.confluent_clients import Confluent
+from integration.support.drip import drip
+from integration.support.groups import ConsumerGroup
+from integration.support.racks import evenly, loads, replicas_led_from
+from integration.support.topics import create_topic, new_name
 from rackward.clusters import Cluster
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from integration.confluent.drip import drip
-from integration.confluent.variants import new_group
-from integration.racks import evenly, replicas_led_from
-from integration.topics import committed, create_topic, new_name
-from integration.waiting import PATIENCE, wait_until
+from integration.support.confluent import new_group
+from integration.support.drip import drip
+from integration.support.racks import evenly, replicas_led_from
+from integration.support.topics import committed, create_topic, new_name
 from rackward.clusters import Cluster
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
@@ -27,7 +27,7 @@ CALL_SECONDS = 5.0
 
 
 class Reader:
-    """A process of `integration.confluent.reader_process`, and what it has reported."""
+    """A process of `integration.support.reader_process`, and what it has reported."""
 
     def __init__(self, name: str, bootstrap: str, group: str, topic: str) -> None:
         self.group = group
@@ -35,7 +35,7 @@ class Reader:
         self.batches = 0
         arguments = [name, bootstrap, group, topic, "1000000", str(CALL_SECONDS)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "integration.confluent.reader_process", *arguments],
+            [sys.executable, "-m", "integration.support.reader_process", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=Path(__file__).parents[2],

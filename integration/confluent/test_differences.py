@@ -19,8 +19,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from assignors.confluent import Consumer
-from integration.clients import Place
-from integration.confluent.variants import (
+from integration.support.clients import Place
+from integration.support.confluent import (
     CONFLUENT,
     RACKWARD,
     Callbacks,
@@ -29,9 +29,9 @@ from integration.confluent.variants import (
     read,
     where,
 )
-from integration.topics import committed, create_topic, new_name
-from integration.waiting import PATIENCE
+from integration.support.topics import committed, create_topic, new_name
 from rackward.clusters import Cluster
+from tests.support.waiting import PATIENCE
 
 OURS = {"group.id": "g", "partition.assignment.strategy": RACKWARD.eager, "log_level": 0}
 ON_A_CLUSTER = pytest.mark.parametrize("cluster", ["local"], indirect=True)

@@ -13,11 +13,11 @@ import confluent_kafka
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from integration.confluent.variants import RACKWARD, Variant, new_group
-from integration.racks import evenly, replicas_led_from
-from integration.topics import committed, create_topic, described, new_name
-from integration.waiting import wait_until
+from integration.support.confluent import RACKWARD, Variant, new_group
+from integration.support.racks import evenly, replicas_led_from
+from integration.support.topics import committed, create_topic, described, new_name
 from rackward.clusters import Cluster
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
@@ -31,7 +31,7 @@ class Process:
 
     def __init__(self, arguments: list[str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "integration.confluent.pipeline", *arguments],
+            [sys.executable, "-m", "integration.support.pipeline", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

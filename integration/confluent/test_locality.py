@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from integration.clients import Place
-from integration.confluent_clients import Confluent
-from integration.groups import ConsumerGroup
-from integration.racks import evenly, loads, off_rack, replicas_led_from
-from integration.topics import Trickle, committed, create_topic, new_name
-from integration.waiting import PATIENCE, wait_until
+from integration.support.clients import Place
+from integration.support.confluent_clients import Confluent
+from integration.support.groups import ConsumerGroup
+from integration.support.racks import evenly, loads, off_rack, replicas_led_from
+from integration.support.topics import Trickle, committed, create_topic, new_name
 from rackward.clusters import Cluster
+from tests.support.waiting import PATIENCE, wait_until
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 TWELVE = {f"{rack}{number}": rack for rack in "abc" for number in range(1, 5)}

@@ -12,11 +12,11 @@ from confluent_kafka import OFFSET_END, OFFSET_INVALID, KafkaError, KafkaExcepti
 from confluent_kafka import TopicPartition as At
 from confluent_kafka.admin._metadata import ClusterMetadata
 
-from integration.confluent.variants import Consumers, new_group, read, read_records
-from integration.topics import committed, create_topic, new_name
-from integration.waiting import wait_until
+from integration.support.confluent import Consumers, new_group, read, read_records
+from integration.support.topics import committed, create_topic, new_name
 from placement_core import TopicPartition
 from rackward.clusters import Cluster
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as At
 
-from integration.confluent.variants import Callbacks, Consumers, new_group, read, read_records
-from integration.topics import committed, create_topic, described, new_name
-from integration.waiting import wait_until
+from integration.support.confluent import Callbacks, Consumers, new_group, read, read_records
+from integration.support.topics import committed, create_topic, described, new_name
 from rackward.clusters import Cluster
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as At
 
-from integration.confluent.variants import Consumers, new_group, read, read_records
-from integration.topics import committed, new_name
-from integration.waiting import wait_until
+from integration.support.confluent import Consumers, new_group, read, read_records
+from integration.support.topics import committed, new_name
 from rackward.clusters import Cluster
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 

@@ -19,8 +19,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from integration.confluent.variants import Consumers, read, read_records, where
-from integration.topics import create_topic, new_name
+from integration.support.confluent import Consumers, read, read_records, where
+from integration.support.topics import create_topic, new_name
 from rackward.clusters import Cluster
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
-from integration.confluent.variants import Callbacks, Consumers, new_group, places, read, where
-from integration.topics import create_topic, new_name
-from integration.waiting import PATIENCE, wait_until
+from integration.support.confluent import Callbacks, Consumers, new_group, places, read, where
+from integration.support.topics import create_topic, new_name
 from rackward.clusters import Cluster
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from placement_core.cluster import TopicPartition
+from placement_core.cluster import Move, TopicPartition
 from placement_core.errors import InvalidOptionError
-from placement_core.moves import Move
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,11 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from placement_core.cluster import ClusterView, TopicPartition
-from placement_core.leaders.classes import TopicClass
+from placement_core.cluster import ClusterView, TopicPartition, moves_between
+from placement_core.flow import IntArray
 from placement_core.leaders.model import LeaderLayout, Locality, Readers
-from placement_core.leaders.setting import Setting
-from placement_core.matching import IntArray
-from placement_core.moves import moves_between
+from placement_core.leaders.problem import Setting
+from placement_core.leaders.search import TopicClass
 
 MOST_ROUNDS = 10
 """Passes over the classes of topics; each one that changes anything improves the whole."""
@@ -33,7 +32,7 @@ def plan_leaders(
 
     What is exact. Topics that the same readers share form a class. Within a class, all three ranks
     are exact together, given the leaders of all others
-    (:mod:`~placement_core.leaders.costs`, :mod:`~placement_core.leaders.branches`). Classes are
+    (:mod:`~placement_core.leaders.problem`, :mod:`~placement_core.leaders.search`). Classes are
     settled in turn, in order of their first topic, those that nobody reads last, again and
     again until no class alone can be improved. With one class, that is the optimum. With more, the
     first rank still is one as long as no ``Readers`` have topics in several classes. The layout

@@ -6,10 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from placement_core.cluster import ClusterView, TopicPartition
-from placement_core.errors import InvalidOptionError
-from placement_core.placement_spec import PlacementSpec, ReplicaLists
-from placement_core.placers.candidates import candidates
-from placement_core.placers.errors import PlacementError, listed
+from placement_core.errors import InvalidOptionError, PlacementError, listed
+from placement_core.placers.spec import PlacementSpec, ReplicaLists, candidates
 from placement_core.plugins import read_properties
 
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from placement_core.cluster import ClusterView, TopicPartition
-from placement_core.errors import InvalidOptionError
-from placement_core.placeholders import padded, without_placeholders
-from placement_core.placement_spec import PlacementSpec, ReplicaLists
-from placement_core.placers.candidates import among_live
-from placement_core.placers.errors import PlacementError, listed
-from placement_core.placers.protocol import ReplicaPlacer
-from placement_core.placers.rack_alternating import RackAlternatingPlacer
+from placement_core.cluster import ClusterView, TopicPartition, padded, without_placeholders
+from placement_core.errors import InvalidOptionError, PlacementError, listed
+from placement_core.placers.round_robin import RackAlternatingPlacer
+from placement_core.placers.spec import PlacementSpec, ReplicaLists, ReplicaPlacer, among_live
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +17,7 @@ class UnderReplicatedPlacer:
 
     Where there are brokers enough it is that placer. Where there are fewer, the placer is asked
     for as many replicas as can be had, and the rest are placeholders: -1, -2, -3 (see
-    :mod:`placement_core.placeholders`). On broker 1 alone, RF 3: 1 -1 -2.
+    :mod:`placement_core.cluster`). On broker 1 alone, RF 3: 1 -1 -2.
 
     There must be at least min(``min_insync_replicas``, RF) live brokers, so that producers can
     write with any acks from the first moment on. ``min_insync_replicas`` is the topic's own
@@ -29,7 +25,7 @@ class UnderReplicatedPlacer:
 
     Off unless somebody wraps a placer in it: the partitions show as complete to brokers, and have
     fewer copies than was asked for until the placeholders are filled
-    (:mod:`placement_core.filling`).
+    (:mod:`placement_core.under_replication`).
     """
 
     placer: ReplicaPlacer = field(default_factory=RackAlternatingPlacer)

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from placement_core.exchange import FAR
-from placement_core.matching import IntArray
-from placement_core.rack_shares import RackTree
+from placement_core.flow import FAR, IntArray
+from placement_core.rack_bounds import RackTree
 
 Flags = NDArray[np.bool_]
 
 
 @dataclass(slots=True)
 class ReplicaSets:
-    """Which brokers (numbers, not ids) hold each partition; an :class:`~placement_core.exchange`
+    """Which brokers (numbers, not ids) hold each partition; an :class:`~placement_core.flow`
     ``Exchange``.
 
     chosen

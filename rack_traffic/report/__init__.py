@@ -1,6 +1,6 @@
 """The report: from the pipeline's tables to one page, one JSON document or a few small tables.
 
-:mod:`~rack_traffic.report.tables` reads, :mod:`~rack_traffic.report.summary` adds up in bounded
+:mod:`~rack_traffic.report.load` reads, :mod:`~rack_traffic.report.aggregate` adds up in bounded
 memory, and everything after that is a pure function of a
 :class:`~rack_traffic.report.model.Summary`.
 """

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal
 
-from rack_traffic.report import reliability, wording
-from rack_traffic.report.model import GroupTotal, Summary, share
-from rack_traffic.report.wording import Currency, count
+from rack_traffic.report import format as wording
+from rack_traffic.report.format import Currency, count
+from rack_traffic.report.model import GroupTotal, Summary, Traffic, share, total
 
 Weight = Literal["act", "check", "know"]
 """Do something about it; look into it; good to know."""
@@ -73,7 +74,7 @@ def _savings(summary: Summary, currency: Currency) -> Iterator[Finding]:
             "act",
             f"{do} {count(len(groups), 'group')} {how}",
             _which(ranked, saving, currency) + _shared(groups),
-            reliability.of_groups(groups).words,
+            of_groups(groups).words,
             saving,
         )
 
@@ -208,7 +209,7 @@ def reliability_findings(summary: Summary) -> Iterator[Finding]:
             f"They broke the contract of their table; most often {worst.table}: {worst.reason} "
             f"({worst.rows:,}).",
         )
-    if (text := reliability.gaps(summary)) is not None:
+    if (text := gaps(summary)) is not None:
         yield Finding("check", text, "Nothing is told of hours in which nothing was collected.")
 
 
@@ -226,3 +227,83 @@ def _replication(summary: Summary, currency: Currency) -> Iterator[Finding]:
 
 def _saving(each: GroupTotal) -> float:
     return each.change.saving_per_month if each.change is not None else 0.0
+
+
+# ---- How sure a figure is, in words that mean the same wherever they stand.
+
+Level = Literal["exact", "good", "fair", "rough", "none"]
+
+EXACT_FROM = 0.95
+GOOD_UP_TO = 0.05
+FAIR_UP_TO = 0.25
+
+WORDS: dict[Level, str] = {
+    "exact": "exact",
+    "good": "measured",
+    "fair": "partly known",
+    "rough": "rough",
+    "none": "no data",
+}
+EXPLAINED: dict[Level, str] = {
+    "exact": "clients reported at least 95 % of the bytes exactly",
+    "good": "measured from committed offsets; at most 5 % estimated or of unknown rack",
+    "fair": "at most 25 % estimated or of unknown rack",
+    "rough": "more than 25 % estimated or of unknown rack",
+    "none": "nothing was read in the period",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """A level, and the shares of bytes that it is from."""
+
+    level: Level
+    exact: float
+    estimated: float
+    unknown: float
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return WORDS[self.level]
+
+
+def of(traffic: Traffic) -> Reliability:
+    """How sure the bytes and the cost of ``traffic`` are."""
+    size = traffic.bytes
+    if not size:
+        return Reliability("none", 0.0, 0.0, 0.0)
+    exact = traffic.reported_bytes / size
+    estimated = traffic.estimated_bytes / size
+    unknown = traffic.unknown_bytes / size
+    doubtful = estimated + unknown
+    level: Level = "rough"
+    if exact >= EXACT_FROM and doubtful <= GOOD_UP_TO:
+        level = "exact"
+    elif doubtful <= GOOD_UP_TO:
+        level = "good"
+    elif doubtful <= FAIR_UP_TO:
+        level = "fair"
+    return Reliability(level, exact, estimated, unknown)
+
+
+def of_groups(groups: Iterable[GroupTotal]) -> Reliability:
+    """The same of all that several groups read."""
+    return of(total(each.traffic for each in groups))
+
+
+def gaps(summary: Summary) -> str | None:
+    """How many hours between a cluster's first and last are missing; None where none is."""
+    spans = {
+        each.cluster: ((each.last - each.first) // timedelta(hours=1) + 1, each.hours)
+        for each in summary.clusters
+    }
+    gappy = {name: (span, span - seen) for name, (span, seen) in spans.items() if span > seen}
+    if not gappy:
+        return None
+    name, (span, missing) = max(gappy.items(), key=lambda each: (each[1][1], each[0]))
+    text = f"{count(missing, 'hour')} of {span:,} {'is' if missing == 1 else 'are'} missing"
+    if len(spans) == 1:
+        return text
+    others = f" (fewer or as many in {count(len(gappy) - 1, 'other')})" if len(gappy) > 1 else ""
+    return f"{text} in cluster {name}{others}"

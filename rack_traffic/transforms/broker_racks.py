@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rack_traffic.transforms.clock import micros
+from rack_traffic.transforms.split_by_hour import micros
 
 ALWAYS = 1 << 62
 """Later, or with a minus sign earlier, than every time in microseconds."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from rack_traffic.transforms.clock import micros
 from rack_traffic.transforms.partition_states import KEY, REACHES
+from rack_traffic.transforms.split_by_hour import micros
 
 _STRETCHES = range(1, len(REACHES) + 1)
 _STATE_TYPES = {

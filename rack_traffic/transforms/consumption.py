@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rack_traffic.beliefs import Beliefs
+from rack_traffic.options import Beliefs
 from rack_traffic.transforms.commit_intervals import FIRST, SERIES
 from rack_traffic.transforms.partition_states import REACHES
 

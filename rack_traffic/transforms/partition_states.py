@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from rack_traffic.transforms.broker_racks import with_rack
-from rack_traffic.transforms.clock import micros
+from rack_traffic.transforms.split_by_hour import micros
 
 REACHES = (1, 4, 16, 64, 256)
 """The log is told in stretches that reach so many snapshots back; below the last one it is one."""

@@ -1,7 +1,7 @@
 """Asking a live cluster, and changing it, through kafka-python (the extra ``kafka-python``)."""
 
+from rackward.admin.client import TIMEOUT_SECONDS, AdminConnection, connect
 from rackward.admin.configs import min_in_sync, read_broker_configs, read_topic_configs
-from rackward.admin.connection import TIMEOUT_SECONDS, AdminConnection, connect
 from rackward.admin.errors import (
     AdminError,
     AdminTimeoutError,
@@ -12,9 +12,8 @@ from rackward.admin.errors import (
     UnauthorizedError,
     UnreachableError,
 )
-from rackward.admin.reads import check_topics, read_ongoing, read_state
-from rackward.admin.replica_sizes import ReplicaSize, Sizes, read_sizes
-from rackward.admin.state import ClusterState, Ongoing
+from rackward.admin.metadata import ClusterState, Ongoing, check_topics, read_ongoing, read_state
+from rackward.admin.offsets import ReplicaSize, Sizes, read_sizes
 
 __all__ = [
     "TIMEOUT_SECONDS",

@@ -12,12 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placement_core import ReplicaLists, TopicPartition
-from rackward.admin.connection import AdminConnection
-from rackward.admin.deadline import Deadline
-from rackward.admin.errors import AdminError
-from rackward.admin.reads import milliseconds, read_state
-from rackward.admin.refusals import TOPIC_EXISTS, refusal
-from rackward.admin.state import ClusterState
+from rackward.admin.client import AdminConnection
+from rackward.admin.errors import TOPIC_EXISTS, AdminError, Deadline, refusal
+from rackward.admin.metadata import ClusterState, milliseconds, read_state
 
 _INVALID_PARTITIONS = 37
 _PAUSE_SECONDS = 0.1

@@ -1,6 +1,7 @@
 """Kafka clusters to test and show things on: real ones, with racks and listeners per rack."""
 
-from rackward.clusters.containers import DockerCluster
+from rackward.clusters.base import Cluster
+from rackward.clusters.docker import DockerCluster
 from rackward.clusters.errors import (
     BrokerError,
     BrokerStateError,
@@ -14,7 +15,6 @@ from rackward.clusters.errors import (
     UnknownClientRackError,
 )
 from rackward.clusters.local import LocalCluster
-from rackward.clusters.protocol import Cluster
 
 __all__ = [
     "BrokerError",

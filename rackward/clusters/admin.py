@@ -14,7 +14,7 @@ from placement_core import ClusterView, TopicPartition
 from rackward.clusters.errors import ClusterError, ClusterTimeoutError, MissingExtraError
 
 if TYPE_CHECKING:
-    from rackward.admin.wire import Connection
+    from rackward.admin.diagnose import Connection
 
 ANSWER_SECONDS = 30.0
 _REQUEST_SECONDS = 10.0
@@ -174,7 +174,7 @@ def _view(connection: Connection, topics: list[str] | None) -> ClusterView:
 
 def _connection(port: int, timeout: float) -> Connection:
     try:
-        from rackward.admin.wire import Connection
+        from rackward.admin.diagnose import Connection
     except ImportError as error:
         raise MissingExtraError("kafka-python", "cluster") from error
     return Connection("127.0.0.1", port, timeout)

@@ -9,23 +9,23 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rackward.clusters import java
-from rackward.clusters.artifacts import KAFKA_VERSION, distribution
+from rackward.clusters import distribution as java
 from rackward.clusters.base import ATTEMPTS, START_SECONDS, BaseCluster
-from rackward.clusters.cache import Progress, cache_directory
-from rackward.clusters.errors import BrokerError, PortTakenError
-from rackward.clusters.node import Node, new_uuid
-from rackward.clusters.ports import free_ports
-from rackward.clusters.processes import Processes
-from rackward.clusters.properties import (
+from rackward.clusters.broker_config import (
     CONTROLLER_ID,
     INTERNAL,
     Listener,
+    Node,
     broker_properties,
     controller_properties,
+    free_ports,
+    new_uuid,
     render,
 )
-from rackward.clusters.warmup import warm_up
+from rackward.clusters.distribution import KAFKA_VERSION, Progress, cache_directory, distribution
+from rackward.clusters.errors import BrokerError, PortTakenError
+from rackward.clusters.processes import Processes
+from rackward.clusters.startup_cache import warm_up
 
 DEFAULT_RACKS = ("a", "a", "b", "b", "c", "c")
 _STOP_SECONDS = 120.0

@@ -5,16 +5,18 @@ Every table, its columns and its folders are :mod:`rack_traffic.snapshot_tables`
 own, :mod:`rackward.collector.parquet_sink` (pyarrow) and :mod:`rackward.collector.topic_sink`.
 """
 
-from rackward.collector.collecting import Collector
+from rackward.collector.collector import Collector, Outcome, Schedule
+from rackward.collector.config import (
+    ClusterSource,
+    Patterns,
+    Selection,
+    read_rack_map,
+    read_sources,
+)
 from rackward.collector.errors import CollectorError, SinkError, SourceError
-from rackward.collector.rack_map import RackMap, parse_rack_map
-from rackward.collector.schedule import Schedule
-from rackward.collector.selection import Patterns, Selection
-from rackward.collector.sink import Sink
-from rackward.collector.snapshot import Snapshot
-from rackward.collector.sources import ClusterSource, read_rack_map, read_sources
-from rackward.collector.taking import take_snapshot
-from rackward.collector.worker import Outcome
+from rackward.collector.rows import Sink, Snapshot
+from rackward.collector.snapshot_reader import take_snapshot
+from rackward.host_racks import RackMap, parse_rack_map
 
 __all__ = [
     "ClusterSource",

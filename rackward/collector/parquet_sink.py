@@ -23,10 +23,9 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import parquet
 
-from rack_traffic.arrow_schemas import arrow_schema
-from rack_traffic.snapshot_tables import DATED_BY, SNAPSHOT_TABLES
+from rack_traffic.snapshot_tables import DATED_BY, SNAPSHOT_TABLES, arrow_schema
 from rackward.collector.errors import SinkError
-from rackward.collector.snapshot import Row, Snapshot
+from rackward.collector.rows import Row, Snapshot
 
 COMPRESSION = "zstd"
 STALE_SECONDS = 3600.0

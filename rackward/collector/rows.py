@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from placement_core import TopicPartition
+from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
 from rackward.admin import ClusterState
 from rackward.admin.groups import Group, GroupMember
-from rackward.collector.rack_map import RackMap
-from rackward.collector.snapshot import Row
+from rackward.host_racks import RackMap
+
+# ---- One pass over one cluster, as rows.
+
+Row = tuple[object, ...]
+"""Values in the order of their table's columns; times are datetimes in UTC."""
+
+Tables = Mapping[str, Sequence[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Rows of each table; ``taken_at`` is when the pass began.
+
+    ``faults`` are what could not be read, a line for each; the rest is there nevertheless.
+    ``groups`` is how many there were.
+    """
+
+    cluster: str
+    taken_at: datetime
+    tables: Tables
+    faults: tuple[str, ...] = ()
+    groups: int = 0
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.tables) - set(SNAPSHOT_TABLES)):
+            raise ValueError(f"there is no table {unknown[0]!r}")
+
 
 Places = Mapping[TopicPartition, int]
 
@@ -105,3 +134,31 @@ def faults_of(group: Group) -> Iterable[str]:
     for member in group.members:
         for fault in member.faults:
             yield f"group {group.id}: member {member.id} at {member.host}: {fault}"
+
+
+# ---- Where snapshots go.
+
+
+class Sink(Protocol):
+    """Keeps snapshots; may be given them by several threads at once."""
+
+    def last(self, cluster: str) -> float | None:
+        """When the latest snapshot of ``cluster`` that is kept was taken, in seconds since 1970.
+
+        None where there is none, or the sink cannot tell.
+        """
+
+    def write(self, snapshot: Snapshot) -> bool:
+        """Take ``snapshot``; whether it, and all of this cluster before it, are kept for good.
+
+        Raises SinkError where it cannot be kept.
+        """
+
+    def flush(self) -> None:
+        """Keep for good whatever was taken. Raises SinkError."""
+
+    def close(self) -> None:
+        """Let go of what is open, after the write that is under way; again: nothing.
+
+        What is written afterwards raises SinkError. What was not flushed is lost.
+        """

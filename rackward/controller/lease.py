@@ -12,11 +12,10 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
-from assignors.client_properties import kafka_python_settings
+from assignors.connection import kafka_python_settings
 from assignors.kafka_python import harden
-from rackward.admin.connection import CLIENT_ID, translated
-from rackward.intents import INTENTS_TOPIC, Intent, IntentReader
-from rackward.intents.topic import CONTROLLERS
+from rackward.admin.client import CLIENT_ID, translated
+from rackward.controller.pending_replicas import CONTROLLERS, INTENTS_TOPIC, Intent, IntentReader
 
 SESSION_MS = 10_000
 HEARTBEAT_MS = 2_000

@@ -16,16 +16,12 @@ import typer
 from rich.console import Console
 
 from rackward.clusters import LocalCluster
-from rackward.clusters.protocol import Cluster
-from rackward.demo.director import Director, Options
-from rackward.demo.existing import existing_stage
+from rackward.clusters.base import Cluster
+from rackward.demo.environment import Stage, doors, existing_stage
 from rackward.demo.groups import DemoError
-from rackward.demo.meters import doors
-from rackward.demo.narrator import Narrator, narrator_for
-from rackward.demo.render import show
-from rackward.demo.report_json import SCHEMA, to_json
-from rackward.demo.stage import Stage
-from rackward.demo.strategies import STRATEGIES
+from rackward.demo.output import SCHEMA, Narrator, narrator_for, show, to_json
+from rackward.demo.runner import Director, Options
+from rackward.demo.steps import STRATEGIES
 
 RACKS = ("a", "a", "b", "b", "c", "c")
 

@@ -4,22 +4,22 @@ The messages are the proposal's, over Kafka's framing. Their api key, 68, is ano
 the brokers of today: no such frame is ever sent to one.
 """
 
-from rackward.placement_service.address import DEFAULT_ADDRESS, Address, ListeningError
-from rackward.placement_service.answering import Placing, answer
 from rackward.placement_service.client import create_replica_placement
-from rackward.placement_service.counts import ServiceCounts
-from rackward.placement_service.errors import (
+from rackward.placement_service.handler import PlacementQuestion, Placing, answer, answer_question
+from rackward.placement_service.protocol import (
+    DEFAULT_ADDRESS,
+    Address,
+    ListeningError,
     MalformedFrameError,
     NotAPlacementServiceError,
     PlacementServiceError,
+    ServiceLimits,
     ServiceRefusedError,
     ServiceTlsError,
     ServiceUnreachableError,
 )
-from rackward.placement_service.limits import ServiceLimits
-from rackward.placement_service.mutual_tls import MutualTls
-from rackward.placement_service.question import PlacementQuestion, answer_question
-from rackward.placement_service.server import PlacementService
+from rackward.placement_service.server import PlacementService, ServiceCounts
+from rackward.placement_service.tls import MutualTls
 
 __all__ = [
     "DEFAULT_ADDRESS",

@@ -9,7 +9,7 @@ import pytest
 
 import assignors.aiokafka
 import assignors.kafka_python
-from assignors.discovery import discover
+from assignors.rack_discovery import discover
 
 ADAPTERS = pytest.mark.parametrize("adapter", [assignors.kafka_python, assignors.aiokafka])
 

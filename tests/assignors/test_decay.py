@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRacks, Member
-from tests.assignors.assigned import check_sticky
-from tests.assignors.random_groups import Group
-from tests.assignors.story import fed_back, locality, move_leaders, random_leaders
+from tests.support.assignment_exact import check_sticky
+from tests.support.random_groups import Group, fed_back, locality, move_leaders, random_leaders
 
 RACKS = ("a", "b", "c")
 ROUNDS = 25

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.assignors.assigned import check_range
-from tests.assignors.random_groups import LARGE, MIDDLE, SMALL, Group, random_group
-from tests.assignors.strategies import groups
+from tests.support.assignment_exact import check_range
+from tests.support.random_groups import LARGE, MIDDLE, SMALL, Group, groups, random_group
 
 CHUNK = 250
 

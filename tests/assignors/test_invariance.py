@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Plan
-from tests.assignors.random_groups import MIDDLE, Group, random_group
+from tests.support.random_groups import MIDDLE, Group, random_group
 
 
 def plans(group: Group) -> Iterator[Plan]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from assignors import Member
-from tests.assignors.assigned import check_range, check_sticky
-from tests.assignors.random_groups import Group
+from tests.support.assignment_exact import check_range, check_sticky
+from tests.support.random_groups import Group
 
 TOPIC = frozenset({"t"})
 

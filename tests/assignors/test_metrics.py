@@ -9,10 +9,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from assignors.group_leader import About, Leaders, Records
 from assignors.kafka_python import LeaderRackAwareRangeAssignor
-from assignors.leading import About, Leaders, Records
 from assignors.metrics import AssignmentCollector
-from tests.assignors.test_records import AT, JOINED, rebalance
+from tests.assignors.group_leader.test_history import AT, JOINED, rebalance
 
 Figures = dict[tuple[str, str], float]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareCooperativeSticky
 from assignors import Member as PureMember
-from assignors.wire import Subscription
-from tests.assignors.mixed_group import (
+from assignors.consumer_protocol import Subscription
+from tests.support.kafka_python import (
     TOPIC,
     EndlessError,
     Group,

@@ -12,8 +12,8 @@ import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, Plan
 from placement_core import InvalidGroupError, InvalidOptionError
-from tests.assignors.facts import read_group
-from tests.assignors.invariants import check_plan
+from tests.support.assignment_facts import read_group
+from tests.support.assignment_invariants import check_plan
 
 TOPIC = frozenset({"t"})
 BOTH = (LeaderRackAwareRange, LeaderRackAwareCooperativeSticky)

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from tests.assignors import oracle_brute, oracle_levels, oracle_solver
-from tests.assignors.blocks import levels, topic_classes
-from tests.assignors.facts import Facts, read_group
-from tests.assignors.problem import Problem
-from tests.assignors.random_groups import MIDDLE, SMALL, Size, random_group
-from tests.assignors.range_problem import range_problem, topic_groups
-from tests.assignors.sticky_problem import sticky_parts
+from tests.support.assignment_facts import Facts, read_group
+from tests.support.assignment_problems import Problem, range_problem, sticky_parts, topic_groups
+from tests.support.network_oracle import levels, topic_classes
+from tests.support.oracles import brute_force as oracle_brute
+from tests.support.oracles import levels as oracle_levels
+from tests.support.oracles import solver as oracle_solver
+from tests.support.random_groups import MIDDLE, SMALL, Size, random_group
 
 
 def facts_and_problems(seed: str, size: Size) -> tuple[Facts, list[Problem]]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import pytest
 
 from assignors import Member
-from tests.assignors.assigned import check_range, check_sticky
-from tests.assignors.random_groups import Group
+from tests.support.assignment_exact import check_range, check_sticky
+from tests.support.random_groups import Group
 
 LENGTHS = [2, 3, 4, 7, 16, 40, 90]
 

@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from assignors import Plan
-from tests.assignors.exact import check_range_plan, check_sticky_plan
-from tests.assignors.facts import read_group
-from tests.assignors.invariants import holders_of
-from tests.assignors.random_groups import MIDDLE, SMALL, Group, random_group
-from tests.assignors.reference import plan_of, range_reference, sticky_reference
+from tests.support.assignment_exact import check_range_plan, check_sticky_plan
+from tests.support.assignment_facts import read_group
+from tests.support.assignment_invariants import holders_of
+from tests.support.oracles.reference import plan_of, range_reference, sticky_reference
+from tests.support.random_groups import MIDDLE, SMALL, Group, random_group
 
 KINDS: dict[str, tuple[Callable[[Group], Plan], Callable[[Group, Plan], None]]] = {
     "sticky": (sticky_reference, check_sticky_plan),

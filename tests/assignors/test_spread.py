@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRacks, Member, Plan
-from tests.assignors.story import random_leaders
+from tests.support.random_groups import random_leaders
 
 
 def most_of(plan: Plan, topic: str) -> int:

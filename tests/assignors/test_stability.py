@@ -8,9 +8,15 @@ from random import Random
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
-from tests.assignors.assigned import check_range, check_sticky
-from tests.assignors.random_groups import MIDDLE, Group, random_group
-from tests.assignors.story import fed_back, move_leaders, random_leaders
+from tests.support.assignment_exact import check_range, check_sticky
+from tests.support.random_groups import (
+    MIDDLE,
+    Group,
+    fed_back,
+    move_leaders,
+    random_group,
+    random_leaders,
+)
 
 RACKS = ("a", "b", "c")
 

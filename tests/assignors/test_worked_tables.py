@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
-from tests.assignors.assigned import check_range, check_sticky
-from tests.assignors.random_groups import Group
+from tests.support.assignment_exact import check_range, check_sticky
+from tests.support.random_groups import Group
 
 ALL = ("t0", "t1", "t2")
 FIRST_AND_THIRD = ("t0", "t2")

@@ -15,8 +15,8 @@ from placement_core import (
     levels_crossed,
     parse_rack,
 )
-from placement_core.matching import units_of_rank
-from placement_core.matching.pour import pour
+from placement_core.flow import units_of_rank
+from placement_core.flow.min_cost_flow import pour
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from rack_traffic.batch import BatchOptions, run_traffic, run_what_if
 from rack_traffic.errors import InputError
-from rack_traffic.jobs.batch import BatchOptions, run_traffic, run_what_if
-from rack_traffic.jobs.checked_input import hold
 from rack_traffic.schemas import HOURLY, PARTITION_HOURS, RANKING, SET_ASIDE, WHAT_IF
-from rack_traffic.what_if.interval import Interval
-from tests.rack_traffic.frames import frame
-from tests.rack_traffic.truth import observe, simulate
-from tests.rack_traffic.truth.observe import BEGIN
+from rack_traffic.storage import hold
+from rack_traffic.what_if.inputs import Interval
+from tests.support.traffic_frames import frame
+from tests.support.traffic_truth import BEGIN, observe, simulate
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
 

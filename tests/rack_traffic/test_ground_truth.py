@@ -14,12 +14,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from rack_traffic.beliefs import Beliefs
+from rack_traffic.options import Beliefs
 from rack_traffic.pipeline import partition_hours
-from tests.rack_traffic.frames import stored
-from tests.rack_traffic.truth import Fault, World, observe, simulate
-from tests.rack_traffic.truth.observe import BEGIN
-from tests.rack_traffic.truth.simulate import Cell
+from tests.support.traffic_frames import stored
+from tests.support.traffic_truth import BEGIN, Cell, Fault, World, observe, simulate
 
 CLEAN, FAULTY = 0.01, 0.03
 SMALL = 0.02

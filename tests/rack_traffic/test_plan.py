@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from rack_traffic.beliefs import Beliefs
+from rack_traffic.options import Beliefs
 from rack_traffic.pipeline import consumed_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import PARTITION_HOURS
 from rack_traffic.transforms.broker_racks import broker_racks
 from rack_traffic.transforms.hourly import hourly
 from rack_traffic.transforms.partition_states import partition_states
-from tests.rack_traffic.frames import stored
+from tests.support.traffic_frames import stored
 
 NOTHING: dict[str, list[dict[str, Any]]] = {
     name: [] for name in ("brokers", "partitions", "members", "commits")

@@ -11,16 +11,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rack_traffic.beliefs import Beliefs
-from rack_traffic.jobs.messages import rows_of_messages, unreadable
-from rack_traffic.jobs.stream import StreamOptions, process_batch
+from rack_traffic.options import Beliefs
 from rack_traffic.pipeline import partition_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import HOURLY
+from rack_traffic.stream import StreamOptions, process_batch, rows_of_messages, unreadable
 from rack_traffic.transforms.hourly import hourly
-from tests.rack_traffic.frames import snapshots
-from tests.rack_traffic.truth import Fault, observe, simulate
-from tests.rack_traffic.truth.observe import BEGIN
+from tests.support.traffic_frames import snapshots
+from tests.support.traffic_truth import BEGIN, Fault, observe, simulate
 
 Rows = dict[str, list[dict[str, Any]]]
 

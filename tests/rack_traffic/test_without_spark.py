@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-WITHOUT = "import sys; sys.modules['pyspark'] = None; import rackward.cli as it; it.main()"
+WITHOUT = "import sys; sys.modules['pyspark'] = None; import rackward.cli.main as it; it.main()"
 
 
 def rackward(*arguments: str) -> subprocess.CompletedProcess[str]:

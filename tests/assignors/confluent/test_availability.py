@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
-from assignors.confluent.availability import unavailable
+from assignors.confluent.coordinator import unavailable
 
 
 def test_what_is_there_is_no_error() -> None:

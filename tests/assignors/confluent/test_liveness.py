@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from assignors.confluent.liveness import Liveness
+from assignors.confluent.polling import Liveness
 
 
 def test_an_application_that_polls_is_never_late() -> None:

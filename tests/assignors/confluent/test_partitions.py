@@ -10,8 +10,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from assignors.confluent.assignment import started, with_errors
 from assignors.confluent.offsets import Position
-from assignors.confluent.partitions import started, with_errors
 
 
 def test_partitions_start_where_the_group_committed() -> None:

@@ -14,8 +14,8 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from assignors.confluent import Consumer
 from assignors.confluent.errors import error_message
-from assignors.confluent.inbox import Change, Committed, Step
-from integration.waiting import PATIENCE, wait_until
+from assignors.confluent.events import Change, Committed, Step
+from tests.support.waiting import PATIENCE, wait_until
 
 SETTINGS = {
     "group.id": "g",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assignors.confluent.subscription import PatternError, subscription
+from assignors.confluent.coordinator import PatternError, subscription
 
 THERE = ["orders", "orders-eu", "Orders", "payments", "__consumer_offsets", "x1"]
 

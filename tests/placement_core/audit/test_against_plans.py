@@ -7,8 +7,7 @@ import pytest
 from placement_core import ClusterView, InvalidOptionError
 from placement_core.audit import Kind, audit
 from placement_core.reassignment import plan_reassignment
-from tests.placement_core.reassignment.lawful import is_lawful, paths_of
-from tests.placement_core.reassignment.random_layouts import random_case
+from tests.support.reassignments import is_lawful, paths_of, random_case
 
 
 @pytest.mark.parametrize("block", range(5))

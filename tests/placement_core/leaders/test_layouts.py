@@ -13,11 +13,9 @@ from ortools.sat.python import cp_model
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
 from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
 from placement_core.leaders import LeaderLayout, Locality, Readers, plan_leaders
-from placement_core.leaders.quotas import weight_steps
-from tests.placement_core.leaders.checks import check_layout, chosen
-from tests.placement_core.leaders.oracle import local
-from tests.placement_core.leaders.random_readers import random_readers, random_view
-from tests.placement_core.reassignment.oracle import minimum, squared_loads
+from placement_core.leaders.problem import weight_steps
+from tests.support.leader_layouts import check_layout, chosen, local, random_readers, random_view
+from tests.support.reassignments import minimum, squared_loads
 
 ORDERS = frozenset({"orders"})
 

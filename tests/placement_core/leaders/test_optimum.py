@@ -10,9 +10,14 @@ import pytest
 from assignors import LeaderRackAwareCooperativeSticky, Member
 from placement_core import ClusterView
 from placement_core.leaders import plan_leaders
-from tests.placement_core.leaders.checks import check_layout, chosen
-from tests.placement_core.leaders.oracle import best_value, value
-from tests.placement_core.leaders.random_readers import random_readers, random_view
+from tests.support.leader_layouts import (
+    best_value,
+    check_layout,
+    chosen,
+    random_readers,
+    random_view,
+    value,
+)
 
 
 @pytest.mark.parametrize("block", range(10))

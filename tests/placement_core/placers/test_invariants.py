@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from placement_core import ReplicaLists
-from tests.placement_core.placers.invariants import (
+from tests.support.placement import (
     check_form,
     check_kept,
     check_leaders,

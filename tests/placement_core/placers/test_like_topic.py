@@ -6,7 +6,7 @@ import pytest
 
 from placement_core import ClusterView, InvalidOptionError, PlacementSpec, TopicPartition
 from placement_core.placers import LikeTopicPlacer, PlacementError
-from tests.placement_core.placers.views import cluster, layout
+from tests.support.placement import cluster, layout
 
 ORDERS = layout("012 120 201 021")
 VIEW = cluster("abcd", orders=ORDERS)

@@ -10,17 +10,18 @@ from hypothesis import strategies as st
 
 from placement_core import PlacementSpec, ReplicaLists
 from placement_core.placers import MissingRacksError, MultiLevelPlacer, SimplePlacer
-from placement_core.placers.rack_tree import rack_tree
+from placement_core.placers.multi_level import rack_tree
 from placement_core.racks import RackPath, parse_rack
-from tests.placement_core.placers.invariants import (
+from tests.support.placement import (
     check_form,
     check_kept,
     check_leaders,
     check_replicas,
     check_tree,
+    cluster,
     counts,
+    rack_trees,
 )
-from tests.placement_core.placers.views import cluster, rack_trees
 
 SEED_4 = ((3, 0, 5), (2, 4, 1), (4, 0, 5))
 seeds = st.integers(0, 1 << 32)

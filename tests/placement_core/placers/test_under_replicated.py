@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_core import Broker, ClusterView, InvalidOptionError, PlacementSpec, TopicPartition
-from placement_core.placeholders import padded, placeholders, without_placeholders
+from placement_core.cluster import padded, placeholders, without_placeholders
 from placement_core.placers import (
     LikeTopicPlacer,
     MultiLevelPlacer,
@@ -21,9 +21,8 @@ from placement_core.placers import (
     UnderReplicatedPlacer,
     place,
 )
-from tests.placement_core.placers.invariants import check_form, check_racks
-from tests.placement_core.placers.plugin import Answering
-from tests.placement_core.placers.views import cluster
+from tests.support.placement import check_form, check_racks, cluster
+from tests.support.placer_plugin import Answering
 
 PLACERS: list[ReplicaPlacer] = [
     SimplePlacer(seed=3),

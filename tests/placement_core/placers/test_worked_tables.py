@@ -6,9 +6,9 @@ import pytest
 
 from placement_core import PlacementSpec
 from placement_core.placers import RackAlternatingPlacer, SimplePlacer
-from placement_core.placers.alternation import alternation
-from placement_core.placers.candidates import candidates
-from tests.placement_core.placers.views import cluster, layout
+from placement_core.placers.round_robin import alternation
+from placement_core.placers.spec import candidates
+from tests.support.placement import cluster, layout
 
 SIX = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
 FIVE = {broker: rack for broker, rack in SIX.items() if broker != 5}

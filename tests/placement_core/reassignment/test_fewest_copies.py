@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from placement_core.reassignment import plan_reassignment
-from tests.placement_core.reassignment.invariants import check_reassignment, squares_of
-from tests.placement_core.reassignment.oracle import best_leaders, best_replicas
-from tests.placement_core.reassignment.random_layouts import random_case
+from tests.support.reassignments import (
+    best_leaders,
+    best_replicas,
+    check_reassignment,
+    random_case,
+    squares_of,
+)
 
 
 @pytest.mark.parametrize("block", range(20))

@@ -9,7 +9,7 @@ import pytest
 
 from placement_core import Broker, ClusterView, TopicPartition
 from placement_core.reassignment import Move, Reassignment, moves_between, plan_reassignment
-from tests.placement_core.reassignment.invariants import check_reassignment
+from tests.support.reassignments import check_reassignment
 
 T = [TopicPartition("t", n) for n in range(3)]
 VIEW = ClusterView(

@@ -14,10 +14,10 @@ import pytest
 from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
 from placement_core import Broker, ClusterView, TopicPartition
-from placement_core.rack_shares import RackTree
+from placement_core.rack_bounds import RackTree
 from placement_core.racks import parse_rack
 from placement_core.reassignment import plan_reassignment
-from tests.placement_core.reassignment.invariants import check_reassignment, squares_of
+from tests.support.reassignments import check_reassignment, squares_of
 
 
 def best(view: ClusterView, factor: int, drain: tuple[int, ...]) -> tuple[int, int]:

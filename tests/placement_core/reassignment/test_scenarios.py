@@ -10,7 +10,7 @@ import pytest
 
 from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
 from placement_core.reassignment import from_kafka_json, plan_reassignment, to_kafka_json
-from tests.placement_core.reassignment.invariants import check_reassignment
+from tests.support.reassignments import check_reassignment
 
 
 def cluster(

@@ -1,0 +1,286 @@
+"""The tool on a cluster with passwords, certificates and ACLs, and with some racks unsaid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ResourcePattern,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kafka.structs import OffsetAndMetadata
+
+from integration.support.clients import Place
+from integration.support.collecting import fill, read_table
+from integration.support.command_line import Done, one_line, rackward
+from integration.support.topics import create_topic, new_name, with_admin
+from rackward.clusters import LocalCluster
+from tests.support.certificates import Authority, make_authority, written
+
+JAAS = "org.apache.kafka.common.security"
+MECHANISMS = {
+    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
+    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
+}
+# The cluster's doors for client racks become doors of other protocols: RACK_0, RACK_1, ...
+DOORS = ("plain", "scram", "tls", "mutual")
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A cluster of two brokers, one without a rack, and what its clients need."""
+
+    cluster: LocalCluster
+    folder: Path
+    authority: Authority
+    files: dict[str, str]
+
+    def run(self, door: str, config: str, *arguments: str, status: int = 0) -> Done:
+        path = written(self.folder, "client.properties", config)
+        # Each broker has its own copy of who may do what.
+        self.cluster.await_metadata()
+        where = self.cluster.bootstrap(door)
+        return rackward(where, *arguments, "--command-config", path, status=status)
+
+    def fault(self, door: str, config: str, *arguments: str) -> str:
+        """The one line of an error."""
+        return one_line(self.run(door, config, *arguments, status=2))
+
+    def replicas(self, topic: str) -> dict[str, list[int]]:
+        """Partition to replicas, in the way of the tool's JSON."""
+        self.cluster.await_metadata()
+        found = self.cluster.view([topic]).replicas
+        return {str(place.partition): list(row) for place, row in found.items()}
+
+
+def server_properties(folder: Path, authority: Authority) -> dict[str, str]:
+    broker = authority.sign("broker.example")
+    pem = written(folder, "broker.pem", broker.key_pem() + broker.pem)
+    trust = written(folder, "ca.pem", authority.pem)
+    protocols = {"CONTROLLER": "PLAINTEXT", "INTERNAL": "PLAINTEXT", "RACK_0": "SASL_PLAINTEXT",
+                 "RACK_1": "SASL_SSL", "RACK_2": "SSL", "RACK_3": "SSL"}  # fmt: skip
+    found = {
+        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
+        "listener.name.rack_0.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.rack_0.plain.sasl.jaas.config": f"{JAAS}.plain.PlainLoginModule required "
+        'user_alice="alice secret" user_bob="bob" user_carol="carol";',
+        "listener.name.rack_1.sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "listener.name.rack_3.ssl.client.auth": "required",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:alice;User:CN=client.example",
+    }
+    for mechanism in MECHANISMS:
+        key = f"listener.name.rack_1.{mechanism.lower()}.sasl.jaas.config"
+        found[key] = f"{JAAS}.scram.ScramLoginModule required;"
+    for number in (1, 2, 3):
+        prefix = f"listener.name.rack_{number}.ssl"
+        found |= {
+            f"{prefix}.keystore.type": "PEM",
+            f"{prefix}.keystore.location": pem,
+            f"{prefix}.truststore.type": "PEM",
+            f"{prefix}.truststore.location": trust,
+        }
+    return found
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    authority = make_authority()
+    client = authority.sign("client.example")
+    files = {
+        "ca": str(folder / "ca.pem"),
+        "certificate": written(folder, "client.crt", client.pem),
+        "key": written(folder, "client.key", client.key_pem("key secret")),
+        "both": written(folder, "client.pem", client.key_pem("key secret") + client.pem),
+        "other": written(folder, "other.pem", make_authority("a stranger").pem),
+    }
+    properties = server_properties(folder, authority)
+    with LocalCluster(["a", None], client_racks=DOORS, server_properties=properties) as cluster:
+        admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
+        try:
+            for mechanism in MECHANISMS.values():
+                # One at a time: a request may name a user once.
+                new = UserScramCredentialUpsertion("alice", mechanism, "alice secret")
+                assert admin.alter_user_scram_credentials([new]) == {"alice": None}
+        finally:
+            admin.close()
+        yield Secured(cluster, folder, authority, files)
+
+
+def java(mechanism: str, password: str = "alice secret", user: str = "alice") -> str:
+    module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+    return (
+        f"sasl.mechanism={mechanism}\n"
+        f"sasl.jaas.config={JAAS}.{module}LoginModule required \\\n"
+        f'  username="{user}" password="{password}";\n'
+    )
+
+
+def librdkafka(mechanism: str, password: str = "alice secret") -> str:
+    return f"sasl.mechanisms={mechanism}\nsasl.username=alice\nsasl.password={password}\n"
+
+
+def commit(cluster: LocalCluster, group: str, offsets: Mapping[Place, int]) -> None:
+    """Have the group commit them, as a consumer does that assigns partitions to itself."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers.split(","),
+        group_id=group,
+        enable_auto_commit=False,
+    )
+    try:
+        consumer.assign([TopicPartition(*place) for place in offsets])
+        consumer.commit(
+            {TopicPartition(*place): OffsetAndMetadata(at, "", -1) for place, at in offsets.items()}
+        )
+    finally:
+        consumer.close()
+
+
+def test_both_ways_to_say_it_lead_through_every_door(secured: Secured) -> None:
+    files = secured.files
+    java_trust = f"ssl.truststore.type=PEM\nssl.truststore.location={files['ca']}\n"
+    ways = [
+        ("plain", "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")),
+        ("plain", "security.protocol=sasl_plaintext\n" + librdkafka("PLAIN")),
+        ("scram", "security.protocol=SASL_SSL\n" + java_trust + java("SCRAM-SHA-256")),
+        ("scram", "security.protocol=sasl_ssl\n" + librdkafka("SCRAM-SHA-512")
+         + f"ssl.ca.location={files['ca']}\n"),
+        ("tls", f"security.protocol=ssl\nssl.ca.location={files['ca']}\n"),
+        ("mutual", "security.protocol=SSL\n" + java_trust + "ssl.keystore.type=PEM\n"
+         f"ssl.keystore.location={files['both']}\nssl.key.password=key secret\n"),
+        ("mutual", f"security.protocol=ssl\nssl.ca.location={files['ca']}\n"
+         f"ssl.certificate.location={files['certificate']}\nssl.key.location={files['key']}\n"
+         "ssl.key.password=key secret\n"),
+    ]  # fmt: skip
+    for door, config in ways:
+        told = secured.run(door, config, "topics", "describe", "--json").json
+        assert [broker["live"] for broker in told["brokers"]] == [True, True], config
+        assert told["not_shown"] == []
+
+
+def test_wrong_keys_are_a_line_that_says_what_to_change(secured: Secured) -> None:
+    trust = f"ssl.ca.location={secured.files['ca']}\n"
+    sasl_ssl = "security.protocol=SASL_SSL\n" + trust
+    wrong = [
+        ("plain", "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "hunter2"),
+         "does not take this user and password"),
+        ("scram", sasl_ssl + librdkafka("SCRAM-SHA-256", "hunter2"),
+         "does not take this user and password"),
+        ("scram", sasl_ssl + java("SCRAM-SHA-512", "hunter2", "nobody"),
+         "does not take this user and password"),
+        ("scram", sasl_ssl + java("PLAIN", "hunter2"),
+         "set sasl.mechanism to one of SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("plain", "", "hangs up on this client (PLAINTEXT): it may expect TLS or SASL"),
+        ("plain", "security.protocol=SSL\n" + trust, "does not speak TLS: set security.protocol"),
+        ("tls", "", "expects TLS: set security.protocol to SSL or SASL_SSL"),
+        ("tls", "security.protocol=SASL_SSL\n" + trust + java("PLAIN", "hunter2"),
+         "does not ask who the client is (no SASL on this listener)"),
+        ("tls", "security.protocol=SSL\n", "is not trusted"),
+        ("tls", f"security.protocol=SSL\nssl.ca.location={secured.files['other']}\n",
+         "is not trusted"),
+        ("mutual", "security.protocol=SSL\n" + trust, "client certificate"),
+    ]  # fmt: skip
+    for door, config, told in wrong:
+        line = secured.fault(door, config, "topics", "describe")
+        assert told in line, config
+        assert "hunter2" not in line
+
+
+def test_what_a_user_may_not_is_named(secured: Secured) -> None:
+    bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "bob", "bob")
+    create = ("topics", "create", new_name("bob"), "--yes", "--ignore-racks")
+    told = secured.fault("plain", bob, *create, "-p", "1", "-r", "1")
+    assert "this user may not; allow it Create on the cluster, or on the topic" in told
+    shown = secured.run("plain", bob, "topics", "describe", "--json").json
+    assert shown["topics"] == []
+    ongoing, placeholders = shown["not_shown"]
+    assert "allow it Describe on the cluster" in ongoing
+    assert placeholders.startswith("placeholders: ")
+    assert placeholders.endswith("allow it Describe on _rackward_intents")
+
+
+def test_who_may_not_see_intents_may_add_partitions(secured: Secured) -> None:
+    topic = create_topic(secured.cluster, new_name("bobs"), [[0]])
+    pattern = ResourcePattern(ResourceType.TOPIC, topic)
+    allowed = [
+        ACL("User:bob", "*", operation, ACLPermissionType.ALLOW, pattern)
+        for operation in (ACLOperation.DESCRIBE, ACLOperation.ALTER)
+    ]
+    with_admin(secured.cluster, lambda admin: admin.create_acls(allowed))
+    bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "bob", "bob")
+    add = ("topics", "add-partitions", topic, "--yes", "--ignore-racks", "--partitions", "2")
+    done = secured.run("plain", bob, *add)
+    assert "Replicas that these topics wait for are not counted" in done.err
+    assert "allow it Describe on _rackward_intents" in done.err
+    assert len(secured.replicas(topic)) == 2
+
+
+def test_what_a_collector_must_be_allowed(secured: Secured, tmp_path: Path) -> None:
+    cluster, group = secured.cluster, new_name("readers")
+    topic, hidden = (create_topic(cluster, new_name(stem), [[0], [1]]) for stem in ("seen", "not"))
+    for each in (topic, hidden):
+        fill(cluster, each, partitions=2, records=5)
+        commit(cluster, group, {(each, 0): 3, (each, 1): 4})
+
+    def allow(kind: ResourceType, name: str) -> None:
+        pattern = ResourcePattern(kind, name)
+        describe = ACL("User:carol", "*", ACLOperation.DESCRIBE, ACLPermissionType.ALLOW, pattern)
+        with_admin(cluster, lambda admin: admin.create_acls([describe]))
+
+    carol = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "carol", "carol")
+
+    def collected(name: str) -> tuple[str, Path]:
+        """What is said on stderr, and where the tables are."""
+        to = tmp_path / name
+        once = ("traffic", "collect", "--once", "--output", str(to))
+        where = f"here={cluster.bootstrap('plain')}"
+        return secured.run("plain", carol, *once, "--cluster", where).err, to
+
+    said, _ = collected("without rights")
+    assert "topics: none is shown; if there are any, allow this user Describe on them" in said
+    assert "groups: none is shown; if there are any, allow this user Describe on them" in said
+    allow(ResourceType.TOPIC, topic)
+    allow(ResourceType.GROUP, group)
+    said, to = collected("topics and groups")
+    assert "none is shown" not in said
+    assert "reading the sizes of replicas of broker 1: this user may not" in said
+    assert said.count("allow it Describe on the cluster") == said.count("left out: ") == 2
+    assert {(row["topic"], row["size_bytes"]) for row in read_table(to, "partitions")} == {
+        (topic, None)
+    }
+    allow(ResourceType.CLUSTER, "kafka-cluster")
+    said, to = collected("all of it")
+    assert "left out" not in said
+    partitions = read_table(to, "partitions")
+    assert [(row["topic"], row["end_offset"]) for row in partitions] == [(topic, 5)] * 2
+    assert min(row["size_bytes"] for row in partitions) > 5000
+    committed = {(row["topic"], row["partition"]): row for row in read_table(to, "commits")}
+    assert {at: row["committed_offset"] for at, row in committed.items()} == {
+        (topic, 0): 3,
+        (topic, 1): 4,
+    }
+    assert {row["group"] for row in committed.values()} == {group}
+
+
+def test_racks_that_some_brokers_do_not_say(secured: Secured) -> None:
+    alice = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")
+    topic = new_name("partial")
+    create = ("topics", "create", topic, "--yes", "--json", "-p", "4", "-r", "2")
+    line = secured.fault("plain", alice, *create)
+    assert "broker 1 without a rack, while others have one" in line
+    assert "--ignore-racks" in line
+    assert secured.replicas(topic) == {}
+    told = secured.run("plain", alice, *create, "--ignore-racks").json
+    found = secured.replicas(topic)
+    assert found == told["topics"][0]["replicas"]
+    assert len(found) == 4

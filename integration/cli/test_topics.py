@@ -1,0 +1,212 @@
+"""``rackward topics`` on a real cluster: what is planned is what is there."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.support.command_line import Done, at_terminal, one_line, rackward, running
+from integration.support.topics import create_topic, new_name
+from placement_core import TopicPartition
+from rackward.clusters import Cluster
+from tests.support.waiting import PATIENCE, wait_until
+
+# The command does not see what the brokers run on.
+pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
+
+RACKS = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
+LEVELS = {0: "/n/1", 1: "/n/1", 2: "/n/2", 3: "/s/1", 4: "/s/1", 5: "/s/2"}
+
+
+def layout(cluster: Cluster, topic: str) -> dict[str, list[int]]:
+    """Partition to replicas, in the way of the tool's JSON."""
+    cluster.await_metadata()
+    view = cluster.view([topic])
+    return {str(place.partition): list(row) for place, row in view.replicas.items()}
+
+
+def planned(told: Mapping[str, Any], topic: str) -> dict[str, list[int]]:
+    (found,) = [each for each in told["topics"] if each["name"] == topic]
+    return dict(found["replicas"])
+
+
+def create(cluster: Cluster, topic: str, *options: str) -> Any:
+    return rackward(cluster, "topics", "create", topic, "--yes", "--json", *options).json
+
+
+@pytest.mark.parametrize("name", ["simple", "rack-alternating"])
+def test_what_is_created_is_what_was_planned(cluster: Cluster, name: str) -> None:
+    topic = new_name(name)
+    options = ("--placement", name, "-p", "12", "-r", "3", "--seed", "11")
+    dry = rackward(cluster, "topics", "create", topic, "--dry-run", "--json", *options).json
+    assert (dry["changed"], dry["verified"], layout(cluster, topic)) == (False, None, {})
+    told = create(cluster, topic, *options)
+    assert (told["changed"], told["verified"], told["seed"]) == (True, True, 11)
+    assert planned(told, topic) == planned(dry, topic) == layout(cluster, topic)
+    assert cluster.view([topic]).leaders == {
+        TopicPartition(topic, int(number)): row[0] for number, row in layout(cluster, topic).items()
+    }
+    if name == "rack-alternating":
+        rows = layout(cluster, topic).values()
+        assert all({RACKS[broker] for broker in row} == {"a", "b", "c"} for row in rows)
+        assert sorted(row[0] for row in rows) == sorted([*range(6)] * 2)
+
+
+def test_racks_with_levels_from_a_locator(cluster: Cluster) -> None:
+    topic = new_name("multi-level")
+    told = create(
+        cluster, topic, "--placement", "multi-level", "-p", "12", "-r", "4", "--rack-locator",
+        "static", "--rack-locator-properties", ",".join(f"{b}={r}" for b, r in LEVELS.items()),
+    )  # fmt: skip
+    assert planned(told, topic) == layout(cluster, topic)
+    assert [each["rack"] for each in told["racks"]] == sorted(set(LEVELS.values()))
+    for row in layout(cluster, topic).values():
+        assert sorted(LEVELS[broker][:2] for broker in row) == ["/n", "/n", "/s", "/s"]
+
+
+def test_like_another_topic_and_by_a_class_of_ones_own(cluster: Cluster) -> None:
+    first, like, custom, deferred = (new_name(n) for n in ("first", "like", "custom", "deferred"))
+    told = create(
+        cluster, first, "-p", "5", "-r", "2", "--placement",
+        "integration.support.odd_placers:Backwards", "--placement-properties", "lead=2",
+        "--config", "min.insync.replicas=2",
+    )  # fmt: skip
+    assert planned(told, first) == layout(cluster, first) == {str(n): [2, 5] for n in range(5)}
+    create(cluster, like, "--like", first)
+    assert layout(cluster, like) == layout(cluster, first)
+    both = rackward(
+        cluster, "topics", "create", custom, deferred, "--yes", "--json", "-p", "2", "-r", "1",
+        "--placement", "integration.support.odd_placers:Deferring", "--brokers", "1,3-4",
+    ).json  # fmt: skip
+    for topic in (custom, deferred):
+        assert planned(both, topic) == layout(cluster, topic)
+        assert {row[0] for row in layout(cluster, topic).values()} <= {1, 3, 4}
+    shown = rackward(cluster, "topics", "describe", first, like, "--json").json
+    assert {each["name"]: each["min_in_sync"] for each in shown["topics"]} == {first: 2, like: 1}
+
+
+def test_more_partitions_continue_where_the_topic_stopped(cluster: Cluster) -> None:
+    topic, whole = new_name("more"), new_name("whole")
+    create(cluster, topic, "-p", "12", "-r", "3", "--placement-properties", "start_index=0,shift=0")
+    before = layout(cluster, topic)
+    told = rackward(
+        cluster, "topics", "add-partitions", topic, "-p", "18", "--yes", "--json", "--seed", "4"
+    ).json
+    after = layout(cluster, topic)
+    assert {number: after[number] for number in before} == before
+    assert planned(told, topic) == {str(n): after[str(n)] for n in range(12, 18)}
+    dry = rackward(
+        cluster, "topics", "create", whole, "--dry-run", "--json", "-p", "18", "-r", "3",
+        "--placement-properties", "start_index=0,shift=0",
+    ).json  # fmt: skip
+    assert after == planned(dry, whole)
+
+
+def test_wrong_requests_are_a_line_each_and_change_nothing(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    old = create_topic(cluster, new_name("old"), [[0, 2], [1, 3]])
+    bad = tmp_path / "client.properties"
+    bad.write_text("security.protocol=TSL\n")
+    absent = new_name("absent")
+    cases = [
+        ([old, "-p", "2", "-r", "2"], "exists already, with 2 partitions: choose another name"),
+        ([absent, "-r", "7", "-p", "1"], "replication factor 7 on 6 brokers: ask for 6 replicas"),
+        ([absent, "--config", "retention.ms=long"], "Invalid value long for configuration ret"),
+        ([f"{absent}/x", "-p", "1", "-r", "1"], "Topic name is invalid"),
+        ([absent, "--placement", "nope"], "there is no placer 'nope': choose one of simple"),
+        (
+            [absent, "--placement", "integration.support.odd_placers:Raising"],
+            "failed with LookupError: th",
+        ),
+        (
+            [absent, "--placement", "integration.support.odd_placers:Repeating"],
+            "choose another placer",
+        ),
+        ([absent, "--like", f"{absent}-too"], "the cluster has no topic absent-"),
+        ([absent, "--rack-locator", "file", "--rack-locator-properties", "path=/none"], "/none"),
+        ([absent, "--command-config", str(bad)], "security.protocol: 'TSL' is none of PLAINTEXT"),
+        ([absent, "--bootstrap-server", "nowhere.invalid:9092"], "'nowhere.invalid' is not known"),
+    ]
+    for arguments, told in cases:
+        answer = rackward(cluster, "topics", "create", "--yes", *arguments, status=2)
+        assert told in one_line(answer), arguments
+    fewer = rackward(cluster, "topics", "add-partitions", "--yes", old, "-p", "2", status=2)
+    assert "has 2 partitions already: ask for more than 2 in all" in one_line(fewer)
+    unasked = rackward(cluster, "topics", "create", absent, "-p", "1", "-r", "1", status=2)
+    assert "nobody is there to be asked: give --yes" in one_line(unasked)
+    assert layout(cluster, old) == {"0": [0, 2], "1": [1, 3]}
+    assert cluster.view(None).replicas.keys().isdisjoint({TopicPartition(absent, 0)})
+
+
+def test_a_question_can_be_denied_or_left(cluster: Cluster) -> None:
+    topic = new_name("asked")
+    arguments = ("topics", "create", topic, "-p", "3", "-r", "3")
+
+    def asked(then: bytes | signal.Signals) -> Done:
+        return at_terminal(cluster.bootstrap_servers, *arguments, until="[y/N]", then=then)
+
+    no = asked(b"n\n")
+    assert (no.status, "Nothing was changed." in no.out) == (1, True)
+    left = asked(signal.SIGINT)
+    assert (left.status, "Traceback" in left.out) == (130, False)
+    assert layout(cluster, topic) == {}
+    yes = asked(b"y\n")
+    assert yes.status == 0
+    assert "read back: the layout is the one planned." in " ".join(yes.out.split())
+    assert len(layout(cluster, topic)) == 3
+
+
+def test_interrupted_while_nobody_answers(cluster: Cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(120)
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        options = ("--timeout", "600", "--bootstrap-server", where)
+        with running(cluster, "topics", "describe", *options) as command:
+            caller, _ = silent.accept()
+            began = time.monotonic()
+            ended = command.send(signal.SIGINT)
+            caller.close()
+    assert (ended.status, ended.out) == (130, "")
+    assert "Traceback" not in ended.err
+    assert time.monotonic() - began < PATIENCE, "it waited for the server instead"
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_down_shows(cluster: Cluster) -> None:
+    topic = create_topic(cluster, new_name("hurt"), [[5, 0, 2], [1, 3, 4]])
+    cluster.kill_broker(5)
+    try:
+        place = TopicPartition(topic, 0)
+        wait_until(lambda: cluster.view([topic]).leaders.get(place) == 0, 60, "a new leader")
+        shown = rackward(cluster, "topics", "describe", topic, "--json").json
+        (down,) = [broker for broker in shown["brokers"] if not broker["live"]]
+        assert (down["id"], down["rack"]) == (5, "c")
+        partitions = shown["topics"][0]["partitions"]
+        assert partitions[0]["notes"] == ["under-replicated", "leader not preferred"]
+        assert (partitions[0]["in_sync"], partitions[1]["notes"]) == ([0, 2], [])
+        screen = rackward(cluster, "topics", "describe", "--unhealthy", "--match", f"^{topic}$").out
+        assert "6 brokers (1 down) in 3 racks" in screen
+        assert "0:a 2:b" in screen
+        assert "start broker 5 again" in " ".join(screen.split())
+        wide = ("topics", "create", new_name("wide"), "-y", "-p", "1", "-r", "6")
+        assert "factor 6 on 5 brokers" in one_line(rackward(cluster, *wide, status=2))
+    finally:
+        cluster.start_broker(5)
+    wait_until(
+        lambda: (
+            not rackward(cluster, "topics", "describe", topic, "--json").json["topics"][0][
+                "unhealthy"
+            ]
+        ),
+        60,
+        "every replica is in sync again",
+    )
+    calm = rackward(cluster, "topics", "describe", topic, "--unhealthy").out
+    assert "No unhealthy topics." in calm

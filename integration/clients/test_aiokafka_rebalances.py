@@ -1,0 +1,218 @@
+"""Rebalances of real AIOKafkaConsumers while records flow: what moves, what is read, in order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+from assignors import LeaderRackAwareCooperativeSticky, Plan
+from assignors import Member as PureMember
+from assignors.aiokafka import (
+    LeaderRackAwareCooperativeStickyAssignor,
+    LeaderRackAwareRangeAssignor,
+)
+from assignors.group_leader import log
+from integration.support.aiokafka_clients import AIOKafka
+from integration.support.clients import Place
+from integration.support.groups import (
+    ConsumerGroup,
+    everything_is_committed,
+    everything_is_read,
+    read_again,
+)
+from integration.support.racks import evenly, loads, off_rack, replicas_led_from
+from integration.support.topics import Trickle, create_topic, new_name
+from rackward.clusters import Cluster
+from tests.support.waiting import PATIENCE, wait_until
+
+SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
+Owned = dict[str, frozenset[Place]]
+
+
+def places(topic: str, count: int) -> set[Place]:
+    return {(topic, partition) for partition in range(count)}
+
+
+def places_of(topics: Mapping[str, Sequence[int]]) -> frozenset[Place]:
+    return frozenset((topic, p) for topic, ps in topics.items() for p in ps)
+
+
+def of(strategy: Any) -> AIOKafka:
+    return AIOKafka(lambda rack: [strategy(rack=rack)])
+
+
+def kept(before: Owned, now: Owned) -> int:
+    return sum(len(before[name] & now[name]) for name in before.keys() & now.keys())
+
+
+def everything_was_read(
+    group: ConsumerGroup, topic: str, sent: Trickle, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every acknowledged record is read in order, and once where the commits went through."""
+    sent.stop()
+    everything_is_read(group.reads_of, topic, sent)
+    again = sum(read_again(group.reads_of((topic, p))) for p in sent.acknowledged)
+    assert not again or "OffsetCommit failed" in caplog.text
+
+
+def best_plan(cluster: Cluster, topic: str, before: Owned, members: Mapping[str, str]) -> Plan:
+    """What the pure solver makes of members that own ``before``, proved to be best."""
+    view = cluster.view([topic])
+    standing = {broker.id: broker.rack for broker in view.brokers}
+    leaders = {place[1]: standing[broker] for place, broker in view.leaders.items()}
+    plan = LeaderRackAwareCooperativeSticky().assign(
+        [
+            PureMember(
+                id=name,
+                topics=frozenset({topic}),
+                rack=rack,
+                owned={topic: sorted(p for _, p in before.get(name, ()))},
+                generation=1,
+            )
+            for name, rack in members.items()
+        ],
+        {topic: [leaders[p] for p in range(len(leaders))]},
+    )
+    assert plan.off_rack == plan.optimum
+    return plan
+
+
+def test_join_and_leave_while_records_flow(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, log.name)
+    topic = create_topic(cluster, new_name("flow"), replicas_led_from(evenly(36)))
+    all_of_it = places(topic, 36)
+    five = dict(list(SIX.items())[:5])
+    with (
+        Trickle(cluster, topic, 36) as sent,
+        ConsumerGroup(
+            cluster, topics=[topic], client=of(LeaderRackAwareCooperativeStickyAssignor)
+        ) as group,
+    ):
+        for name, rack in five.items():
+            group.start(name, rack)
+        before = group.settle(all_of_it)
+
+        def change(act: Callable[[], object], members: Mapping[str, str]) -> Owned:
+            generation = group.generation
+            act()
+            now = group.settle(all_of_it, after=generation)
+            best = best_plan(cluster, topic, before, members)
+            across, moved = best.off_rack, best.moved
+            assert off_rack(cluster, now, members) == across
+            stayed = sum(len(before[name]) for name in before.keys() & members.keys())
+            assert stayed - kept(before, now) == moved
+            # Nobody owns anything through an eager rebalance, so one round is enough.
+            assert group.generation == generation + 1
+            (*_, said) = (r.getMessage() for r in caplog.records if r.name == log.name)
+            assert f"off-rack {across} of at best {across}, moved {moved}, withheld 0" in said
+            return now
+
+        before = change(lambda: group.start("c2", "c"), SIX)
+        assert loads(before) == [6] * 6
+        assert off_rack(cluster, before, SIX) == 0
+        left = {name: rack for name, rack in SIX.items() if name != "b2"}
+        now = change(lambda: group.stop("b2"), left)
+        # The one that left had six; nobody else has to give up anything.
+        assert loads(now) == [7, 7, 7, 7, 8]
+        assert kept(before, now) == 30
+        everything_was_read(group, topic, sent, caplog)
+        everything_is_committed(cluster, group.id, sent)
+    everything_is_committed(cluster, group.id, sent)
+
+
+def test_what_a_member_had_survives_a_change_of_topics(cluster: Cluster) -> None:
+    # aiokafka forgets its assignment as it subscribes anew. Members that came one after the
+    # other have other partitions than they would be dealt now, and nothing has to move.
+    topic = create_topic(cluster, new_name("one"), replicas_led_from(evenly(12)))
+    members = {"c1": "c", "b1": "b", "a1": "a", "a2": "a"}
+    with ConsumerGroup(
+        cluster, topics=[topic], client=of(LeaderRackAwareCooperativeStickyAssignor)
+    ) as group:
+        for name, rack in members.items():
+            group.start(name, rack)
+            before = group.settle(places(topic, 12))
+        afresh = best_plan(cluster, topic, {}, members).partitions
+        assert {name: places_of(topics) for name, topics in afresh.items()} != before
+        generation = group.generation
+        for member in group.members.values():
+            member.resubscribe(topics=[topic, new_name("absent")])
+        wait_until(lambda: group.generation > generation, within=PATIENCE, what="they have joined")
+        assert group.settle(places(topic, 12), after=generation, hold=1.5) == before
+
+
+def test_static_members_restart_without_a_rebalance(cluster: Cluster) -> None:
+    topic = create_topic(cluster, new_name("static"), replicas_led_from(evenly(12)))
+    all_of_it = places(topic, 12)
+    members = {"a1": "a", "b1": "b", "c1": "c"}
+    with ConsumerGroup(
+        cluster,
+        topics=[topic],
+        client=of(LeaderRackAwareCooperativeStickyAssignor),
+        # Longer than a member may take to come back on a machine that is busy.
+        session_timeout_ms=60_000,
+    ) as group:
+        for name, rack in members.items():
+            group.start(name, rack, group_instance_id=name)
+        before = group.settle(all_of_it)
+        generation = group.generation
+        for name, rack in members.items():
+            group.stop(name)
+            group.start(name, rack, group_instance_id=name)
+            assert group.settle(all_of_it) == before
+        assert group.generation == generation
+        assert off_rack(cluster, before, members) == 0
+        # What a restarted member is given again it also claims: of four members with three
+        # each, the fourth's are all that move. a has 4 leaders and now 6 places: 2 off-rack.
+        group.start("a2", "a")
+        now = group.settle(all_of_it, after=generation)
+        assert off_rack(cluster, now, {**members, "a2": "a"}) == 2
+        assert kept(before, now) == 9
+        # By itself, and not with the others: who closes finishes the join that its leaving asks
+        # for, and that waits for static members that have gone until their sessions end.
+        generation = group.generation
+        group.stop("a2")
+        assert group.settle(all_of_it, after=generation) == before
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (RangePartitionAssignor, LeaderRackAwareRangeAssignor),
+        (StickyPartitionAssignor, LeaderRackAwareCooperativeStickyAssignor),
+    ],
+    ids=["range", "sticky"],
+)
+def test_rolling_change_from_aiokafkas_own(
+    cluster: Cluster, theirs: Any, ours: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = create_topic(cluster, new_name("rolling"), replicas_led_from(evenly(12)))
+    all_of_it = places(topic, 12)
+    members = {"a1": "a", "b1": "b", "c1": "c"}
+
+    with Trickle(cluster, topic, 12) as sent, ConsumerGroup(cluster, topics=[topic]) as group:
+        for name, rack in members.items():
+            group.start(name, rack, client=AIOKafka(lambda _: [theirs]))
+        group.settle(all_of_it)
+
+        def roll(strategies: Callable[[str | None], Sequence[Any]]) -> Owned:
+            for name, rack in members.items():
+                generation = group.generation
+                group.stop(name)
+                group.start(name, rack, client=AIOKafka(strategies))
+                owned = group.settle(all_of_it, after=generation)
+            return owned
+
+        roll(lambda rack: [ours(rack=rack), theirs])
+        owned = roll(lambda rack: [ours(rack=rack)])
+        assert loads(owned) == [4] * 3
+        assert off_rack(cluster, owned, members) == 0
+        everything_was_read(group, topic, sent, caplog)
+        everything_is_committed(cluster, group.id, sent)
+    everything_is_committed(cluster, group.id, sent)

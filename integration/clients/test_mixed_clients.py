@@ -1,0 +1,155 @@
+"""One group with two members of each client library, each a process: one exact plan throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
+from integration.support.clients import Place
+from integration.support.groups import ConsumerGroup, everything_is_committed, everything_is_read
+from integration.support.process_clients import InProcess, Log, kill
+from integration.support.racks import evenly, loads, off_rack, replicas_led_from
+from integration.support.topics import Trickle, create_topic, described, new_name
+from rackward.clusters import Cluster
+from tests.support.waiting import PATIENCE
+
+Owned = dict[str, frozenset[Place]]
+SIX = {
+    "kafka-python-1": "a",
+    "kafka-python-2": "b",
+    "confluent-1": "c",
+    "confluent-2": "a",
+    "aiokafka-1": "b",
+    "aiokafka-2": "c",
+}
+# Seconds: that of the member that is killed, for which the others wait, and that of the others,
+# which a busy machine must not throw out. It must not throw out the first before it is killed, too.
+SHORT_SESSION, LONG_SESSION = 15, 30
+
+
+class Checked:
+    """A group whose every state is held against the pure assignor's plan for it."""
+
+    def __init__(
+        self, cluster: Cluster, group: ConsumerGroup, assignor: str, topic: str, leaders: list[str]
+    ) -> None:
+        self.group = group
+        self.log = Log()
+        self.owned: Owned = {}
+        self._cluster = cluster
+        self._assignor = assignor
+        self._topic = topic
+        self._racks: dict[str, str] = {}
+        self._leaders = leaders
+        self._all = {(topic, partition) for partition in range(len(leaders))}
+
+    def start(self, members: Mapping[str, str], session_seconds: int) -> None:
+        """Members of the library that their names begin with, by rack."""
+        for name, rack in members.items():
+            self._racks[name] = rack
+            library = name.rpartition("-")[0]
+            timeout = "session.timeout.ms" if library == "confluent" else "session_timeout_ms"
+            settings: dict[str, Any] = {timeout: session_seconds * 1000}
+            client = InProcess(library, self._assignor, self.log)
+            self.group.start(name, rack, client=client, **settings)
+
+    def after(self, act: Callable[[], object]) -> Owned:
+        """Act, and have the group settle on the best plan for where it came from."""
+        before, generation = self.owned, self.group.generation
+        act()
+        # Processes start meanwhile, or one that was killed is missed.
+        now = self.owned = self.group.settle(self._all, within=2 * PATIENCE, after=generation)
+        by_brokers, ids = self._told_by_brokers()
+        assert now == by_brokers
+        racks = {name: self._racks[name] for name in now}
+        if self._assignor == "range":
+            # Exactly Range's, which goes by the ids that brokers gave to members.
+            best = self._best({ids[name]: rack for name, rack in racks.items()}, {})
+            assert {ids[name]: places for name, places in now.items()} == best
+            return now
+        best = self._best(racks, before)
+        assert loads(now) == loads(best)
+        assert off_rack(self._cluster, now, racks) == off_rack(self._cluster, best, racks)
+        assert given_up(before, now) == given_up(before, best)
+        # And it is at rest: the plan for members that own this is this.
+        assert self._best(racks, now) == now
+        return now
+
+    def _best(self, racks: Mapping[str, str], before: Owned) -> Owned:
+        """What the pure assignor makes of members that own ``before``, proved to be best."""
+        members = [
+            Member(
+                id=name,
+                topics=frozenset({self._topic}),
+                rack=rack,
+                owned={self._topic: sorted(p for _, p in before.get(name, ()))},
+                generation=1,
+            )
+            for name, rack in racks.items()
+        ]
+        sticky = self._assignor == "sticky"
+        pure = LeaderRackAwareCooperativeSticky() if sticky else LeaderRackAwareRange()
+        plan = pure.assign(members, {self._topic: self._leaders})
+        assert plan.off_rack == plan.optimum
+        return {
+            name: frozenset((self._topic, p) for p in topics.get(self._topic, ()))
+            for name, topics in plan.partitions.items()
+        }
+
+    def _told_by_brokers(self) -> tuple[Owned, dict[str, str]]:
+        """Who is assigned what, and everyone's member id, as the group's coordinator has it."""
+        (told,) = described(self._cluster, self.group.id)
+        members = told["members"]
+        owned = {
+            member["client_id"]: frozenset(
+                (held["topic"], partition)
+                for held in member["member_assignment"]["assigned_partitions"]
+                for partition in held["partitions"]
+            )
+            for member in members
+        }
+        return owned, {member["client_id"]: member["member_id"] for member in members}
+
+
+def given_up(before: Owned, now: Owned) -> int:
+    """How many partitions were taken from members that stayed."""
+    return sum(len(before[name] - now[name]) for name in before.keys() & now.keys())
+
+
+@pytest.mark.parametrize(
+    # The first to join leads, and is killed. What it is that leaves and that joins decides
+    # whether partitions are handed on by an eager member, to one, or both.
+    ("assignor", "first", "leaves", "joins"),
+    [
+        pytest.param(
+            *("range", "kafka-python-1", "aiokafka-2", {"confluent-3": "c"}),
+            marks=pytest.mark.slow,
+        ),
+        ("sticky", "aiokafka-1", "confluent-2", {"aiokafka-3": "a"}),
+    ],
+    ids=["range", "sticky"],
+)
+def test_one_group_of_three_clients(
+    cluster: Cluster, assignor: str, first: str, leaves: str, joins: Mapping[str, str]
+) -> None:
+    leaders = evenly(36)
+    topic = create_topic(cluster, new_name("mixed"), replicas_led_from(leaders))
+    with Trickle(cluster, topic, 36) as sent, ConsumerGroup(cluster, topics=[topic]) as group:
+        checked = Checked(cluster, group, assignor, topic, leaders)
+        checked.after(lambda: checked.start({first: SIX[first]}, SHORT_SESSION))
+        others = {name: rack for name, rack in SIX.items() if name != first}
+        owned = checked.after(lambda: checked.start(others, LONG_SESSION))
+        assert loads(owned) == [6] * 6
+        assert off_rack(cluster, owned, SIX) == 0
+        checked.after(lambda: group.stop(leaves))
+        checked.after(lambda: checked.start(joins, LONG_SESSION))
+        checked.after(lambda: kill(group, first))
+        sent.stop()
+        everything_is_read(checked.log.reads_of, topic, sent)
+        everything_is_committed(cluster, group.id, sent)
+    assert checked.log.owned_twice() == []
+    assert checked.log.out_of_order() == []
+    everything_is_committed(cluster, group.id, sent)

@@ -1,0 +1,100 @@
+"""What DockerCluster alone promises: what it leaves behind, what it publishes, its errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+
+import docker
+import pytest
+
+from rackward.clusters import BrokerError, DockerCluster, DockerUnavailableError, supervisor
+from rackward.clusters.docker import LABEL
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.docker
+
+OWNER = textwrap.dedent("""
+    import time
+    from rackward.clusters import DockerCluster
+
+    with DockerCluster(["a"]) as cluster:
+        print(cluster.label, flush=True)
+        time.sleep(600)
+""")
+
+
+@pytest.fixture
+def engine() -> Iterator[docker.DockerClient]:
+    client = docker.from_env()
+    yield client
+    client.close()
+
+
+def left(engine: docker.DockerClient, label: str) -> list[str]:
+    """Containers and networks that carry a label."""
+    found = {"label": label}
+    containers = engine.containers.list(all=True, filters=found, ignore_removed=True)
+    networks = engine.networks.list(filters=found)
+    return [each.name for each in (*containers, *networks)]
+
+
+def test_ports_are_published_on_loopback_and_brokers_can_join(
+    engine: docker.DockerClient,
+) -> None:
+    with DockerCluster(["/dc1/r 1", None]) as cluster:
+        assert cluster.client_racks == ("/dc1/r 1",)
+        assert cluster.view().racks() == {0: "/dc1/r 1", 1: None}
+        assert cluster.add_broker("new") == 2
+        assert cluster.view().racks()[2] == "new"
+        bindings = [
+            binding["HostIp"]
+            for each in engine.containers.list(filters={"label": cluster.label})
+            for bound in each.ports.values()
+            for binding in bound or ()
+        ]
+        # Two doors and the agent, for each of three brokers; none for the controller.
+        assert bindings == ["127.0.0.1"] * 9
+        volumes = [
+            mount["Name"]
+            for each in engine.containers.list(filters={"label": cluster.label})
+            for mount in each.attrs["Mounts"]
+            if mount["Type"] == "volume"
+        ]
+        assert volumes
+    assert left(engine, cluster.label) == []
+    assert not {each.name for each in engine.volumes.list()} & set(volumes)
+
+
+def test_nothing_is_left_when_the_owner_is_killed(engine: docker.DockerClient) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert owner.stdout is not None
+    with owner.stdout:
+        label = owner.stdout.readline().strip()
+    assert len(left(engine, label)) == 3
+    owner.kill()
+    owner.wait()
+    wait_until(lambda: not left(engine, label), supervisor.LAST_SECONDS, "all of it is gone")
+
+
+def test_a_broker_that_cannot_start_shows_its_log_and_leaves_nothing(
+    engine: docker.DockerClient,
+) -> None:
+    before = left(engine, LABEL)
+    with pytest.raises(BrokerError, match=r"(?s)ended.*log\.retention\.ms"):
+        DockerCluster(["a"], server_properties={"log.retention.ms": "soon"})
+    assert left(engine, LABEL) == before
+
+
+def test_an_image_that_cannot_be_had_says_what_to_do(engine: docker.DockerClient) -> None:
+    before = left(engine, LABEL)
+    with pytest.raises(DockerUnavailableError, match=r"rackward\.clusters\.image"):
+        DockerCluster(["a"], image="127.0.0.1:1/rackward/absent:0")
+    assert left(engine, LABEL) == before

@@ -1,0 +1,210 @@
+"""Moving replicas with every kind of interruption: kills, Ctrl-C, cancel, a broker's death.
+
+On processes alone, as in test_placement_cli.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+
+from integration.support.command_line import rackward, running
+from integration.support.topics import (
+    SINGLE,
+    SLOW,
+    TRIPLE,
+    Settings,
+    content,
+    create_topic,
+    create_topics,
+    delete_topic,
+    fill,
+    midway,
+    nothing_moves,
+    one_line,
+    plan,
+    rows,
+    throttle_settings,
+    with_admin,
+)
+from rackward.clusters import Cluster
+from rackward.clusters.pytest_plugin import UniqueName
+from tests.support.waiting import PATIENCE, wait_until
+
+pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
+
+LEADER_LIST = "leader.replication.throttled.replicas"
+
+
+def test_a_killed_run_is_taken_up_from_elsewhere(
+    cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    create_topic(cluster, topic, SINGLE)
+    written = fill(cluster, topic, 6, 150)
+    planned = plan(cluster, topic, tmp_path / "plan.json", "-r", "3")
+    command = ("placement", "apply", tmp_path / "plan.json", "--yes", "--json")
+    with running(cluster, *command, "--throttle", SLOW) as run:
+        midway(run)
+        killed = run.send(signal.SIGKILL)
+    assert killed.status == -signal.SIGKILL
+    left = throttle_settings(cluster)
+    assert left["topic", topic].keys() == {LEADER_LIST, "follower.replication.throttled.replicas"}
+    assert left["broker", "0"]["leader.replication.throttled.rate"] == "60000"
+    assert any(key.startswith("rackward.throttle.60000.before.") for key in left["broker", "0"])
+
+    # What is not the plan's own is refused, and so is a second plan meanwhile.
+    other = rackward(cluster, "placement", "plan", "-r", "2", "--topics", topic, status=2)
+    assert "6 partitions of" in one_line(other)
+    assert "being reassigned" in other.err
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "copy.json").write_text((tmp_path / "plan.json").read_text())
+    done = rackward(cluster, "placement", "apply", "copy.json", "--yes", "--json", cwd=elsewhere)
+    begun = done.events[1]
+    assert begun["event"] == "begun"
+    assert begun["under_way"] > 0
+    assert begun["to_do"] == 0
+    assert {"event": "throttle_lifted", "leftover": True}.items() <= done.events[2].items()
+    assert done.events[-1]["ok"]
+    assert rows(cluster, topic) == [tuple(each["after"]) for each in planned["partitions"]]
+    assert throttle_settings(cluster) == {}
+    assert content(cluster, topic, 6) == written
+
+
+@pytest.fixture
+def throttled_already(cluster: Cluster, topic: str) -> Iterator[Settings]:
+    """A throttle of somebody else's: a broker's own rate, an entry of the topic's list."""
+    create_topic(cluster, topic, TRIPLE)
+    rate: dict[str, str | None] = {"follower.replication.throttled.rate": "50000"}
+    set_configs(cluster, ConfigResourceType.TOPIC, topic, {LEADER_LIST: "0:0"})
+    set_configs(cluster, ConfigResourceType.BROKER, "1", rate)
+    yield throttle_settings(cluster)
+    set_configs(cluster, ConfigResourceType.TOPIC, topic, {LEADER_LIST: None})
+    set_configs(cluster, ConfigResourceType.BROKER, "1", dict.fromkeys(rate))
+
+
+def test_ctrl_c_gives_the_throttle_back_and_cancel_the_layout_as_they_were(
+    cluster: Cluster, topic: str, throttled_already: Settings, tmp_path: Path
+) -> None:
+    written = fill(cluster, topic, 6, 150)
+    path = tmp_path / "plan.json"
+    planned = plan(cluster, topic, path, "--drain", "0,2", "--throttle", SLOW)
+    command = ("placement", "apply", path, "--yes", "--json")
+    with running(cluster, *command) as run:
+        midway(run)
+        stopped = run.send(signal.SIGINT)
+    assert stopped.status == 130
+    names = [event["event"] for event in stopped.events]
+    assert names[-2:] == ["throttle_lifted", "left_under_way"]
+    assert names.count("own_throttle") == 1
+    assert throttle_settings(cluster) == throttled_already
+    # The cluster goes on by itself, and a second run finds it so.
+    wait_until(lambda: nothing_moves(cluster), PATIENCE, "all of it is moved")
+    rackward(cluster, *command)
+    moved = rows(cluster, topic)
+    assert {each["partition"]: tuple(each["after"]) for each in planned["partitions"]}.items() <= (
+        dict(enumerate(moved)).items()
+    )
+
+    planned = plan(cluster, topic, path, "--drain", "3,5", "--throttle", SLOW)
+    with running(cluster, *command) as run:
+        midway(run)
+        run.send(signal.SIGKILL)
+    assert throttle_settings(cluster) != throttled_already
+    shown = rackward(cluster, "placement", "cancel", "--dry-run", path)
+    assert "A throttle that rackward set is in force" in shown.out
+    done = rackward(cluster, "placement", "cancel", path, "--yes", "--json")
+    assert done.events[-1]["ok"]
+    assert throttle_settings(cluster) == throttled_already
+    assert nothing_moves(cluster)
+    # To the very order, but for what had arrived: Kafka by itself leaves another.
+    back = [each["partition"] for each in done.events[0]["partitions"]]
+    assert back
+    now = rows(cluster, topic)
+    for each in planned["partitions"]:
+        number = each["partition"]
+        assert now[number] == (moved[number] if number in back else tuple(each["after"]))
+    assert content(cluster, topic, 6) == written
+
+
+def set_configs(
+    cluster: Cluster, kind: ConfigResourceType, name: str, values: dict[str, str | None]
+) -> None:
+    """Set, or (None) delete, what belongs to somebody else."""
+    changes = {
+        key: (AlterConfigOp.DELETE, None) if value is None else (AlterConfigOp.SET, value)
+        for key, value in values.items()
+    }
+    resource = ConfigResource(kind, name, changes)
+    result = with_admin(
+        cluster, lambda admin: admin.alter_configs([resource], raise_on_unknown=False)
+    )
+    assert result[kind.name.lower()][name] == "OK"
+    wait_until(
+        lambda: all(
+            throttle_settings(cluster).get((kind.name.lower(), name), {}).get(key) == value
+            for key, value in values.items()
+        ),
+        PATIENCE,
+        f"{values} is known",
+    )
+
+
+@pytest.mark.slow
+def test_a_broker_dies_and_a_topic_is_deleted_while_replicas_move(
+    cluster: Cluster, topic: str, unique_name: UniqueName, tmp_path: Path
+) -> None:
+    doomed = unique_name("doomed")
+    create_topics(cluster, {topic: [[0], [1], [2]], doomed: [[0], [1]]})
+    written = fill(cluster, topic, 3, 150)
+    fill(cluster, doomed, 2, 150)
+    target = {
+        "version": 1,
+        "partitions": [
+            {"topic": topic, "partition": 0, "replicas": [0, 5]},
+            {"topic": topic, "partition": 1, "replicas": [1, 3]},
+            {"topic": topic, "partition": 2, "replicas": [2, 3]},
+            {"topic": doomed, "partition": 0, "replicas": [0, 4]},
+            {"topic": doomed, "partition": 1, "replicas": [1, 4]},
+        ],
+    }
+    (tmp_path / "target.json").write_text(json.dumps(target))
+    command = (
+        *("placement", "apply", "--yes", "--reassignment-json-file", tmp_path / "target.json"),
+        *("--json", "--stall-timeout", "25"),
+    )
+    try:
+        with running(cluster, *command, "--throttle", "150kB") as run:
+            midway(run)
+            cluster.kill_broker(5)
+            delete_topic(cluster, doomed)
+            done = run.end()
+    finally:
+        cluster.start_broker(5)
+    assert done.status == 1
+    waiting = next(event for event in done.events if event["event"] == "waiting")
+    assert (waiting["partitions"], waiting["brokers"]) == (1, [5])
+    failed = {(e["topic"], e["partition"]): e["reason"] for e in done.events[-1]["failed"]}
+    assert failed == {
+        (doomed, 0): "the topic was deleted",
+        (doomed, 1): "the topic was deleted",
+        (topic, 0): "broker 5 is down; it waits for that",
+    }
+    assert done.events[-1]["placed"] == 2
+    assert done.events[-1]["under_way"] == [[topic, 0]]
+    assert throttle_settings(cluster) == {}
+
+    # The broker is back; without the lines of the topic that is gone, it is taken up.
+    refused = rackward(cluster, *command, status=2)
+    assert f"the cluster has no partition {doomed}-0: take it out" in one_line(refused)
+    target["partitions"] = target["partitions"][:3]  # type: ignore[index]
+    (tmp_path / "target.json").write_text(json.dumps(target))
+    rackward(cluster, *command)
+    assert rows(cluster, topic) == [(0, 5), (1, 3), (2, 3)]
+    assert content(cluster, topic, 3) == written

@@ -1,0 +1,51 @@
+"""Small records into every partition of a topic, many times a second, from a process of its own.
+
+kafka-python sends what is for one broker in one request, where librdkafka sends one for each
+partition; and apart from the consumers whose pauses are measured it takes nothing of their time.
+"""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafka import KafkaProducer
+
+from rackward.clusters import Cluster
+from tests.support.waiting import PATIENCE
+
+
+@contextmanager
+def drip(cluster: Cluster, topic: str, partitions: int, every: float) -> Iterator[None]:
+    """Send a record to each partition every so many seconds, until the block is left."""
+    arguments = [cluster.bootstrap_servers, topic, str(partitions), str(every)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "integration.support.drip", *arguments], stdin=subprocess.PIPE
+    )
+    try:
+        yield
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def main() -> None:
+    """Send until standard input is closed."""
+    bootstrap, topic, partitions, every = sys.argv[1:]
+    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), linger_ms=0)
+    while not select.select([sys.stdin], [], [], float(every))[0]:
+        for partition in range(int(partitions)):
+            producer.send(topic, b"x", partition=partition)
+    producer.close(timeout=5)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,322 @@
+"""Traffic on a real cluster, collected, worked out by the pipeline, and counted by the brokers.
+
+Two groups read one topic: kafka-python with its own range assignor, whose members stand in racks
+by the subnets of their addresses, and ours, whose members say their racks. Producers write for a
+while; the collector looks on; then what the pipeline makes of the snapshots is held against the
+bytes that brokers counted per listener, rack by rack.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from confluent_kafka import Producer
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.net import KafkaNetSocket
+from pyarrow import dataset
+
+from integration.support.clients import KafkaPython
+from integration.support.collecting import collect, read_table
+from integration.support.groups import ConsumerGroup
+from integration.support.racks import evenly, replicas_led_from
+from integration.support.topics import committed, create_topic, new_name
+from rack_traffic.snapshot_tables import arrow_schema
+from rackward.clusters import Cluster
+from tests.support.traffic_figures import Bytes, Figures, counted, per_pair, unknown_bytes
+from tests.support.waiting import wait_until
+
+# ---- A world's snapshots as a collector leaves them, and the tables that a run makes of them.
+
+Rows = dict[str, list[dict[str, Any]]]
+
+BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a Java that is gone before it would have compiled well what it runs."""
+
+BRIEF = ("--conf", f"spark.driver.extraJavaOptions={BRIEF_JAVA}")
+
+
+def write_snapshots(root: Path, rows: Rows) -> None:
+    """``root/<table>/date=.../part.parquet``."""
+    for table, given in rows.items():
+        schema = arrow_schema(table)
+        full: list[dict[str, Any]] = [
+            {name: row.get(name) for name in schema.names} for row in given
+        ]
+        for date in sorted({row["taken_at"].astimezone(UTC).date() for row in given}):
+            folder = root / table / f"date={date}"
+            folder.mkdir(parents=True)
+            mine = [row for row in full if row["taken_at"].astimezone(UTC).date() == date]
+            pq.write_table(pa.Table.from_pylist(mine, schema), folder / "part.parquet")
+
+
+def messages(rows: Rows, at_once: int) -> list[bytes]:
+    """The same as messages in order of time, with up to so many snapshots of a table in one."""
+    times = sorted({row["taken_at"] for table in rows.values() for row in table})
+    found = []
+    for start in range(0, len(times), at_once):
+        wanted = set(times[start : start + at_once])
+        for table, given in rows.items():
+            mine = [row for row in given if row["taken_at"] in wanted]
+            told = {"table": table, "rows": mine}
+            found.append(json.dumps(told, default=lambda time: time.isoformat()).encode())
+    return found
+
+
+def table_rows(folder: Path, columns: list[str], until: datetime | None = None) -> list[str]:
+    """The rows of a table, in one order, every digit shown; those of hours before ``until``."""
+    read = ds.dataset(folder, format="parquet").to_table(columns).to_pylist()
+    wanted = read if until is None else [row for row in read if _utc(row["hour"]) < until]
+    return sorted(repr(row) for row in wanted)
+
+
+def _utc(at: datetime) -> datetime:
+    """Spark's files say no zone where they mean UTC."""
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+
+
+def count_rows(folder: Path) -> int:
+    """How many rows a table has."""
+    return int(ds.dataset(folder, format="parquet").count_rows())
+
+
+RACKS = ("a", "b", "c")
+SUBNETS = {"a": "127.20.1.0/24", "b": "127.20.2.0/24", "c": "127.20.3.0/24"}
+PARTITIONS = 24
+INTERVAL = 5.0
+RECORD = 4000
+RECORDS_PER_SECOND = 400
+SPARK_SECONDS = 600.0
+
+# Little beside the records: what brokers count is everything that they send.
+QUIET: dict[str, Any] = {
+    "fetch_max_wait_ms": 500,
+    "fetch_min_bytes": 65536,
+    "heartbeat_interval_ms": 2000,
+    "session_timeout_ms": 30000,
+    "metadata_max_age_ms": 60000,
+    "auto_commit_interval_ms": 1000,
+}
+
+
+class BoundSocket(KafkaNetSocket):  # type: ignore[misc]
+    """Connects from the address that ``proxy_url`` ("from://127.20.1.7") names."""
+
+    SCHEMES = ("from",)
+
+    def __init__(self, proxy_url: str) -> None:
+        super().__init__(proxy_url)
+        self._address = urlparse(proxy_url).hostname
+
+    def socket(self, *arguments: Any) -> socket.socket:
+        """A socket that is bound to the address."""
+        made: socket.socket = super().socket(*arguments)
+        made.bind((self._address, 0))
+        return made
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was seen of a run: the collector's ``snapshots``, and what brokers ``counted``."""
+
+    snapshots: Path
+    counted: Bytes
+    names: Mapping[str, str]
+    """Group id to what the group is called."""
+    payload: int
+    seconds: float
+
+
+def run(cluster: Cluster, seconds: float, snapshots: Path) -> Figures:
+    """`observe`, then `work_out`."""
+    return work_out(observe(cluster, seconds, snapshots))
+
+
+def observe(cluster: Cluster, seconds: float, snapshots: Path) -> Observed:
+    """Produce for ``seconds`` and collect into ``snapshots``, while brokers count.
+
+    AssertionError where something does not happen in time.
+    """
+    topic = create_topic(cluster, new_name("traffic"), replicas_led_from(evenly(PARTITIONS)))
+    places = {(topic, partition) for partition in range(PARTITIONS)}
+    with ExitStack() as stack:
+        builtin = stack.enter_context(
+            ConsumerGroup(
+                cluster,
+                topics=[topic],
+                client=KafkaPython(lambda _: [RangePartitionAssignor]),
+                **QUIET,
+            )
+        )
+        ours = stack.enter_context(ConsumerGroup(cluster, topics=[topic], **QUIET))
+        for number, rack in enumerate(RACKS):
+            address = SUBNETS[rack].replace("0/24", f"{number + 7}")
+            builtin.start(f"builtin-{rack}", rack, proxy_url=f"from://{address}")
+            ours.start(f"ours-{rack}", rack)
+        for group in (builtin, ours):
+            group.settle(places, within=60, hold=2.0)
+        wait_until(
+            lambda: _commits(cluster, (builtin, ours)) == [dict.fromkeys(places, 0)] * 2,
+            60,
+            "both groups commit where they begin",
+        )
+        collector = _collector(cluster, topic, (builtin, ours), snapshots, stack)
+        wait_until(lambda: bool(_collected(snapshots)), 60, "the first snapshot is there")
+        before, began = cluster.bytes_out(), time.monotonic()
+        _produce(cluster, topic, seconds)
+        ends = _ends(cluster, topic)
+        wait_until(
+            lambda: _commits(cluster, (builtin, ours)) == [ends] * 2,
+            120,
+            "both groups read and commit everything",
+        )
+        after, took = cluster.bytes_out(), time.monotonic() - began
+        done = time.time()
+        wait_until(
+            lambda: max(_collected(snapshots)) > done, 60, "a snapshot is taken after the last read"
+        )
+        collector.send_signal(signal.SIGINT)
+        _, log = collector.communicate(timeout=60)
+        assert collector.returncode == 128 + signal.SIGINT, log
+    return Observed(
+        snapshots=snapshots,
+        counted=counted(cluster.racks, before, after),
+        names={builtin.id: "built-in range", ours.id: "ours"},
+        payload=sum(ends.values()) * RECORD,
+        seconds=took,
+    )
+
+
+def work_out(observed: Observed) -> Figures:
+    """Run the pipeline on what was collected, and put the two side by side.
+
+    AssertionError where it fails, TimeoutExpired after ``SPARK_SECONDS``.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        hourly = _worked_out(observed.snapshots, Path(folder) / "tables")
+    return Figures(
+        counted=observed.counted,
+        per_group=per_pair(hourly, observed.names),
+        unknown=unknown_bytes(hourly),
+        payload=observed.payload,
+        seconds=observed.seconds,
+        snapshots=len(_collected(observed.snapshots)),
+    )
+
+
+def _collector(
+    cluster: Cluster,
+    topic: str,
+    groups: tuple[ConsumerGroup, ...],
+    snapshots: Path,
+    stack: ExitStack,
+) -> subprocess.Popen[str]:
+    racks = snapshots.parent / "racks.toml"
+    racks.write_text("".join(f'"{net}" = "{rack}"\n' for rack, net in SUBNETS.items()))
+    collector = collect(
+        "--cluster",
+        f"here={cluster.bootstrap_servers}",
+        "--output",
+        str(snapshots),
+        "--interval",
+        str(INTERVAL),
+        "--groups",
+        ",".join(group.id for group in groups),
+        "--topics",
+        topic,
+        "--rack-map",
+        str(racks),
+    )
+    stack.callback(collector.communicate)
+    stack.callback(collector.kill)
+    return collector
+
+
+def _worked_out(snapshots: Path, target: Path) -> list[dict[str, Any]]:
+    command = [
+        sys.executable,
+        "-m",
+        "rackward.cli.main",
+        "traffic",
+        "run",
+        str(snapshots),
+        str(target),
+        "--master",
+        "local[2]",
+        "--driver-memory",
+        "1g",
+        *BRIEF,
+        "--conf",
+        "spark.sql.shuffle.partitions=2",
+    ]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=SPARK_SECONDS
+    )
+    assert done.returncode == 0, done.stderr
+    rows: list[dict[str, Any]] = dataset.dataset(target / "hourly").to_table().to_pylist()
+    return rows
+
+
+def _produce(cluster: Cluster, topic: str, seconds: float) -> None:
+    """Records that cannot be compressed at a steady rate, each partition its turn."""
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "acks": "all",
+            "linger.ms": 200,
+            # Batches near max.partition.fetch.bytes are fetched again at the cut.
+            "batch.size": 65536,
+        }
+    )
+    pause, sent = threading.Event(), 0
+    values = [os.urandom(RECORD) for _ in range(500)]
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) < seconds:
+        while sent < passed * RECORDS_PER_SECOND:
+            producer.produce(topic, values[sent % len(values)], partition=sent % PARTITIONS)
+            sent += 1
+        producer.poll(0)
+        pause.wait(0.1)
+    left = producer.flush(120)
+    assert left == 0, f"{left} records are not acknowledged within 120 s"
+
+
+def _ends(cluster: Cluster, topic: str) -> dict[tuple[str, int], int]:
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers.split(","))
+    try:
+        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        return {tuple(place): end for place, end in consumer.end_offsets(places).items()}
+    finally:
+        consumer.close()
+
+
+def _commits(
+    cluster: Cluster, groups: tuple[ConsumerGroup, ...]
+) -> list[dict[tuple[str, int], int]]:
+    return [committed(cluster, group.id) for group in groups]
+
+
+def _collected(snapshots: Path) -> list[float]:
+    """When each snapshot read its commits, which are the last that it writes."""
+    if not list(snapshots.glob("commits/*/snapshot-*.parquet")):
+        return []
+    return sorted({row["taken_at"].timestamp() for row in read_table(snapshots, "commits")})

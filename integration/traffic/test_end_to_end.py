@@ -1,0 +1,41 @@
+"""What the pipeline says crossed racks, against what the brokers counted.
+
+``python -m benchmarks.traffic_end_to_end`` is the same for three minutes on a cluster of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from integration.support.traffic import run
+from rackward.clusters import Cluster
+
+SECONDS = 30.0
+WITHIN = 0.05
+
+
+# On containers all clients have one address, and kafka-python's own assignors say no rack.
+@pytest.mark.parametrize("cluster", ["local"], indirect=True)
+@pytest.mark.timeout(900)
+@pytest.mark.slow
+def test_the_pipeline_and_the_brokers_agree(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = run(cluster, SECONDS, tmp_path / "snapshots")
+    with capsys.disabled():
+        print(f"\n{figures.told()}")
+    assert figures.unknown == 0
+    assert len(figures.counted) == 9
+    off = figures.differences()
+    # Every pair carries something: the built-in assignor knows no racks.
+    assert len(off) >= 7
+    assert abs(figures.difference) <= WITHIN
+    assert {pair: share for pair, share in off.items() if abs(share) > WITHIN} == {}
+    crossing = {
+        group: sum(count for (one, other), count in pairs.items() if one != other)
+        for group, pairs in figures.per_group.items()
+    }
+    assert crossing["ours"] == 0
+    assert crossing["built-in range"] > 0.3 * sum(figures.per_group["built-in range"].values())

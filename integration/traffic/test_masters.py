@@ -1,0 +1,80 @@
+"""The same command on one machine, on a cluster and over Spark Connect: the same tables."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from integration.support.spark_cluster import spark_cluster, spark_connect
+from integration.support.traffic import BRIEF, BRIEF_JAVA, table_rows, write_snapshots
+from rack_traffic.schemas import HOURLY, WHAT_IF
+from tests.support.traffic_truth import Fault, observe, simulate
+
+SECONDS = 280
+
+
+def rackward(*arguments: str, **environment: str) -> None:
+    """Run the command to its end; AssertionError with what it said where it fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rackward.cli.main", "traffic", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=os.environ | environment,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_cluster_of_two_workers_says_the_same(tmp_path: Path) -> None:
+    snapshots = written(tmp_path)
+    (tmp_path / "cluster").mkdir()
+    small = ("--driver-memory", "1g", *BRIEF, "--conf", "spark.sql.shuffle.partitions=4")
+    with spark_cluster(tmp_path / "cluster") as master:
+        far = (
+            *(*small, "--master", master, "--conf", "spark.executor.memory=600m"),
+            *("--conf", f"spark.executor.extraJavaOptions={BRIEF_JAVA}"),
+        )
+        for command in ("run", "what-if"):
+            rackward(
+                command, str(snapshots), str(tmp_path / "far"), *far, PYSPARK_PYTHON=sys.executable
+            )
+        executors = {
+            log.parent.parent.name for log in (tmp_path / "cluster").glob("work-*/app-*/*")
+        }
+        assert len(executors) >= 2, "only one worker worked"
+    check_the_same_here(snapshots, tmp_path, "--conf", "spark.sql.shuffle.partitions=4")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_spark_connect_says_the_same(tmp_path: Path) -> None:
+    snapshots = written(tmp_path)
+    with spark_connect(tmp_path) as server:
+        for command in ("run", "what-if"):
+            rackward(command, str(snapshots), str(tmp_path / "far"), "--master", server)
+    check_the_same_here(snapshots, tmp_path)
+
+
+def written(folder: Path) -> Path:
+    """Snapshots of an hour, with an optional table that is absent."""
+    faults = frozenset({Fault.DUPLICATES, Fault.LATE, Fault.RECREATED})
+    write_snapshots(folder / "snapshots", observe(simulate(7, hours=1, faults=faults), every=120))
+    return folder / "snapshots"
+
+
+def check_the_same_here(snapshots: Path, folder: Path, *more: str) -> None:
+    """AssertionError where the tables in ``far`` are not those of this machine."""
+    small = ("--driver-memory", "1g", *BRIEF, *more, "--master", "local[2]")
+    for command in ("run", "what-if"):
+        rackward(command, str(snapshots), str(folder / "near"), *small)
+    for table, schema in (("hourly", HOURLY), ("what_if", WHAT_IF)):
+        near = table_rows(folder / "near" / table, schema.names)
+        assert len(near) > 30
+        assert table_rows(folder / "far" / table, schema.names) == near

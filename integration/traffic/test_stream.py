@@ -1,0 +1,160 @@
+"""The stream is killed in the middle of batches: the tables are as if it never was.
+
+Each time costs a start of Spark: RACKWARD_KILLS=10 makes it ten.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from integration.support.topics import create_topic, new_name
+from integration.support.traffic import BRIEF, count_rows, messages, table_rows, write_snapshots
+from rack_traffic.schemas import HOURLY, PARTITION_HOURS
+from rackward.clusters import Cluster
+from tests.support.traffic_truth import BEGIN, Fault, observe, simulate
+
+SECONDS = 240.0
+HOURS = 2
+ENDS = BEGIN + timedelta(hours=HOURS)
+KILLS = int(os.environ.get("RACKWARD_KILLS", "3"))
+PER_BATCH = 8 if KILLS <= 5 else 2
+"""Messages; some batches are over before they can be interrupted."""
+STAGES = (
+    "snapshots/commits/*/batch={n}",
+    "progress/batch={n}",
+    "partition_hours/.spark-staging-*",
+    "checkpoint/offsets/{n}",
+    "set_aside/batch={n}",
+    "snapshots/brokers/*/batch={n}",
+    "snapshots/members/.spark-staging-*",
+)
+"""Where in its way a batch is interrupted; not every one writes all of it."""
+SPARK = (
+    *("--master", "local[2]", "--driver-memory", "1g", *BRIEF),
+    *("--conf", "spark.sql.shuffle.partitions=2"),
+    *("--conf", "spark.sql.adaptive.enabled=false"),
+)
+BELIEFS = ("--longest-gap", "1")
+
+
+class Stream:
+    """The command in a process group of its own, and how far its folder shows it to be."""
+
+    def __init__(self, cluster: Cluster, topic: str, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder.with_suffix(".log")
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "rackward.cli.main", "traffic", "stream"),
+                    *(topic, str(folder), "--once", "--delay", "5", *BELIEFS, *SPARK),
+                    *("--bootstrap-server", cluster.bootstrap_servers),
+                    *("--most-per-batch", str(PER_BATCH)),
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def begun(self, batch: int) -> bool:
+        return (self.folder / "checkpoint" / "offsets" / str(batch)).exists()
+
+    def done(self, batch: int) -> bool:
+        return (self.folder / "checkpoint" / "commits" / str(batch)).exists()
+
+    def wait_until(self, true: Callable[[], bool], what: str) -> None:
+        """As soon as it is; within a millisecond or so, since a batch does not wait for us."""
+        ends = time.monotonic() + SECONDS
+        while not true():
+            if self.process.poll() is not None:
+                raise AssertionError(f"it ended before {what}:\n{self.log.read_text()[-4000:]}")
+            if time.monotonic() > ends:
+                raise TimeoutError(
+                    f"not {what} in {SECONDS:.0f} s:\n{self.log.read_text()[-4000:]}"
+                )
+            time.sleep(0.001)
+
+    def reached(self, batch: int, path: str) -> bool:
+        """Wait for a path of that pattern; False where the batch was done first."""
+        self.wait_until(lambda: self.begun(batch), f"batch {batch} began")
+        self.wait_until(
+            lambda: next(self.folder.glob(path), None) is not None or self.done(batch),
+            f"{path} or the end of {batch}",
+        )
+        return not self.done(batch)
+
+    def killed_from(self, batch: int) -> tuple[int, bool]:
+        """Kill it in the middle of ``batch`` or, where that was done first, of one after it; in
+        which, and whether it was not done."""
+        try:
+            while not self.reached(batch, STAGES[batch % len(STAGES)].format(n=batch)):
+                batch += 1
+        finally:
+            self.kill()
+        return batch, not self.done(batch)
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("cluster", ["local"], indirect=True)
+def test_nothing_is_lost_or_doubled(cluster: Cluster, tmp_path: Path) -> None:
+    faults = frozenset({Fault.DUPLICATES, Fault.RECREATED, Fault.REBALANCING})
+    rows = observe(simulate(11, hours=HOURS, faults=faults), every=120)
+    write_snapshots(tmp_path / "snapshots", rows)
+    topic = create_topic(cluster, new_name("snapshots"), [[0, 2]])
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, max_request_size=2**20)
+    for value in messages(rows, at_once=3):
+        producer.send(topic, value)
+    producer.flush()
+    producer.close()
+
+    folder = tmp_path / "stream"
+    folder.mkdir()
+    killed: list[int] = []
+    batch = 0
+    while len(killed) < KILLS:
+        batch, inside = Stream(cluster, topic, folder).killed_from(batch)
+        if inside:
+            killed.append(batch)
+        batch += 1
+    stream = Stream(cluster, topic, folder)
+    try:
+        assert stream.process.wait(SECONDS * 2) == 0, stream.log.read_text()[-4000:]
+    finally:
+        stream.kill()
+
+    batch_job = subprocess.run(
+        [
+            *(sys.executable, "-m", "rackward.cli.main", "traffic", "run"),
+            *(str(tmp_path / "snapshots"), str(tmp_path / "batch"), *BELIEFS, *SPARK),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert batch_job.returncode == 0, batch_job.stdout + batch_job.stderr
+    for table, given in rows.items():
+        assert count_rows(folder / "snapshots" / table) == len(given), table
+    for table, schema in (("hourly", HOURLY), ("partition_hours", PARTITION_HOURS)):
+        streamed = table_rows(folder / table, schema.names)
+        # The batch job also has the last hour, which the stream cannot close yet.
+        expected = table_rows(tmp_path / "batch" / table, schema.names, until=ENDS)
+        assert len(expected) > 100
+        assert streamed == expected

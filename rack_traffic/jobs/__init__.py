@@ -1,1 +1,0 @@
-"""Thin jobs around the transforms: they read, check, write, and sum up what they did."""

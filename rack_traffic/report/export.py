@@ -1,0 +1,252 @@
+"""A summary as JSON: `SHAPE` documents it in the command's help."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rack_traffic.report import findings as reliability
+from rack_traffic.report.findings import Finding
+from rack_traffic.report.load import ReportOutputError
+from rack_traffic.report.model import Change, GroupTotal, Summary, Traffic
+
+SHAPE = """\
+{"schema_version": 1, "command": "traffic report", "period": {"since", "until"},
+ "clusters": [{"cluster", "hours", "first", "last"}],
+ "totals": {kind: TRAFFIC}, "cost_per_month_now", "saving_per_month",
+ "findings": [{"weight": act|check|know, "headline", "detail", "sure",
+               "saving_per_month"}],
+ "pairs": [{"cluster", "kind", "from_rack", "to_rack", ...TRAFFIC}],
+ "hours": [{"cluster", "kind", "hour", ...TRAFFIC}],
+ "groups": [{"cluster", "group", ...TRAFFIC, "sure", "cost_per_month",
+             "change": null or {"scenario", "text", "cost_per_month_now",
+               "cost_per_month_after", "saving_per_month", "locality_now",
+               "locality_after", "shared_topics"}}],
+ "scenarios": [{"scenario", "groups", "groups_as_is", "cost_per_month",
+                "local_bytes", "crossing_bytes", "unknown_bytes", "moves",
+                "leader_moves"}],
+ "what_if": {"since", "until"}, "set_aside": null or [{"table", "reason", "rows"}]}
+TRAFFIC is "local_bytes", "crossing_bytes", "unknown_bytes", "estimated_bytes",
+ "reported_bytes", "unsized_offsets", "cost". kind is consume, replicate or produce.
+A rack that is not known is null. Times are UTC; "until" and "last" begin an hour."""
+
+_MONEY_DIGITS = 6
+
+
+def summary_json(summary: Summary, findings: tuple[Finding, ...]) -> dict[str, Any]:
+    """``summary`` as values that :mod:`json` writes; money to six digits."""
+    first = min((each.first for each in summary.clusters), default=None)
+    last = max((each.last for each in summary.clusters), default=None)
+    return {
+        "period": {"since": _time(first), "until": _time(last)},
+        "clusters": [
+            {
+                "cluster": each.cluster,
+                "hours": each.hours,
+                "first": _time(each.first),
+                "last": _time(each.last),
+            }
+            for each in summary.clusters
+        ],
+        "totals": {
+            kind: _traffic(summary.of_kind(kind)) for kind in ("consume", "replicate", "produce")
+        },
+        "cost_per_month_now": _money(summary.cost_per_month_now),
+        "saving_per_month": _money(summary.saving_per_month),
+        "findings": [
+            {
+                "weight": each.weight,
+                "headline": each.headline,
+                "detail": each.detail,
+                "sure": each.sure,
+                "saving_per_month": _money(each.saving_per_month),
+            }
+            for each in findings
+        ],
+        "pairs": [
+            {
+                "cluster": each.cluster,
+                "kind": each.kind,
+                "from_rack": each.from_rack,
+                "to_rack": each.to_rack,
+                **_traffic(each.traffic),
+            }
+            for each in summary.pairs
+        ],
+        "hours": [
+            {
+                "cluster": each.cluster,
+                "kind": each.kind,
+                "hour": _time(each.hour),
+                **_traffic(each.traffic),
+            }
+            for each in summary.hours
+        ],
+        "groups": [_group(each) for each in summary.groups],
+        "scenarios": [
+            {
+                "scenario": each.scenario,
+                "groups": each.groups,
+                "groups_as_is": each.groups_as_is,
+                "cost_per_month": _money(each.cost_per_month),
+                "local_bytes": each.local_bytes,
+                "crossing_bytes": each.crossing_bytes,
+                "unknown_bytes": each.unknown_bytes,
+                "moves": each.moves,
+                "leader_moves": each.leader_moves,
+            }
+            for each in summary.scenarios
+        ],
+        "what_if": {"since": _time(summary.whatif_from), "until": _time(summary.whatif_until)},
+        "set_aside": None
+        if summary.set_aside is None
+        else [
+            {"table": each.table, "reason": each.reason, "rows": each.rows}
+            for each in summary.set_aside
+        ],
+    }
+
+
+def _group(each: GroupTotal) -> dict[str, Any]:
+    return {
+        "cluster": each.cluster,
+        "group": each.group,
+        **_traffic(each.traffic),
+        "sure": reliability.of(each.traffic).level,
+        "cost_per_month": _money(each.cost_per_month),
+        "change": None if each.change is None else _change(each.change),
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "scenario": change.scenario,
+        "text": change.text,
+        "cost_per_month_now": _money(change.cost_per_month_now),
+        "cost_per_month_after": _money(change.cost_per_month_after),
+        "saving_per_month": _money(change.saving_per_month),
+        "locality_now": change.locality_now,
+        "locality_after": change.locality_after,
+        "shared_topics": change.shared_topics,
+    }
+
+
+def _traffic(traffic: Traffic) -> dict[str, Any]:
+    return {
+        "local_bytes": traffic.local_bytes,
+        "crossing_bytes": traffic.crossing_bytes,
+        "unknown_bytes": traffic.unknown_bytes,
+        "estimated_bytes": traffic.estimated_bytes,
+        "reported_bytes": traffic.reported_bytes,
+        "unsized_offsets": traffic.unsized_offsets,
+        "cost": _money(traffic.cost),
+    }
+
+
+def _money(amount: float | None) -> float | None:
+    return None if amount is None else round(amount, _MONEY_DIGITS)
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# ---- A summary as small Parquet tables, for notebooks and dashboards.
+
+_TEXT, _LONG, _REAL = pa.string(), pa.int64(), pa.float64()
+_TIME = pa.timestamp("us", tz="UTC")
+_TRAFFIC = {
+    "local_bytes": _LONG,
+    "crossing_bytes": _LONG,
+    "unknown_bytes": _LONG,
+    "estimated_bytes": _LONG,
+    "reported_bytes": _LONG,
+    "unsized_offsets": _LONG,
+    "cost": _REAL,
+}
+_CHANGE = {
+    "scenario": _TEXT,
+    "text": _TEXT,
+    "cost_per_month_now": _REAL,
+    "cost_per_month_after": _REAL,
+    "saving_per_month": _REAL,
+    "locality_now": _REAL,
+    "locality_after": _REAL,
+    "shared_topics": _LONG,
+}
+SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
+    "clusters": {"cluster": _TEXT, "hours": _LONG, "first": _TIME, "last": _TIME},
+    "pairs": {"cluster": _TEXT, "kind": _TEXT, "from_rack": _TEXT, "to_rack": _TEXT, **_TRAFFIC},
+    "hours": {"cluster": _TEXT, "kind": _TEXT, "hour": _TIME, **_TRAFFIC},
+    "groups": {
+        "cluster": _TEXT,
+        "group": _TEXT,
+        **_TRAFFIC,
+        "sure": _TEXT,
+        "cost_per_month": _REAL,
+        **_CHANGE,
+    },
+    "scenarios": {
+        "scenario": _TEXT,
+        "groups": _LONG,
+        "groups_as_is": _LONG,
+        "cost_per_month": _REAL,
+        "local_bytes": _LONG,
+        "crossing_bytes": _LONG,
+        "unknown_bytes": _LONG,
+        "moves": _LONG,
+        "leader_moves": _LONG,
+    },
+    "set_aside": {"table": _TEXT, "reason": _TEXT, "rows": _LONG},
+    "findings": {
+        "weight": _TEXT,
+        "headline": _TEXT,
+        "detail": _TEXT,
+        "sure": _TEXT,
+        "saving_per_month": _REAL,
+    },
+}
+"""Table to columns. ``groups`` has a change's columns beside its own, null where there is none."""
+
+
+def summary_tables(shape: Mapping[str, Any]) -> dict[str, pa.Table]:
+    """The tables of :data:`SCHEMAS` from what :func:`~.json_shape.summary_json` returns."""
+    tables = {}
+    for name, columns in SCHEMAS.items():
+        rows = [{**row, **(row.get("change") or {})} for row in shape[name] or ()]
+        schema = pa.schema(list(columns.items()))
+        tables[name] = pa.table([_column(rows, *each) for each in columns.items()], schema=schema)
+    return tables
+
+
+def write_tables(tables: Mapping[str, pa.Table], folder: Path) -> None:
+    """Write each table to ``folder/NAME.parquet``, whole or not at all.
+
+    Raises ReportOutputError.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, table in tables.items():
+            unfinished = folder / f".{name}.parquet.{os.getpid()}"
+            try:
+                pq.write_table(table, unfinished)
+                unfinished.replace(folder / f"{name}.parquet")
+            finally:
+                unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise ReportOutputError(
+            f"cannot write tables to {folder}: {error.strerror or error}"
+        ) from error
+
+
+def _column(rows: Sequence[Mapping[str, Any]], name: str, kind: pa.DataType) -> pa.Array:
+    values = [row.get(name) for row in rows]
+    if kind == _TIME:
+        values = [None if each is None else datetime.fromisoformat(each) for each in values]
+    return pa.array(values, kind)

@@ -1,0 +1,21 @@
+"""``rackward placement``: where replicas are, and where they should be."""
+
+import typer
+
+from rackward.cli.placement import apply as placement_apply
+from rackward.cli.placement import cancel as placement_cancel
+from rackward.cli.placement import check as placement_check
+from rackward.cli.placement import plan as placement_plan
+from rackward.cli.placement import suggest as placement_suggest
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Check where replicas are, and move them to where they should be.",
+)
+app.command(epilog=placement_check.EPILOG)(placement_check.check)
+app.command(epilog=placement_plan.EPILOG)(placement_plan.plan)
+app.command(epilog=placement_apply.EPILOG)(placement_apply.apply)
+app.command(epilog=placement_cancel.EPILOG)(placement_cancel.cancel)
+app.command(epilog=placement_suggest.EPILOG)(placement_suggest.suggest)

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+
+from assignors.consumer_protocol import (
+    Subscription,
+    SubscriptionReader,
+    WireError,
+    write_assignments,
+    write_user_data,
+)
+from tests.support.kafka_python import subscription_bytes
+
+Claims = dict[str, list[int]]
+
+OWNED = {"orders": [0, 3], "payments": [7]}
+FULL = subscription_bytes(
+    ["orders", "payments"], rack="a", owned=OWNED, generation=5, user_data=b""
+)
+
+topic_names = st.text("abcdefghij.-_", min_size=1, max_size=8)
+claims = st.dictionaries(
+    topic_names, st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5), max_size=4
+)
+racks = st.none() | st.text(min_size=1, max_size=6)
+
+
+def read(data: bytes) -> Subscription:
+    return SubscriptionReader().read(data)
+
+
+def plain(owned: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    return {topic: list(partitions) for topic, partitions in owned.items()}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_every_version_gives_what_it_has(version: int) -> None:
+    said = read(
+        subscription_bytes(
+            ["orders", "payments"], version=version, rack="a", owned=OWNED, generation=5
+        )
+    )
+    assert said.topics == {"orders", "payments"}
+    assert plain(said.owned) == (OWNED if version >= 1 else {})
+    assert said.generation == (5 if version >= 2 else -1)
+    assert said.rack == ("a" if version >= 3 else None)
+    assert said.faults == ()
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_user_data_gives_what_the_version_lacks(version: int) -> None:
+    said = read(
+        subscription_bytes(
+            ["orders"], version=version, user_data=write_user_data("b", OWNED, 9), rack=None
+        )
+    )
+    assert (said.rack, plain(said.owned), said.generation) == ("b", OWNED, 9)
+
+
+def test_a_field_of_the_subscription_wins_over_user_data() -> None:
+    other = write_user_data("b", {"x": [1]}, 9)
+    said = read(
+        subscription_bytes(["orders"], rack="a", owned=OWNED, generation=5, user_data=other)
+    )
+    assert (said.rack, plain(said.owned), said.generation) == ("a", OWNED, 5)
+
+
+def test_a_later_version_is_read_as_far_as_it_is_known() -> None:
+    later = b"\0\x64" + FULL[2:] + b"something of version 100"
+    assert read(later) == read(FULL)
+
+
+def test_a_later_version_of_user_data_too() -> None:
+    later = b"\x02" + write_user_data("b", OWNED, 9)[1:] + b"more"
+    assert read(subscription_bytes(["orders"], version=0, user_data=later)).rack == "b"
+
+
+def test_the_documented_layout_of_user_data() -> None:
+    assert write_user_data("az1", {"t": [2, 5]}, 7) == (
+        b"\x01" + b"\0\x03az1" + b"\0\0\0\x07" + b"\0\0\0\x01"
+        b"\0\x01t" + b"\0\0\0\x02" + b"\0\0\0\x02" + b"\0\0\0\x05"
+    )  # fmt: skip
+    assert write_user_data(None, {}, -1) == b"\x01" + b"\xff\xff" + b"\xff" * 4 + b"\0" * 4
+
+
+@pytest.mark.parametrize("length", range(len(FULL)))
+def test_cut_short_anywhere_it_is_a_member_that_owns_nothing(length: int) -> None:
+    said = read(FULL[:length])
+    assert said.topics in (frozenset(), frozenset({"orders", "payments"}))
+    assert (said.rack, said.owned, said.generation) == (None, {}, -1)
+    assert len(said.faults) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xff" + FULL[2:],
+        struct.pack(">hi", 3, 2**31 - 1),
+        struct.pack(">hi", 3, -1),
+        struct.pack(">hi", 3, -7) + b"\0" * 40,
+        struct.pack(">hih", 3, 1, -1),
+        struct.pack(">hih", 3, 1, 2) + b"\xff\xfe",
+        struct.pack(">hii", 0, 0, 2**31 - 1),
+        struct.pack(">hii", 0, 0, -2),
+        struct.pack(">hiii", 1, 0, -1, 2**31 - 1) + b"\0" * 100,
+        struct.pack(">hiiihsi", 1, 0, -1, 1, 1, b"t", 2**31 - 1) + b"\0" * 100,
+        struct.pack(">hiiihsi", 1, 0, -1, 1, 1, b"t", -3) + b"\0" * 100,
+        struct.pack(">hiiih", 1, 0, -1, 1, -30000) + b"\0" * 100,
+    ],
+    ids=range(12),
+)
+def test_lengths_that_lie_cost_nothing(data: bytes) -> None:
+    tracemalloc.start()
+    said = read(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert said.faults
+    assert not said.owned
+    assert peak < 100_000
+
+
+def test_an_honest_megabyte_of_claims_takes_memory_in_proportion() -> None:
+    data = subscription_bytes(["t"], owned={"t": range(250_000)})
+    tracemalloc.start()
+    said = read(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(said.owned["t"]) == 250_000
+    assert peak < 20 * len(data)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read(data: bytes) -> None:
+    read(data)
+    read(subscription_bytes(["t"], user_data=data))
+
+
+@given(st.integers(0, len(FULL) - 1), st.binary(min_size=1, max_size=4))
+def test_a_damaged_subscription_is_read(at: int, noise: bytes) -> None:
+    read(FULL[:at] + noise + FULL[at + len(noise) :])
+
+
+@given(racks, claims, st.integers(-1, 2**31 - 1))
+def test_user_data_survives_the_way(rack: str | None, owned: Claims, generation: int) -> None:
+    said = SubscriptionReader().read_user_data(write_user_data(rack, owned, generation))
+    assert (said.rack, plain(said.owned), said.generation) == (rack, owned, generation)
+
+
+@given(st.lists(topic_names, unique=True, max_size=4), racks, claims, st.integers(-1, 2**31 - 1))
+def test_a_subscription_survives_the_way(
+    topics: list[str], rack: str | None, owned: Claims, generation: int
+) -> None:
+    reader = SubscriptionReader()
+    data = subscription_bytes(topics, rack=rack, owned=owned, generation=generation)
+    for _ in range(2):
+        said = reader.read(data)
+        assert (said.topics, said.rack, plain(said.owned), said.generation) == (
+            frozenset(topics), rack, owned, generation,
+        )  # fmt: skip
+    assert reader.read(data).topics is said.topics
+
+
+def test_a_topic_claimed_twice_has_all_its_claims() -> None:
+    twice = subscription_bytes(["t"], version=1, owned={"t": [1], "u": [2]}).replace(b"u", b"t")
+    assert plain(read(twice).owned) == {"t": [1, 2]}
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\x80abc", b"\x01", b"\x01\0\x05abc"])
+def test_user_data_that_is_none_of_ours(data: bytes) -> None:
+    with pytest.raises(WireError):
+        SubscriptionReader().read_user_data(data)
+
+
+@given(st.dictionaries(topic_names, claims, max_size=3))
+def test_kafka_python_reads_the_assignments(plan: dict[str, Claims]) -> None:
+    for member, data in write_assignments(plan).items():
+        assignment = ConsumerProtocolAssignment.decode(data)
+        assert [(t, list(ps)) for t, ps in assignment.assigned_partitions] == list(
+            plan[member].items()
+        )
+        assert assignment.user_data == b""
+
+
+def test_what_user_data_claims_was_released_and_what_the_subscription_claims_is_held() -> None:
+    user_data = write_user_data("b", {"orders": [1]}, 4)
+    eager = read(subscription_bytes(["orders"], version=0, user_data=user_data))
+    assert (eager.released, plain(eager.owned), plain(eager.held)) == (True, {"orders": [1]}, {})
+    both = read(subscription_bytes(["orders"], owned=OWNED, generation=9, user_data=user_data))
+    assert (both.released, plain(both.held), both.generation) == (False, OWNED, 9)
+    assert not read(subscription_bytes(["orders"], owned=OWNED, user_data=b"\xff")).released

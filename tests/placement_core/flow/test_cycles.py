@@ -1,0 +1,51 @@
+"""Negative cycles: found where there are any, and only there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from placement_core.flow import IntArray
+from placement_core.flow.cycle_canceling import FAR, fewest_arcs, negative_cycles
+
+
+def random_costs(seed: int) -> IntArray:
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(2, 9))
+    cost = rng.integers(-2 if seed % 2 else -9, 10, (count, count))
+    cost[rng.random((count, count)) < rng.uniform(0.1, 0.8)] = FAR
+    np.fill_diagonal(cost, FAR)
+    return cost.astype(np.int64)
+
+
+def length_of(cost: IntArray, cycle: list[int]) -> int:
+    return sum(int(cost[u, v]) for u, v in zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+
+
+def fewest(cost: IntArray) -> int | None:
+    """The arcs of the shortest negative closed walk, by walks of one arc more at a time."""
+    count = len(cost)
+    walk = [[0 if u == v else FAR for v in range(count)] for u in range(count)]
+    for arcs in range(1, count + 1):
+        walk = [
+            [min(min(row[m] + int(cost[m, v]), FAR) for m in range(count)) for v in range(count)]
+            for row in walk
+        ]
+        if any(walk[u][u] < 0 for u in range(count)):
+            return arcs
+    return None
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_cycles_are_found_exactly_where_there_are_any(seed: int) -> None:
+    cost = random_costs(seed)
+    found, arcs = negative_cycles(cost), fewest(cost)
+    assert bool(found) == (arcs is not None)
+    nodes = [node for cycle in found for node in cycle]
+    assert len(nodes) == len(set(nodes)), "two cycles share a node"
+    for cycle in found:
+        assert length_of(cost, cycle) < 0
+    if arcs is not None:
+        shortest = fewest_arcs(cost)
+        assert len(shortest) == len(set(shortest)) == arcs
+        assert length_of(cost, shortest) < 0

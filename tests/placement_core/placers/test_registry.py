@@ -1,0 +1,233 @@
+"""The front door: placers by name, answers checked, failures named."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placement_core import InvalidOptionError, PlacementSpec, RackwardError
+from placement_core.errors import LocatorError
+from placement_core.locators import StaticLocator
+from placement_core.placers import (
+    LikeTopicPlacer,
+    MissingRacksError,
+    MultiLevelPlacer,
+    PlacementError,
+    PlacerError,
+    RackAlternatingPlacer,
+    ReplicaPlacer,
+    SimplePlacer,
+    load_placer,
+    parse_properties,
+    place,
+)
+from tests.support.placement import check_racks, cluster
+from tests.support.placer_plugin import Answering, Nested
+
+HERE = "tests.support.placer_plugin"
+VIEW = cluster("aabbcc")
+SPEC = PlacementSpec(2, 2)
+
+
+def test_the_default_is_rack_alternating() -> None:
+    check_racks(place(PlacementSpec(12, 3), VIEW), VIEW.racks())
+
+
+def test_none_defers_to_simple() -> None:
+    simple = SimplePlacer(start_index=1)
+    placed = place(SPEC, VIEW, Answering(None), fallback=simple)
+    assert placed == simple.place(SPEC, VIEW) == ((1, 2), (2, 3))
+    assert len(place(SPEC, VIEW, Answering(None), broker_ids=[4, 5])) == 2
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (ValueError("no room"), "it failed with ValueError: no room"),
+        (KeyError(), "it failed with KeyError"),
+        (RackwardError("no room: make some"), "no room: make some"),
+        (PlacementError("one\ntwo"), "one"),
+    ],
+)
+def test_an_exception_names_the_placer(raised: Exception, told: str) -> None:
+    with pytest.raises(PlacerError, match=f"placer {HERE}:Answering: {told}") as error:
+        place(SPEC, VIEW, Answering(raised))
+    assert error.value.placer == f"{HERE}:Answering"
+    assert error.value.__cause__ is raised
+
+
+def test_a_wish_to_stop_is_no_failure_of_the_placer() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        place(SPEC, VIEW, Answering(KeyboardInterrupt()))
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("ab", "it answered 'ab', which is not a sequence"),
+        (7, "it answered 7"),
+        (((0, 1),), "placed 1 partitions, and 2 were asked for"),
+        (((0, 1), (0, 1, 2)), r"gave partition 1 3 replicas \[0, 1, 2\], and 2 were asked for"),
+        (((0, 1), (2, 2)), r"gave partition 1 a broker twice: \[2, 2\]"),
+        (((0, 1), (2, 9)), r"gave partition 1 \[2, 9\], where \[9\] are not live brokers"),
+        (((0, 1), 5), "gave partition 1 5, which is not a sequence of broker ids"),
+        (((0, 1), (1.0, 2)), "not a sequence of broker ids"),
+        (((0, 1), (True, 2)), "not a sequence of broker ids"),
+        (((0, 1), "23"), "not a sequence of broker ids"),
+    ],
+)
+def test_a_wrong_answer_names_the_placer(answer: object, told: str) -> None:
+    with pytest.raises(PlacerError, match=told) as error:
+        place(SPEC, VIEW, Answering(answer))
+    assert error.value.placer.endswith("Answering")
+
+
+def test_an_answer_keeps_to_the_brokers_asked_for() -> None:
+    placer = Answering(((0, 1), (1, 0)))
+    assert place(SPEC, VIEW, placer, [0, 1]) == ((0, 1), (1, 0))
+    with pytest.raises(PlacerError, match=r"where \[0\] are not live brokers among those"):
+        place(SPEC, VIEW, placer, [1, 2])
+
+
+def test_an_answer_keeps_what_is_present() -> None:
+    spec = PlacementSpec(2, 2, present=((9,), (3,)))
+    assert place(spec, VIEW, Answering([[9, 1], [3, 4]])) == ((9, 1), (3, 4))
+    with pytest.raises(PlacerError, match=r"partition 1 \[4, 3\], which does not keep its present"):
+        place(spec, VIEW, Answering([[9, 1], [4, 3]]))
+
+
+@pytest.mark.parametrize("placer", [SimplePlacer(), RackAlternatingPlacer(), MultiLevelPlacer()])
+@pytest.mark.parametrize("by_the_front_door", [True, False])
+@pytest.mark.parametrize(
+    ("spec", "brokers", "told"),
+    [
+        (PlacementSpec(1, 7), None, "replication factor 7 on 6 brokers: ask for 6"),
+        (SPEC, [3], "replication factor 2 on 1 brokers"),
+        (SPEC, [], "replication factor 2 on 0 brokers"),
+        (SPEC, [3, 8], "broker 8 asked for, but the live brokers are 0, 1, 2, 3, 4, 5: name"),
+        (PlacementSpec(1, 2, present=((3,),)), [3], r"partition 0, which has replicas on \[3\]"),
+    ],
+)
+def test_too_few_brokers(
+    placer: ReplicaPlacer,
+    by_the_front_door: bool,
+    spec: PlacementSpec,
+    brokers: list[int] | None,
+    told: str,
+) -> None:
+    asked = partial(place, placer=placer) if by_the_front_door else placer.place
+    with pytest.raises(PlacementError, match=told):
+        asked(spec, VIEW, broker_ids=brokers)
+
+
+def test_missing_racks_are_named_and_can_be_ignored() -> None:
+    half = cluster(["a", None, "b", None])
+    with pytest.raises(PlacerError, match="rack-alternating: brokers 1, 3 without a rack") as error:
+        place(SPEC, half)
+    assert isinstance(error.value.__cause__, MissingRacksError)
+    seeing = Answering(None)
+    place(PlacementSpec(2, 2, ignore_racks=True), half, seeing)
+    assert seeing.seen is not None
+    assert set(seeing.seen.racks().values()) == {None}
+
+
+def test_a_locator_is_asked_at_each_creation() -> None:
+    class Moving:
+        asked = 0
+
+        def racks(self, view: object) -> dict[int, str]:  # noqa: ARG002
+            self.asked += 1
+            return dict(enumerate("aaabbb" if self.asked == 1 else "ababab"))
+
+    locator = Moving()
+    view = cluster([None] * 6)
+    for racks in ("aaabbb", "ababab"):
+        placed = place(PlacementSpec(12, 2), view, locator=locator)
+        check_racks(placed, dict(enumerate(racks)))
+    place(PlacementSpec(1, 1, ignore_racks=True), view, locator=locator)
+    assert locator.asked == 2
+    with pytest.raises(LocatorError, match="no rack for 1, 2, 3, 4, 5"):
+        place(SPEC, view, locator=StaticLocator({0: "a"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "properties", "expected"),
+    [
+        ("simple", "start_index=3,shift=1,seed=9", SimplePlacer(3, 1, 9)),
+        ("rack-alternating", "seed=9", RackAlternatingPlacer(seed=9)),
+        ("multi-level", "seed=9", MultiLevelPlacer(9)),
+        ("like-topic", "topic=orders", LikeTopicPlacer("orders")),
+        (f"{HERE}:Answering", "answer=x", Answering("x")),
+        (f"{HERE}:Nested.Inner", "rows=3 4", Nested.Inner(((3,), (4,)))),
+    ],
+)
+def test_placers_by_name(name: str, properties: str, expected: ReplicaPlacer) -> None:
+    assert load_placer(name, parse_properties(properties)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "properties", "told"),
+    [
+        ("striped", {}, "no placer 'striped': choose one of simple, rack-alternating, multi-level"),
+        ("simple", {"sed": "1"}, "simple knows no property sed: it takes start_index, shift, seed"),
+        ("multi-level", {"seed": "x"}, "multi-level: the property seed cannot be read"),
+        ("simple", {"start_index": "-1"}, "start_index is -1: give a whole number, 0 or more"),
+        ("no.such.module:P", {}, "'no.such.module:P' cannot be loaded: ModuleNotFoundError"),
+        (f"{HERE}:Missing", {}, "cannot be loaded: AttributeError"),
+        (f"{HERE}:not_a_class", {}, "is not a class: it is 7"),
+        (f"{HERE}:NoPlacer", {}, "has no method place"),
+        (f"{HERE}:refuse", {}, "cannot be made from the properties .none.: RuntimeError"),
+        (f"{HERE}:Answering", {"colour": "red"}, "from the properties colour: TypeError"),
+        (f"{HERE}:Nested.Inner", {}, "from the properties .none.: KeyError"),
+    ],
+)
+def test_placers_that_cannot_be_had(name: str, properties: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidOptionError, match=told):
+        load_placer(name, properties)
+
+
+def test_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "someone-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: someone\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        f"[rackward.placers]\nmine = {HERE}:Answering\nbroken = no.such:Thing\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_placer("mine") == Answering()
+    with pytest.raises(InvalidOptionError, match="'broken' cannot be loaded"):
+        load_placer("broken")
+    with pytest.raises(InvalidOptionError, match="like-topic, broken, mine, or give module:Class"):
+        load_placer("another")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", {}),
+        ("a=1", {"a": "1"}),
+        (" a = 1 , b=x=y,c=", {"a": "1", "b": "x=y", "c": ""}),
+        (r"a=1\,2,b=3", {"a": "1,2", "b": "3"}),
+    ],
+)
+def test_properties(text: str, found: dict[str, str]) -> None:
+    assert parse_properties(text) == found
+
+
+@pytest.mark.parametrize(("text", "told"), [("a", "property 1"), ("a=1,,b=2", "property 2")])
+def test_properties_that_are_none(text: str, told: str) -> None:
+    with pytest.raises(InvalidOptionError, match=f"{told} is not of the form key=value"):
+        parse_properties(text)
+    with pytest.raises(InvalidOptionError, match="the property a is given twice"):
+        parse_properties("a=1,a=secret")
+    with pytest.raises(InvalidOptionError) as error:
+        parse_properties("a=1,secret")
+    assert "secret" not in str(error.value)
+
+
+def test_answers_are_made_of_tuples() -> None:
+    answer: list[Any] = [[0, 1], (1, 0)]
+    assert place(SPEC, VIEW, Answering(answer)) == ((0, 1), (1, 0))

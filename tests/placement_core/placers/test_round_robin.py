@@ -1,0 +1,215 @@
+"""KIP-36's promises, and Kafka's own scenarios for them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_core import PlacementSpec
+from placement_core.placers import MissingRacksError, RackAlternatingPlacer, SimplePlacer
+from tests.support.placement import (
+    check_form,
+    check_kept,
+    check_leaders,
+    check_racks,
+    check_replicas,
+    cluster,
+    rack_sizes,
+)
+
+EQUAL = {0: "rack1", 1: "rack2", 2: "rack2", 3: "rack3", 4: "rack3", 5: "rack1"}
+UNEQUAL = {0: "rack1", 1: "rack1", 2: "rack2", 3: "rack3", 4: "rack3", 5: "rack1"}
+FOR_EXPANSION = {6: "rack1", 7: "rack2", 8: "rack2", 9: "rack3", 10: "rack3", 11: "rack1"}
+SEED_11 = ((1, 4, 0), (3, 0, 1))
+seeds = st.integers(0, 1 << 32)
+
+
+@given(rack_sizes(), st.integers(1, 7), st.integers(1, 60), seeds, st.integers(0, 40))
+def test_any_cluster(
+    racks: dict[int, str], replicas: int, partitions: int, seed: int, first: int
+) -> None:
+    replicas = min(replicas, len(racks))
+    spec = PlacementSpec(partitions, replicas, first_partition=first)
+    placed = RackAlternatingPlacer(seed=seed).place(spec, cluster(racks))
+    check_form(placed, partitions, replicas, racks)
+    check_racks(placed, racks)
+    check_leaders(placed, racks, slack=int(partitions % len(racks) > 0))
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 6), st.integers(1, 4), seeds)
+def test_equal_racks(racks: int, each: int, replicas: int, rounds: int, seed: int) -> None:
+    view = cluster([f"rack{index % racks}" for index in range(racks * each)])
+    brokers = range(racks * each)
+    replicas = min(replicas, len(brokers))
+    spec = PlacementSpec(rounds * len(brokers), replicas)
+    placed = RackAlternatingPlacer(seed=seed).place(spec, view)
+    check_leaders(placed, brokers)
+    check_replicas(placed, brokers)
+    check_racks(placed, view.racks())
+
+
+@given(rack_sizes(), st.integers(1, 5), st.data())
+def test_partitions_come_in_any_number_of_steps(
+    racks: dict[int, str], replicas: int, data: st.DataObject
+) -> None:
+    replicas = min(replicas, len(racks))
+    placer = RackAlternatingPlacer(seed=data.draw(seeds))
+    whole = placer.place(PlacementSpec(40, replicas, topic="t"), cluster(racks))
+    cut = data.draw(st.integers(len(racks), 40))
+    if cut < 40:
+        spec = PlacementSpec(40 - cut, replicas, topic="t", first_partition=cut)
+        assert placer.place(spec, cluster(racks)) == whole[cut:]
+        # Another placer finds from what there is at least where the leaders go on.
+        other = RackAlternatingPlacer(seed=placer.seed + 1)
+        added = other.place(spec, cluster(racks, t=whole[:cut]))
+        assert [row[0] for row in added] == [row[0] for row in whole[cut:]]
+
+
+def test_another_placer_goes_on_exactly_where_lists_tell_the_shift() -> None:
+    whole = RackAlternatingPlacer(seed=5).place(PlacementSpec(24, 3, topic="t"), cluster(EQUAL))
+    for cut in (1, 6, 7, 13):
+        spec = PlacementSpec(24 - cut, 3, topic="t", first_partition=cut)
+        added = RackAlternatingPlacer(seed=6).place(spec, cluster(EQUAL, t=whole[:cut]))
+        assert added == whole[cut:], cut
+
+
+@given(rack_sizes(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 30), seeds)
+def test_more_replicas_are_those_of_a_topic_made_with_them(
+    racks: dict[int, str], one: int, other: int, partitions: int, seed: int
+) -> None:
+    low, high = sorted((min(one, len(racks)), min(other, len(racks))))
+    placer = RackAlternatingPlacer(start_index=seed % 7, shift=seed % 5)
+    present = placer.place(PlacementSpec(partitions, low), cluster(racks))
+    spec = PlacementSpec(partitions, high, present=present)
+    grown = placer.place(spec, cluster(racks))
+    check_kept(grown, present)
+    assert grown == placer.place(PlacementSpec(partitions, high), cluster(racks))
+
+
+@given(rack_sizes(), st.integers(1, 6), st.integers(0, 30), st.data())
+def test_more_replicas_for_any_lists(
+    racks: dict[int, str], replicas: int, partitions: int, data: st.DataObject
+) -> None:
+    """Dead brokers (ids from 100) keep their replicas; racks are filled from the empty ones."""
+    replicas = min(replicas, len(racks))
+    ids = st.sampled_from([*racks, 100, 101])
+    lists = st.lists(ids, unique=True, max_size=replicas).map(tuple)
+    present = tuple(data.draw(st.lists(lists, min_size=1, max_size=9)))
+    spec = PlacementSpec(len(present), replicas, present=present)
+    placed = RackAlternatingPlacer(seed=partitions).place(spec, cluster(racks))
+    check_form(placed, len(present), replicas, [*racks, 100, 101])
+    check_kept(placed, present)
+    for row, before in zip(placed, present, strict=True):
+        had = {racks[broker] for broker in before if broker in racks}
+        new = [racks[broker] for broker in row[len(before) :]]
+        all_racks = set(racks.values())
+        assert len(had.union(new)) == min(len(had) + len(new), len(all_racks)), (row, before)
+
+
+def test_more_replicas_are_even_where_leaders_are_not() -> None:
+    spec = PlacementSpec(12, 3, present=((0,),) * 12)
+    placed = RackAlternatingPlacer(seed=1).place(spec, cluster(EQUAL))
+    check_racks(placed, EQUAL)
+    others = [row[1:] for row in placed]
+    assert {len([row for row in others if broker in row]) for broker in (1, 2, 3, 4)} == {6}
+
+
+# Kafka's own scenarios, with any seed where Kafka draws a start.
+
+
+@pytest.mark.parametrize("seed", range(5))
+class TestKafkasScenarios:
+    """The situations that Kafka's tests of rack-aware assignment set up."""
+
+    def test_equal_racks(self, seed: int) -> None:
+        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(60, 3), cluster(EQUAL))
+        check_racks(placed, EQUAL)
+        check_leaders(placed, EQUAL)
+        check_replicas(placed, EQUAL)
+
+    def test_equal_racks_from_a_start_index(self, seed: int) -> None:
+        placer = RackAlternatingPlacer(start_index=2, shift=seed)
+        placed = placer.place(PlacementSpec(6, 3), cluster(EQUAL))
+        check_racks(placed, EQUAL)
+        check_leaders(placed, EQUAL)
+        check_replicas(placed, EQUAL)
+
+    def test_unequal_racks(self, seed: int) -> None:
+        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(12, 3), cluster(UNEQUAL))
+        check_racks(placed, UNEQUAL)
+        check_leaders(placed, UNEQUAL)
+
+    def test_fewer_partitions_than_brokers(self, seed: int) -> None:
+        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(5, 3), cluster(EQUAL))
+        check_racks(placed, EQUAL)
+        check_leaders(placed, EQUAL, slack=1)
+
+    def test_expansion_from_partition_12(self, seed: int) -> None:
+        spec = PlacementSpec(12, 2, first_partition=12)
+        placed = RackAlternatingPlacer(seed=seed).place(spec, cluster(FOR_EXPANSION))
+        check_racks(placed, FOR_EXPANSION)
+        check_leaders(placed, FOR_EXPANSION)
+        check_replicas(placed, FOR_EXPANSION)
+
+    def test_two_replicas_in_three_racks(self, seed: int) -> None:
+        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(12, 2), cluster(EQUAL))
+        assert {len({EQUAL[broker] for broker in row}) for row in placed} == {2}
+        check_leaders(placed, EQUAL)
+        check_replicas(placed, EQUAL)
+
+    def test_five_replicas_in_three_racks(self, seed: int) -> None:
+        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(12, 5), cluster(EQUAL))
+        assert {len({EQUAL[broker] for broker in row}) for row in placed} == {3}
+        check_form(placed, 12, 5, EQUAL)
+        check_leaders(placed, EQUAL)
+        check_replicas(placed, EQUAL)
+
+    def test_a_single_rack(self, seed: int) -> None:
+        one = dict.fromkeys(range(6), "rack1")
+        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(12, 3), cluster(one))
+        check_form(placed, 12, 3, one)
+        check_leaders(placed, one)
+        check_replicas(placed, one)
+
+    def test_brokers_that_hold_the_partition_are_passed_over(self, seed: int) -> None:
+        racks = {0: "a", 1: "b", 2: "c", 3: "a", 4: "a"}
+        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(6, 4), cluster(racks))
+        check_form(placed, 6, 4, racks)
+        check_racks(placed, racks)
+
+    def test_racks_are_ignored_on_demand(self, seed: int) -> None:
+        partial = {**EQUAL, 1: None, 4: ""}
+        placer = RackAlternatingPlacer(seed=seed)
+        with pytest.raises(MissingRacksError, match="brokers 1, 4 without a rack") as raised:
+            placer.place(PlacementSpec(6, 3), cluster(partial))
+        assert raised.value.broker_ids == (1, 4)
+        spec = PlacementSpec(6, 3, ignore_racks=True)
+        placed = placer.place(spec, cluster(partial))
+        assert placed == SimplePlacer(seed=seed).place(spec, cluster(partial))
+        check_leaders(placed, partial)
+
+    def test_brokers_without_a_rack_can_be_left_out(self, seed: int) -> None:
+        partial = {**EQUAL, 1: None}
+        placer = RackAlternatingPlacer(seed=seed)
+        placed = placer.place(PlacementSpec(6, 3), cluster(partial), broker_ids=[0, 2, 3])
+        check_form(placed, 6, 3, [0, 2, 3])
+        check_racks(placed, {broker: EQUAL[broker] for broker in (0, 2, 3)})
+
+
+def test_a_seed_is_a_layout_and_each_topic_has_its_own() -> None:
+    view = cluster(EQUAL)
+    placer = RackAlternatingPlacer(seed=11)
+    layouts = [placer.place(PlacementSpec(6, 3, topic=f"t{n}"), view) for n in range(20)]
+    assert layouts == [placer.place(PlacementSpec(6, 3, topic=f"t{n}"), view) for n in range(20)]
+    assert len({rows[0][0] for rows in layouts}) == 6
+    # Frozen for good: a plan made with a seed must be the same on every Python.
+    assert placer.place(PlacementSpec(2, 3, topic="orders"), view) == SEED_11
+
+
+def test_a_new_placer_draws_a_seed_that_it_tells() -> None:
+    one, other = RackAlternatingPlacer(), RackAlternatingPlacer()
+    assert one.seed != other.seed
+    view = cluster([f"rack{index % 3}" for index in range(99)])
+    again = RackAlternatingPlacer(seed=one.seed)
+    assert one.place(PlacementSpec(9, 3), view) == again.place(PlacementSpec(9, 3), view)

@@ -1,0 +1,215 @@
+"""The front door to locators: by name, asked afresh, answers checked, failures named."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from placement_core import ClusterView, InvalidOptionError
+from placement_core.errors import LocatorError, RackTextError
+from placement_core.locators import (
+    KnownBrokersOnly,
+    MetadataLocator,
+    StaticLocator,
+    TextFormat,
+    TextLocator,
+    load_locator,
+    locate,
+    parse_racks,
+)
+from tests.support.placement import cluster
+
+VIEW = cluster({1: "a", 2: None, 10: ""}, t=((1, 2),))
+
+
+@dataclass
+class Answering:
+    """Answers what it is told to, or raises it."""
+
+    answer: Any = None
+
+    def racks(self, view: object) -> Any:  # noqa: ARG002
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_metadata_says_what_the_view_says() -> None:
+    assert MetadataLocator().racks(VIEW) == {1: "a", 2: None, 10: None}
+    assert locate(MetadataLocator(), VIEW).racks() == {1: "a", 2: None, 10: None}
+
+
+def test_a_located_view_keeps_everything_else() -> None:
+    found = locate(StaticLocator({10: "z", 2: "/d/r", 1: "x"}), VIEW)
+    assert [(broker.id, broker.rack) for broker in found.brokers] == [
+        (1, "x"),
+        (2, "/d/r"),
+        (10, "z"),
+    ]
+    assert found.replicas == VIEW.replicas
+
+
+def test_each_question_is_answered_afresh() -> None:
+    mapping = {1: "x", 2: "x", 10: "x"}
+    locator = StaticLocator(mapping)
+    locate(locator, VIEW)
+    mapping[2] = "y"
+    assert locate(locator, VIEW).racks()[2] == "y"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({}, "the answer is empty; it should name the brokers 1, 2, 10"),
+        ({1: "a"}, "no rack for 2, 10: add a rack"),
+        (
+            {1: "a", 2: "a", 10: "a", 11: "b", 9: "c"},
+            "names 9, 11, and the cluster has .* 1, 2, 10",
+        ),
+        ({1: "a", 2: "", 10: "/"}, "the rack of 2, 10 is empty or not a text"),
+        ({1: "a", 2: 7, 10: "a"}, "the rack of 2 is empty or not a text"),
+        (7, "TypeError: "),
+        (ValueError("no answer"), "ValueError: no answer"),
+        (RackTextError("line 3"), "Answering: line 3"),
+    ],
+)
+def test_answers_that_cannot_be_used_name_the_locator(answer: object, told: str) -> None:
+    with pytest.raises(LocatorError, match=told) as error:
+        locate(Answering(answer), VIEW)
+    assert error.value.locator == f"{__name__}:Answering"
+
+
+def test_brokers_that_are_down_can_be_let_pass() -> None:
+    racks = {1: "a", 2: "a", 10: "a", 11: "b"}
+    assert locate(KnownBrokersOnly(StaticLocator(racks)), VIEW).racks() == {1: "a", 2: "a", 10: "a"}
+    loaded = load_locator("static", {"ignore_unknown": "true", "1": "a", "11": "b"})
+    with pytest.raises(LocatorError, match="rack locator static: no rack for 2, 10"):
+        locate(loaded, VIEW)
+
+
+def test_locators_by_name() -> None:
+    assert load_locator("metadata") == MetadataLocator()
+    assert load_locator("static", {"1": "a", "2": "/d/r"}) == StaticLocator({1: "a", 2: "/d/r"})
+    assert load_locator("static", {"1": "a", "ignore_unknown": "no"}) == StaticLocator({1: "a"})
+    name = "placement_core.locators:TextLocator"
+    assert load_locator(name, {"text": "1=a", "format": "properties"}) == TextLocator("1=a")
+
+
+@pytest.mark.parametrize(
+    ("name", "properties", "told"),
+    [
+        ("zookeeper", {}, "no rack locator 'zookeeper': choose one of metadata, static, or give"),
+        ("metadata", {"a": "b"}, "metadata knows no property a: it takes none"),
+        ("static", {"a": "b"}, "'static' cannot be made .* 'a' is not a broker id"),
+        ("static", {"1": ""}, "broker 1 has an empty rack"),
+        (
+            "static",
+            {"1": "a", "ignore_unknown": "maybe"},
+            "ignore_unknown cannot be read: write tr",
+        ),
+        ("placement_core.placers:SimplePlacer", {}, "has no method racks"),
+    ],
+)
+def test_locators_that_cannot_be_had(name: str, properties: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidOptionError, match=told):
+        load_locator(name, properties)
+
+
+# ---- Racks out of text.
+
+RACKS = {0: "rack1", 12: "/dc1/r2", 3: "use1-az1"}
+TEXTS: dict[TextFormat, str] = {
+    "properties": "# racks\n! too\n\n0=rack1\n  12 : /dc1/r2  \n3\tuse1-az1\n",
+    "json": '{"0": "rack1", "12": "/dc1/r2", "3": "use1-az1"}',
+    "yaml": "# racks\n0: rack1\n'12': /dc1/r2\n3: use1-az1\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def _pyyaml() -> None:
+    importlib.import_module("yaml")
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_one_mapping_in_each_format(form: TextFormat) -> None:
+    assert parse_racks(TEXTS[form], form) == RACKS
+    assert TextLocator(TEXTS[form], form).racks(ClusterView(())) == RACKS
+
+
+def test_yaml_racks_are_the_text_that_was_written() -> None:
+    assert parse_racks('0: 01\n1: no\n2: 1.50\n3: "a b"', "yaml") == {
+        0: "01",
+        1: "no",
+        2: "1.50",
+        3: "a b",
+    }
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [("properties", "# none\n"), ("json", "{}"), ("yaml", ""), ("yaml", "{}"), ("yaml", "# none")],
+)
+def test_no_racks_at_all(form: TextFormat, text: str) -> None:
+    assert parse_racks(text, form) == {}
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "told"),
+    [
+        ("properties", "0=a\n=b", "line 2, '=b', is not of the form id=rack"),
+        ("properties", "broker", "line 1, 'broker'"),
+        ("properties", "0=a\n0=b", "broker 0 is named twice"),
+        ("properties", "0=", "broker 0 has an empty rack, ''"),
+        ("properties", "x=a", "'x' is not a broker id: write a whole number"),
+        ("properties", "-1=a", "'-1' is not a broker id"),
+        ("properties", "१=a", "is not a broker id"),
+        ("json", "{", "this is not JSON: "),
+        ("json", "[1]", "the JSON is not an object"),
+        ("json", '[["0", "a"]]', "the JSON is not an object"),
+        ("json", '{"0": "a", "0": "b"}', "broker 0 is named twice"),
+        ("json", '{"0": "a", "00": "b"}', "broker 0 is named twice"),
+        ("json", '{"0": 7}', "the rack of broker 0 is 7: write a text"),
+        ("json", '{"0": null}', "the rack of broker 0 is None"),
+        ("json", '{"0": ["a"]}', "the rack of broker 0 is"),
+        ("json", '{"1": "/"}', "broker 1 has an empty rack, '/'"),
+        ("json", '{"0": "a", "' + "x" * 99 + '": "b"}', r"'x{39}\.\.\. is not a broker id"),
+        ("yaml", "- a", "the YAML is not a mapping"),
+        ("yaml", "{", "this is not YAML: while parsing"),
+        ("yaml", "0: a\n0: b", "broker 0 is named twice"),
+        ("yaml", "0:", "the rack of broker 0 is None"),
+        ("yaml", "0: [a]", "the rack of broker 0 is"),
+        ("yaml", "a: 0", "'a' is not a broker id"),
+        ("yaml", "[0]: a", "is not a broker id"),
+    ],
+)
+def test_texts_that_cannot_be_taken_at_their_word(form: TextFormat, text: str, told: str) -> None:
+    with pytest.raises(RackTextError, match=told):
+        parse_racks(text, form)
+
+
+@given(st.text() | st.dictionaries(st.text(max_size=3), st.text(max_size=3)).map(json.dumps))
+@example('{"0\\u001c": "a"}')
+def test_any_text_is_racks_or_one_error(text: str) -> None:
+    for form in TEXTS:
+        with suppress(RackTextError):
+            racks = parse_racks(text, form)
+            assert all(isinstance(broker, int) and rack for broker, rack in racks.items())
+
+
+def test_yaml_without_pyyaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(RackTextError, match=r"pip install 'rackward\[yaml\]'"):
+        parse_racks(TEXTS["yaml"], "yaml")
+
+
+def test_unknown_format() -> None:
+    with pytest.raises(InvalidOptionError, match="no format 'xml': choose one of properties, json"):
+        TextLocator("", "xml")  # type: ignore[arg-type]

@@ -1,0 +1,217 @@
+"""Sums of the pipeline's tables, held against sums of the plain rows."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from rack_traffic.report.load import Period, ReportInputError, read_summary, sources_in
+from rack_traffic.report.model import Summary
+from tests.support.traffic_report import (
+    GAP,
+    START,
+    Sample,
+    hourly_row,
+    platform,
+    ranking_row,
+    what_if_rows,
+)
+
+
+def summary_at(folder: Path, period: Period | None = None) -> Summary:
+    return read_summary(sources_in(str(folder), {}), period or Period())
+
+
+def test_every_byte_and_cent_is_there_once(tmp_path: Path) -> None:
+    sample = platform(20, 60, clusters=("main", "web"))
+    summary = summary_at(sample.write(tmp_path))
+    expected: dict[tuple[object, ...], list[float]] = defaultdict(lambda: [0, 0, 0, 0.0])
+    for row in sample.rows["hourly"]:
+        level = row["crossed_level"]
+        where = 2 if level is None else min(level, 1)
+        for key in (
+            ("pair", row["cluster"], row["kind"], row["from_rack"], row["to_rack"]),
+            ("hour", row["cluster"], row["kind"], row["hour"]),
+            ("group", row["cluster"], row["group"]),
+        ):
+            if key[0] == "group" and row["kind"] != "consume":
+                continue
+            expected[key][where] += row["bytes"]
+            expected[key][3] += row["cost"] or 0.0
+    found = (
+        {("pair", e.cluster, e.kind, e.from_rack, e.to_rack): e.traffic for e in summary.pairs}
+        | {("hour", e.cluster, e.kind, e.hour): e.traffic for e in summary.hours}
+        | {("group", e.cluster, e.group): e.traffic for e in summary.groups}
+    )
+    assert found.keys() == expected.keys()
+    for key, traffic in found.items():
+        local, crossing, unknown, cost = expected[key]
+        assert (traffic.local_bytes, traffic.crossing_bytes, traffic.unknown_bytes) == (
+            local,
+            crossing,
+            unknown,
+        ), key
+        assert traffic.cost == pytest.approx(cost)
+    estimated = sum(e["estimated_bytes"] for e in sample.rows["hourly"])
+    assert summary.consumed.estimated_bytes == estimated
+    assert {each.hours for each in summary.clusters} == {60 - len(GAP)}
+
+
+def test_groups_come_by_what_they_save_and_the_ranking_is_the_what_ifs(tmp_path: Path) -> None:
+    summary = summary_at(platform(20, 30).write(tmp_path))
+    savings = [each.change.saving_per_month for each in summary.groups if each.change]
+    assert len(savings) == 20
+    assert savings == sorted(savings, reverse=True)
+    as_is = next(each for each in summary.scenarios if each.scenario == "as_is")
+    assert summary.cost_per_month_now == pytest.approx(as_is.cost_per_month)
+    assert [each.scenario for each in summary.scenarios][:2] == ["as_is", "apache_range"]
+
+
+def test_the_period_cuts_hours_and_keeps_what_ifs_that_meet_it(tmp_path: Path) -> None:
+    folder = platform(4, 30, clusters=("main",)).write(tmp_path)
+    period = Period(START + timedelta(hours=10), START + timedelta(hours=12))
+    summary = summary_at(folder, period)
+    assert {each.hour for each in summary.hours} == {
+        START + timedelta(hours=10),
+        START + timedelta(hours=11),
+    }
+    assert summary.scenarios
+    later = summary_at(folder, Period(since=START + timedelta(hours=30)))
+    assert (later.hours, later.scenarios, later.groups) == ((), (), ())
+
+
+def test_a_period_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(ReportInputError, match=r"ends .* before it begins"):
+        Period(START, START)
+
+
+def test_several_intervals_weigh_by_their_length_and_the_latest_change_counts(
+    tmp_path: Path,
+) -> None:
+    sample = Sample()
+    first = {"interval_end": START + timedelta(hours=1)}
+    second = {
+        "interval_start": START + timedelta(hours=1),
+        "interval_end": START + timedelta(hours=4),
+    }
+    for more, cost, changed in (
+        (second, 10.0, "rackward_range"),
+        (first, 50.0, "rackward_cooperative_sticky"),
+    ):
+        sample.rows["ranking"].append(
+            ranking_row("main", "g", 10**9, 1, changed, cost_per_month_now=cost, **more)
+        )
+        sample.rows["what_if"].extend(
+            {**row, "cost_per_month": cost}
+            for row in what_if_rows("main", "g", 10**9, 1, changed, **more)
+        )
+    summary = summary_at(sample.write(tmp_path))
+    (only,) = summary.groups
+    assert only.change is not None
+    assert only.change.cost_per_month_now == pytest.approx((50 * 1 + 10 * 3) / 4)
+    assert only.change.scenario == "rackward_range"
+    ours = next(e for e in summary.scenarios if e.scenario == "rackward_range")
+    assert ours.cost_per_month == pytest.approx(20.0)
+    assert ours.local_bytes + ours.crossing_bytes == 2 * 10**9
+    assert ours.moves == 31
+
+
+def test_a_group_that_a_scenario_lacks_counts_there_as_it_is(tmp_path: Path) -> None:
+    sample = Sample()
+    sample.rows["what_if"].extend(what_if_rows("main", "full", 10**12, 24, "rackward_range"))
+    sample.rows["what_if"].extend(
+        row
+        for row in what_if_rows("main", "manual", 10**12, 24, "rackward_range")
+        if row["scenario"] == "as_is"
+    )
+    summary = summary_at(sample.write(tmp_path))
+    told = {each.scenario: each for each in summary.scenarios}
+    ours = told["rackward_after_leader_layout"]
+    assert (ours.groups, ours.groups_as_is) == (1, 1)
+    assert ours.cost_per_month == pytest.approx(told["as_is"].cost_per_month / 2)
+
+
+def test_too_few_hours_give_no_cost_per_month_of_their_own(tmp_path: Path) -> None:
+    def monthly(hours: int) -> float | None:
+        sample = Sample()
+        sample.rows["hourly"] = [
+            hourly_row(START + timedelta(hours=hour), 10**12, "a", "b") for hour in range(hours)
+        ]
+        return summary_at(sample.write(tmp_path / str(hours))).groups[0].cost_per_month
+
+    assert monthly(3) is None
+    assert monthly(24) == pytest.approx(20 * 730)
+
+
+def test_unknown_racks_stay_apart_however_they_are_written(tmp_path: Path) -> None:
+    sample = Sample()
+    sample.rows["hourly"] = [
+        hourly_row(START, 5, None, "b"),
+        hourly_row(START, 7, "", "b", crossed_level=None, cost=None),
+        hourly_row(START, 11, "a", None),
+    ]
+    summary = summary_at(sample.write(tmp_path))
+    assert [(e.from_rack, e.to_rack, e.traffic.unknown_bytes) for e in summary.pairs] == [
+        ("a", None, 11),
+        (None, "b", 12),
+    ]
+    assert summary.consumed.cost == 0
+
+
+def test_rows_set_aside_are_counted_by_reason_and_their_absence_is_not_none(
+    tmp_path: Path,
+) -> None:
+    told = summary_at(platform(1, 2).write(tmp_path / "with")).set_aside
+    assert told is not None
+    assert [(each.table, each.rows) for each in told] == [("commits", 12), ("members", 1)]
+    assert summary_at(Sample().write(tmp_path / "none")).set_aside == ()
+    without = Sample().write(tmp_path / "without", ("hourly",))
+    assert summary_at(without) == Summary()
+    (without / "summary").mkdir()
+    assert summary_at(without).set_aside == ()
+
+
+def test_a_stream_divides_its_tables_by_hour_and_cluster(tmp_path: Path) -> None:
+    sample = platform(4, 6, clusters=("7", "web"))
+    whole = summary_at(sample.write(tmp_path / "batch"))
+    divided = sample.write(tmp_path / "stream")
+    shutil.rmtree(divided / "hourly")
+    for hour in {row["hour"] for row in sample.rows["hourly"]}:
+        for cluster in ("7", "web"):
+            part = Sample()
+            part.rows["hourly"] = [
+                row
+                for row in sample.rows["hourly"]
+                if (row["hour"], row["cluster"]) == (hour, cluster)
+            ]
+            part.write(tmp_path / "part", ("hourly",))
+            named = divided / "hourly" / f"of_hour={hour:%Y-%m-%d-%H}" / f"of_cluster={cluster}"
+            shutil.move(tmp_path / "part" / "hourly", named)
+    found = summary_at(divided)
+    assert [each.traffic.bytes for each in found.pairs] == [
+        each.traffic.bytes for each in whole.pairs
+    ]
+    assert [each.group for each in found.groups] == [each.group for each in whole.groups]
+
+
+def test_the_same_input_gives_the_same_summary(tmp_path: Path) -> None:
+    folder = platform(10, 50).write(tmp_path)
+    assert summary_at(folder) == summary_at(folder)
+
+
+def test_times_of_any_precision_and_without_a_zone_are_read(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = platform(2, 8, clusters=("main",)).write(tmp_path)
+    (file,) = (folder / "hourly").glob("*.parquet")
+    before = summary_at(folder, Period(START + timedelta(hours=2)))
+    table = pq.read_table(file)
+    naive = table["hour"].cast(pa.timestamp("ns", tz="UTC")).cast(pa.timestamp("ns"))
+    pq.write_table(table.set_column(table.schema.get_field_index("hour"), "hour", naive), file)
+    assert summary_at(folder, Period(START + timedelta(hours=2))) == before
+    assert min(each.hour for each in before.hours) == datetime(2026, 11, 14, 2, tzinfo=UTC)

@@ -1,0 +1,183 @@
+"""The page's text: hostile names, no address, one document for one input."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from plotly.offline import get_plotlyjs
+
+from rack_traffic.report.findings import findings
+from rack_traffic.report.format import Currency
+from rack_traffic.report.model import GroupTotal, HourTotal, PairTotal, SetAside, Summary, Traffic
+from rack_traffic.report.page import PageOptions, render_page
+from tests.support.traffic_report import NOW, change, group, scenario, summary_of
+from tests.support.traffic_report import SUMMARY_START as START
+
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)>",
+    "<!--<script>",
+    "{{ 7 * 7 }}{% raw %}",
+    "\u2028line\u2029",
+    "'\"&<b>",
+    "\x00\x1b[31m",
+    "]]>",
+)
+
+
+class Page(HTMLParser):
+    """Elements by name with their attributes, the text in scripts, and all other text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.words = ""
+        self._in = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._in = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002
+        self._in = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._in == "script":
+            self.scripts[-1] += data
+        elif self._in != "style":
+            self.words += data
+
+    @property
+    def data(self) -> dict[str, object]:
+        value: dict[str, object] = json.loads(self.scripts[0])
+        return value
+
+
+def page_of(summary: Summary, **options: object) -> str:
+    currency = Currency("$")
+    made = PageOptions(NOW, currency=currency, **options)  # type: ignore[arg-type]
+    return render_page(summary, findings(summary, currency), made)
+
+
+def hostile_summary(name: str) -> Summary:
+    traffic = Traffic(1000, 2000, 500, cost=3.0)
+    changed = change(30.0, name)
+    return Summary(
+        clusters=summary_of(hours=30).clusters,
+        pairs=(PairTotal(name, "consume", name, "b", traffic),),
+        hours=(HourTotal(name, "consume", START, traffic),),
+        groups=(GroupTotal(name, name, traffic, 100.0, changed),),
+        scenarios=(scenario("as_is", 100), scenario(name, 70)),
+        set_aside=(SetAside(name, name, 3),),
+    )
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_text_wherever_they_stand(name: str) -> None:
+    harmless = Page(page_of(hostile_summary("plain"), title="plain"))
+    text = page_of(hostile_summary(name), title=name)
+    page = Page(text)
+    assert [tag for tag, _ in page.elements] == [tag for tag, _ in harmless.elements]
+    assert [sorted(each) for _, each in page.elements] == [
+        sorted(each) for _, each in harmless.elements
+    ]
+    groups = page.data["groups"]
+    assert isinstance(groups, dict)
+    assert groups["group"] == [name]
+
+
+def test_only_the_two_scripts_of_the_page_may_run() -> None:
+    page = Page(page_of(summary_of(group("g", Traffic(1)))))
+    policy = next(
+        each["content"] or ""
+        for tag, each in page.elements
+        if tag == "meta" and each.get("http-equiv") == "Content-Security-Policy"
+    )
+    data, packed, ours = page.scripts
+    assert data.startswith("{")
+    plotly = gzip.decompress(base64.b64decode(packed)).decode()
+    assert plotly == get_plotlyjs()
+    for script in (plotly, ours):
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe-inline" not in re.sub(r"style-src[^;]*;", "", policy)
+    assert "http" not in policy
+
+
+def test_nothing_in_the_page_points_outside() -> None:
+    page = Page(page_of(summary_of(group("g", Traffic(1), change(5.0)))))
+    for _, attributes in page.elements:
+        for name in ("src", "href", "action", "srcset", "poster"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:,")), attributes
+    style = re.findall(r"url\(|@import", page_of(Summary()).split("</style>")[0])
+    assert style == []
+
+
+def test_the_same_input_gives_the_same_page() -> None:
+    summary = summary_of(group("g", Traffic(1, 2, 3), change(5.0)), scenarios=(scenario("x", 1),))
+    assert page_of(summary) == page_of(summary)
+
+
+@pytest.mark.parametrize(
+    ("summary", "present", "absent"),
+    [
+        (
+            Summary(),
+            ["No traffic was measured", "No group read anything"],
+            ["As a table", 'id="group-table"'],
+        ),
+        (
+            summary_of(group("g", Traffic(5), None)),
+            ["Every group", "From rack to rack", "no what-if was given"],
+            ["What another assignment would cost", "that cost most", "All clusters</opt"],
+        ),
+        (
+            summary_of(
+                group("g", Traffic(5, 5, cost=1.0), change(5.0)),
+                scenarios=(scenario("as_is", 100), scenario("rackward_range", 95)),
+                set_aside=None,
+            ),
+            ["The group that costs most", "What another assignment", "Not told: no table"],
+            ["counts there as it is"],
+        ),
+    ],
+)  # fmt: skip
+def test_whatever_is_missing_the_page_makes_sense(
+    summary: Summary, present: list[str], absent: list[str]
+) -> None:
+    text = page_of(summary)
+    for each in present:
+        assert each in text, each
+    for each in absent:
+        assert each not in text, each
+
+
+def test_what_a_manager_asks_stands_at_the_top() -> None:
+    words = Page(
+        page_of(
+            summary_of(
+                group("billing", Traffic(100, 900, cost=20.0), change(80.0)),
+                scenarios=(scenario("as_is", 100), scenario("rackward_range", 20)),
+            )
+        )
+    ).words
+    top = words[: words.index("What to do", words.index("How sure") + 8)]
+    for each in ("$100", "$80.00", "90.0 %", "by changing 1 group of 1", "UTC"):
+        assert each in top, each
+
+
+def test_ten_thousand_groups_stay_small() -> None:
+    groups = [group(f"team-{n}-consumer", Traffic(n, n), change(1.0)) for n in range(10_000)]
+    text = page_of(summary_of(*groups))
+    size = len(text.encode())
+    assert size - len(base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9))) < 1_500_000

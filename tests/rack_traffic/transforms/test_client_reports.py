@@ -1,0 +1,85 @@
+"""Exact bytes from clients take the place of estimates, for the time that they cover."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from rack_traffic.schemas import PARTITION_HOURS
+from rack_traffic.transforms.client_reports import reported_hours, with_reports
+from tests.support.traffic_frames import frame
+
+TEN = datetime(2026, 3, 2, 10, tzinfo=UTC)
+
+
+def report(start: int, end: int, size: int, racks: str = "aa", **more: Any) -> dict[str, Any]:
+    """A report over minutes after ten."""
+    return {
+        "cluster": "c",
+        "group": "g",
+        "member_id": "m",
+        "topic": "t",
+        "partition": 0,
+        "from_rack": racks[0],
+        "to_rack": racks[1],
+        "bytes": size,
+        "from_at": TEN + timedelta(minutes=start),
+        "to_at": TEN + timedelta(minutes=end),
+    } | more
+
+
+def estimate(spark: SparkSession, hour: int, size: int, partition: int = 0) -> DataFrame:
+    row = ("c", "consume", "g", "t", partition, TEN + timedelta(hours=hour), "b", "a")
+    return spark.createDataFrame([(*row, size, size // 10, 0, 0)], PARTITION_HOURS)
+
+
+def cells(rows: DataFrame) -> dict[tuple[int, int, str], tuple[int, int, int]]:
+    """(partition, hour after ten, racks) to (bytes, estimated, reported)."""
+    return {
+        (
+            row["partition"],
+            int(row["hour"].timestamp() - TEN.timestamp()) // 3600,
+            f"{row['from_rack']}{row['to_rack']}",
+        ): (row["bytes"], row["estimated_bytes"], row["reported_bytes"])
+        for row in rows.collect()
+    }
+
+
+def test_a_covered_hour_is_the_clients(spark: SparkSession) -> None:
+    reports = [report(start, start + 10, 100) for start in range(0, 60, 10)]
+    reported = reported_hours(frame(spark, "client_reports", reports))
+    rows = estimate(spark, 0, 10_000).unionByName(estimate(spark, 1, 500))
+    rows = rows.unionByName(estimate(spark, 0, 70, partition=1))
+    assert cells(with_reports(rows, reported)) == {
+        (0, 0, "aa"): (600, 0, 600),
+        (0, 1, "ba"): (500, 50, 0),
+        (1, 0, "ba"): (70, 7, 0),
+    }
+
+
+def test_a_part_of_an_hour_leaves_the_rest_to_the_estimate(spark: SparkSession) -> None:
+    reported = reported_hours(frame(spark, "client_reports", [report(0, 15, 100)]))
+    assert cells(with_reports(estimate(spark, 0, 1000), reported)) == {
+        (0, 0, "aa"): (100, 0, 100),
+        (0, 0, "ba"): (750, 75, 0),
+    }
+
+
+def test_two_racks_in_one_report_cover_its_time_once(spark: SparkSession) -> None:
+    reports = [report(0, 30, 100, "aa"), report(0, 30, 40, "ba")]
+    reported = reported_hours(frame(spark, "client_reports", [*reports, *reports]))
+    assert cells(with_reports(estimate(spark, 0, 1000), reported)) == {
+        (0, 0, "aa"): (100, 0, 100),
+        (0, 0, "ba"): (540, 50, 40),
+    }
+
+
+def test_a_report_across_hours_is_divided_by_time(spark: SparkSession) -> None:
+    reports = [report(50, 80, 300)]
+    found = reported_hours(frame(spark, "client_reports", reports)).collect()
+    assert sorted((row["hour"].timestamp(), row["bytes"]) for row in found) == [
+        (TEN.timestamp(), 100),
+        (TEN.timestamp() + 3600, 200),
+    ]

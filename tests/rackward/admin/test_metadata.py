@@ -1,0 +1,100 @@
+"""Metadata answers, encoded and decoded as on the wire, become values."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from kafka.protocol.metadata import MetadataResponse
+
+from placement_core import Broker, TopicPartition
+from rackward.admin.metadata import ClusterState, Ongoing, errors_of, state_of
+
+ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
+
+
+def partition(
+    number: int, replicas: list[int], leader: int, in_sync: list[int], offline: list[int]
+) -> Any:
+    return MetadataResponse.MetadataResponseTopic.MetadataResponsePartition(
+        error_code=0,
+        partition_index=number,
+        leader_id=leader,
+        leader_epoch=1,
+        replica_nodes=replicas,
+        isr_nodes=in_sync,
+        offline_replicas=offline,
+    )
+
+
+def topic(name: str, partitions: list[Any], *, internal: bool = False, error: int = 0) -> Any:
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=error, name=name, topic_id=ID, is_internal=internal, partitions=partitions
+    )
+
+
+def answer(version: int) -> Any:
+    broker = MetadataResponse.MetadataResponseBroker
+    made = MetadataResponse[version](
+        throttle_time_ms=0,
+        brokers=[
+            broker(node_id=2, host="h2", port=9092, rack="b"),
+            broker(node_id=0, host="h0", port=9092, rack=None),
+            broker(node_id=1, host="h1", port=9092, rack=""),
+        ],
+        cluster_id="c",
+        controller_id=1,
+        topics=[
+            topic("orders", [partition(1, [2, 0], -1, [], [2]), partition(0, [0, 2], 0, [0], [2])]),
+            topic("__consumer_offsets", [partition(0, [1], 1, [1], [])], internal=True),
+            topic("gone", [], error=3),
+        ],
+    )
+    return MetadataResponse[version].decode(made.encode())
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_an_answer_becomes_a_state(version: int) -> None:
+    state = state_of(answer(version))
+    orders = (TopicPartition("orders", 0), TopicPartition("orders", 1))
+    offsets = TopicPartition("__consumer_offsets", 0)
+    assert state.cluster_id == "c"
+    assert state.view.brokers == (Broker(0), Broker(1), Broker(2, "b"))
+    assert list(state.view.replicas) == [offsets, *orders]
+    assert state.view.replicas[orders[1]] == (2, 0)
+    assert state.view.leaders == {offsets: 1, orders[0]: 0}
+    assert state.in_sync == {offsets: (1,), orders[0]: (0,), orders[1]: ()}
+    assert state.offline == {orders[0]: (2,), orders[1]: (2,)}
+    assert state.addresses == {0: "h0:9092", 1: "h1:9092", 2: "h2:9092"}
+    known = str(ID) if version >= 10 else None
+    assert state.topic_ids == {"__consumer_offsets": known, "orders": known}
+    assert state.internal == {"__consumer_offsets"}
+    assert errors_of(answer(version)) == {"gone": 3}
+
+
+def test_topics_that_kafka_keeps_for_itself_can_be_left_out() -> None:
+    assert state_of(answer(12), internal=False).topics == ("orders",)
+
+
+def test_a_part_of_a_state() -> None:
+    state = state_of(answer(12)).with_ongoing(
+        {
+            TopicPartition("orders", 0): Ongoing((1, 0, 2), (1,), (2,)),
+            TopicPartition("elsewhere", 0): Ongoing((1,), (), ()),
+        }
+    )
+    assert state.ongoing.keys() == {TopicPartition("orders", 0)}
+    assert state.ongoing[TopicPartition("orders", 0)].target == (1, 0)
+    part = state.only(["__consumer_offsets"])
+    offsets = TopicPartition("__consumer_offsets", 0)
+    assert part == ClusterState(
+        cluster_id="c",
+        view=part.view,
+        in_sync={offsets: (1,)},
+        addresses=state.addresses,
+        topic_ids={"__consumer_offsets": str(ID)},
+        internal=frozenset({"__consumer_offsets"}),
+    )
+    assert part.view.brokers == state.view.brokers
+    assert part.view.replicas == {offsets: (1,)}

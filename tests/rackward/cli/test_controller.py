@@ -1,0 +1,81 @@
+"""``rackward controller`` before it begins: settings that are sound, and those that are not."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from placement_core import RackwardError
+from rackward.cli.controller import EPILOG
+from rackward.cli.main import app
+
+GUIDE = Path(__file__).parents[3] / "docs" / "controller.md"
+SERVER = "127.0.0.1:1"
+
+
+def controller(folder: Path, *arguments: str, **settings: object) -> None:
+    path = folder / "controller.json"
+    path.write_text(json.dumps({"cluster": {"bootstrap_servers": SERVER}, **settings}))
+    app(["controller", "--config", str(path), *arguments], standalone_mode=False)
+
+
+def test_sound_settings_are_said_to_be_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    controller(tmp_path, "--check", placement={"placer": "multi-level", "properties": {"seed": 3}})
+    assert capsys.readouterr().out == f"{tmp_path / 'controller.json'}: sound\n"
+
+
+def test_the_settings_that_help_and_guide_show_are_sound(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guide = re.search(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert guide is not None
+    helped = EPILOG[EPILOG.index("  cluster:") : EPILOG.index("Exit status")]
+    (tmp_path / "client.properties").write_text("client.id=controller\n")
+    path = tmp_path / "controller.yaml"
+    for shown in (guide[1], helped):
+        path.write_text(shown)
+        app(["controller", "--config", str(path), "--check"], standalone_mode=False)
+        assert capsys.readouterr().out == f"{path}: sound\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"placement": {"placer": "nobody"}}, "placement: there is no placer 'nobody'"),
+        ({"placement": {"properties": {"sed": 1}}}, "knows no property sed"),
+        ({"placement": {"locator": "nowhere"}}, "there is no rack locator 'nowhere'"),
+        ({"service": {"listen": "0.0.0.0:0"}, "health": {"listen": "off"}}, "mutual TLS"),
+        (
+            {
+                "service": {
+                    "listen": "127.0.0.1:0",
+                    "ca_file": "absent.pem",
+                    "cert_file": "absent.pem",
+                },
+                "health": {"listen": "off"},
+            },
+            "absent.pem",
+        ),
+        (
+            {"service": {"listen": "off"}, "health": {"listen": "192.0.2.1:9481"}},
+            "192.0.2.1:9481 cannot be listened at for health and metrics",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(
+    tmp_path: Path, settings: dict[str, object], told: str
+) -> None:
+    with pytest.raises(RackwardError) as raised:
+        controller(tmp_path, **settings)
+    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RackwardError, match=r"absent\.yaml cannot be read"):
+        app(["controller", "--config", str(tmp_path / "absent.yaml")], standalone_mode=False)

@@ -1,0 +1,139 @@
+"""Processes that cannot outlive their owner, however it goes. No Kafka needed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from rackward.clusters.errors import ClusterClosedError, ClusterError, ClusterTimeoutError
+from rackward.clusters.processes import Processes
+from tests.support.waiting import PATIENCE, wait_until
+
+SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+
+OWNER = textwrap.dedent("""
+    import sys, time
+    from pathlib import Path
+    from rackward.clusters.processes import Processes
+
+    processes = Processes(sys.argv[1])
+    sleep = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+    pid = processes.start("one", sleep, processes.folder / "out")
+    processes.at_end([sys.executable, "-c", f"open({sys.argv[1] + '/last'!r}, 'w')"])
+    print(pid, processes.folder, flush=True)
+    time.sleep(600)
+""")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_close_ends_everything_and_may_come_twice(tmp_path: Path) -> None:
+    processes = Processes(tmp_path)
+    pids = [processes.start(name, SLEEP, processes.folder / name) for name in ("one", "two")]
+    # A frozen process must go as well.
+    processes.signal("two", signal.SIGSTOP)
+    assert all(map(is_alive, pids))
+    processes.close()
+    assert not any(map(is_alive, pids))
+    assert list(tmp_path.iterdir()) == []
+    processes.close()
+    with pytest.raises(ClusterClosedError):
+        processes.exit_code("one")
+
+
+def test_ends_are_told(tmp_path: Path) -> None:
+    processes = Processes(tmp_path)
+    try:
+        out = processes.folder / "out"
+        for word in ("first", "second"):
+            processes.start("echo", [sys.executable, "-c", f"print({word!r}); exit(3)"], out)
+            assert processes.wait("echo", PATIENCE) == 3
+        assert out.read_text().split() == ["first", "second"]
+        processes.start("sleep", SLEEP, out)
+        assert processes.exit_code("sleep") is None
+        with pytest.raises(ClusterTimeoutError, match="sleep did not end"):
+            processes.wait("sleep", 0.05)
+        processes.signal("sleep", signal.SIGKILL)
+        assert processes.wait("sleep", PATIENCE) == -signal.SIGKILL
+        processes.signal("sleep", signal.SIGKILL)
+        with pytest.raises(ClusterError, match="could not start nothing"):
+            processes.start("nothing", ["/no/such/program"], out)
+    finally:
+        processes.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_outlives_an_owner_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert owner.stdout is not None
+    with owner.stdout:
+        told, folder = owner.stdout.readline().split()
+    assert is_alive(int(told))
+    owner.send_signal(number)
+    owner.wait()
+    wait_until(
+        lambda: not is_alive(int(told)) and not Path(folder).exists(), PATIENCE, "all is gone"
+    )
+    wait_until((tmp_path / "last").exists, PATIENCE, "the last words")
+
+
+def test_a_fork_of_the_owner_keeps_nothing_alive(tmp_path: Path) -> None:
+    # The fork holds the owner's end of the pipe, so the pipe alone would never end.
+    fork = "import os\nif os.fork(): os._exit(0)\nprint(os.getpid(), flush=True)\n"
+    script = OWNER.replace("time.sleep(600)\n", f"{fork}time.sleep(600)\n")
+    assert script != OWNER
+    out = tmp_path / "told"
+    with out.open("w") as file:
+        command = [sys.executable, "-c", script, str(tmp_path)]
+        subprocess.run(command, stdout=file, check=True, timeout=PATIENCE)
+    wait_until(lambda: out.read_text().count("\n") == 2, PATIENCE, "the fork says who it is")
+    told, folder, forked = out.read_text().split()
+    try:
+        wait_until(
+            lambda: not is_alive(int(told)) and not Path(folder).exists(), PATIENCE, "all is gone"
+        )
+        assert is_alive(int(forked))
+    finally:
+        os.kill(int(forked), signal.SIGKILL)
+
+
+def test_where_the_supervisor_dies_its_children_still_go(tmp_path: Path) -> None:
+    processes = Processes(tmp_path)
+    pid = processes.start("one", SLEEP, processes.folder / "out")
+    os.kill(processes._supervisor.pid, signal.SIGKILL)
+    with pytest.raises(ClusterError, match="looks after the brokers has ended"):
+        processes.wait("one", PATIENCE)
+    processes.close()
+    wait_until(lambda: not is_alive(pid), PATIENCE, "its child is gone")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_java_is_not_swayed_by_the_user_s_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xmx1m")
+    processes = Processes(tmp_path)
+    try:
+        command = [sys.executable, "-c", "import os; print('JAVA_TOOL_OPTIONS' in os.environ)"]
+        processes.start("one", command, processes.folder / "out")
+        processes.wait("one", PATIENCE)
+        assert (processes.folder / "out").read_text().strip() == "False"
+    finally:
+        processes.close()

@@ -1,0 +1,55 @@
+"""The comparison of the end-to-end test finds a pipeline that is off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.traffic_figures import Figures, counted, per_pair, unknown_bytes
+
+
+def row(group: str, one: str | None, other: str | None, count: int, kind: str = "consume") -> Any:
+    return {"kind": kind, "group": group, "from_rack": one, "to_rack": other, "bytes": count}
+
+
+def figures(hourly: list[Any]) -> Figures:
+    racks = {0: "a", 1: "b", 2: "b"}
+    before = {("a", 0): 5, ("b", 0): 0, ("a", 1): 0, ("b", 1): 0, ("a", 2): 0, ("b", 2): 7}
+    after = {("a", 0): 1005, ("b", 0): 1, ("a", 1): 300, ("b", 1): 0, ("a", 2): 200, ("b", 2): 507}
+    return Figures(
+        counted(racks, before, after),
+        per_pair(hourly, {"g": "one", "h": "two"}),
+        unknown_bytes(hourly),
+        payload=0,
+        seconds=1.0,
+        snapshots=1,
+    )
+
+
+def test_pairs_are_compared_one_by_one() -> None:
+    hourly = [
+        row("g", "a", "a", 600),
+        row("h", "a", "a", 400),
+        row("g", "b", "a", 470),
+        row("g", "b", "b", 530),
+        row("g", "b", None, 9),
+        row("g", None, "a", 1),
+        row("x", None, "a", 7, kind="produce"),
+    ]
+    found = figures(hourly)
+    assert found.counted == {("a", "a"): 1000, ("a", "b"): 1, ("b", "a"): 500, ("b", "b"): 500}
+    assert found.worked_out == {("a", "a"): 1000, ("b", "a"): 470, ("b", "b"): 530}
+    # A pair that carries next to nothing is noise.
+    assert found.differences() == pytest.approx(
+        {("a", "a"): 0.0, ("b", "a"): -0.06, ("b", "b"): 0.06}
+    )
+    # All together it looks well: that is why pairs are looked at.
+    assert abs(found.difference) < 0.001
+    assert found.unknown == 10
+    assert found.per_group["two"] == {("a", "a"): 400}
+    assert "-6.00%" in found.told()
+
+
+def test_a_pair_that_the_pipeline_misses_is_off_by_all_of_it() -> None:
+    assert figures([row("g", "a", "a", 1000)]).differences()["b", "a"] == -1.0

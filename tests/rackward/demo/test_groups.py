@@ -1,0 +1,63 @@
+"""When a group counts as settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from rackward.demo.groups import DemoError, GroupReport, MemberState, settled, wait_until_settled
+
+
+def state(partitions: Iterable[int], generation: int = 3, quiet: float = 9.0) -> MemberState:
+    return MemberState(
+        partitions=frozenset(partitions),
+        generation=generation,
+        interrupted=0,
+        quiet_seconds=quiet,
+        records=0,
+        positions={},
+    )
+
+
+def report(*states: MemberState) -> GroupReport:
+    members = {f"m-{index}": each for index, each in enumerate(states)}
+    return GroupReport(members, interrupted=0, records=0, positions={}, failures=())
+
+
+def test_settled_is_one_generation_and_one_reader_each() -> None:
+    assert settled(report(state([0, 1]), state([2])), 3)
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        pytest.param([state([0, 1]), state([])], id="a partition without a reader"),
+        pytest.param([state([0, 1]), state([1, 2])], id="a partition with two readers"),
+        pytest.param([state([0, 1]), state([2], generation=4)], id="two generations"),
+        pytest.param([state([0, 1], -1), state([2], -1)], id="between generations"),
+        pytest.param([state([0, 1]), state([2], quiet=0.2)], id="just changed"),
+        pytest.param([], id="nobody"),
+    ],
+)
+def test_not_settled(states: list[MemberState]) -> None:
+    assert not settled(report(*states), 3)
+
+
+def test_waiting_ends_with_an_error_that_names_the_groups() -> None:
+    class Restless:
+        class strategy:
+            key = "sticky"
+            title = "kafka-python CooperativeSticky"
+
+        def report(self) -> GroupReport:
+            return report(state([0]))
+
+    seconds = iter(range(300))
+    with pytest.raises(DemoError, match="within 180 s: kafka-python CooperativeSticky"):
+        wait_until_settled(
+            [Restless()],  # type: ignore[list-item]
+            3,
+            tick=lambda _reports: None,
+            clock=lambda: float(next(seconds)),
+        )

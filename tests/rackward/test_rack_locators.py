@@ -1,0 +1,206 @@
+"""Racks out of what commands print, however they behave."""
+
+from __future__ import annotations
+
+import fcntl
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from assignors.rack_discovery.local import CommandError, output_of
+from placement_core import InvalidOptionError
+from placement_core.errors import LocatorError
+from placement_core.locators import TextFormat, locate
+from rackward.rack_locators import CommandLocator, FileLocator, load_locator
+from tests.support.placement import cluster
+from tests.support.waiting import PATIENCE, wait_until
+
+VIEW = cluster([None, None])
+
+
+def python(code: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code, *arguments)
+
+
+def patient(code: str, *arguments: str, written: TextFormat = "properties") -> CommandLocator:
+    """One that may take its time: where that is not what a test is about."""
+    return CommandLocator(python(code, *arguments), written, PATIENCE)
+
+
+def test_its_output_is_the_racks() -> None:
+    locator = patient("import sys; print(sys.argv[1])", '{"0": "a", "1": "b"}', written="json")
+    assert locate(locator, VIEW).racks() == {0: "a", 1: "b"}
+
+
+def test_no_shell_reads_it() -> None:
+    locator = patient("import sys; print('0=' + sys.argv[1])", "$HOME;`ls`|*")
+    assert locator.racks(VIEW) == {0: "$HOME;`ls`|*"}
+
+
+def test_it_gets_no_input_and_is_run_each_time(tmp_path: Path) -> None:
+    code = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); "
+    code += "p.write_text(p.read_text() + 'x'); print('0=' + p.read_text() + sys.stdin.read())"
+    counted = tmp_path / "count"
+    counted.write_text("")
+    locator = patient(code, str(counted))
+    assert [locator.racks(VIEW)[0] for _ in range(2)] == ["x", "xx"]
+
+
+def test_from_properties() -> None:
+    words = shlex.join(python("print('0=a b'); print('1=c')"))
+    given = {"command": words, "format": "properties", "timeout": f"{PATIENCE:g}"}
+    locator = load_locator("command", given)
+    assert isinstance(locator, CommandLocator)
+    assert locator.timeout == PATIENCE
+    assert locator.racks(VIEW) == {0: "a b", 1: "c"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({}, "command is empty"),
+        ({"command": ""}, "command is empty"),
+        ({"command": "a 'b"}, "the property command cannot be read"),
+        ({"command": "a", "timeout": "0"}, "timeout cannot be read: give seconds, more than 0"),
+        ({"command": "a", "timeout": "inf"}, "timeout cannot be read: give seconds"),
+        ({"command": "a", "timeout": "nan"}, "timeout cannot be read: give seconds"),
+        ({"command": "a", "shell": "true"}, "command knows no property shell"),
+    ],
+)
+def test_properties_that_cannot_be_meant(properties: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidOptionError, match=told):
+        load_locator("command", properties)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("raise SystemExit(3)", "ended with status 3$"),
+        ("raise SystemExit('first\\nno such zone')", "ended with status 1: no such zone$"),
+        ("print('nonsense')", "printed cannot be used: line 1, 'nonsense'"),
+        ("import os; os.write(1, b'0=\\xff')", "printed cannot be used: .*utf-8"),
+        ("pass", "rack locator .*CommandLocator: the answer is empty"),
+        ("while True: print('0=a' * 9999)", "printed more than 4194304 bytes and was stopped"),
+        ("import os\nwhile True: os.write(2, b'x' * 9999)", "printed more than 4194304 bytes"),
+    ],
+)
+def test_commands_that_fail(code: str, told: str) -> None:
+    with pytest.raises(LocatorError, match=told) as error:
+        locate(patient(code, "secret"), VIEW)
+    assert "secret" not in str(error.value)
+
+
+def test_commands_that_are_not_there() -> None:
+    with pytest.raises(LocatorError, match="no-such-program cannot be run: No such file"):
+        locate(CommandLocator(("no-such-program",)), VIEW)
+
+
+SLOW = {
+    "says nothing": "import time; time.sleep(600)",
+    "closes its output": "import os, time; os.close(1); os.close(2); time.sleep(600)",
+    "leaves a child with its output": (
+        "import subprocess, sys; subprocess.Popen([sys.executable, '-c', "
+        "'import time; time.sleep(600)']); print('0=a')"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", SLOW)
+def test_commands_that_hang_are_stopped_in_time(way: str) -> None:
+    start = time.monotonic()
+    with pytest.raises(LocatorError, match="took longer than 1 s and was stopped: set the prop"):
+        locate(CommandLocator(python(SLOW[way]), timeout=1), VIEW)
+    assert time.monotonic() - start < PATIENCE
+
+
+def test_what_it_started_is_stopped_with_it(tmp_path: Path) -> None:
+    held, holding = tmp_path / "held", tmp_path / "holding"
+    child = (
+        "import fcntl, pathlib, sys, time; file = open(sys.argv[1], 'w')\n"
+        "fcntl.flock(file, fcntl.LOCK_EX); pathlib.Path(sys.argv[2]).touch(); time.sleep(600)"
+    )
+    code = (
+        "import subprocess, sys\n"
+        f"subprocess.Popen([sys.executable, '-c', {child!r}, *sys.argv[1:]])"
+    )
+    seconds = 0.5
+    # On a busy machine it may be stopped before it has started anything.
+    while not holding.exists():
+        assert seconds < PATIENCE, "the command never starts anything"
+        with pytest.raises(CommandError, match="took longer"):
+            output_of(python(code, str(held), str(holding)), seconds, 1000)
+        seconds *= 2
+
+    def is_free() -> bool:
+        with held.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
+
+    wait_until(is_free, PATIENCE, "what the command started is gone")
+
+
+# ---- Racks out of files.
+
+FILE_VIEW = cluster([None, None])
+AB = {0: "a", 1: "b"}
+TEXTS = {
+    "racks.properties": "0=a\n1=b\n",
+    "racks.JSON": '{"0": "a", "1": "b"}',
+    "racks.yaml": "0: a\n1: b\n",
+    "racks.yml": "0: a\n1: b\n",
+    "racks": "0=a\n1=b\n",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_suffix_says_the_format(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(TEXTS[name], encoding="utf-8")
+    assert locate(load_locator("file", {"path": str(path)}), FILE_VIEW).racks() == AB
+
+
+def test_a_format_given_goes_before_the_suffix(tmp_path: Path) -> None:
+    path = tmp_path / "racks.json"
+    path.write_text("\ufeff0=a\n1=b", encoding="utf-8")
+    given = {"path": str(path), "format": "properties"}
+    assert locate(load_locator("file", given), FILE_VIEW).racks() == AB
+
+
+def test_it_is_read_anew_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "racks"
+    locator = FileLocator(path)
+    for racks in ("ab", "cd"):
+        path.write_text("\n".join(f"{broker}={rack}" for broker, rack in enumerate(racks)))
+        assert locate(locator, FILE_VIEW).racks() == dict(enumerate(racks))
+
+
+def test_what_cannot_be_read_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "racks.json"
+    locator = FileLocator(path)
+    with pytest.raises(LocatorError, match=r"racks\.json cannot be read: No such file"):
+        locate(locator, FILE_VIEW)
+    path.write_bytes(b"\xff")
+    with pytest.raises(LocatorError, match="cannot be read: it is not UTF-8"):
+        locate(locator, FILE_VIEW)
+    path.write_text("[]")
+    with pytest.raises(LocatorError, match=r"racks\.json: the JSON is not an object"):
+        locate(locator, FILE_VIEW)
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(LocatorError, match="more than 16 MB"):
+        locate(locator, FILE_VIEW)
+    with pytest.raises(LocatorError, match="cannot be read: Is a directory"):
+        locate(FileLocator(tmp_path), FILE_VIEW)
+
+
+def test_properties() -> None:
+    with pytest.raises(InvalidOptionError, match="file needs the property path"):
+        load_locator("file")
+    with pytest.raises(InvalidOptionError, match="no format 'xml'"):
+        load_locator("file", {"path": "x", "format": "xml"})

@@ -1,0 +1,100 @@
+"""The optimum of a mid-size problem, by OR-tools' minimum cost flow over single units.
+
+    source -> unit -> member -> sink        the first `low` units of a member, free of charge
+                        member -> rest -> sink     the k-th unit above, at what it adds to the
+                                                   member's squared load: rising in k, so that a
+                                                   cheapest flow fills them in order
+
+One objective vector becomes one integer: each figure is multiplied by a base larger than
+any total of the figures after it, so that a cheapest flow is a lexicographically least one.
+The value that is returned is that of the flow's own answer, worked out by ``value``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
+
+from tests.support.assignment_facts import NOBODY
+from tests.support.assignment_problems import Problem, Value, check_bounds, value
+
+LARGEST_COST = 2**61
+"""OR-tools multiplies costs by the number of nodes, in 64 bits."""
+
+
+def bases(problem: Problem) -> tuple[int, list[int], int]:
+    """What one unit of squares, of crossings per level, and of moves costs."""
+    most_moved = sum(1 for owner in problem.owner if owner != NOBODY)
+    most_crossed = [
+        sum(max((cost[level] for cost in row), default=0) for row in problem.costs)
+        for level in range(problem.depth)
+    ]
+    total = problem.unit * len(problem.takers)
+    most_squares = (max(problem.before, default=0) + total) ** 2 * max(1, len(problem.before))
+
+    move = 1
+    base = most_moved + 1
+    square = base
+    if problem.local_first:
+        base *= most_squares + 1
+    crossed = [0] * problem.depth
+    for level in reversed(range(problem.depth)):
+        crossed[level] = base
+        base *= most_crossed[level] + 1
+    return square if problem.local_first else base, crossed, move
+
+
+def best_answer(problem: Problem) -> tuple[int, ...]:
+    """Per unit, its member, in one of the best answers."""
+    units, members = len(problem.takers), len(problem.before)
+    if units == 0:
+        return ()
+    square, crossed, move = bases(problem)
+    source, rest, sink = units + members, units + members + 1, units + members + 2
+    arcs: list[tuple[int, int, int, int]] = [(source, unit, 1, 0) for unit in range(units)]
+    choices = [(unit, member) for unit, row in enumerate(problem.takers) for member in row]
+    for unit, member in choices:
+        cost = sum(
+            price * base for price, base in zip(problem.costs[unit][member], crossed, strict=True)
+        )
+        if problem.owner[unit] not in (NOBODY, member):
+            cost += move
+        arcs.append((unit, units + member, 1, cost))
+    for member in range(members):
+        low, high = problem.low[member], min(problem.high[member], units)
+        arcs.append((units + member, sink, low, 0))
+        for share in range(low + 1, high + 1):
+            load = problem.before[member] + problem.unit * share
+            step = load**2 - (load - problem.unit) ** 2
+            arcs.append((units + member, rest, 1, step * square))
+    arcs.append((rest, sink, units - sum(problem.low), 0))
+    flows = run(arcs, source, sink, units)
+    holders = [NOBODY] * units
+    for (unit, member), flow in zip(choices, flows[units : units + len(choices)], strict=True):
+        if flow:
+            holders[unit] = member
+    check_bounds(problem, holders)
+    return tuple(holders)
+
+
+def best_value(problem: Problem) -> Value:
+    """The least objective vector."""
+    return value(problem, best_answer(problem))
+
+
+def run(
+    arcs: Sequence[tuple[int, int, int, int]], source: int, sink: int, amount: int
+) -> list[int]:
+    """The flow on each (tail, head, capacity, cost) in a cheapest flow of ``amount``."""
+    dearest = max(cost for *_, cost in arcs)
+    assert dearest * (sink + 2) < LARGEST_COST, f"costs up to {dearest} may overflow"
+    table = np.array(arcs, dtype=np.int64)
+    flow = SimpleMinCostFlow()
+    added = flow.add_arcs_with_capacity_and_unit_cost(*table.T)
+    flow.set_node_supply(source, amount)
+    flow.set_node_supply(sink, -amount)
+    status = flow.solve()
+    assert status == flow.OPTIMAL, f"OR-tools says {status}"
+    return [int(units) for units in flow.flows(added)]

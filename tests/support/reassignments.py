@@ -1,0 +1,261 @@
+"""What must be true of every reassignment, worked out from the layouts alone."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+
+from ortools.sat.python import cp_model
+
+from placement_core import Broker, ClusterView, RackPath, TopicPartition, parse_rack
+from placement_core.reassignment import Reassignment
+
+# ---- The rack rules, by their definition: which sets of brokers a partition may be on.
+
+Paths = Mapping[int, RackPath]
+
+
+def paths_of(racks: Mapping[int, str | None]) -> dict[int, RackPath]:
+    """Broker id to its rack's levels, all of one depth; one rack for all where none is known."""
+    found = {broker: parse_rack(rack) or ("",) for broker, rack in racks.items()}
+    depth = max(map(len, found.values()))
+    return {broker: path + ("",) * (depth - len(path)) for broker, path in found.items()}
+
+
+def is_lawful(brokers: Iterable[int], paths: Paths) -> bool:
+    """Are they as even over the racks as can be: the widest level first, then below each node?"""
+    return _even(frozenset(brokers), frozenset(paths.items()), 0)
+
+
+def _even(chosen: frozenset[int], paths: frozenset[tuple[int, RackPath]], level: int) -> bool:
+    below: dict[str, set[tuple[int, RackPath]]] = {}
+    for broker, path in paths:
+        below.setdefault(path[level], set()).add((broker, path))
+    found = [len(chosen & {broker for broker, _ in group}) for group in below.values()]
+    if sum(n * n for n in found) > _least(tuple(map(len, below.values())), len(chosen)):
+        return False
+    if level + 1 == len(next(iter(paths))[1]):
+        return True
+    return all(
+        _even(chosen & {broker for broker, _ in group}, frozenset(group), level + 1)
+        for group in below.values()
+    )
+
+
+@cache
+def _least(sizes: tuple[int, ...], count: int) -> int:
+    """The least sum of squares of ``count`` things in vessels of these sizes."""
+    if not sizes:
+        return 0 if count == 0 else 1 << 30
+    return min(n * n + _least(sizes[1:], count - n) for n in range(min(sizes[0], count) + 1))
+
+
+def lawful_sets(paths: Paths, replicas: int) -> list[frozenset[int]]:
+    """All sets of ``replicas`` brokers that keep the rules."""
+    return [
+        frozenset(chosen)
+        for chosen in combinations(sorted(paths), replicas)
+        if is_lawful(chosen, paths)
+    ]
+
+
+def check_reassignment(
+    view: ClusterView,
+    wanted: Mapping[TopicPartition, int],
+    drain: Collection[int],
+    plan: Reassignment,
+) -> None:
+    """All checks; AssertionError with the offending values."""
+    assert plan.target.keys() == wanted.keys(), "the target has other partitions than asked for"
+    staying = {b: rack for b, rack in view.racks().items() if b not in drain}
+    paths = paths_of(staying)
+    for partition, replicas in plan.target.items():
+        where = f"{partition.topic}-{partition.partition} on {replicas}"
+        assert len(set(replicas)) == len(replicas), f"{where} repeats a broker"
+        assert len(replicas) == wanted[partition], f"{where}: {wanted[partition]} were asked for"
+        assert staying.keys() >= set(replicas), f"{where} uses a broker that is gone or drained"
+        assert is_lawful(replicas, paths), f"{where} breaks the rack rules of {staying}"
+        assert all(type(broker) is int for broker in replicas), f"{where} has no plain ints"
+    check_moves(view, plan)
+
+
+def check_moves(view: ClusterView, plan: Reassignment) -> None:
+    """Moves and figures are the difference of the two layouts."""
+    changed = {p: r for p, r in plan.target.items() if view.replicas[p] != r}
+    moves = {move.partition: move for move in plan.moves}
+    assert list(moves) == sorted(changed), f"moves of {list(moves)}, not of {sorted(changed)}"
+    copies = changes = 0
+    for partition, after in changes_of(plan).items():
+        before = view.replicas[partition]
+        assert moves[partition].before == before, f"{partition} starts from {before}"
+        copies += len(set(after) - set(before))
+        changes += after[0] != before[0]
+    assert plan.copies == copies, f"plan.copies is {plan.copies}, the lists say {copies}"
+    assert plan.leader_changes == changes, f"{plan.leader_changes} leader changes, not {changes}"
+
+
+def changes_of(plan: Reassignment) -> dict[TopicPartition, tuple[int, ...]]:
+    return {move.partition: move.after for move in plan.moves}
+
+
+def squares_of(view: ClusterView, drain: Collection[int], plan: Reassignment) -> tuple[int, int]:
+    """The sums of squared replicas and of squared preferred leaders per staying broker."""
+    replicas: Counter[int] = Counter()
+    leaders: Counter[int] = Counter()
+    staying = view.racks().keys() - set(drain)
+    for row in {**view.replicas, **plan.target}.values():
+        replicas.update(staying & set(row))
+        leaders.update(staying & {row[0]})
+    return sum(n * n for n in replicas.values()), sum(n * n for n in leaders.values())
+
+
+# ---- The best reassignment by CP-SAT, which knows nothing of flows: one variable per lawful set.
+
+
+def best_replicas(
+    view: ClusterView,
+    wanted: Mapping[TopicPartition, int],
+    drain: Collection[int] = (),
+    *,
+    even: bool = True,
+) -> tuple[int, int]:
+    """The least sum of squared loads and the fewest copies, in this order of rank or the other,
+    and then with the fewest leaders that lose their replicas in between."""
+    paths = paths_of({b: rack for b, rack in view.racks().items() if b not in drain})
+    model = cp_model.CpModel()
+    on: dict[int, list[cp_model.IntVar]] = {broker: [] for broker in paths}
+    copies: list[tuple[cp_model.IntVar, int]] = []
+    lost: list[cp_model.IntVar] = []
+    base = dict.fromkeys(paths, 0)
+    for partition, present in view.replicas.items():
+        if partition not in wanted:
+            for broker in present:
+                if broker in base:
+                    base[broker] += 1
+            continue
+        options = []
+        for brokers in lawful_sets(paths, wanted[partition]):
+            taken = model.new_bool_var("")
+            options.append(taken)
+            copies.append((taken, len(brokers - set(present))))
+            if present[0] in paths and present[0] not in brokers:
+                lost.append(taken)
+            for broker in brokers:
+                on[broker].append(taken)
+        model.add_exactly_one(options)
+    squares = squared_loads(model, on, base)
+    copied = sum(count * taken for taken, count in copies)
+    if even:
+        least = minimum(model, squares)
+        model.add(squares == least)
+        return least, minimum(model, copied)
+    fewest = minimum(model, copied)
+    model.add(copied == fewest)
+    fewest_lost = minimum(model, sum(lost))
+    model.add(sum(lost) == fewest_lost)
+    return minimum(model, squares), fewest
+
+
+def best_leaders(
+    target: Mapping[TopicPartition, tuple[int, ...]],
+    before: Mapping[TopicPartition, tuple[int, ...]],
+    base: Mapping[int, int],
+) -> tuple[int, int]:
+    """The least sum of squared leaders and the fewest changes, for the replica sets of a target."""
+    model = cp_model.CpModel()
+    on: dict[int, list[cp_model.IntVar]] = {broker: [] for broker in base}
+    changes = []
+    for partition, replicas in target.items():
+        leads = {broker: model.new_bool_var("") for broker in replicas}
+        model.add_exactly_one(leads.values())
+        for broker, taken in leads.items():
+            on[broker].append(taken)
+            if broker != before[partition][0]:
+                changes.append(taken)
+    squares = squared_loads(model, on, base)
+    least = minimum(model, squares)
+    model.add(squares == least)
+    return least, minimum(model, sum(changes))
+
+
+def squared_loads(
+    model: cp_model.CpModel,
+    on: Mapping[int, Collection[cp_model.IntVar]],
+    base: Mapping[int, int],
+) -> cp_model.LinearExprT:
+    """The sum of squares of each broker's variables plus its base."""
+    squares = []
+    for broker, variables in on.items():
+        most = len(variables) + base[broker]
+        load = model.new_int_var(0, most, "")
+        model.add(load == base[broker] + sum(variables))
+        square = model.new_int_var(0, most * most, "")
+        model.add_multiplication_equality(square, [load, load])
+        squares.append(square)
+    return sum(squares)
+
+
+def minimum(model: cp_model.CpModel, objective: cp_model.LinearExprT) -> int:
+    """The least value of ``objective``, proved."""
+    model.minimize(objective)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    status = solver.solve(model)
+    assert status == cp_model.OPTIMAL, solver.status_name(status)
+    least: int = round(solver.objective_value)
+    return least
+
+
+# ---- Random clusters with faults, and what is asked of them: seeded.
+
+RACKS = ("a", "b", "c", "d")
+TREES = ("/x/r1", "/x/r2", "/x/r3", "/y/r1", "/y/r2", "/z")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A layout, the arguments of ``plan_reassignment``, and the factor wanted per partition."""
+
+    view: ClusterView
+    replication_factor: int | dict[str, int] | None
+    drain: tuple[int, ...]
+    topics: tuple[str, ...] | None
+    wanted: dict[TopicPartition, int]
+
+
+def random_case(seed: int) -> Case:
+    """A small cluster: racks of unequal size or levels of racks, gone brokers, odd lists."""
+    rng = random.Random(seed)
+    count = rng.randint(2, 7)
+    kind = rng.choice(("flat", "flat", "tree", "none"))
+    names = {"flat": RACKS[: rng.randint(1, 4)], "tree": TREES, "none": (None,)}[kind]
+    brokers = tuple(Broker(n, rng.choice(names)) for n in range(count))
+    gone = [count] if rng.random() < 0.3 else []
+    drain = tuple(rng.sample(range(count), rng.choice((0, 0, 1)) if count > 2 else 0))
+    staying = count - len(drain)
+    replicas: dict[TopicPartition, tuple[int, ...]] = {}
+    present_factor: dict[str, int] = {}
+    crowd = rng.sample([*range(count), *gone], rng.randint(2, count))
+    for topic in "ts"[: rng.randint(1, 2)]:
+        present_factor[topic] = rng.randint(1, min(4, staying, len(crowd)))
+        for number in range(rng.randint(1, 6)):
+            replicas[TopicPartition(topic, number)] = tuple(
+                rng.sample(crowd, present_factor[topic])
+            )
+    topics = ("t",) if rng.random() < 0.2 else None
+    factor: int | dict[str, int] | None = None
+    if rng.random() < 0.4:
+        factor = rng.randint(1, min(4, staying))
+        if rng.random() < 0.5:
+            factor = {"t": factor}
+    wanted: dict[TopicPartition, int] = {}
+    for partition in replicas:
+        if topics and partition.topic not in topics:
+            continue
+        chosen = factor.get(partition.topic) if isinstance(factor, dict) else factor
+        wanted[partition] = chosen or present_factor[partition.topic]
+    return Case(ClusterView(brokers, replicas), factor, drain, topics, wanted)

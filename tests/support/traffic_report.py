@@ -1,0 +1,344 @@
+"""Output tables as the pipeline writes them: groups whose traffic a seed decides.
+
+What is written is kept as plain rows too, so that sums can be checked against it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rack_traffic.report.model import (
+    Change,
+    ClusterHours,
+    GroupTotal,
+    HourTotal,
+    PairTotal,
+    ScenarioTotal,
+    SetAside,
+    Summary,
+    Traffic,
+)
+
+START = datetime(2026, 11, 14, tzinfo=UTC)
+PRICE = 0.02e-9
+MONTH = 730.0
+
+TEXT, INT, LONG, REAL = pa.string(), pa.int32(), pa.int64(), pa.float64()
+TIME = pa.timestamp("us", tz="UTC")
+HOURLY = {
+    "cluster": TEXT,
+    "kind": TEXT,
+    "group": TEXT,
+    "topic": TEXT,
+    "from_rack": TEXT,
+    "to_rack": TEXT,
+    "hour": TIME,
+    "crossed_level": INT,
+    "bytes": LONG,
+    "estimated_bytes": LONG,
+    "reported_bytes": LONG,
+    "unsized_offsets": LONG,
+    "price_per_gb": REAL,
+    "cost": REAL,
+}
+WHAT_IF = {
+    "cluster": TEXT,
+    "group": TEXT,
+    "interval_start": TIME,
+    "interval_end": TIME,
+    "scenario": TEXT,
+    "assignor": TEXT,
+    "members": INT,
+    "partitions": INT,
+    "off_rack_partitions": INT,
+    "unknown_partitions": INT,
+    "bytes": LONG,
+    "local_bytes": LONG,
+    "crossing_bytes": LONG,
+    "unknown_bytes": LONG,
+    "cost": REAL,
+    "cost_per_month": REAL,
+    "most_partitions": INT,
+    "least_partitions": INT,
+    "most_bytes": LONG,
+    "mean_bytes": REAL,
+    "moves": INT,
+    "leader_moves": INT,
+    "shared_topics": INT,
+}
+RANKING = {
+    "rank": INT,
+    "cluster": TEXT,
+    "group": TEXT,
+    "interval_start": TIME,
+    "interval_end": TIME,
+    "cost_per_month_now": REAL,
+    "cost_per_month_after": REAL,
+    "saving_per_month": REAL,
+    "locality_now": REAL,
+    "locality_after": REAL,
+    "scenario": TEXT,
+    "change": TEXT,
+}
+SET_ASIDE = {"table": TEXT, "reason": TEXT, "row": TEXT}
+TABLES: Mapping[str, Mapping[str, pa.DataType]] = {
+    "hourly": HOURLY,
+    "what_if": WHAT_IF,
+    "ranking": RANKING,
+    "set_aside": SET_ASIDE,
+}
+
+GAP = (40, 41, 42)
+"""Hours in which nothing was collected."""
+
+Rows = list[dict[str, Any]]
+
+# Share of the bytes that cross under each scenario, and partitions moved.
+CROSSING = {
+    "as_is": (0.66, 0),
+    "apache_range": (0.68, 14),
+    "apache_cooperative_sticky": (0.71, 9),
+    "rackward_range": (0.06, 31),
+    "rackward_cooperative_sticky": (0.05, 22),
+    "rackward_after_leader_layout": (0.0, 22),
+    "follower_fetching": (0.0, 0),
+}
+CHANGES = {
+    "rackward_cooperative_sticky": "Use rackward's CooperativeSticky assignor.",
+    "rackward_range": "Use rackward's Range assignor.",
+    "rackward_after_leader_layout": "Use rackward's CooperativeSticky assignor, then lay out "
+    "leaders for its topics.",
+}
+
+
+@dataclass(slots=True)
+class Sample:
+    """Rows per table, before and after they are on disk."""
+
+    rows: dict[str, Rows] = field(default_factory=lambda: {name: [] for name in TABLES})
+
+    def write(self, folder: Path, tables: Sequence[str] = tuple(TABLES)) -> Path:
+        """Write ``tables`` below ``folder``, an empty one as a folder without rows."""
+        for name in tables:
+            schema = pa.schema(list(TABLES[name].items()))
+            (folder / name).mkdir(parents=True)
+            table = pa.Table.from_pylist(self.rows[name], schema=schema)
+            pq.write_table(table, folder / name / "part-00000.snappy.parquet")
+            (folder / name / "_SUCCESS").touch()
+        return folder
+
+
+def hourly_row(
+    hour: datetime, size: int, one: str | None, other: str | None, **more: Any
+) -> dict[str, Any]:
+    """A row of the hourly table, with the price that the default table gives it."""
+    level = None if one is None or other is None else int(one != other)
+    return {
+        "cluster": "main",
+        "kind": "consume",
+        "group": "billing",
+        "topic": "orders",
+        "from_rack": one,
+        "to_rack": other,
+        "hour": hour,
+        "crossed_level": level,
+        "bytes": size,
+        "estimated_bytes": 0,
+        "reported_bytes": 0,
+        "unsized_offsets": 0,
+        "price_per_gb": None if level is None else 0.02 * level,
+        "cost": None if level is None else PRICE * size * level,
+        **more,
+    }
+
+
+def what_if_rows(
+    cluster: str, group: str, size: int, hours: int, changed: str, **more: Any
+) -> Iterator[dict[str, Any]]:
+    """A row per scenario for a group that reads ``size`` bytes in ``hours``."""
+    for scenario, (share, moves) in CROSSING.items():
+        crossing = int(size * share)
+        yield {
+            "cluster": cluster,
+            "group": group,
+            "interval_start": START,
+            "interval_end": START + timedelta(hours=hours),
+            "scenario": scenario,
+            "assignor": scenario,
+            "members": 6,
+            "partitions": 72,
+            "off_rack_partitions": int(72 * share),
+            "unknown_partitions": 0,
+            "bytes": size,
+            "local_bytes": size - crossing,
+            "crossing_bytes": crossing,
+            "unknown_bytes": 0,
+            "cost": crossing * PRICE,
+            "cost_per_month": crossing * PRICE * MONTH / hours,
+            "most_partitions": 12,
+            "least_partitions": 12,
+            "most_bytes": size // 5,
+            "mean_bytes": size / 6,
+            "moves": moves,
+            "leader_moves": 7 if scenario == "rackward_after_leader_layout" else 0,
+            "shared_topics": 1 if changed == "rackward_after_leader_layout" else 0,
+            **more,
+        }
+
+
+def ranking_row(
+    cluster: str, group: str, size: int, hours: int, changed: str, **more: Any
+) -> dict[str, Any]:
+    """The row of the ranking that goes with :func:`what_if_rows`."""
+    now, after = CROSSING["as_is"][0], CROSSING[changed][0]
+    monthly = size * PRICE * MONTH / hours
+    return {
+        "rank": 1,
+        "cluster": cluster,
+        "group": group,
+        "interval_start": START,
+        "interval_end": START + timedelta(hours=hours),
+        "cost_per_month_now": monthly * now,
+        "cost_per_month_after": monthly * after,
+        "saving_per_month": monthly * (now - after),
+        "locality_now": 1 - now,
+        "locality_after": 1 - after,
+        "scenario": changed,
+        "change": CHANGES[changed],
+        **more,
+    }
+
+
+NAMES = (
+    "billing", "fraud-scoring", "search-indexer", "clickstream-sessions", "inventory-sync",
+    "email-sender", "ledger", "recommendations", "audit-archive", "ml-features", "checkout-events",
+    "pricing", "warehouse-loader", "notifications", "geo-enricher", "ab-tests",
+)  # fmt: skip
+
+
+def platform(
+    groups: int,
+    hours: int,
+    *,
+    seed: int = 7,
+    racks: Sequence[str] = ("use1-az1", "use1-az2", "use1-az4"),
+    clusters: Sequence[str] = ("payments", "web"),
+    hours_per_group: int | None = None,
+) -> Sample:
+    """A platform with ``groups`` groups over ``hours`` hours: daily waves, a few large groups and
+    many small, one member in ten without a rack, one gap in collection."""
+    rng = random.Random(seed)
+    made = Sample()
+    for number in range(groups):
+        cluster = clusters[number % len(clusters)]
+        name = NAMES[number % len(NAMES)]
+        group = name if number < len(NAMES) else f"{name}-{number // len(NAMES)}"
+        rate = 4e9 / (number + 1) ** 0.9 * rng.uniform(0.6, 1.4)
+        read = 0
+        seen = range(hours) if hours_per_group is None else range(min(hours, hours_per_group))
+        for hour in seen:
+            if hour in GAP:
+                continue
+            when = START + timedelta(hours=hour)
+            wave = 1 + 0.45 * math.cos((hour - 14) / 24 * math.tau)
+            for one in racks:
+                for other in (*racks, None):
+                    part = 0.02 if other is None else 1 / len(racks)
+                    if other is None and number % 10:
+                        continue
+                    skew = 1.6 if (one, other) == (racks[0], racks[-1]) else 1.0
+                    size = int(rate * wave * part * skew / len(racks) * rng.uniform(0.9, 1.1))
+                    estimated = size if number % 17 == 3 and hour % 9 == 0 else 0
+                    made.rows["hourly"].append(
+                        hourly_row(
+                            when, size, one, other, cluster=cluster, group=group, topic=name,
+                            estimated_bytes=estimated,
+                            reported_bytes=size if number % 5 == 1 else 0,
+                        )
+                    )  # fmt: skip
+                    read += size
+        changed = rng.choice(list(CHANGES))
+        span = hours if hours_per_group is None else len(seen)
+        made.rows["what_if"].extend(what_if_rows(cluster, group, read, span, changed))
+        made.rows["ranking"].append(ranking_row(cluster, group, read, span, changed))
+    for hour in range(hours):
+        if hour in GAP:
+            continue
+        when = START + timedelta(hours=hour)
+        for cluster in clusters:
+            for one in racks:
+                made.rows["hourly"].append(
+                    hourly_row(
+                        when, int(3e9 * rng.uniform(0.9, 1.1)), None, one,
+                        cluster=cluster, kind="produce", group=None,
+                    )
+                )  # fmt: skip
+                made.rows["hourly"].extend(
+                    hourly_row(
+                        when, int(3e9 * rng.uniform(0.9, 1.1)), one, other,
+                        cluster=cluster, kind="replicate", group=None,
+                    )
+                    for other in racks if other != one
+                )  # fmt: skip
+    made.rows["set_aside"] = [
+        {"table": "commits", "reason": "committed_offset is negative", "row": "{}"}
+        for _ in range(12)
+    ] + [{"table": "members", "reason": "member_id twice in one snapshot", "row": "{}"}]
+    return made
+
+
+# ---- Summaries made by hand, small enough to be reckoned with in the head.
+
+SUMMARY_START = datetime(2026, 11, 14, tzinfo=UTC)
+NOW = datetime(2026, 11, 21, 14, 5, tzinfo=UTC)
+
+
+def change(
+    saving: float,
+    scenario: str = "rackward_cooperative_sticky",
+    *,
+    now: float = 100.0,
+    shared: int = 0,
+) -> Change:
+    return Change(now, now - saving, saving, 0.3, 0.95, scenario, f"Use {scenario}.", shared)
+
+
+def group(name: str, traffic: Traffic, changed: Change | None = None) -> GroupTotal:
+    return GroupTotal(
+        "main", name, traffic, changed.cost_per_month_now if changed else 0.0, changed
+    )
+
+
+def summary_of(
+    *groups: GroupTotal,
+    pairs: tuple[PairTotal, ...] = (),
+    hours: int = 48,
+    scenarios: tuple[ScenarioTotal, ...] = (),
+    set_aside: tuple[SetAside, ...] | None = (),
+) -> Summary:
+    """A summary of one cluster whose pairs, unless given, are all that ``groups`` read."""
+    read = pairs or tuple(PairTotal("main", "consume", "a", "b", each.traffic) for each in groups)
+    moments = [SUMMARY_START + timedelta(hours=hour) for hour in range(hours)]
+    return Summary(
+        clusters=(ClusterHours("main", hours, moments[0], moments[-1]),) if hours else (),
+        pairs=read,
+        hours=tuple(HourTotal("main", "consume", each, Traffic(1, 2, 3)) for each in moments),
+        groups=groups,
+        scenarios=scenarios,
+        set_aside=set_aside,
+        whatif_from=SUMMARY_START if scenarios else None,
+        whatif_until=SUMMARY_START + timedelta(days=1) if scenarios else None,
+    )
+
+
+def scenario(name: str, cost: float) -> ScenarioTotal:
+    return ScenarioTotal(name, 2, 0, cost, 100, int(cost), 0, 3, 0)
