@@ -1,6 +1,7 @@
-# Needs make, a POSIX shell and Python 3.11 or later; all else goes into .venv.
-#   PYTHON=/path/to/python   which Python makes .venv (default: the newest that .ci/venv finds)
-#   ARGS="..."               passed on: make demo ARGS="--seed 3", make test ARGS="-k racks -x"
+# Needs make, a POSIX shell and Python 3.11 or later. Everything else is installed into .venv.
+#   PYTHON=/path/to/python   creates .venv (default: the first suitable Python on PATH)
+#   ARGS="..."               arguments of the command: make demo ARGS="--seed 3",
+#                            make test ARGS="-k racks -x"
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +13,7 @@ CHECKED := placement_core assignors rack_traffic rackward tests integration benc
 	.ci/wheel_test.py .ci/kafka_image.py
 INPUTS := pyproject.toml constraints.txt
 
-# Both: pip reads the first for what it installs and the second for what it builds with.
+# pip reads the first for the packages to install, the second for those to build with.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -21,17 +22,19 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: help demo test lint format typecheck benchmarks benchmarks-placement benchmarks-clients wheel-test constraints clean
 
 help:
-	@echo 'make demo         a real six-broker Kafka in three racks, three assignors, one table'
-	@echo 'make test         every test that can run here (says so when Docker is missing)'
-	@echo 'make lint         ruff, mypy --strict, import-linter'
-	@echo 'make format       let ruff rewrite what it can'
-	@echo 'make benchmarks   time the assignors (benchmarks-placement: placers and reassignment)'
-	@echo 'make benchmarks-clients  our confluent consumer beside its own, on a real Kafka'
-	@echo 'make wheel-test   build the wheel and test it where the sources are out of reach'
-	@echo 'make constraints  renew constraints.txt with the newest versions that fit'
-	@echo 'make clean        remove .venv and everything that is made'
+	@echo 'make demo                  compare four assignors on a Kafka of six brokers in three racks'
+	@echo 'make test                  all tests that can run here (those for Docker need an engine)'
+	@echo 'make lint                  ruff, mypy --strict, import-linter'
+	@echo 'make format                fix and format the code with ruff'
+	@echo 'make benchmarks            time the assignors'
+	@echo 'make benchmarks-placement  time the placers and reassignment plans'
+	@echo 'make benchmarks-clients    compare the confluent consumers on a real Kafka'
+	@echo 'make wheel-test            build the wheel, and test it without the checkout'
+	@echo 'make constraints           update constraints.txt to the newest versions'
+	@echo 'make clean                 remove .venv and all generated files'
 	@echo
-	@echo 'Needs Python 3.11 or later (PYTHON=... to choose one) and make. ARGS="..." is passed on.'
+	@echo 'Needs make and Python 3.11 or later. PYTHON=/path/to/python chooses the interpreter,'
+	@echo 'ARGS="..." passes arguments: make demo ARGS="--seed 3"'
 
 demo: $(VENV)/.demo-installed
 	@$(BIN)/rackward demo $(ARGS)
@@ -62,21 +65,21 @@ benchmarks-clients: $(VENV)/.dev-installed
 	@$(BIN)/python -m benchmarks.confluent_overhead $(ARGS)
 
 wheel-test: $(VENV)/.dev-installed
-	@$(BIN)/python .ci/wheel_test.py .ci/kafka_image.py
+	@$(BIN)/python .ci/wheel_test.py
 
 constraints: $(BIN)/python
 	@.ci/constraints $(BIN)/python $(EXTRAS)
 
-# Stamps, so that nothing is installed twice. The demo does without the tools of developers.
-# What is imported is compiled then: most of what is installed never is.
+# Stamp files, so that nothing is installed twice. The demo needs no development tools.
+# --no-compile: most installed modules are never imported, and compile when they are.
 $(VENV)/.demo-installed: $(INPUTS) | $(BIN)/python
-	@echo 'Installing rackward and what the demo needs into $(VENV) ...'
+	@echo 'Installing rackward and the packages of the demo into $(VENV) ...'
 	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[cli]'
 	@touch $@
 
 $(VENV)/.dev-installed: $(INPUTS) | $(BIN)/python
 	@echo 'Installing rackward, every extra and the development tools into $(VENV) ...'
-	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' # older ones know no --group
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' # for --group
 	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[$(EXTRAS)]' --group dev
 	@touch $@ $(VENV)/.demo-installed
 

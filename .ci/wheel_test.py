@@ -1,8 +1,8 @@
-"""Builds the wheel and tests it as a stranger gets it, with the sources out of reach.
+"""Builds the wheel, installs it outside the checkout, and runs smoke tests.
 
-For every extra, and for none, the wheel goes into a virtual environment of its own in a
-temporary folder, and a smoke test runs there. What only works because the checkout is on
-the path, a file that the wheel lacks, or a dependency that no extra names, fails here.
+For each extra, and for the wheel alone, a virtual environment is created in a temporary folder,
+the wheel is installed with that extra, and a smoke test runs. It fails if code works only because
+the checkout is on the path, if the wheel lacks a file, or if no extra names a dependency.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ members = [Member(id=rack, topics=frozenset({"t"}), rack=rack) for rack in "abc"
 for assignor in (LeaderRackAwareCooperativeSticky(), LeaderRackAwareRange()):
     plan = assignor.assign(members, {"t": ["c", "a", "b", None]})
     assert (plan.off_rack, plan.optimum, sum(plan.loads.values())) == (0, 0, 4), plan
-from assignors.rack_discovery import chosen_rack, discover
-assert chosen_rack(None, {"RACKWARD_RACK": "a"}) == "a" and discover("gce").name == "gce"
+from assignors.rack_discovery import resolve_rack, discover
+assert resolve_rack(None, {"RACKWARD_RACK": "a"}) == "a" and discover("gce").name == "gce"
 """
 
 KAFKA_PYTHON = """
@@ -46,8 +46,8 @@ assert LeaderRackAwareCooperativeStickyAssignor(rack="a").name == (
 CONFLUENT = """
 from assignors.confluent import Consumer
 settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "client.rack": "a"}
-ours = "leader-rack-aware-cooperative-sticky"
-with Consumer({**settings, "partition.assignment.strategy": ours}) as consumer:
+strategy = "leader-rack-aware-cooperative-sticky"
+with Consumer({**settings, "partition.assignment.strategy": strategy}) as consumer:
     assert consumer.poll(0) is None and consumer.assignment() == []
 """
 
@@ -85,11 +85,11 @@ tool = str(pathlib.Path(sys.executable).with_name("rackward"))
 assert "0.1.0" in subprocess.check_output([tool, "--version"], text=True)
 commands = "demo", "rack", "topics create", "placement check", "leaders plan", "traffic collect"
 for command in commands:
-    told = subprocess.check_output([tool, *command.split(), "--help"], text=True)
-    assert "--json" in told, command
-nobody = [tool, "topics", "describe", "--bootstrap-server", "127.0.0.1:1", "--timeout", "5"]
-refused = subprocess.run(nobody, stderr=subprocess.PIPE, text=True)
-assert refused.returncode == 2 and refused.stderr.count("\\n") == 1, refused
+    output = subprocess.check_output([tool, *command.split(), "--help"], text=True)
+    assert "--json" in output, command
+no_broker = [tool, "topics", "describe", "--bootstrap-server", "127.0.0.1:1", "--timeout", "5"]
+completed = subprocess.run(no_broker, stderr=subprocess.PIPE, text=True)
+assert completed.returncode == 2 and completed.stderr.count("\\n") == 1, completed
 """
 
 CONTROLLER = """
@@ -97,11 +97,10 @@ import subprocess, sys, pathlib
 import rackward.controller.app, rackward.placement_service
 tool = str(pathlib.Path(sys.executable).with_name("rackward"))
 pathlib.Path("c.yaml").write_text("cluster: {bootstrap_servers: '127.0.0.1:1'}")
-told = subprocess.check_output([tool, "controller", "--config", "c.yaml", "--check"], text=True)
-assert told == "c.yaml: sound\\n", told
+subprocess.run([tool, "controller", "--config", "c.yaml", "--check"], check=True)
 """
 
-SMOKE = {
+SMOKE_TESTS = {
     "": PURE,
     "kafka-python": KAFKA_PYTHON,
     "confluent": KAFKA_PYTHON + CONFLUENT,
@@ -114,8 +113,8 @@ SMOKE = {
     "controller": CONTROLLER,
 }
 
-# Says where the packages came from, before the smoke test proper.
-OUT_OF_REACH = f"""
+# Runs before each smoke test: the packages must not come from the checkout.
+CHECK_ORIGIN = f"""
 import pathlib
 for name in {PACKAGES!r}:
     path = pathlib.Path(__import__(name).__file__)
@@ -124,62 +123,67 @@ for name in {PACKAGES!r}:
 
 
 def run(*command: str | Path, cwd: Path) -> None:
-    """Run ``command`` in ``cwd`` without this checkout on any path; raise where it fails."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    clean["PIP_CONSTRAINT"] = clean["PIP_BUILD_CONSTRAINT"] = str(ROOT / "constraints.txt")
-    subprocess.run([str(part) for part in command], cwd=cwd, env=clean, check=True)
+    """Run ``command`` in ``cwd`` without the checkout on any path.
+
+    Raises CalledProcessError if it fails.
+    """
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environ["PIP_CONSTRAINT"] = environ["PIP_BUILD_CONSTRAINT"] = str(ROOT / "constraints.txt")
+    subprocess.run([str(part) for part in command], cwd=cwd, env=environ, check=True)
 
 
-def build(scratch: Path) -> tuple[Path, Path]:
+def build(folder: Path) -> tuple[Path, Path]:
     """Build the sdist and, from it, the wheel; return (wheel, sdist)."""
-    out = scratch / "dist"
-    run(sys.executable, "-m", "build", "--outdir", out, ROOT, cwd=scratch)
+    out = folder / "dist"
+    run(sys.executable, "-m", "build", "--outdir", out, ROOT, cwd=folder)
     (wheel,) = out.glob("*.whl")
     (sdist,) = out.glob("*.tar.gz")
     return wheel, sdist
 
 
-def faults_of(wheel: Path) -> list[str]:
-    """What is wrong with the contents of ``wheel``, one line each."""
+def check_contents(wheel: Path) -> list[str]:
+    """Return what is wrong with the contents of ``wheel``, one line each."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    faults = [f"no {name}/py.typed" for name in PACKAGES if f"{name}/py.typed" not in names]
+    problems = [
+        f"{name}/py.typed is missing" for name in PACKAGES if f"{name}/py.typed" not in names
+    ]
     if not any(name.endswith(".dist-info/licenses/LICENSE") for name in names):
-        faults.append("no LICENSE")
+        problems.append("LICENSE is missing")
     allowed = (
         *(f"{name}/" for name in PACKAGES),
         f"{'-'.join(wheel.name.split('-')[:2])}.dist-info/",
     )
-    faults.extend(f"does not belong: {name}" for name in names if not name.startswith(allowed))
-    return faults
+    problems.extend(f"unexpected file {name}" for name in names if not name.startswith(allowed))
+    return problems
 
 
-def try_extra(extra: str, wheel: Path, scratch: Path) -> None:
-    """Install ``wheel`` with ``extra`` into a fresh environment and run its smoke test there."""
-    home = scratch / (extra or "alone")
+def check_extra(extra: str, wheel: Path, folder: Path) -> None:
+    """Install ``wheel`` with ``extra`` into a new environment and run its smoke test there."""
+    home = folder / (extra or "alone")
     venv.create(home / "venv", with_pip=False)
     python = home / "venv" / "bin" / "python"
     requirement = f"{wheel}[{extra}]" if extra else str(wheel)
-    # One pip for all of them, from outside.
+    # The pip of this interpreter serves all environments.
     pip = (sys.executable, "-m", "pip", "--python", python)
     run(*pip, "install", "--quiet", "--no-compile", requirement, cwd=home)
-    run(python, "-I", "-c", OUT_OF_REACH + SMOKE[extra], cwd=home)
-    print(f"wheel with {f'extra {extra}' if extra else 'no extra'}: works", flush=True)
+    run(python, "-I", "-c", CHECK_ORIGIN + SMOKE_TESTS[extra], cwd=home)
+    print(f"wheel with {f'extra {extra}' if extra else 'no extra'}: passed", flush=True)
 
 
 def main() -> int:
-    """0 where the wheel is sound, 1 where its contents are not; a failing step raises."""
-    with tempfile.TemporaryDirectory(prefix="rackward-wheel-") as folder:
-        scratch = Path(folder)
-        wheel, sdist = build(scratch)
+    """Return 0, or 1 if the wheel's contents are wrong; a failing command raises."""
+    with tempfile.TemporaryDirectory(prefix="rackward-wheel-") as name:
+        folder = Path(name)
+        wheel, sdist = build(folder)
         print(f"built {wheel.name} ({wheel.stat().st_size:,} bytes) and {sdist.name}", flush=True)
-        faults = faults_of(wheel)
-        for fault in faults:
-            print(f"{wheel.name}: {fault}", file=sys.stderr)
-        if faults:
+        problems = check_contents(wheel)
+        for problem in problems:
+            print(f"{wheel.name}: {problem}", file=sys.stderr)
+        if problems:
             return 1
-        for extra in SMOKE:
-            try_extra(extra, wheel, scratch)
+        for extra in SMOKE_TESTS:
+            check_extra(extra, wheel, folder)
     return 0
 
 

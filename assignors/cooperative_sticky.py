@@ -1,4 +1,26 @@
-"""The sticky assignor: balanced, then local, then at rest."""
+"""The sticky assignor: balanced, then local, then with as few moves as possible.
+
+The objectives are lexicographic and the result is exact. :mod:`placement_core.flow` has the
+argument; the steps here are:
+
+1. Encode the group as arrays (:mod:`assignors.encoding`).
+2. Compress it (`classify`). Partitions that are alike to every member form a class: same
+   subscribers, same leader's rack, same weight. An assignment is then a small matrix: how many
+   partitions of each class each member gets. What members own is counted per *cell*, a class and
+   a member: of the partitions in a cell the member can keep as many as it gets of the class.
+3. Find the blocks: sets of members and topics whose loads differ by at most one in every balanced
+   assignment (:func:`placement_core.flow.balanced_blocks`). Blocks are independent of each other.
+4. Write each block as a transportation network whose costs are crossings, then moves, and solve it
+   (`block_network`). With ``max_imbalance``, members of a connected component may exceed their
+   block's level, and the sum of squared loads ranks between crossings and moves.
+5. Choose the partitions within what the optimum leaves free (`allocate`): a member keeps the first
+   partitions of its cells, and the others of a class are distributed to members in turn.
+
+Example. Partitions 0 to 5 of one topic are led in racks a a a a b b; m1 (rack a) owns 0 and 1, m2
+(rack b) owns 2 to 5. The classes are {0, 1, 2, 3} and {4, 5}. The balanced load is 3 and 3. m1 gets
+three of the first class, two of which it owns, and m2 one of the first and two of the second, all
+its own: one partition is off-rack, and one is moved.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +28,223 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from assignors.decoding import Shares, hand_out, make_plan
-from assignors.encoding import Group, read_group, read_owners
-from assignors.model import LeaderRacks, Member, Plan, Weights, checked_imbalance, most_units
-from assignors.partition_classes import PartitionClasses, classify, traffic_steps
+from assignors.encoding import (
+    UNASSIGNED,
+    EncodedGroup,
+    current_owners,
+    decode_plan,
+    encode_group,
+    stable_order,
+    topic_classes,
+    weight_steps,
+)
+from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor
 from placement_core.flow import (
-    Block,
     IntArray,
     Network,
     Solution,
+    as_int64,
     balanced_blocks,
-    components,
-    cost_of,
+    connected_components,
     crossing_costs,
     lower_bound,
-    narrowed,
+    rank_scales,
     solve,
-    units_of_rank,
+    total_cost,
 )
 
-# ---- The transportation network of one block of a group, for all objectives below balance.
+
+class LeaderRackAwareCooperativeSticky:
+    """Assign every partition to one member. The plan is the best by these objectives, in order:
+
+    1. the minimum sum of squared loads that the subscriptions permit;
+    2. the fewest partitions read across racks (with levels: across the widest level, then the
+       next; with traffic weights: the minimum weight instead of the fewest partitions);
+    3. the fewest partitions taken from an owner that is still in the group and subscribed.
+
+    Within what these leave open, each topic is spread over members. The plan does not depend on
+    the order of the input.
+
+    ``max_imbalance`` (a share, 0 by default) lets a member exceed its balanced load if that makes
+    the group more local: a balanced load of ``n`` may become ``floor(n x (1 + max_imbalance))``,
+    and below that limit crossings rank before the sum of squared loads. If no load is high enough
+    for the share to make a whole partition, nothing changes.
+
+    Source: the proposal for leader-rack-aware assignors (KAFKA-17755); cooperative rebalancing as
+    in KIP-429.
+    """
+
+    def __init__(self, *, max_imbalance: float = 0.0) -> None:
+        """Raise InvalidOptionError if ``max_imbalance`` is not a number from 0 to 3."""
+        self.max_imbalance = max_imbalance
+        self._load_factor = load_factor(max_imbalance)
+
+    def assign(
+        self,
+        members: Iterable[Member],
+        leader_racks: LeaderRacks,
+        weights: WeightSource | None = None,
+    ) -> Plan:
+        """Return the best plan for ``members``.
+
+        ``leader_racks``: topic to the rack of each partition's leader. Topics that are missing
+        from it are not assigned. ``weights``: the traffic of each partition in any one unit, as
+        a mapping or a function.
+
+        Raises InvalidGroupError if two members have the same id, and whatever ``weights`` raises.
+        Nothing that a member claims raises: unknown racks cost locality, and invalid claims are
+        ignored.
+        """
+        group = encode_group(members, leader_racks)
+        owner = current_owners(group)
+        if not len(owner):
+            return decode_plan(group, owner, owner)
+        classes = classify(group, weight_steps(group, weights), owner)
+        solved = [(block, solve(block.network)) for block in self._networks(group, classes)]
+        assigned = allocate(classes, owner, solved)
+        unproved = sum(
+            (total_cost(solution) - lower_bound(solution)) // block.off_rack_cost
+            for block, solution in solved
+        )
+        return decode_plan(group, assigned, owner, unproved)
+
+    def _networks(self, group: EncodedGroup, classes: PartitionClasses) -> list[BlockNetwork]:
+        """Return a network per block, or per component in which a member may exceed its level."""
+        sizes = np.bincount(classes.topic_class, classes.sizes, len(classes.subscribed))
+        sizes = sizes.astype(np.int64)
+        members = np.bincount(group.subscription, minlength=group.subscribed.shape[1])
+        blocks = balanced_blocks(sizes, members, classes.subscribed)
+        level = np.zeros(len(members), np.int64)
+        for block in blocks:
+            level[block.groups] = block.level
+        limit = np.array([int(load * self._load_factor) for load in level.tolist()], np.int64)
+        uneven = np.zeros(len(members), bool)
+        networks = []
+        if (limit > level).any():
+            filled = np.flatnonzero(sizes)
+            for topics, groups in connected_components(
+                filled, np.arange(len(members)), classes.subscribed
+            ):
+                if len(topics) and (limit[groups] > level[groups]).any():
+                    uneven[groups] = True
+                    cap = np.minimum(limit, sizes[topics].sum())[group.subscription]
+                    networks.append(block_network(group, classes, topics, groups, cap, even=False))
+        return networks + [
+            block_network(
+                group, classes, block.classes, block.groups, level[group.subscription], even=True
+            )
+            for block in blocks
+            if len(block.classes) and not uneven[block.groups[0]]
+        ]
+
+
+# ---- Classes of partitions that are alike to every member.
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionClasses:
+    """Classes of partitions, and the cells (class, member) of what members own.
+
+    class_of
+        Per partition, its class.
+    topic_class, rack, steps, sizes
+        Per class, its topics' class, the row of its leaders' rack in ``crossing_rank``, the weight
+        of one of its partitions, and the number of its partitions.
+    subscribed
+        ``[topic class, subscription]``.
+    crossing_rank
+        ``[leader rack, member rack]`` for the racks of this table. Leader racks that are equally
+        far from every member are row 0, at no cost.
+    member_rack
+        Per member, a column of ``crossing_rank``; racks at equal cost everywhere share a column.
+    cell_of
+        Per partition, its cell; -1 if it has no owner.
+    cell_class, cell_member, cell_owned
+        Per cell, sorted by class and member: how many partitions of the class the member owns.
+    """
+
+    class_of: IntArray
+    topic_class: IntArray
+    rack: IntArray
+    steps: IntArray
+    sizes: IntArray
+    subscribed: NDArray[np.bool_]
+    crossing_rank: IntArray
+    member_rack: IntArray
+    cell_of: IntArray
+    cell_class: IntArray
+    cell_member: IntArray
+    cell_owned: IntArray
+
+
+def classify(group: EncodedGroup, steps: IntArray, owner: IntArray) -> PartitionClasses:
+    """Return the partition classes of ``group``; ``steps`` and ``owner`` are per partition."""
+    topic_class, subscribed = topic_classes(group)
+    crossing_rank, row_of, column_of = _distinct_racks(group.crossing_rank)
+    racks, members = len(crossing_rank), len(group.members)
+    weights = int(steps.max(initial=1)) + 1
+    key = np.repeat(topic_class, group.sizes) * racks + row_of[group.leader_rack]
+    keys, class_of, sizes = _factorize(key * weights + steps, len(subscribed) * racks * weights)
+    owned = np.flatnonzero(owner != UNASSIGNED)
+    cells, cell_of_owned, cell_owned = _factorize(
+        class_of[owned] * members + owner[owned], len(keys) * members
+    )
+    cell_of = np.full(len(owner), -1, np.int64)
+    cell_of[owned] = cell_of_owned
+    class_key, class_steps = np.divmod(keys, weights)
+    return PartitionClasses(
+        class_of=class_of,
+        topic_class=class_key // racks,
+        rack=class_key % racks,
+        steps=class_steps,
+        sizes=sizes,
+        subscribed=subscribed,
+        crossing_rank=crossing_rank,
+        member_rack=column_of[group.member_rack],
+        cell_of=cell_of,
+        cell_class=cells // members,
+        cell_member=cells % members,
+        cell_owned=cell_owned,
+    )
+
+
+def _factorize(keys: IntArray, bound: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the sorted distinct ``keys`` (all below ``bound``), each key's index, the counts."""
+    if bound > 4 * len(keys) + 65_536:
+        distinct, index, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        return distinct, index, counts
+    counts = np.bincount(keys, minlength=bound)
+    distinct = np.flatnonzero(counts)
+    index_of = np.empty(bound, np.int64)
+    index_of[distinct] = np.arange(len(distinct))
+    return distinct, index_of[keys], counts[distinct]
+
+
+def _distinct_racks(crossing_rank: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return ``crossing_rank`` without repeated rows and columns, and the index of each of them.
+
+    A row that is the same everywhere costs the same in every plan: it becomes row 0, zeros.
+    """
+    constant = (crossing_rank == crossing_rank[:, :1]).all(axis=1, keepdims=True)
+    columns, column_of = np.unique(
+        np.where(constant, 0, crossing_rank), axis=1, return_inverse=True
+    )
+    rows, row_of = np.unique(columns, axis=0, return_inverse=True)
+    return rows, row_of.reshape(-1), column_of.reshape(-1)
+
+
+# ---- The transportation network of one block, for all objectives below balance.
 
 
 @dataclass(frozen=True, slots=True)
 class BlockNetwork:
-    """A network, and what its numbers stand for.
+    """A network, and what its nodes and arcs stand for.
 
-    ``classes`` and ``members`` are the numbers in the whole group of the network's classes and
-    members; ``cells`` are those of the direct arcs ``cell_arcs``. ``off_rack_unit`` is the cost
-    of crossing the narrowest level once, with a weight of one step.
+    ``classes`` and ``members`` are the group's numbers of the network's classes and members,
+    ``cells`` those of the direct arcs ``cell_arcs``. ``off_rack_cost`` is the cost of one
+    off-rack partition that weighs one step and crosses no wider level.
     """
 
     network: Network
@@ -43,219 +252,183 @@ class BlockNetwork:
     members: IntArray
     cells: IntArray
     cell_arcs: IntArray
-    off_rack_unit: int
+    off_rack_cost: int
 
 
 def block_network(
-    group: Group,
+    group: EncodedGroup,
     table: PartitionClasses,
-    topic_classes: IntArray,
+    topics: IntArray,
     subscriptions: IntArray,
-    most: IntArray,
+    limit: IntArray,
+    *,
     even: bool,
 ) -> BlockNetwork:
-    """Write a block as a network in which every member is filled to ``most`` (per member).
+    """Write the topic classes ``topics`` and the members of ``subscriptions`` as a network.
 
-    With ``even``, ``most`` is the block's level and a member may be one below it: who is does not
-    matter. Without, a member may be any number below, and the sum of squared loads ranks between
-    crossings and moves.
+    Every member is filled to its ``limit`` (per member of the group), by partitions and by
+    *fillers*. With ``even``, the limit is the block's level and a member takes at most one filler;
+    which members do is free. Otherwise a member may take any number of fillers.
 
-    Costs, highest rank first: crossings of each level in steps of weight, widest level first;
-    squared loads (unless even); a unit that its member does not own yet.
+    The costs, highest rank first: crossings in steps of weight, widest level first; squared loads
+    (unless ``even``); partitions that their member does not own yet.
     """
-    classes = np.flatnonzero(_among(table.topic_class, topic_classes))
+    classes = np.flatnonzero(np.isin(table.topic_class, topics))
     members, hub, hub_subscription, hub_rack = _hubs(group, table, subscriptions)
-    reach = table.subscribed[table.topic_class[classes][:, None], hub_subscription[None, :]]
-    lane_hub, lane_class = np.nonzero(reach.T)
-    need = most[members]
+    reachable = table.subscribed[table.topic_class[classes][:, None], hub_subscription[None, :]]
+    lane_hub, lane_class = np.nonzero(reachable.T)
     cells, cell_class, cell_member = _cells_within(table, classes, members)
-    fillers = int(need.sum() - table.sizes[classes].sum())
-    below = np.ones_like(need) if even else need
+    load = limit[members]
+    fillers = int(load.sum() - table.sizes[classes].sum())
+    max_fillers = np.ones_like(load) if even else load
 
     cycle = min(len(classes) + 1, len(hub_subscription) + len(members)) + 1
     heaviest = int(table.steps[classes].max(initial=1))
-    ranks = [1] if even else [1, 2 * int(need.max(initial=0)) + 1]
-    worth = units_of_rank([*ranks, *[heaviest] * group.depth], cycle)
-    of_crossing = crossing_costs(worth[len(ranks) :], heaviest)
-    lane_cost = (
-        of_crossing[table.crossed[table.rack[classes[lane_class]], hub_rack[lane_hub]]]
-        * table.steps[classes[lane_class]]
-        + 1
-    )
-    cell_cost = (
-        of_crossing[table.crossed[table.rack[classes[cell_class]], hub_rack[hub[cell_member]]]]
-        * table.steps[classes[cell_class]]
-    )
-    # Filler k of a member takes its load from most - k + 1 to most - k: the square falls by
-    # 2 (most - k) + 1, less for each. All plans have as many fillers, so a constant on top
-    # keeps costs from being negative.
-    filler_member = np.repeat(np.arange(len(members)), below)
-    nth = np.arange(len(filler_member)) - np.repeat(np.cumsum(below) - below, below) + 1
-    falls = 2 * (need[filler_member] - nth) + 1
+    largest = [1] if even else [1, 2 * int(load.max(initial=0)) + 1]
+    ranks = max(1, int(table.crossing_rank.max(initial=0)))
+    scales = rank_scales([*largest, *[heaviest] * ranks], cycle)
+    cost_of_rank = crossing_costs(scales[len(largest) :], heaviest)
+
+    def crossing_cost(of_class: IntArray, of_hub: IntArray) -> IntArray:
+        rank = table.crossing_rank[table.rack[classes[of_class]], hub_rack[of_hub]]
+        cost: IntArray = cost_of_rank[rank] * table.steps[classes[of_class]]
+        return cost
+
+    # The k-th filler of a member lowers its load from limit - k + 1 to limit - k, and the square
+    # of it by 2 (limit - k) + 1, less for each filler. All assignments have the same number of
+    # fillers, so adding a constant to each keeps costs from being negative.
+    filler_member = np.repeat(np.arange(len(members)), max_fillers)
+    first = np.repeat(np.cumsum(max_fillers) - max_fillers, max_fillers)
+    nth = np.arange(len(filler_member)) - first + 1
     filler_cost = np.zeros(len(nth), np.int64)
     if not even:
-        filler_cost = narrowed((int(falls.max(initial=0)) - falls).astype(object) * worth[1])
+        decrease = 2 * (load[filler_member] - nth) + 1
+        filler_cost = as_int64((int(decrease.max(initial=0)) - decrease).astype(object) * scales[1])
 
+    # The direct arcs: one per cell, then the fillers, sorted by member.
     arc_member = np.concatenate((cell_member, filler_member))
     order = np.argsort(arc_member, kind="stable")
     arc_class = np.concatenate((cell_class, np.full(len(nth), len(classes))))
-    arc_room = np.concatenate((table.cell_owned[cells], np.ones(len(nth), np.int64)))
-    arc_cost = np.concatenate((cell_cost, filler_cost))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    arc_capacity = np.concatenate((table.cell_owned[cells], np.ones(len(nth), np.int64)))
+    arc_cost = np.concatenate((crossing_cost(cell_class, hub[cell_member]), filler_cost))
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
     return BlockNetwork(
         network=Network(
             supply=np.append(table.sizes[classes], fillers),
-            need=need,
-            hub=hub,
-            hubs=len(hub_subscription),
+            demand=load,
+            member_hub=hub,
+            hub_count=len(hub_subscription),
             lane_class=lane_class,
             lane_hub=lane_hub,
-            lane_cost=lane_cost,
+            lane_cost=crossing_cost(lane_class, lane_hub) + 1,
             arc_class=arc_class[order],
             arc_member=arc_member[order],
-            arc_room=arc_room[order],
+            arc_capacity=arc_capacity[order],
             arc_cost=arc_cost[order],
-            late=np.array([len(classes)]),
+            deferred=np.array([len(classes)]),
         ),
         classes=classes,
         members=members,
         cells=cells,
-        cell_arcs=place[: len(cells)],
-        off_rack_unit=worth[len(ranks)],
+        cell_arcs=position[: len(cells)],
+        off_rack_cost=scales[len(largest)],
     )
 
 
-def _among(values: IntArray, wanted: IntArray) -> IntArray:
-    flags = np.zeros(int(values.max(initial=-1)) + 1, bool)
-    flags[wanted[wanted < len(flags)]] = True
-    return flags[values]
-
-
 def _hubs(
-    group: Group, table: PartitionClasses, subscriptions: IntArray
+    group: EncodedGroup, table: PartitionClasses, subscriptions: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """The block's members in order of their hubs, their hubs, and each hub's set and rack."""
-    members = np.flatnonzero(_among(group.subscription, subscriptions))
-    racks = table.crossed.shape[1]
+    """Return the members sorted by hub, their hubs, and each hub's subscription and rack.
+
+    Members of one subscription and one rack share a hub.
+    """
+    members = np.flatnonzero(np.isin(group.subscription, subscriptions))
+    racks = table.crossing_rank.shape[1]
     key = group.subscription[members] * racks + table.member_rack[members]
     order = np.argsort(key, kind="stable")
-    members = members[order]
     hubs, hub = np.unique(key[order], return_inverse=True)
-    return members, hub, hubs // racks, hubs % racks
+    return members[order], hub, hubs // racks, hubs % racks
 
 
 def _cells_within(
     table: PartitionClasses, classes: IntArray, members: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """The cells inside the block, and their class and member in the block's own numbers."""
-    class_place = np.full(len(table.sizes), -1, np.int64)
-    class_place[classes] = np.arange(len(classes))
-    member_place = np.full(len(table.member_rack), -1, np.int64)
-    member_place[members] = np.arange(len(members))
-    cell_class, cell_member = class_place[table.cell_class], member_place[table.cell_member]
+    """Return the cells of these classes and members, and their class and member as indexes."""
+    class_index = np.full(len(table.sizes), -1, np.int64)
+    class_index[classes] = np.arange(len(classes))
+    member_index = np.full(len(table.member_rack), -1, np.int64)
+    member_index[members] = np.arange(len(members))
+    cell_class, cell_member = class_index[table.cell_class], member_index[table.cell_member]
     cells = np.flatnonzero((cell_class >= 0) & (cell_member >= 0))
     return cells, cell_class[cells], cell_member[cells]
 
 
-class LeaderRackAwareCooperativeSticky:
-    """Gives every partition to one member, the best plan by these objectives, in this order:
+# ---- From optimal flows to partitions.
 
-    1. the least sum of squared loads that the subscriptions permit;
-    2. the fewest partitions read across racks (with levels: across the widest level, then the
-       next; with traffic weights: the least weight instead of the fewest partitions);
-    3. the fewest partitions taken from an owner that is still in the group and subscribed.
 
-    What these leave open: each topic is dealt over members, and the plan is the same
-    whatever the order of the input. Exact: :mod:`placement_core.flow` says why.
+def allocate(
+    table: PartitionClasses, owner: IntArray, solved: list[tuple[BlockNetwork, Solution]]
+) -> IntArray:
+    """Return the member of each partition.
 
-    ``max_imbalance`` (a share, 0 by default) lets a member exceed its balanced ceiling by that
-    share where that makes the group more local: the loads' cap is
-    ``floor(ceiling x (1 + max_imbalance))``, and below it crossings rank before the sum of squared
-    loads. Where no ceiling is high enough for the share to make a whole partition, nothing changes.
-
-    Source: the proposal for leader-rack-aware assignors (KAFKA-17755); cooperative
-    rebalancing as of KIP-429.
+    Of a cell that loses partitions, the lowest stay. The others of a class, sorted by topic and
+    number, are distributed to its members in turn: neighbours in a topic go to different members,
+    so that no member gets all partitions of a topic with much traffic.
     """
-
-    def __init__(self, *, max_imbalance: float = 0.0) -> None:
-        """Raises InvalidOptionError where ``max_imbalance`` is not a share from 0 to 3."""
-        self.max_imbalance = checked_imbalance(max_imbalance)
-
-    def assign(
-        self,
-        members: Iterable[Member],
-        leader_racks: LeaderRacks,
-        weights: Weights | None = None,
-    ) -> Plan:
-        """The best plan for ``members``.
-
-        ``leader_racks``: topic to the racks of its partitions' leaders, index = partition.
-        Topics that are missing from it are not assigned. ``weights``: traffic per partition in any
-        one unit. Raises InvalidGroupError where two members have one id, and nothing else for
-        what members say of themselves: unknown racks cost locality, stale claims count for nothing.
-        """
-        group = read_group(members, leader_racks)
-        owner = read_owners(group)
-        if not len(owner):
-            return make_plan(group, owner, owner, 0)
-        table = classify(group, traffic_steps(group, weights), owner)
-        solved = [(block, solve(block.network)) for block in self._networks(group, table)]
-        member = hand_out(table, owner, _shares(table, solved))
-        unproved = sum(
-            (cost_of(solution) - lower_bound(solution)) // block.off_rack_unit
-            for block, solution in solved
-        )
-        return make_plan(group, member, owner, unproved)
-
-    def _networks(self, group: Group, table: PartitionClasses) -> list[BlockNetwork]:
-        sizes = np.bincount(table.topic_class, table.sizes, len(table.subscribed)).astype(np.int64)
-        count = np.bincount(group.subscription, minlength=group.subscribed.shape[1])
-        blocks = balanced_blocks(sizes, count, table.subscribed)
-        level = np.zeros(len(count), np.int64)
-        for block in blocks:
-            level[block.groups] = block.level
-        most = most_units(level, self.max_imbalance)
-        if (most == level).all():
-            return [_even(group, table, block, level) for block in blocks if len(block.classes)]
-        networks = []
-        for classes, groups in components(
-            np.flatnonzero(sizes), np.arange(len(count)), table.subscribed
-        ):
-            if not len(classes):
-                continue
-            if (most[groups] > level[groups]).any():
-                cap = np.minimum(most, sizes[classes].sum())[group.subscription]
-                networks.append(block_network(group, table, classes, groups, cap, even=False))
-            else:
-                networks += [
-                    _even(group, table, block, level)
-                    for block in blocks
-                    if len(block.classes) and block.groups[0] in groups
-                ]
-        return networks
-
-
-def _even(group: Group, table: PartitionClasses, block: Block, level: IntArray) -> BlockNetwork:
-    cap = level[group.subscription]
-    return block_network(group, table, block.classes, block.groups, cap, even=True)
-
-
-def _shares(table: PartitionClasses, solved: list[tuple[BlockNetwork, Solution]]) -> Shares:
-    """The blocks' flows in the numbers of the whole group, hubs resolved.
-
-    Any way to seat a hub's units is as good as any other. Lanes and seats both fill the same
-    row of units, hub after hub: where either ends, a share ends.
-    """
-    cell_kept = np.zeros_like(table.cell_owned)
-    classes, members, units = [], [], []
+    cell_stays = np.zeros_like(table.cell_owned)
     for block, solution in solved:
-        network, flow = solution.network, solution.flow
-        cell_kept[block.cells] = flow.arcs[block.cell_arcs]
-        lane_ends, seat_ends = np.cumsum(flow.lanes), np.cumsum(flow.seats)
-        ends = np.union1d(lane_ends, seat_ends)
-        ends = ends[ends > 0]
-        classes.append(block.classes[network.lane_class[np.searchsorted(lane_ends, ends)]])
-        members.append(block.members[np.searchsorted(seat_ends, ends)])
-        units.append(np.diff(ends, prepend=0))
-    return Shares(cell_kept, *map(np.concatenate, (classes, members, units)))
+        cell_stays[block.cells] = solution.flow.arcs[block.cell_arcs]
+    stays = _staying(table, cell_stays)
+    assigned = np.where(stays, owner, UNASSIGNED)
+    pool = np.flatnonzero(~stays)
+    if len(pool):
+        by_class = pool[stable_order(table.class_of[pool])]
+        assigned[by_class] = _distribute(solved)
+    return assigned
+
+
+def _staying(table: PartitionClasses, cell_stays: IntArray) -> NDArray[np.bool_]:
+    """Return whether each partition stays with its owner; ``cell_stays`` of each cell do."""
+    stays = table.cell_of >= 0
+    shrinks = cell_stays < table.cell_owned
+    if not shrinks.any():
+        return stays
+    candidates = np.flatnonzero(stays)
+    candidates = candidates[shrinks[table.cell_of[candidates]]]
+    candidates = candidates[stable_order(table.cell_of[candidates])]
+    cells = table.cell_of[candidates]
+    starts = np.flatnonzero(np.append(True, np.diff(cells) != 0))
+    nth = np.arange(len(cells)) - np.repeat(starts, np.diff(np.append(starts, len(cells))))
+    stays[candidates] = nth < cell_stays[cells]
+    return stays
+
+
+def _distribute(solved: list[tuple[BlockNetwork, Solution]]) -> IntArray:
+    """Return the members of the partitions that do not stay, class by class.
+
+    A share is a number of partitions of one class for one member. Each share is spaced evenly over
+    its class: a member that gets few of a class does not get all of them from its first topics,
+    and members with equal shares take turns.
+    """
+    shares = [_shares(block, solution) for block, solution in solved]
+    class_, member, units = map(np.concatenate, zip(*shares, strict=True))
+    share = np.repeat(np.arange(len(units)), units)
+    nth = np.arange(len(share)) - np.repeat(np.cumsum(units) - units, units)
+    order = np.argsort(class_[share] + (nth + 0.5) / units[share], kind="stable")
+    return member[share[order]]
+
+
+def _shares(block: BlockNetwork, solution: Solution) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the class, the member and the units of each share of a block.
+
+    Any way to distribute a hub's units to its seats is as good as any other. Lanes and seats both
+    fill the same row of units, hub after hub: a share ends where either ends.
+    """
+    network, flow = solution.network, solution.flow
+    lane_ends, seat_ends = np.cumsum(flow.lanes), np.cumsum(flow.seats)
+    ends = np.union1d(lane_ends, seat_ends)
+    ends = ends[ends > 0]
+    class_ = block.classes[network.lane_class[np.searchsorted(lane_ends, ends)]]
+    member = block.members[np.searchsorted(seat_ends, ends)]
+    return class_, member, np.diff(ends, prepend=0)

@@ -7,9 +7,9 @@
     REGISTRY.register(AssignmentCollector(strategy))
     start_http_server(9464, addr="127.0.0.1")
 
-Read off the last assignment when Prometheus asks, so a rebalance does nothing for it. Only the
-leader of a group assigns, and another member may lead the next time: each process exports what
-it assigned last, and when. The latest is the one in force:
+The values are read at each scrape from the last assignment of each group, so they cost a rebalance
+nothing. Only the leader of a group assigns, and each rebalance may have another leader: a process
+exports its own last assignment and the time of it. The latest is the one in force:
 
     rackward_assignment_off_rack_partitions
       and on (group, instance) topk by (group) (1, rackward_assignment_timestamp_seconds)
@@ -31,60 +31,60 @@ LABELS = ("group", "protocol")
 _GAUGES: tuple[tuple[str, str, Callable[[Assignment], float | None]], ...] = (
     (
         "rackward_assignment_timestamp_seconds",
-        "When the last assignment was made.",
-        lambda made: made.at.timestamp(),
+        "Unix time of the last assignment.",
+        lambda each: each.at.timestamp(),
     ),
     (
         "rackward_assignment_partitions",
-        "Partitions of the last assignment.",
-        lambda made: made.partitions,
+        "Partitions of the subscribed topics at the last assignment.",
+        lambda each: each.partitions,
     ),
     (
         "rackward_assignment_members",
         "Members of the group at the last assignment.",
-        lambda made: len(made.basis.members),
+        lambda each: len(each.inputs.members),
     ),
     (
         "rackward_assignment_off_rack_partitions",
-        "Partitions assigned to a member that is not in their leader's rack.",
-        lambda made: made.off_rack,
+        "Partitions that the last assignment gave to a member outside their leader's rack.",
+        lambda each: each.off_rack,
     ),
     (
         "rackward_assignment_optimum_partitions",
-        "The fewest off-rack partitions that an assignment in balance could have had.",
-        lambda made: made.optimum,
+        "Minimum of off-rack partitions over all assignments with the same balance.",
+        lambda each: each.optimum,
     ),
     (
         "rackward_assignment_moved_partitions",
-        "Partitions that the last assignment took from a member that stayed.",
-        lambda made: made.moved,
+        "Partitions that the last assignment took from an owner that is still in the group.",
+        lambda each: each.moved,
     ),
     (
         "rackward_assignment_withheld_partitions",
-        "Partitions that the last assignment left to the next round, to be handed over.",
-        lambda made: made.withheld,
+        "Partitions that are not assigned until their owners have revoked them.",
+        lambda each: each.withheld,
     ),
     (
         "rackward_assignment_duration_seconds",
-        "How long the last assignment took to make.",
-        lambda made: made.milliseconds / 1000,
+        "Seconds that the last assignment took.",
+        lambda each: each.milliseconds / 1000,
     ),
 )
 
 
 class Source(Protocol):
-    """What remembers assignments: our assignors of every client, and the confluent Consumer."""
+    """What has a history of assignments: the adapters' assignors, and the confluent Consumer."""
 
     def assignments(self) -> tuple[Assignment, ...]:
-        """The last assignment of each group."""
+        """Return the last assignment of each group."""
 
 
 class AssignmentCollector(Collector):
-    """Gives a registry the last assignment of each group of ``sources``.
+    """A prometheus_client collector of the last assignment of each group of ``sources``.
 
-    Labels are the group and the protocol. Of several sources that assigned one group, say one
-    assignor per thread, assignments are added up, and the rest is of the latest. What is not
-    known, as where an assignor failed, is left out.
+    The labels are group and protocol. If several sources assigned one group, for example one
+    assignor per thread, their numbers of assignments are added, and the other values are those of
+    the latest assignment. Values that are unknown, because the assignor failed, are left out.
     """
 
     def __init__(self, *sources: Source) -> None:
@@ -92,36 +92,36 @@ class AssignmentCollector(Collector):
         self._sources = list(sources)
 
     def add(self, source: Source) -> None:
-        """Collect from another one as well."""
+        """Add a source."""
         with self._lock:
             self._sources.append(source)
 
     def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
-        """What prometheus_client calls."""
+        """Return the metrics; prometheus_client calls this at each scrape."""
         with self._lock:
             sources = list(self._sources)
         count: dict[tuple[str, str], int] = {}
         last: dict[tuple[str, str], Assignment] = {}
-        for made in sorted(_all(sources), key=lambda made: made.at):
-            key = (made.group, made.protocol)
-            count[key] = count.get(key, 0) + made.number
-            last[key] = made
+        for each in sorted(_assignments(sources), key=lambda each: each.at):
+            key = (each.group, each.protocol)
+            count[key] = count.get(key, 0) + each.number
+            last[key] = each
         counter = CounterMetricFamily(
             "rackward_assignments", "Assignments made as the leader of the group.", labels=LABELS
         )
         for key, number in count.items():
             counter.add_metric(key, number)
         yield counter
-        for name, text, figure in _GAUGES:
-            gauge = GaugeMetricFamily(name, text, labels=LABELS)
-            for key, made in last.items():
-                value = figure(made)
+        for name, help_text, read_value in _GAUGES:
+            gauge = GaugeMetricFamily(name, help_text, labels=LABELS)
+            for key, assignment in last.items():
+                value = read_value(assignment)
                 if value is not None:
                     gauge.add_metric(key, value)
             yield gauge
 
 
-def _all(sources: Iterable[Source]) -> Iterator[Assignment]:
-    # A source that was given twice counts once.
+def _assignments(sources: Iterable[Source]) -> Iterator[Assignment]:
+    # A source that was added twice counts once.
     for source in {id(each): each for each in sources}.values():
         yield from source.assignments()

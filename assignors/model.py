@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from fractions import Fraction
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement_core.errors import InvalidOptionError
-from placement_core.flow import IntArray
 
 LeaderRacks = Mapping[str, Sequence[str | None]]
-"""Topic to the rack of each partition's leader: index = partition, None = not known."""
+"""Topic to the rack of each partition's leader. The index is the partition, None is unknown."""
 
-Weights = Mapping[str, Sequence[float]]
-"""Topic to the traffic of each partition, in any one unit (bytes per second, say)."""
+Weights = Mapping[str, Sequence[float] | NDArray[np.float64]]
+"""Topic to the traffic of each partition, in any one unit (bytes per second, for example)."""
+
+WeightSource = Weights | Callable[[str], Sequence[float] | NDArray[np.float64] | None]
+"""Weights, or a function from a topic to its partitions' traffic (None: not known)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a consumer group, as its group leader sees it when it assigns.
+    """A member of a consumer group, as the group's leader sees it.
 
-    ``rack`` is where the member runs (None: it does not say). ``owned`` is what the member
-    says it owns, topic to partition numbers, as of ``generation`` (-1: it does not say).
-    Claims on partitions that do not exist are passed over. A partition that several members
-    claim belongs to the claim of the highest generation, to nobody if two share that; and
-    to nobody if its owner does not subscribe to the topic any more.
+    id
+        The member id, unique in the group.
+    topics
+        The topics that the member subscribes to.
+    rack
+        The rack that the member runs in; None if unknown.
+    instance_id
+        ``group.instance.id`` of a static member, else None.
+    owned
+        Topic to the partitions that the member claims to own. Partitions that do not exist are
+        ignored. If several members claim a partition, the claim of the highest generation counts;
+        if two claims share that generation, or the owner no longer subscribes to the topic, the
+        partition has no owner.
+    generation
+        The generation of ``owned``; -1 if unknown.
     """
 
     id: str
@@ -39,24 +53,24 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who gets what, and how good that is.
+    """An assignment and its figures.
 
     partitions
-        Every member's id to its topics to its partition numbers, sorted; a member with
-        nothing has an empty dict.
+        Member id to topic to sorted partitions. Every member is present; a member without
+        partitions has an empty dict.
     off_rack
-        Partitions whose leader's rack is known and is not their member's.
+        The number of partitions whose leader's rack is known and is not their member's.
     crossings
-        The same per level of the racks, widest first: how many partitions are read across
-        that level. The last is ``off_rack``. One level where rack ids are opaque strings.
+        The number of partitions read across each level of the racks, widest level first. The last
+        number is ``off_rack``. Racks that are opaque strings have one level.
     optimum
-        The fewest off-rack partitions, as proved by the solver's dual bound, that a plan of
-        this balance can have (with levels: given the fewest across the levels above; with
-        traffic weights: in a plan of the least off-rack weight).
+        The minimum of ``off_rack`` over all plans with the same balance, proved by the solver's
+        dual bound. With several levels: the minimum given the minimum across the wider levels.
+        With traffic weights: the minimum over plans of minimum off-rack weight.
     moved
-        Partitions taken from an owner that is still in the group and subscribed.
+        The number of partitions taken from an owner that is still in the group and subscribed.
     loads
-        Every member's id to the number of its partitions.
+        Member id to its number of partitions.
     """
 
     partitions: Mapping[str, Mapping[str, list[int]]]
@@ -68,33 +82,66 @@ class Plan:
 
 
 class Assignor(Protocol):
-    """What decides: one of the pure assignors."""
+    """What computes an assignment, such as the assignors of this package."""
 
     def assign(
-        self, members: Iterable[Member], leader_racks: LeaderRacks, weights: Weights | None = None
+        self,
+        members: Iterable[Member],
+        leader_racks: LeaderRacks,
+        weights: WeightSource | None = None,
     ) -> Plan:
-        """The plan for ``members``; see the pure assignors."""
+        """Return a plan that gives every partition of a subscribed topic to one subscriber."""
         ...
 
 
-# ---- The options that both assignors take.
+def resolve_weights(
+    source: WeightSource | None,
+    topics: Iterable[str],
+    on_error: Callable[[str, Exception], Any] | None = None,
+) -> dict[str, NDArray[np.float64]] | None:
+    """Return the weights of ``topics`` as arrays; None if ``source`` is None.
 
-MOST_IMBALANCE = 3.0
-"""The largest ``max_imbalance``: four times a balanced load is no balance worth the name, and
-the work of an uneven plan grows with the loads that it permits."""
+    Topics of unknown weight are left out. ``on_error`` is called with a topic whose weights cannot
+    be read, and the error. Without it, weights that are not numbers count as unknown, and whatever
+    a function raises is raised.
+    """
+    if source is None:
+        return None
+    weights: dict[str, NDArray[np.float64]] = {}
+    for topic in topics:
+        try:
+            row = source(topic) if callable(source) else source.get(topic)
+        except Exception as error:
+            if on_error is None:
+                raise
+            on_error(topic, error)
+            continue
+        if row is None:
+            continue
+        try:
+            weights[topic] = np.asarray(row, np.float64).reshape(-1)
+        except (TypeError, ValueError, OverflowError) as error:
+            if on_error is not None:
+                on_error(topic, error)
+    return weights
 
 
-def checked_imbalance(share: float) -> float:
-    """``share`` if it is from 0 to :data:`MOST_IMBALANCE`. Raises InvalidOptionError."""
-    if not (isinstance(share, int | float) and 0 <= share <= MOST_IMBALANCE):
+MAX_IMBALANCE = 3.0
+"""The largest ``max_imbalance``. Four times a balanced load is not a balance any more, and the
+work of an uneven plan grows with the loads that it permits."""
+
+
+def load_factor(max_imbalance: float) -> Fraction:
+    """Return ``1 + max_imbalance`` exactly, as the decimal number that ``max_imbalance`` prints as.
+
+    A member with the balanced load ``n`` may have ``int(n * factor)`` partitions. In floats,
+    ``100 * (1 + 0.15)`` would be 114.99..., one partition too few.
+
+    Raises InvalidOptionError if ``max_imbalance`` is not a number from 0 to MAX_IMBALANCE.
+    """
+    if not (isinstance(max_imbalance, int | float) and 0 <= max_imbalance <= MAX_IMBALANCE):
         raise InvalidOptionError(
-            f"max_imbalance is {share!r}: give the share by which a member may exceed "
-            f"its balanced load, from 0 to {MOST_IMBALANCE:g}, such as 0.1"
+            f"max_imbalance is {max_imbalance!r}: give the share by which a member may exceed "
+            f"its balanced load, from 0 to {MAX_IMBALANCE:g}, such as 0.1"
         )
-    return float(share)
-
-
-def most_units(ceiling: IntArray, share: float) -> IntArray:
-    """The most that members of a balanced ``ceiling`` may get: ``floor(ceiling x (1 + share))``."""
-    most: IntArray = np.floor(ceiling * (1 + share)).astype(np.int64)
-    return most
+    return 1 + Fraction(str(float(max_imbalance)))

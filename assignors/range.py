@@ -1,4 +1,15 @@
-"""The range assignor: co-partitioned topics stay together, balanced, then local."""
+"""The range assignor: co-partitioned topics stay together, balanced, then local.
+
+Topics with the same subscribers and the same number of partitions are assigned as one: index i of
+all of them goes to one member. Such groups of topics are solved one after the other, in order of
+their first name, each as a transportation network of indexes and members; the loads of the groups
+before count in the costs.
+
+Example. Topics t and u have three partitions, led in racks a b b and a b a, and the members are m1
+(rack a), m2 and m3 (rack b). Each member gets one index. Index 0 costs m1 nothing and the others
+two off-rack partitions; index 1 costs m2 and m3 nothing; index 2 costs each member one. The minimum
+is one off-rack partition: m1 gets index 0, m2 index 1, m3 index 2.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +18,160 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assignors.decoding import make_plan
-from assignors.encoding import Group, read_group, read_owners, same_subscribers
-from assignors.model import LeaderRacks, Member, Plan, Weights, checked_imbalance, most_units
-from assignors.partition_classes import traffic_steps
+from assignors.encoding import (
+    EncodedGroup,
+    current_owners,
+    decode_plan,
+    encode_group,
+    topic_classes,
+    weight_steps,
+)
+from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor
 from placement_core.flow import (
+    CostArray,
     IntArray,
-    Lengths,
     Network,
-    cost_of,
     crossing_costs,
     lower_bound,
+    rank_scales,
     solve,
-    units_of_rank,
+    total_cost,
 )
+
+
+class LeaderRackAwareRange:
+    """Assign index i of all topics with the same subscribers and partition count to one member.
+
+    Each group of topics in turn, sorted by first name, is assigned the best by these objectives,
+    in order:
+
+    1. every member gets the floor or the ceiling of indexes / members;
+    2. the fewest partitions read across racks (with levels: across the widest level, then the
+       next; with traffic weights: the minimum weight instead of the fewest partitions);
+    3. the minimum sum of squared total loads, given the groups before;
+    4. within what these leave open: contiguous runs of indexes, as far as racks permit.
+
+    If racks cannot make a difference to a group of topics (no member or no leader has one, or
+    all are the same), it is assigned exactly as by Apache's RangeAssignor: members sorted by
+    instance id, then member id, contiguous blocks, one more for the first members.
+
+    ``co_partitioned=False`` assigns every topic on its own. ``max_imbalance`` (a share, 0 by
+    default) lets a member have up to ``floor(ceiling x (1 + max_imbalance))`` indexes of a group
+    of topics if that makes it more local.
+
+    Source: the proposal for leader-rack-aware assignors (KAFKA-17755); co-partitioning as
+    in KIP-881.
+    """
+
+    def __init__(self, *, co_partitioned: bool = True, max_imbalance: float = 0.0) -> None:
+        """Raise InvalidOptionError if ``max_imbalance`` is not a number from 0 to 3."""
+        self.co_partitioned = co_partitioned
+        self.max_imbalance = max_imbalance
+        self._load_factor = load_factor(max_imbalance)
+
+    def assign(
+        self,
+        members: Iterable[Member],
+        leader_racks: LeaderRacks,
+        weights: WeightSource | None = None,
+    ) -> Plan:
+        """Return the best plan for ``members``.
+
+        Arguments and errors are those of the sticky assignor. What members own has no influence;
+        it is only counted in ``Plan.moved``.
+        """
+        group = encode_group(members, leader_racks)
+        owner = current_owners(group)
+        steps = weight_steps(group, weights)
+        assigned = np.zeros(len(owner), np.int64)
+        totals = np.zeros(len(group.members), np.int64)
+        order = _apache_order(group)
+        unproved = 0
+        for topics in co_partitioned_topics(group, co_partitioned=self.co_partitioned):
+            count = int(group.sizes[topics[0]])
+            if not count:
+                continue
+            subscribers = order[group.subscribed[topics[0], group.subscription[order]]]
+            partitions = group.base[topics][:, None] + np.arange(count)
+            if _racks_make_no_difference(group, partitions, subscribers):
+                shares = np.diff(np.arange(len(subscribers) + 1) * count // len(subscribers))
+                member = np.repeat(subscribers, np.sort(shares)[::-1])
+            else:
+                member, gap = self._solve(
+                    group, partitions, subscribers, steps[partitions], totals[subscribers]
+                )
+                unproved += gap
+            assigned[partitions] = member
+            totals += len(topics) * np.bincount(member, minlength=len(totals))
+        return decode_plan(group, assigned, owner, unproved)
+
+    def _solve(
+        self,
+        group: EncodedGroup,
+        partitions: IntArray,
+        subscribers: IntArray,
+        steps: IntArray,
+        totals: IntArray,
+    ) -> tuple[IntArray, int]:
+        """Return the member of each index, and the number of off-rack partitions left unproved.
+
+        ``partitions`` and ``steps`` are ``[topic, index]``, ``totals`` are per subscriber.
+        """
+        count = partitions.shape[1]
+        ceiling = -(-count // len(subscribers))
+        limit = min(int(ceiling * self._load_factor), count)
+        ranks = group.crossing_rank[group.leader_rack[partitions]]
+        racks = group.member_rack[subscribers]
+        indexes = index_network(
+            ranks, steps, group.ranks, racks, totals, limit, even=limit == ceiling
+        )
+        solution = solve(indexes.network)
+        network, flow = indexes.network, solution.flow
+        # The hub of each index: classes in order, of each class the lowest indexes first.
+        lanes = np.flatnonzero(flow.lanes)
+        lanes = lanes[np.argsort(network.lane_class[lanes], kind="stable")]
+        hub = np.empty(count, np.int64)
+        by_class = np.argsort(indexes.class_of, kind="stable")
+        hub[by_class] = np.repeat(network.lane_hub[lanes], flow.lanes[lanes])
+        # The member of each index: hubs in order, of each hub the lowest indexes first.
+        member = np.empty(count, np.int64)
+        by_hub = np.argsort(hub, kind="stable")
+        member[by_hub] = np.repeat(subscribers[indexes.member_order], flow.seats)
+        return member, (total_cost(solution) - lower_bound(solution)) // indexes.off_rack_cost
+
+
+def co_partitioned_topics(group: EncodedGroup, *, co_partitioned: bool) -> list[IntArray]:
+    """Return the topics that are assigned together, sorted by first name.
+
+    These have the same subscribers and partition count. Unless ``co_partitioned``, each topic is
+    on its own.
+    """
+    if not co_partitioned:
+        return [np.array([t]) for t in range(len(group.topics))]
+    classes, _ = topic_classes(group)
+    together: dict[tuple[int, int], list[int]] = {}
+    for t, key in enumerate(zip(classes.tolist(), group.sizes.tolist(), strict=True)):
+        together.setdefault(key, []).append(t)
+    return [np.array(topics) for topics in together.values()]
+
+
+def _apache_order(group: EncodedGroup) -> IntArray:
+    """Return members with an instance id first, sorted by that; then the others, by member id."""
+    keys = [(m.instance_id is None, m.instance_id or m.id, m.id) for m in group.members]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+
+
+def _racks_make_no_difference(
+    group: EncodedGroup, partitions: IntArray, subscribers: IntArray
+) -> bool:
+    """Return whether no subscriber or no leader has a rack, or all racks are the same."""
+    leaders, racks = group.leader_rack[partitions], group.member_rack[subscribers]
+    if not racks.any() or not leaders.any():
+        return True
+    if racks.min() != racks.max():
+        return False
+    return not group.crossed[leaders, racks[0]].any()
+
 
 # ---- The transportation network of one group of co-partitioned topics.
 
@@ -29,200 +180,86 @@ from placement_core.flow import (
 class IndexNetwork:
     """A network whose units are partition indexes.
 
-    ``class_of`` is the class of each index, ``order`` the position of each of the network's members
-    among those it was made from. ``off_rack_unit`` is the cost of crossing the narrowest
-    level once.
+    ``class_of`` is the class of each index: those that cost every member the same.
+    ``member_order`` is the position of each of the network's members among the subscribers.
+    ``off_rack_cost`` is the cost of one off-rack partition that weighs one step and crosses no
+    wider level.
     """
 
     network: Network
     class_of: IntArray
-    order: IntArray
-    off_rack_unit: int
+    member_order: IntArray
+    off_rack_cost: int
 
 
 def index_network(
-    crossed: IntArray,
+    crossing_rank: IntArray,
     steps: IntArray,
-    depth: int,
+    ranks: int,
     member_rack: IntArray,
     totals: IntArray,
-    most: int,
+    limit: int,
+    *,
     even: bool,
 ) -> IndexNetwork:
-    """Write the choice of who gets which index as a network; each member is filled to ``most``.
+    """Write the assignment of indexes to members as a network.
 
-    ``crossed[topic, index, member rack]`` counts levels, ``steps[topic, index]`` weighs them;
-    ``totals`` are the members' partitions in the groups of topics before. With ``even``, a member
-    may stay one index below ``most``, else any number.
+    ``crossing_rank[topic, index, rack]`` has numbers up to ``ranks``, ``steps[topic, index]`` are
+    weights, ``member_rack`` and ``totals`` are each member's rack and its partitions in the groups
+    of topics before. Each member is filled to ``limit``, by indexes and by *fillers*. With
+    ``even``, a member takes at most one filler, otherwise any number.
 
-    Costs, highest rank first: crossings of each level, widest first; the squares of the
-    members' totals.
+    The costs, highest rank first: crossings in steps of weight, widest level first; the squares of
+    the members' totals.
     """
-    topics, count, _ = crossed.shape
+    topics, count, _ = crossing_rank.shape
     members = len(member_rack)
     order = np.argsort(member_rack, kind="stable")
     racks, hub = np.unique(member_rack[order], return_inverse=True)
-    fillers = members * most - count
-    below = np.ones(members, np.int64) if even else np.full(members, most)
-    filler_member = np.repeat(np.arange(members), below)
-    nth = np.arange(len(filler_member)) - np.repeat(np.cumsum(below) - below, below) + 1
-    # Filler k of a member lowers its total by ``topics``: the square falls by ``topics``
-    # times this.
-    falls = 2 * totals[order][filler_member] + topics * (2 * (most - nth) + 1)
-    squares = falls.max(initial=0) - falls
-    squares //= max(int(np.gcd.reduce(squares, initial=0)), 1)
+    max_fillers = 1 if even else limit
+    filler_member = np.repeat(np.arange(members), max_fillers)
+    nth = np.tile(np.arange(1, max_fillers + 1), members)
+    # The k-th filler of a member lowers its total by ``topics``, and the square of it by ``topics``
+    # times this. Adding a constant to each filler keeps costs from being negative.
+    decrease = 2 * totals[order][filler_member] + topics * (2 * (limit - nth) + 1)
+    filler_cost = decrease.max(initial=0) - decrease
+    filler_cost //= max(int(np.gcd.reduce(filler_cost, initial=0)), 1)
 
     cycle = min(count + 1, len(racks) + members) + 1
     heaviest = topics * int(steps.max(initial=1))
-    worth = units_of_rank([int(squares.max(initial=0)), *[heaviest] * depth], cycle)
-    of_crossing = crossing_costs(worth[1:], heaviest)
-    cost = (of_crossing[crossed[:, :, racks]] * steps[:, :, None]).sum(axis=0)
+    scales = rank_scales([int(filler_cost.max(initial=0)), *[heaviest] * ranks], cycle)
+    cost_of_rank = crossing_costs(scales[1:], heaviest)
+    cost = (cost_of_rank[crossing_rank[:, :, racks]] * steps[:, :, None]).sum(axis=0)
     classes, class_of = _distinct_rows(cost)
-    lane_hub = np.repeat(np.arange(len(racks)), len(classes))
-    lane_class = np.tile(np.arange(len(classes)), len(racks))
     return IndexNetwork(
         network=Network(
-            supply=np.append(np.bincount(class_of, minlength=len(classes)), fillers),
-            need=np.full(members, most),
-            hub=hub,
-            hubs=len(racks),
-            lane_class=lane_class,
-            lane_hub=lane_hub,
+            supply=np.append(
+                np.bincount(class_of, minlength=len(classes)), members * limit - count
+            ),
+            demand=np.full(members, limit),
+            member_hub=hub,
+            hub_count=len(racks),
+            lane_class=np.tile(np.arange(len(classes)), len(racks)),
+            lane_hub=np.repeat(np.arange(len(racks)), len(classes)),
             lane_cost=classes.T.reshape(-1),
             arc_class=np.full(len(nth), len(classes)),
             arc_member=filler_member,
-            arc_room=np.ones(len(nth), np.int64),
-            arc_cost=squares,
-            late=np.array([len(classes)]),
+            arc_capacity=np.ones(len(nth), np.int64),
+            arc_cost=filler_cost,
+            deferred=np.array([len(classes)]),
         ),
         class_of=class_of,
-        order=order,
-        off_rack_unit=worth[1],
+        member_order=order,
+        off_rack_cost=scales[1],
     )
 
 
-def _distinct_rows(cost: Lengths) -> tuple[Lengths, IntArray]:
-    """The distinct rows of ``cost``, and each row's place among them."""
+def _distinct_rows(cost: CostArray) -> tuple[CostArray, IntArray]:
+    """Return the distinct rows of ``cost``, and the index of each row among them."""
     if cost.dtype == object:
-        places: dict[tuple[int, ...], int] = {}
-        place = [places.setdefault(tuple(row), len(places)) for row in cost.tolist()]
-        return np.array(list(places), object).reshape(len(places), -1), np.array(place)
-    rows, place_of = np.unique(cost, axis=0, return_inverse=True)
-    return rows, place_of.reshape(-1)
-
-
-class LeaderRackAwareRange:
-    """Gives index i of all topics with the same subscribers and partition count to one member.
-
-    Group of topics by group of topics, in order of their first name, each the best by:
-
-    1. every member gets the floor or the ceiling of indexes / members;
-    2. the fewest partitions read across racks (with levels: across the widest level, then
-       the next; with traffic weights: the least weight instead of the fewest partitions);
-    3. the least sum of squared total loads, given the groups before;
-    4. what these leave open: contiguous runs of indexes, as far as racks permit.
-
-    Where racks cannot matter to a group of topics (no member has one, or no leader, or all
-    are the same), it is assigned exactly as by Apache's RangeAssignor: members in order of
-    instance id, then member id, contiguous blocks, the first members one more.
-
-    ``co_partitioned=False`` treats every topic on its own. ``max_imbalance`` lets a member
-    have up to ``floor(ceiling x (1 + max_imbalance))`` indexes of a group of topics where that
-    makes it more local.
-
-    Source: the proposal for leader-rack-aware assignors (KAFKA-17755); co-partitioning as
-    in KIP-881.
-    """
-
-    def __init__(self, *, co_partitioned: bool = True, max_imbalance: float = 0.0) -> None:
-        """Raises InvalidOptionError where ``max_imbalance`` is not a share from 0 to 3."""
-        self.co_partitioned = co_partitioned
-        self.max_imbalance = checked_imbalance(max_imbalance)
-
-    def assign(
-        self,
-        members: Iterable[Member],
-        leader_racks: LeaderRacks,
-        weights: Weights | None = None,
-    ) -> Plan:
-        """The best plan for ``members``; arguments and errors as for the sticky assignor.
-
-        What members own has no influence; it is only counted in ``Plan.moved``.
-        """
-        group = read_group(members, leader_racks)
-        owner = read_owners(group)
-        steps = traffic_steps(group, weights)
-        member = np.zeros(len(owner), np.int64)
-        totals = np.zeros(len(group.members), np.int64)
-        order = _apache_order(group)
-        unproved = 0
-        for topics in topic_groups(group, co_partitioned=self.co_partitioned):
-            count = int(group.sizes[topics[0]])
-            if not count:
-                continue
-            subscribers = order[group.allowed[topics[0], order]]
-            numbers = group.base[topics][:, None] + np.arange(count)
-            racks, leaders = group.member_rack[subscribers], group.leader_rack[numbers]
-            if _racks_cannot_matter(racks, leaders, group):
-                shares = np.diff(np.arange(len(subscribers) + 1) * count // len(subscribers))
-                shares = np.sort(shares)[::-1]
-                chosen = np.repeat(subscribers, shares)
-            else:
-                places, gap = self._choose(
-                    group, leaders, steps[numbers], racks, totals[subscribers]
-                )
-                chosen = subscribers[places]
-                unproved += gap
-            member[numbers] = chosen
-            totals += len(topics) * np.bincount(chosen, minlength=len(totals))
-        return make_plan(group, member, owner, unproved)
-
-    def _choose(
-        self, group: Group, leaders: IntArray, steps: IntArray, racks: IntArray, totals: IntArray
-    ) -> tuple[IntArray, int]:
-        """The place among the subscribers of each index's member, and what stays unproved."""
-        ceiling = -(-leaders.shape[1] // len(racks))
-        most = min(int(most_units(np.array(ceiling), self.max_imbalance)), leaders.shape[1])
-        written = index_network(
-            group.crossed[leaders], steps, group.depth, racks, totals, most, most == ceiling
-        )
-        solution = solve(written.network)
-        network, flow = written.network, solution.flow
-        hub = np.empty(leaders.shape[1], np.int64)
-        lanes = np.flatnonzero(flow.lanes)
-        lanes = lanes[np.argsort(network.lane_class[lanes], kind="stable")]
-        by_class = np.argsort(written.class_of, kind="stable")
-        hub[by_class] = np.repeat(network.lane_hub[lanes], flow.lanes[lanes])
-        places = np.empty(leaders.shape[1], np.int64)
-        places[np.argsort(hub, kind="stable")] = np.repeat(written.order, flow.seats)
-        return places, (cost_of(solution) - lower_bound(solution)) // written.off_rack_unit
-
-
-def topic_groups(group: Group, *, co_partitioned: bool) -> list[IntArray]:
-    """The topics that are assigned together, by their first name; each alone if not co-partitioned.
-
-    Together are those of the same subscribers and partition count.
-    """
-    if not co_partitioned:
-        return [np.array([t]) for t in range(len(group.topics))]
-    classes, _ = same_subscribers(group)
-    groups: dict[tuple[int, int], list[int]] = {}
-    for t, key in enumerate(zip(classes.tolist(), group.sizes.tolist(), strict=True)):
-        groups.setdefault(key, []).append(t)
-    return [np.array(topics) for topics in groups.values()]
-
-
-def _apache_order(group: Group) -> IntArray:
-    """Members with an instance id first, by that; the others by member id."""
-    keys = [(m.instance_id is None, m.instance_id or m.id, m.id) for m in group.members]
-    return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
-
-
-def _racks_cannot_matter(racks: IntArray, leaders: IntArray, group: Group) -> bool:
-    """No subscriber has a rack, or no leader, or all racks there are are one and the same."""
-    if not racks.any() or not leaders.any():
-        return True
-    if racks.min() != racks.max():
-        return False
-    known = leaders[leaders > 0]
-    return not group.crossed[known, racks[0]].any()
+        # numpy.unique does not sort rows of Python integers.
+        index_of: dict[tuple[int, ...], int] = {}
+        index = [index_of.setdefault(tuple(row), len(index_of)) for row in cost.tolist()]
+        return np.array(list(index_of), object).reshape(len(index_of), -1), np.array(index)
+    rows, index_of_row = np.unique(cost, axis=0, return_inverse=True)
+    return rows, index_of_row.reshape(-1)

@@ -1,4 +1,6 @@
-"""A report as messages: the layout in which the pipeline reads all its tables.
+"""Traffic reports of clients: counted bytes, and their messages for the traffic pipeline.
+
+A message's value is JSON in the layout in which the pipeline reads all its tables:
 
 {"table": "client_reports", "rows": [{"cluster": ..., "group": ..., "member_id": ...,
  "topic": ..., "partition": 3, "from_rack": "a", "to_rack": "b", "bytes": 1048576,
@@ -13,18 +15,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-# ---- Adding up what was fetched, between two reports.
+TopicPartition = tuple[str, int]
+"""Topic and partition number."""
 
-Place = tuple[str, int]
-"""Topic and partition."""
+ROWS_PER_MESSAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Bytes per (topic, partition, broker's rack) that were fetched from one time to another.
+class TrafficReport:
+    """Bytes fetched per (topic, partition, rack of the broker) between two times.
 
-    A rack is None where the broker does not say its own. A partition that was held, and of
-    which nothing was fetched, is there with 0 bytes: that it was quiet is known as well.
+    The rack is None if the broker has none. A partition that was assigned, and of which nothing was
+    fetched, is listed with 0 bytes, to distinguish it from one without a report.
     """
 
     from_at: datetime
@@ -32,45 +34,44 @@ class Report:
     fetched: Mapping[tuple[str, int, str | None], int]
 
 
-class Tally:
-    """Counts from ``now`` on; for several threads at once."""
+class TrafficCounter:
+    """Counts fetched bytes from ``now`` on; for several threads at once."""
 
     def __init__(self, now: datetime) -> None:
         self._since = now
         self._fetched: dict[tuple[str, int, str | None], int] = {}
         self._lock = threading.Lock()
 
-    def add(self, place: Place, from_rack: str | None, count: int) -> None:
-        """``count`` bytes of ``place`` came from a broker in ``from_rack``."""
-        key = (*place, from_rack)
+    def add(self, partition: TopicPartition, from_rack: str | None, count: int) -> None:
+        """Add ``count`` bytes of ``partition`` from a broker in ``from_rack``."""
+        key = (*partition, from_rack)
         with self._lock:
             self._fetched[key] = self._fetched.get(key, 0) + count
 
-    def take(self, now: datetime, held: Iterable[tuple[Place, str | None]]) -> Report | None:
-        """What was added since the last time, and start again from ``now``.
+    def take_report(
+        self, now: datetime, assigned: Iterable[tuple[TopicPartition, str | None]]
+    ) -> TrafficReport | None:
+        """Return what was added since the last report, and start again from ``now``.
 
-        ``held`` are the partitions that the consumer has now, with their leaders' racks. None
-        where there is nothing to tell, or the clock was set back.
+        ``assigned`` are the consumer's current partitions with their leaders' racks. Returns None
+        if there is nothing to report, or if the clock was set back.
         """
         with self._lock:
             fetched, self._fetched = self._fetched, {}
             since, self._since = self._since, now
-        told = {(topic, partition) for topic, partition, _ in fetched}
-        quiet = {(*place, rack): 0 for place, rack in held if place not in told}
-        if not (fetched or quiet) or now <= since:
+        active = {(topic, partition) for topic, partition, _ in fetched}
+        idle = {(*partition, rack): 0 for partition, rack in assigned if partition not in active}
+        if not (fetched or idle) or now <= since:
             return None
-        return Report(since, now, fetched | quiet)
-
-
-ROWS_AT_ONCE = 1000
+        return TrafficReport(since, now, fetched | idle)
 
 
 def report_messages(
-    report: Report, *, cluster: str | None, group: str, member_id: str, to_rack: str | None
+    report: TrafficReport, *, cluster: str | None, group: str, member_id: str, to_rack: str | None
 ) -> Iterator[bytes]:
-    """The values of the messages that say ``report``; every row stands by itself.
+    """Return the values of the messages that carry ``report``; every row is complete by itself.
 
-    ``to_rack`` is where the consumer stands. ``cluster`` None is filled in by whoever collects.
+    ``to_rack`` is the consumer's rack. A ``cluster`` of None is filled in by the collector.
     """
     rows = [
         {
@@ -82,18 +83,17 @@ def report_messages(
             "from_rack": from_rack,
             "to_rack": to_rack,
             "bytes": count,
-            "from_at": _time(report.from_at),
-            "to_at": _time(report.to_at),
+            "from_at": _timestamp(report.from_at),
+            "to_at": _timestamp(report.to_at),
         }
         for (topic, partition, from_rack), count in sorted(
             report.fetched.items(), key=lambda each: (each[0][:2], each[0][2] or "")
         )
     ]
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        some = rows[start : start + ROWS_AT_ONCE]
-        message = {"table": "client_reports", "rows": some}
+    for start in range(0, len(rows), ROWS_PER_MESSAGE):
+        message = {"table": "client_reports", "rows": rows[start : start + ROWS_PER_MESSAGE]}
         yield json.dumps(message, separators=(",", ":")).encode()
 
 
-def _time(at: datetime) -> str:
+def _timestamp(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"

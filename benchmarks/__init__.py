@@ -1,1 +1,1 @@
-"""How long assignments take, beside kafka-python's own on the same input. Run: make benchmarks."""
+"""Benchmarks: of the assignors (make benchmarks), placers, clients and the traffic pipeline."""

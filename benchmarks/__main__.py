@@ -1,4 +1,4 @@
-"""The command behind ``make benchmarks``."""
+"""The command of ``make benchmarks``: times assignments and prints a table."""
 
 from __future__ import annotations
 
@@ -10,83 +10,93 @@ from typing import Any
 
 from benchmarks.shapes import SHAPES, STEPS, Shape
 
-INCREMENTAL = 1.5
-"""What an incremental assignment may take of the time that a first one may."""
+INCREMENTAL_FACTOR = 1.5
+"""Limit of an incremental assignment as a multiple of the limit of a first one."""
+
+MAX_PEER_PARTITIONS = 100_000
+"""Groups with more partitions are not timed with kafka-python's assignor."""
+
+TIMEOUT = 600.0
 
 
-def run(name: str, step: str, repeat: int, who: str, seconds: float) -> dict[str, Any] | None:
-    """One measurement in a process of its own; None where it takes longer than ``seconds``."""
-    command = [sys.executable, "-m", "benchmarks.measure", name, step, str(repeat), who]
+def run(name: str, step: str, repeat: int, assignor: str, timeout: float) -> dict[str, Any] | None:
+    """Return one measurement, made in a process of its own; None after ``timeout`` seconds."""
+    command = [sys.executable, "-m", "benchmarks.measure", name, step, str(repeat), assignor]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True)
+        completed = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, check=True
+        )
     except subprocess.TimeoutExpired:
         return None
     except subprocess.CalledProcessError as error:
         sys.exit(f"{name}, {step}: {error.stderr}")
-    figures: dict[str, Any] = json.loads(done.stdout)
+    figures: dict[str, Any] = json.loads(completed.stdout)
     return figures
 
 
-def limit(shape: Shape, step: str) -> float | None:
-    """Milliseconds that the step is allowed."""
-    if shape.at_most is None:
+def time_limit(shape: Shape, step: str) -> float | None:
+    """Return the limit of the step in milliseconds, None if it has none."""
+    if shape.max_milliseconds is None:
         return None
-    return shape.at_most if step == "start" else shape.at_most * INCREMENTAL
+    return shape.max_milliseconds * (1 if step == "start" else INCREMENTAL_FACTOR)
 
 
-def line(shape: Shape, name: str, step: str, mine: dict[str, Any], peer: str) -> str:
-    """One row of the table."""
-    allowed = limit(shape, step)
-    over = allowed is not None and mine["least"] > allowed
-    heavy = shape.memory is not None and mine["megabytes"] > shape.memory
-    off = f"{mine['off_rack']} of {shape.partitions}" if "off_rack" in mine else ""
+def format_row(shape: Shape, name: str, step: str, figures: dict[str, Any], peer: str) -> str:
+    """Return one row of the table."""
+    limit = time_limit(shape, step)
+    over_time = limit is not None and figures["min"] > limit
+    over_memory = shape.max_megabytes is not None and figures["megabytes"] > shape.max_megabytes
+    off_rack = f"{figures['off_rack']} of {shape.partitions}" if "off_rack" in figures else ""
     return (
-        f"{name:<38}{step:<13}{mine['least']:>9.1f}{mine['median']:>9.1f}"
-        f"{'' if allowed is None else f'{allowed:.0f}':>7}{mine['megabytes']:>7.0f}"
-        f"  {off:<18}{peer}{'  OVER TIME' if over else ''}{'  OVER MEMORY' if heavy else ''}"
+        f"{name:<38}{step:<13}{figures['min']:>9.1f}{figures['median']:>9.1f}"
+        f"{'' if limit is None else f'{limit:.0f}':>7}{figures['megabytes']:>7.0f}"
+        f"  {off_rack:<18}{peer}{'  OVER TIME' if over_time else ''}"
+        f"{'  OVER MEMORY' if over_memory else ''}"
     )
 
 
 def main() -> None:
-    """Run what was asked for and print a table, a row as soon as it is known."""
+    """Print a table, each row as soon as it is measured."""
     parser = argparse.ArgumentParser(
         prog="make benchmarks ARGS=...",
         description="Milliseconds of CPU per assignment, from and to plain Python lists (or "
-        "bytes, where it says so): the least and the median of several runs, what is allowed, "
-        "the peak memory of the process in MB, and how many times as long kafka-python's "
-        "CooperativeSticky takes on the same input, where that ends in a minute.",
+        "bytes, if the name says so): minimum and median of several runs, the limit, peak memory "
+        "of the process in MB, and the time of kafka-python's CooperativeSticky for the same "
+        "input.",
     )
-    parser.add_argument("--only", default="", help="shapes whose names contain this")
-    parser.add_argument("--repeat", type=int, default=11, help="runs of each step (11)")
-    parser.add_argument("--no-peer", action="store_true", help="leave kafka-python out")
-    parser.add_argument("--peer-seconds", type=float, default=60, help="its time limit (60)")
-    parser.add_argument("--json", metavar="FILE", help="write all figures there as well")
-    chosen = parser.parse_args()
+    parser.add_argument("--only", default="", help="only shapes whose names contain this text")
+    parser.add_argument("--repeat", type=int, default=11, help="runs of each step (default: 11)")
+    parser.add_argument("--no-peer", action="store_true", help="do not time kafka-python")
+    parser.add_argument(
+        "--peer-seconds", type=float, default=60, help="time limit of kafka-python (default: 60)"
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write all figures to FILE")
+    options = parser.parse_args()
     rows = []
-    print(f"{'':<51}{'least':>9}{'median':>9}{'limit':>7}{'MB':>7}  off-rack")
+    print(f"{'':<51}{'min':>9}{'median':>9}{'limit':>7}{'MB':>7}  off-rack")
     for name, shape in SHAPES.items():
-        if chosen.only not in name:
+        if options.only not in name:
             continue
-        hopeless = chosen.no_peer or shape.adapter or shape.partitions > 100_000
+        skip_peer = options.no_peer or shape.adapter or shape.partitions > MAX_PEER_PARTITIONS
         for step in STEPS:
-            mine = run(name, step, chosen.repeat, "ours", 600)
-            if mine is None:
-                sys.exit(f"{name}, {step}: not done after ten minutes")
-            row, peer = {"shape": name, "step": step, **mine}, ""
-            if not hopeless:
-                theirs = run(name, step, 1, "peer", chosen.peer_seconds)
-                if theirs is None:
-                    hopeless, peer = True, f"kafka-python: over {chosen.peer_seconds:.0f} s"
+            figures = run(name, step, options.repeat, "rackward", TIMEOUT)
+            if figures is None:
+                sys.exit(f"{name}, {step}: not finished after {TIMEOUT:.0f} s")
+            row, peer = {"shape": name, "step": step, **figures}, ""
+            if not skip_peer:
+                peer_figures = run(name, step, 1, "peer", options.peer_seconds)
+                if peer_figures is None:
+                    skip_peer, peer = True, f"kafka-python: over {options.peer_seconds:.0f} s"
                 else:
-                    row["kafka_python"] = theirs["least"]
+                    row["kafka_python"] = peer_figures["min"]
                     peer = (
-                        f"kafka-python {theirs['least']:.0f} ms, "
-                        f"{theirs['least'] / mine['least']:.0f} times"
+                        f"kafka-python {peer_figures['min']:.0f} ms, "
+                        f"{peer_figures['min'] / figures['min']:.0f} times"
                     )
             rows.append(row)
-            print(line(shape, name, step, mine, peer), flush=True)
-    if chosen.json:
-        with open(chosen.json, "w", encoding="utf-8") as file:
+            print(format_row(shape, name, step, figures, peer), flush=True)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=2)
 
 

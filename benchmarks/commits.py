@@ -1,8 +1,8 @@
-"""Asynchronous commits a second, ours beside confluent's own: ``python -m benchmarks.commits``.
+"""Compare the rate of asynchronous commits with confluent's: ``python -m benchmarks.commits``.
 
-Each consumer calls ``commit(offsets=[...])`` 5,000 times for one partition and polls until
-``on_commit`` has been called for each. What counts is the ratio of the two in one run, and that
-the partitions are still its own at the end.
+Each consumer calls ``commit(offsets=[...])`` 5,000 times for one partition, and polls until
+``on_commit`` has been called for each. The result is the ratio of the two rates in one run. The
+partition must still be assigned at the end.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from confluent_kafka.cimpl import NewTopic
 import assignors.confluent
 from rackward.clusters import LocalCluster
 
-SECONDS = 120.0
+TIMEOUT = 120.0
+TOPIC = "commits"
 CONSUMERS: dict[str, tuple[Any, str]] = {
     "confluent": (confluent_kafka.Consumer, "cooperative-sticky"),
     "rackward": (assignors.confluent.Consumer, "leader-rack-aware-cooperative-sticky"),
 }
 
 
-def rate(bootstrap: str, name: str, commits: int) -> float:
-    """Commits that were acknowledged in a second, from the first call to the last answer."""
-    answers: list[Any] = []
+def commit_rate(bootstrap: str, name: str, commits: int) -> float:
+    """Return the acknowledged commits per second, from the first call to the last result."""
+    errors: list[Any] = []
     make, strategy = CONSUMERS[name]
     consumer = make(
         {
@@ -39,45 +40,46 @@ def rate(bootstrap: str, name: str, commits: int) -> float:
             "client.rack": "a",
             "enable.auto.commit": False,
             "partition.assignment.strategy": strategy,
-            "on_commit": lambda error, _: answers.append(error),
+            "on_commit": lambda error, _: errors.append(error),
         }
     )
     try:
-        consumer.subscribe(["commits"])
-        deadline = time.monotonic() + SECONDS
+        consumer.subscribe([TOPIC])
+        deadline = time.monotonic() + TIMEOUT
         while not consumer.assignment():
             consumer.poll(0.1)
             if time.monotonic() > deadline:
-                sys.exit(f"{name} was assigned nothing in {SECONDS:g} s")
-        begun = time.monotonic()
+                sys.exit(f"{name}: no assignment within {TIMEOUT:g} s")
+        started = time.monotonic()
         for offset in range(commits):
-            consumer.commit(offsets=[TopicPartition("commits", 0, offset)])
-        while len(answers) < commits and time.monotonic() < begun + SECONDS:
+            consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)])
+        while len(errors) < commits and time.monotonic() < started + TIMEOUT:
             consumer.poll(0.1)
-        seconds = time.monotonic() - begun
-        failed = sum(error is not None for error in answers)
+        seconds = time.monotonic() - started
+        failed = sum(error is not None for error in errors)
+        acknowledged = len(errors) - failed
         print(
-            f"{name:9} {len(answers) - failed} of {commits} acknowledged in {seconds:.1f} s,"
-            f" {failed} failed, {len(consumer.assignment())} partition(s) kept",
+            f"{name:9} {acknowledged} of {commits} acknowledged in {seconds:.1f} s,"
+            f" {failed} failed, {len(consumer.assignment())} partition(s) still assigned",
             flush=True,
         )
-        return (len(answers) - failed) / seconds
+        return acknowledged / seconds
     finally:
         consumer.close()
 
 
 def main() -> None:
-    """Print a line for each, and the ratio; exit status 1 where ours is slower."""
+    """Print a line for each consumer, and the ratio. Exit with status 1 if ours is slower."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--commits", type=int, default=5000)
+    parser.add_argument("--commits", type=int, default=5000, help="number of commits")
     options = parser.parse_args()
     with LocalCluster(("a", "b", "c")) as cluster:
         bootstrap = cluster.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic("commits", 1, 1)])["commits"].result(60)
-        rates = {name: rate(bootstrap, name, options.commits) for name in CONSUMERS}
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
+        rates = {name: commit_rate(bootstrap, name, options.commits) for name in CONSUMERS}
     ratio = rates["rackward"] / rates["confluent"]
-    print(f"ours: {ratio:.1f} times the rate of confluent's own (at least 1)")
+    print(f"rackward: {ratio:.1f} times confluent's rate (limit 1)")
     if ratio < 1:
         sys.exit(1)
 

@@ -1,12 +1,12 @@
-"""Our Consumer beside confluent-kafka's own: ``python -m benchmarks.confluent_overhead``.
+"""Compare our Consumer with confluent-kafka's: ``python -m benchmarks.confluent_overhead``.
 
 Both read the same 500 MB of 1 KiB records from one local cluster, in turn, each time in a process
-of its own, with ``consume`` and with ``poll``. What counts is the throughput over all rounds, since
-that of one differs from the next, and the median difference of peak memory.
+of its own, with ``consume`` and with ``poll``. The results are the throughput over all rounds,
+because single rounds vary, and the median difference of peak memory.
 
-With ``--rest-ms 10`` the readers are as fast as Python lets them. What differs then is Python's
-garbage collector, which passes over all that a process has imported each 100,000 records or so,
-and that is twice as much where nothing but the two clients is.
+With ``--queue-backoff-ms 10`` Python limits the readers, not librdkafka. Then Python's garbage
+collector makes a difference: every 100,000 records or so it visits all that the process has
+imported, and the second client library doubles that.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.confluent_reader import WARM_UP
 from rackward.clusters import LocalCluster
 
-RECORD = 1024
+RECORD_BYTES = 1024
 PARTITIONS = 12
-AT_LEAST = 0.95
-"""Our throughput over confluent's own (issue 5)."""
-AT_MOST = 40e6
-"""Bytes of peak memory more than confluent's own (issue 5)."""
-PATIENCE = 600.0
+MIN_THROUGHPUT = 0.95
+"""Of rackward's consumer, as a ratio of confluent's."""
+MAX_MEMORY = 40e6
+"""Bytes of peak memory more than confluent's."""
+TIMEOUT = 600.0
 
 
 def fill(bootstrap: str, topic: str, records: int) -> None:
-    """So many records of RECORD bytes, evenly over the partitions."""
+    """Write ``records`` records of RECORD_BYTES bytes, evenly over the partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "batch.size": 65536})
-    # Random, so that nothing on the way makes it smaller; one and the same, so that it is cheap.
-    value = os.urandom(RECORD)
+    # Random bytes cannot be compressed. All records share them, because generating them is slow.
+    value = os.urandom(RECORD_BYTES)
     for index in range(records):
         while True:
             try:
@@ -49,81 +49,87 @@ def fill(bootstrap: str, topic: str, records: int) -> None:
                 break
             except BufferError:
                 producer.poll(0.1)
-    if producer.flush(PATIENCE):
-        sys.exit("not every record was taken by the brokers")
+    if producer.flush(TIMEOUT):
+        sys.exit(f"the brokers did not acknowledge all records within {TIMEOUT:g} s")
 
 
 def run(
-    who: str, how: str, rest_ms: int, bootstrap: str, topic: str, records: int
+    client: str, method: str, queue_backoff_ms: int, bootstrap: str, topic: str, records: int
 ) -> dict[str, Any]:
-    """One reading in a process of its own."""
+    """Run `benchmarks.confluent_reader` once, and return its result."""
     command = [sys.executable, "-m", "benchmarks.confluent_reader"]
     done = subprocess.run(
-        [*command, who, how, str(rest_ms), bootstrap, topic, str(records)],
+        [*command, client, method, str(queue_backoff_ms), bootstrap, topic, str(records)],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     if done.returncode:
-        sys.exit(f"{who}, {how}: {done.stderr}")
-    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return figures
+        sys.exit(f"{client}, {method}: {done.stderr}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def main() -> None:
-    """Print a table; exit status 1 where ours is slower or larger than it may be."""
+    """Print a table. Exit with status 1 if our consumer misses a limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--megabytes", type=int, default=500)
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--megabytes", type=int, default=500, help="size of the topic")
+    parser.add_argument("--rounds", type=int, default=12, help="rounds per method")
     parser.add_argument(
-        "--rest-ms",
+        "--queue-backoff-ms",
         type=int,
         default=1000,
-        help="fetch.queue.backoff.ms: for how long librdkafka rests once its queue is full; "
-        "with 10 nothing rests, and Python decides",
+        help="fetch.queue.backoff.ms: librdkafka's pause when its queue is full; with 10 Python"
+        " limits the throughput",
     )
     options = parser.parse_args()
-    records = options.megabytes * 1_000_000 // RECORD
+    records = options.megabytes * 1_000_000 // RECORD_BYTES
     missed = []
     with LocalCluster(("a", "b", "c")) as cluster:
-        fill(cluster.bootstrap_servers, "bench", records + records // WARM_UP)
-        # What the brokers read from disk the first time counts for nobody.
-        run("own", "consume", 10, cluster.bootstrap_servers, "bench", records)
-        for how in ("consume", "poll"):
-            seconds = dict.fromkeys(("own", "ours"), 0.0)
-            more, cpu = [], []
+        bootstrap = cluster.bootstrap_servers
+        fill(bootstrap, "bench", records + records // WARM_UP)
+        # The first reading fills the page cache of the brokers, and is not counted.
+        run("confluent", "consume", 10, bootstrap, "bench", records)
+        for method in ("consume", "poll"):
+            seconds = {"confluent": 0.0, "rackward": 0.0}
+            memory, cpu = [], []
             for number in range(options.rounds):
-                # Who comes first changes from round to round.
-                order = ("own", "ours") if number % 2 == 0 else ("ours", "own")
-                found = {
-                    who: run(who, how, options.rest_ms, cluster.bootstrap_servers, "bench", records)
-                    for who in order
+                order = sorted(seconds, reverse=number % 2 == 1)
+                results = {
+                    client: run(
+                        client, method, options.queue_backoff_ms, bootstrap, "bench", records
+                    )
+                    for client in order
                 }
-                own, ours = (
-                    found[who]["bytes"] / 1e6 / found[who]["seconds"] for who in ("own", "ours")
-                )
-                for who, figures in found.items():
-                    seconds[who] += figures["seconds"]
-                more.append(found["ours"]["peak"] - found["own"]["peak"])
-                cpu.append(found["ours"]["cpu"] / found["own"]["cpu"])
+                confluent, rackward = results["confluent"], results["rackward"]
+                for client, result in results.items():
+                    seconds[client] += result["seconds"]
+                memory.append(rackward["peak"] - confluent["peak"])
+                cpu.append(rackward["cpu"] / confluent["cpu"])
                 print(
-                    f"{how:8} {own:6.0f} MB/s own, {ours:6.0f} MB/s ours ({ours / own:.1%}),"
-                    f" peak {found['own']['peak'] / 1e6:.0f} and"
-                    f" {found['ours']['peak'] / 1e6:.0f} MB",
+                    f"{method:8} {_megabytes_per_second(confluent):6.0f} MB/s confluent,"
+                    f" {_megabytes_per_second(rackward):6.0f} MB/s rackward"
+                    f" ({confluent['seconds'] / rackward['seconds']:.1%}),"
+                    f" peak {confluent['peak'] / 1e6:.0f} and {rackward['peak'] / 1e6:.0f} MB",
                     flush=True,
                 )
-            # The same bytes each time.
-            ratio, memory = seconds["own"] / seconds["ours"], statistics.median(more)
+            # Every round reads the same bytes.
+            ratio = seconds["confluent"] / seconds["rackward"]
+            more = statistics.median(memory)
             print(
-                f"{how:8} throughput {ratio:.1%} of confluent's own (at least {AT_LEAST:.0%}),"
-                f" peak memory {memory / 1e6:+.0f} MB (at most {AT_MOST / 1e6:+.0f}),"
+                f"{method:8} throughput {ratio:.1%} of confluent's (limit {MIN_THROUGHPUT:.0%}),"
+                f" peak memory {more / 1e6:+.0f} MB (limit {MAX_MEMORY / 1e6:+.0f}),"
                 f" CPU {statistics.median(cpu):.2f} times"
             )
-            if ratio < AT_LEAST or memory > AT_MOST:
-                missed.append(how)
+            if ratio < MIN_THROUGHPUT or more > MAX_MEMORY:
+                missed.append(method)
     if missed:
-        sys.exit(f"missed with {' and '.join(missed)}")
+        sys.exit(f"over a limit with {' and '.join(missed)}")
+
+
+def _megabytes_per_second(result: dict[str, Any]) -> float:
+    return float(result["bytes"] / 1e6 / result["seconds"])
 
 
 if __name__ == "__main__":

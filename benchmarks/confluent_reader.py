@@ -1,6 +1,8 @@
-"""Read so many records in a process of its own, and print what that took as JSON.
+"""Read records of a topic in a process of its own, and print the time and memory as JSON.
 
-``python -m benchmarks.confluent_reader own|ours poll|consume REST_MS BOOTSTRAP TOPIC RECORDS``
+``python -m benchmarks.confluent_reader CLIENT METHOD QUEUE_BACKOFF_MS BOOTSTRAP TOPIC RECORDS``
+
+CLIENT is ``confluent`` or ``rackward``, METHOD is ``poll`` or ``consume``.
 """
 
 from __future__ import annotations
@@ -20,15 +22,15 @@ from benchmarks.measure import BYTES_PER_KILOBYTE
 
 BATCH = 1000
 WARM_UP = 4
-"""A quarter as many records are read before those that count."""
+"""Before the measurement, 1 / WARM_UP of the records are read."""
 
-LONGEST_WAIT = 60.0
+IDLE_TIMEOUT = 60.0
 """Seconds without a record after which the reader gives up."""
 
 
-def consumer(who: str, bootstrap: str, rest_ms: int) -> Any:
-    """confluent's own consumer, or ours with the assignor that matches."""
-    from confluent_kafka import Consumer as Own
+def make_consumer(client: str, bootstrap: str, queue_backoff_ms: int) -> Any:
+    """Return confluent's consumer, or ours with the corresponding assignor."""
+    import confluent_kafka
 
     settings = {
         "bootstrap.servers": bootstrap,
@@ -36,41 +38,41 @@ def consumer(who: str, bootstrap: str, rest_ms: int) -> Any:
         "auto.offset.reset": "earliest",
         "partition.assignment.strategy": "cooperative-sticky",
         "client.rack": "a",
-        "fetch.queue.backoff.ms": rest_ms,
+        "fetch.queue.backoff.ms": queue_backoff_ms,
     }
-    if who == "own":
-        return Own(settings)
-    # Only here: whose memory is measured holds nothing of ours.
-    from assignors.confluent import Consumer as Ours
+    if client == "confluent":
+        return confluent_kafka.Consumer(settings)
+    # Imported here, so that it does not count as memory of confluent's consumer.
+    import assignors.confluent
 
     strategy = {"partition.assignment.strategy": "leader-rack-aware-cooperative-sticky"}
-    return Ours(settings | strategy)
+    return assignors.confluent.Consumer(settings | strategy)
 
 
-def batches(reader: Any, how: str) -> Callable[[int], Sequence[Any]]:
-    """The next records, at most so many; nothing where none come for a second."""
-    if how == "consume":
-        return lambda most: reader.consume(most, 1.0)
+def batch_reader(consumer: Any, method: str) -> Callable[[int], Sequence[Any]]:
+    """Return a function that reads up to a number of records, fewer after a second without any."""
+    if method == "consume":
+        return lambda max_records: consumer.consume(max_records, 1.0)
 
-    def polled(most: int) -> list[Any]:
-        found = []
-        for _ in range(most):
-            message = reader.poll(1.0)
+    def poll_batch(max_records: int) -> list[Any]:
+        records = []
+        for _ in range(max_records):
+            message = consumer.poll(1.0)
             if message is None:
                 break
-            found.append(message)
-        return found
+            records.append(message)
+        return records
 
-    return polled
+    return poll_batch
 
 
-def read(reader: Any, how: str, topic: str, records: int) -> dict[str, float]:
-    """Seconds, CPU seconds and bytes that ``records`` took after those of the warm-up."""
-    next_batch = batches(reader, how)
-    reader.subscribe([topic])
-    collect(next_batch, records // WARM_UP)
+def measure(consumer: Any, method: str, topic: str, records: int) -> dict[str, float]:
+    """Return the seconds, CPU seconds and bytes of ``records`` records after the warm-up."""
+    read_batch = batch_reader(consumer, method)
+    consumer.subscribe([topic])
+    read(read_batch, records // WARM_UP)
     started, cpu = time.perf_counter(), time.process_time()
-    size = collect(next_batch, records)
+    size = read(read_batch, records)
     return {
         "seconds": time.perf_counter() - started,
         "cpu": time.process_time() - cpu,
@@ -78,17 +80,17 @@ def read(reader: Any, how: str, topic: str, records: int) -> dict[str, float]:
     }
 
 
-def collect(next_batch: Callable[[int], Sequence[Any]], records: int) -> int:
-    """The bytes of the next so many records."""
+def read(read_batch: Callable[[int], Sequence[Any]], records: int) -> int:
+    """Read the next ``records`` records, and return their size in bytes."""
     count = size = 0
-    patience = time.monotonic() + LONGEST_WAIT
+    deadline = time.monotonic() + IDLE_TIMEOUT
     while count < records:
-        # No more than there are: consume waits for all that it is asked for.
-        batch = next_batch(min(BATCH, records - count))
+        # Not more than there are: consume waits for the number that it is called with.
+        batch = read_batch(min(BATCH, records - count))
         if batch:
-            patience = time.monotonic() + LONGEST_WAIT
-        elif time.monotonic() > patience:
-            sys.exit(f"{count} of {records} records, and no more for {LONGEST_WAIT:g} s")
+            deadline = time.monotonic() + IDLE_TIMEOUT
+        elif time.monotonic() > deadline:
+            sys.exit(f"{count} of {records} records, and none for {IDLE_TIMEOUT:g} s")
         for message in batch:
             if message.error() is not None:
                 raise KafkaException(message.error())
@@ -98,22 +100,22 @@ def collect(next_batch: Callable[[int], Sequence[Any]], records: int) -> int:
 
 
 def peak_memory() -> int:
-    """The most bytes that this program has held at once."""
+    """Return the maximum resident size of this process, in bytes."""
     status = Path("/proc/self/status")
     if status.exists():
-        # What getrusage says on Linux begins with the size of the process that started this one.
+        # On Linux getrusage starts with the size of the parent process.
         (line,) = (each for each in status.read_text().splitlines() if each.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_KILOBYTE
 
 
 def main() -> None:
-    """See the module's text."""
-    who, how, rest_ms, bootstrap, topic, records = sys.argv[1:]
-    reader = consumer(who, bootstrap, int(rest_ms))
-    figures = read(reader, how, topic, int(records))
-    reader.close()
-    print(json.dumps(figures | {"peak": peak_memory()}))
+    """Run the measurement that the arguments describe."""
+    client, method, queue_backoff_ms, bootstrap, topic, records = sys.argv[1:]
+    consumer = make_consumer(client, bootstrap, int(queue_backoff_ms))
+    result = measure(consumer, method, topic, int(records))
+    consumer.close()
+    print(json.dumps(result | {"peak": peak_memory()}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The CPU of this process and of all that it has started: Spark's Java, Python's workers."""
+"""CPU time of this process and all its descendants, such as Spark's JVM and Python workers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 
 _PARENT, _TIMES = 1, slice(11, 15)
-"""Places in /proc/PID/stat behind the command's name (proc(5)): the parent, and the clock ticks of
-the process itself and of the children that it has waited for, in user and in system mode."""
+"""Indexes of the fields of /proc/PID/stat after the command's name (proc(5)): the parent, and the
+clock ticks of the process and of the children that it has waited for, in user and system mode."""
 
 
 def cpu_seconds() -> float:
-    """Seconds of CPU of this process and its descendants so far, ended ones included.
+    """Return the CPU seconds of this process and its descendants, including those that exited.
 
-    As Linux counts them; NaN where there is no /proc. Ask while the descendants still run: those
-    whose parent did not wait for them are no longer counted when they are gone.
+    NaN on systems without /proc. Call it while the descendants run: Linux does not count an exited
+    process whose parent has not waited for it.
     """
     stats = _stats()
     if not stats:
@@ -31,12 +31,12 @@ def cpu_seconds() -> float:
 
 
 def _stats() -> dict[int, list[str]]:
-    """Process id to the fields behind its command's name, which may hold anything."""
-    found = {}
+    """Return, by process id, the fields after the command's name (which may contain blanks)."""
+    stats = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            told = path.read_text()
-        except OSError:  # it has ended meanwhile
+            text = path.read_text()
+        except OSError:  # The process has exited meanwhile.
             continue
-        found[int(path.parent.name)] = told.rpartition(")")[2].split()
-    return found
+        stats[int(path.parent.name)] = text.rpartition(")")[2].split()
+    return stats

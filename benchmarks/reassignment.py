@@ -1,8 +1,8 @@
 """Time large reassignments: ``python -m benchmarks.reassignment [SHAPE ...]``.
 
-Each shape is planned in a process of its own. The figures: seconds of wall clock and of CPU,
-the peak memory of the process in GB (the layout itself included), replicas to copy and the
-bound that arithmetic alone gives, and how far the loads are apart.
+Each shape is planned in a process of its own. Columns: seconds of wall clock and of CPU, peak
+memory of the process in GB (including the layout), replicas to copy and the lower bound that
+follows from the loads alone, and the minimum and maximum of replicas and leaders per broker.
 """
 
 from __future__ import annotations
@@ -22,36 +22,37 @@ from placement_core import Broker, ClusterView, TopicPartition
 from placement_core.reassignment import plan_reassignment
 
 BYTES_PER_KILOBYTE = 1 if sys.platform == "darwin" else 1024
-SECONDS, GIGABYTES = 60, 2
+MAX_SECONDS, MAX_GIGABYTES = 60, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A layout and what is asked of it: keyword arguments of ``plan_reassignment``."""
+    """A layout, and the keyword arguments of ``plan_reassignment``."""
 
     view: Callable[[], ClusterView]
-    asked: dict[str, Any]
+    options: dict[str, Any]
 
 
 def layout(
     partitions: int, racks: int, each: int, factor: int, added: int = 0, mixed: bool = True
 ) -> ClusterView:
-    """Topics of 50 partitions on ``racks`` racks of ``each`` brokers, evenly; ``added`` racks more.
+    """Return topics of 50 partitions, even on ``racks`` racks of ``each`` brokers.
 
-    ``mixed``: the brokers of a rack are dealt in a random order, so that nearly every
-    partition has a replica set of its own; else neighbours share theirs, as placers make them.
+    ``added`` more racks have no replicas. With ``mixed``, the brokers of a rack are in random
+    order, so that nearly every partition has a replica set of its own; otherwise neighbours share
+    theirs, as in the layouts of placers.
     """
     rng = random.Random(7)
     brokers = [Broker(r * each + n, f"r{r}") for r in range(racks + added) for n in range(each)]
     order: list[list[int]] = []
     for rack in range(racks):
-        dealt: list[int] = []
-        while len(dealt) < partitions:
-            deck = [rack * each + n for n in range(each)]
+        in_rack: list[int] = []
+        while len(in_rack) < partitions:
+            turn = [rack * each + n for n in range(each)]
             if mixed:
-                rng.shuffle(deck)
-            dealt += deck
-        order.append(dealt)
+                rng.shuffle(turn)
+            in_rack += turn
+        order.append(in_rack)
     replicas = {}
     for p in range(partitions):
         row = [order[(p + k) % racks][p] for k in range(factor)]
@@ -72,8 +73,8 @@ SHAPES = {
 }
 
 
-def least_copies(view: ClusterView, factor: int | None, drain: tuple[int, ...]) -> int:
-    """What floor-or-ceiling loads need at least: every broker below its floor has to copy."""
+def min_copies(view: ClusterView, factor: int | None, drain: tuple[int, ...]) -> int:
+    """Return a lower bound of the copies: every broker below its floor has to copy."""
     staying = [broker.id for broker in view.brokers if broker.id not in drain]
     loads = dict.fromkeys(staying, 0)
     total = 0
@@ -86,14 +87,14 @@ def least_copies(view: ClusterView, factor: int | None, drain: tuple[int, ...]) 
     return max(below, total - sum(min(load, -(-total // len(staying))) for load in loads.values()))
 
 
-def measured(name: str) -> dict[str, Any]:
-    """Plan one shape."""
+def measure(name: str) -> dict[str, Any]:
+    """Plan one shape and return its figures."""
     shape = SHAPES[name]
     view = shape.view()
     wall, cpu = time.perf_counter(), time.process_time()
-    plan = plan_reassignment(view, **shape.asked)
+    plan = plan_reassignment(view, **shape.options)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    loads = {b.id: 0 for b in view.brokers if b.id not in shape.asked.get("drain", ())}
+    loads = {b.id: 0 for b in view.brokers if b.id not in shape.options.get("drain", ())}
     leads = dict(loads)
     for row in plan.target.values():
         leads[row[0]] += 1
@@ -105,8 +106,8 @@ def measured(name: str) -> dict[str, Any]:
         "cpu": cpu,
         "gigabytes": peak / 1e9,
         "copies": plan.copies,
-        "at_least": least_copies(
-            view, shape.asked.get("replication_factor"), shape.asked.get("drain", ())
+        "at_least": min_copies(
+            view, shape.options.get("replication_factor"), shape.options.get("drain", ())
         ),
         "replicas": [min(loads.values()), max(loads.values())],
         "leaders": [min(leads.values()), max(leads.values())],
@@ -115,25 +116,27 @@ def measured(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """A table, a row as soon as it is known; exit status 1 where a limit is passed."""
+    """Print a row per shape; exit status 1 if one exceeds a limit."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("shapes", nargs="*", choices=[[], *SHAPES], help="all, if none is named")
-    parser.add_argument("--json", action="store_true", help="one shape, in this process, as JSON")
-    chosen = parser.parse_args()
-    if chosen.json:
-        print(json.dumps(measured(chosen.shapes[0])))
+    parser.add_argument("shapes", nargs="*", choices=[[], *SHAPES], help="default: all")
+    parser.add_argument(
+        "--json", action="store_true", help="plan one shape in this process and print JSON"
+    )
+    arguments = parser.parse_args()
+    if arguments.json:
+        print(json.dumps(measure(arguments.shapes[0])))
         return
     over = False
     print(f"{'':<24}{'s':>7}{'CPU s':>7}{'GB':>6}{'copies':>9}{'at least':>9}  replicas, leaders")
-    for name in chosen.shapes or SHAPES:
+    for name in arguments.shapes or SHAPES:
         command = [sys.executable, "-m", "benchmarks.reassignment", name, "--json"]
         row = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-        late = row["seconds"] > SECONDS or row["gigabytes"] > GIGABYTES
-        over |= late
+        exceeded = row["seconds"] > MAX_SECONDS or row["gigabytes"] > MAX_GIGABYTES
+        over |= exceeded
         print(
             f"{name:<24}{row['seconds']:>7.1f}{row['cpu']:>7.1f}{row['gigabytes']:>6.2f}"
             f"{row['copies']:>9}{row['at_least']:>9}  "
-            f"{row['replicas']}, {row['leaders']}{'  OVER' if late else ''}",
+            f"{row['replicas']}, {row['leaders']}{'  OVER LIMIT' if exceeded else ''}",
             flush=True,
         )
     sys.exit(over)

@@ -1,4 +1,4 @@
-"""What a look at the leaders costs the group's leader: ``python -m benchmarks.refresh``."""
+"""CPU time of a check for moved leaders on the group leader: ``python -m benchmarks.refresh``."""
 
 from __future__ import annotations
 
@@ -10,28 +10,26 @@ from random import Random
 from typing import Any
 
 from assignors import LeaderRackAwareCooperativeSticky, RefreshPolicy
-from assignors.consumer_protocol import Subscription
-from assignors.group_leader import Joined, Rebalance, Remarks
-from assignors.group_leader.logs import UNTOLD
-from assignors.kafka_python.assignors import read_leaders
+from assignors.consumer_protocol import MemberSubscription
+from assignors.group_leader import GroupContext, JoinedMember, LogOnce, Rebalance
 from assignors.kafka_python.coordinator import read_metadata
-from assignors.leader_moves import LeaderWatch
+from assignors.leader_moves import LeaderMoveMonitor
 from benchmarks.shapes import RACKS, Leaders
-from benchmarks.wire import cluster_metadata, metadata_answer, take_answer
+from benchmarks.wire import cluster_metadata, metadata_response, update_metadata
 
 GROUPS = {"36 partitions, 12 members": (1, 36, 12), "50,000, 100 members": (500, 100, 100)}
 """Topics, partitions of each, and members."""
 
 
-def milliseconds(act: Callable[[], Any]) -> float:
-    """CPU time of this process."""
+def cpu_milliseconds(function: Callable[[], Any]) -> float:
+    """Return the CPU time of this process for one call."""
     started = time.process_time()
-    act()
+    function()
     return 1000 * (time.process_time() - started)
 
 
-class Stage:
-    """A group's leader with its plan in force."""
+class GroupLeader:
+    """The leader of a group, with an assignment that is monitored."""
 
     def __init__(self, topics: int, partitions: int, members: int) -> None:
         self._rng = Random(1)
@@ -40,48 +38,55 @@ class Stage:
             for t in range(topics)
         }
         self._cluster = cluster_metadata(self._leaders)
-        decide = LeaderRackAwareCooperativeSticky()
-        rebalance = Rebalance("benchmark", decide, False, None, Remarks())
-        self._watch = LeaderWatch(RefreshPolicy(), rebalance)
-        said = frozenset(self._leaders)
+        self._read = partial(read_metadata, self._cluster)
+        rebalance = Rebalance(
+            "benchmark", LeaderRackAwareCooperativeSticky(), False, None, LogOnce()
+        )
+        subscription = frozenset(self._leaders)
         joined = [
-            Joined(f"m{n:03}", None, Subscription(topics=said, rack=RACKS[n % len(RACKS)]))
+            JoinedMember(
+                f"m{n:03}",
+                None,
+                MemberSubscription(topics=subscription, rack=RACKS[n % len(RACKS)]),
+            )
             for n in range(members)
         ]
-        outcome = rebalance.run(partial(read_leaders, self._cluster), joined)
-        self._watch.begin(1, joined, outcome, 0.0)
+        result = rebalance.run(lambda names: self._read(names)[0], joined)
+        self._monitor = LeaderMoveMonitor(RefreshPolicy(), rebalance)
+        self._monitor.start(1, joined, result, 0.0)
 
-    def answer(self) -> Callable[[], None]:
-        """Takes a broker's answer in."""
-        return partial(take_answer, self._cluster, metadata_answer(self._leaders))
+    def metadata_update(self) -> Callable[[], None]:
+        """Return a function that decodes a metadata response and takes it over."""
+        return partial(update_metadata, self._cluster, metadata_response(self._leaders))
 
-    def look(self) -> None:
-        """One look at what was answered."""
-        self._watch.look(partial(read_metadata, self._cluster), 0.0, UNTOLD)
+    def check(self) -> None:
+        """Check the metadata for leaders that moved."""
+        self._monitor.check(self._read, 0.0, GroupContext("benchmark", 1))
 
-    def move(self) -> None:
-        """A tenth of the leaders goes elsewhere."""
+    def move_leaders(self) -> None:
+        """Elect a leader at random for a tenth of the partitions."""
         for row in self._leaders.values():
             for index in range(len(row)):
                 if self._rng.random() < 0.1:
                     row[index] = self._rng.choice(RACKS)
-        self.answer()()
+        self.metadata_update()()
 
 
 def main(repeat: int = 7) -> None:
     """Print a table of medians."""
-    print(f"{'milliseconds of CPU':<28}{'answer read':>13}{'look':>8}{'leaders moved':>15}")
+    header = f"{'response decoded':>18}{'check':>8}{'leaders moved':>15}"
+    print(f"{'milliseconds of CPU':<28}{header}")
     for name, group in GROUPS.items():
-        stage = Stage(*group)
-        answer = stage.answer()
-        read = [milliseconds(answer) for _ in range(repeat)]
-        still = [milliseconds(stage.look) for _ in range(repeat)]
+        leader = GroupLeader(*group)
+        update = leader.metadata_update()
+        decoded = [cpu_milliseconds(update) for _ in range(repeat)]
+        unchanged = [cpu_milliseconds(leader.check) for _ in range(repeat)]
         moved = []
         for _ in range(repeat):
-            stage.move()
-            moved.append(milliseconds(stage.look))
-        figures = [statistics.median(taken) for taken in (read, still, moved)]
-        print(f"{name:<28}{figures[0]:>13.1f}{figures[1]:>8.1f}{figures[2]:>15.1f}")
+            leader.move_leaders()
+            moved.append(cpu_milliseconds(leader.check))
+        medians = [statistics.median(times) for times in (decoded, unchanged, moved)]
+        print(f"{name:<28}{medians[0]:>18.1f}{medians[1]:>8.1f}{medians[2]:>15.1f}")
 
 
 if __name__ == "__main__":

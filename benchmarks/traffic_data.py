@@ -1,4 +1,4 @@
-"""Snapshots by the million, made by Spark itself: columns of a range, arithmetic, no Python."""
+"""Generates millions of snapshot rows with Spark, as column expressions over a range."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ BEGIN = 1_772_445_600
 
 @dataclass(frozen=True)
 class Size:
-    """How much: commits are ``groups`` x ``partitions`` x ``snapshots``.
+    """Size of the data: ``groups`` x ``partitions`` x ``snapshots`` commits.
 
-    Every topic has ``partitions`` partitions and 20 groups; every group ten members.
+    Every topic has ``partitions`` partitions and 20 groups, every group ten members.
     """
 
     groups: int
@@ -38,24 +38,24 @@ class Size:
 
 
 def write_snapshots(spark: SparkSession, size: Size, root: str) -> None:
-    """The tables of snapshots under ``root``, as a collector leaves them."""
+    """Write the snapshot tables below ``root``, as the collector does."""
     for table, rows in {
         "brokers": _brokers(spark, size),
         "partitions": _partitions(spark, size),
         "members": _members(spark, size),
         "commits": _commits(spark, size),
     }.items():
-        given = set(rows.columns)
-        full = rows.select(
+        present = set(rows.columns)
+        complete = rows.select(
             *(
-                (F.col(each.name) if each.name in given else F.lit(None))
+                (F.col(each.name) if each.name in present else F.lit(None))
                 .cast(each.dataType)
                 .alias(each.name)
                 for each in SNAPSHOTS[table]
             ),
             F.to_date("taken_at").alias("date"),
         )
-        full.write.mode("overwrite").partitionBy("date").parquet(f"{root}/{table}")
+        complete.write.mode("overwrite").partitionBy("date").parquet(f"{root}/{table}")
 
 
 def _time(number: Column) -> Column:
@@ -67,7 +67,7 @@ def _topic(number: Column) -> Column:
 
 
 def _leader(topic: Column, partition: Column, snapshot: Column) -> Column:
-    """Every twentieth partition is led by its next replica from the middle on."""
+    """Return the leader; of every twentieth partition it moves to the next replica half-way."""
     moved = ((partition % 20 == 0) & (snapshot >= 25)).cast("long")
     return (topic * 7 + partition + moved) % BROKERS
 
@@ -124,7 +124,7 @@ def _members(spark: SparkSession, size: Size) -> DataFrame:
         F.expr(f"id div {MEMBERS * size.groups}").alias("s"),
     )
     topic = _topic(F.col("g") % size.topics)
-    held = F.sequence(F.col("m"), F.lit(size.partitions - 1), F.lit(MEMBERS))
+    assigned = F.sequence(F.col("m"), F.lit(size.partitions - 1), F.lit(MEMBERS))
     return numbers.select(
         F.lit("main").alias("cluster"),
         F.format_string("group-%05d", "g").alias("group"),
@@ -137,9 +137,9 @@ def _members(spark: SparkSession, size: Size) -> DataFrame:
         F.format_string("rack-%d", (F.col("m") + F.col("g")) % RACKS).alias("rack"),
         F.lit("subscription").alias("rack_source"),
         F.array(topic).alias("topics"),
-        F.array(F.struct(topic.alias("topic"), held.cast("array<int>").alias("partitions"))).alias(
-            "assignment"
-        ),
+        F.array(
+            F.struct(topic.alias("topic"), assigned.cast("array<int>").alias("partitions"))
+        ).alias("assignment"),
         _time(F.col("s")).alias("taken_at"),
     )
 
@@ -161,10 +161,12 @@ def _commits(spark: SparkSession, size: Size) -> DataFrame:
 
 
 def true_bytes(size: Size) -> int:
-    """What all groups read from the first to the last snapshot: offsets times bytes, exactly."""
-    grown = [(600 + partition % 97) * (size.snapshots - 1) for partition in range(size.partitions)]
+    """Return the exact bytes that all groups read from the first to the last snapshot."""
+    offsets = [
+        (600 + partition % 97) * (size.snapshots - 1) for partition in range(size.partitions)
+    ]
     of_topic = [
-        sum(grown[p] * (200 + (topic * 31 + p) % 700) for p in range(size.partitions))
+        sum(offsets[p] * (200 + (topic * 31 + p) % 700) for p in range(size.partitions))
         for topic in range(size.topics)
     ]
     return sum(of_topic[group % size.topics] for group in range(size.groups))

@@ -1,8 +1,8 @@
-"""Three minutes of traffic, collected and worked out, against the bytes that brokers counted.
+"""Compares the pipeline's bytes of three minutes of traffic with the bytes that brokers counted.
 
     python -m benchmarks.traffic_end_to_end [--seconds 180] [--json]
 
-Starts six brokers in three racks. Exit status 1 where the pipeline is off by more than 5 %.
+Starts six brokers in three racks. Exit status 1 if they differ by more than 5 %.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from integration.support.traffic import run
 from rackward.clusters import LocalCluster
 
-WITHIN = 0.05
+MAX_DIFFERENCE = 0.05
 
 
 def main() -> None:
@@ -29,21 +29,21 @@ def main() -> None:
         LocalCluster(("a", "a", "b", "b", "c", "c")) as cluster,
     ):
         figures = run(cluster, options.seconds, Path(folder) / "snapshots")
-    off = figures.differences()
+    differences = figures.differences()
     if options.json:
         pairs = {
-            f"{one}->{other}": {
+            f"{source}->{target}": {
                 "counted": count,
-                "pipeline": figures.worked_out.get((one, other), 0),
-                "difference": off.get((one, other)),
+                "pipeline": figures.computed.get((source, target), 0),
+                "difference": differences.get((source, target)),
             }
-            for (one, other), count in sorted(figures.counted.items())
+            for (source, target), count in sorted(figures.counted.items())
         }
         print(json.dumps({"pairs": pairs, "difference": figures.difference}, indent=2))
     else:
-        print(figures.told())
-    worst = max(abs(share) for share in (*off.values(), figures.difference))
-    sys.exit(1 if worst > WITHIN else 0)
+        print(figures.as_table())
+    maximum = max(abs(share) for share in (*differences.values(), figures.difference))
+    sys.exit(1 if maximum > MAX_DIFFERENCE else 0)
 
 
 if __name__ == "__main__":

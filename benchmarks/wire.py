@@ -1,8 +1,9 @@
-"""The same groups as kafka-python sees them: metadata of the cluster, members as bytes."""
+"""A group as its kafka-python leader receives it: cluster metadata, and members as bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kafka.cluster import ClusterMetadata
@@ -12,19 +13,21 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.protocol.metadata import MetadataResponse
 
 from assignors import Member
-from assignors.group_leader.logs import UNTOLD
+from assignors.client_assignor import BoundAssignor, read_members
+from assignors.consumer_protocol import write_assignments
+from assignors.group_leader import GroupContext
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
-from assignors.kafka_python.coordinator import Seat
+from assignors.kafka_python.coordinator import read_metadata
 from benchmarks.shapes import RACKS, Leaders
 
-VERSION = 9
+METADATA_VERSION = 9
 
 
-def metadata_answer(leaders: Leaders) -> bytes:
-    """What a broker answers where there is one in each rack, which leads what its rack leads."""
+def metadata_response(leaders: Leaders) -> bytes:
+    """Return the response of a cluster with one broker per rack, which leads what its rack does."""
     topic = MetadataResponse.MetadataResponseTopic
     brokers = list(range(len(RACKS)))
-    answer: bytes = MetadataResponse(
+    response: bytes = MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(
                 node_id=node, host="127.0.0.1", port=1, rack=rack
@@ -53,25 +56,27 @@ def metadata_answer(leaders: Leaders) -> bytes:
             )
             for name, racks in leaders.items()
         ],
-    ).encode(version=VERSION, header=False)
-    return answer
+    ).encode(version=METADATA_VERSION, header=False)
+    return response
 
 
-def take_answer(cluster: Any, answer: bytes) -> None:
-    """What kafka-python does with a broker's answer."""
-    cluster.update_metadata(MetadataResponse.decode(answer, version=VERSION, header=False))
+def update_metadata(cluster: Any, response: bytes) -> None:
+    """Decode a response and update kafka-python's ``cluster`` with it."""
+    cluster.update_metadata(
+        MetadataResponse.decode(response, version=METADATA_VERSION, header=False)
+    )
 
 
 def cluster_metadata(leaders: Leaders) -> Any:
-    """A ClusterMetadata that has had that answer."""
+    """Return a ClusterMetadata with these leaders."""
     cluster = ClusterMetadata(bootstrap_servers="127.0.0.1:1")
-    take_answer(cluster, metadata_answer(leaders))
+    update_metadata(cluster, metadata_response(leaders))
     return cluster
 
 
-def joined(members: list[Member], version: int) -> list[Any]:
-    """What the leader of the group is told: each member's subscription, encoded."""
-    held = ConsumerProtocolSubscription.TopicPartition
+def joined_members(members: list[Member], version: int) -> list[Any]:
+    """Return the members of a JoinGroup response, each with its encoded subscription."""
+    topic_partition = ConsumerProtocolSubscription.TopicPartition
     return [
         JoinGroupResponse.JoinGroupResponseMember(
             member_id=member.id,
@@ -81,7 +86,7 @@ def joined(members: list[Member], version: int) -> list[Any]:
                 topics=sorted(member.topics),
                 user_data=b"",
                 owned_partitions=[
-                    held(topic=topic, partitions=list(partitions))
+                    topic_partition(topic=topic, partitions=list(partitions))
                     for topic, partitions in member.owned.items()
                 ],
                 generation_id=member.generation,
@@ -92,37 +97,22 @@ def joined(members: list[Member], version: int) -> list[Any]:
     ]
 
 
-class Leader:
-    """What the adapter asks of the consumer that leads the group."""
-
-    cooperative = True
-    owned_since = -1
-    generation_id = 1
-    topics_gone: frozenset[str] = frozenset()
-    about = UNTOLD
-
-    def owned_partitions(self) -> dict[str, list[int]]:
-        """Nothing: its claims are among those of the members."""
-        return {}
-
-    def expect_hand_over(self, withheld: int) -> None:
-        """Nobody is waiting."""
-
-
 def ours(members: list[Member], leaders: Leaders) -> Callable[[], object]:
-    """From encoded subscriptions to encoded assignments, as the coordinator of a leader does it."""
-    cluster, received = cluster_metadata(leaders), joined(members, 3)
-    seat = Seat(LeaderRackAwareCooperativeStickyAssignor(rack=RACKS[0]), Leader())
+    """Return our leader's work, from encoded subscriptions to encoded assignments."""
+    read = partial(read_metadata, cluster_metadata(leaders))
+    response = joined_members(members, 3)
+    bound = BoundAssignor(LeaderRackAwareCooperativeStickyAssignor(rack=RACKS[0]))
 
     def run() -> object:
-        seat.read_members(received)
-        return seat.assign(cluster, received)
+        joined = read_members((m.member_id, m.group_instance_id, m.metadata) for m in response)
+        result = bound.assign(joined, read, frozenset(), GroupContext("benchmark", 1), 0.0)
+        return write_assignments(result.assignments)
 
     return run
 
 
 def theirs(members: list[Member], leaders: Leaders) -> Callable[[], object]:
-    """The plan of kafka-python's CooperativeSticky, from decoded subscriptions to objects."""
+    """Return the work of kafka-python's CooperativeSticky, without decoding and encoding."""
     cluster = cluster_metadata(leaders)
     decoded = [
         JoinGroupResponse.JoinGroupResponseMember(
@@ -130,7 +120,7 @@ def theirs(members: list[Member], leaders: Leaders) -> Callable[[], object]:
             group_instance_id=None,
             metadata=ConsumerProtocolSubscription.decode(member.metadata),
         )
-        for member in joined(members, 1)
+        for member in joined_members(members, 1)
     ]
 
     def run() -> object:

@@ -1,7 +1,15 @@
-"""The clusters that the tests run on: the same tests on processes and on containers.
+"""Fixtures and options of the integration tests, which run on processes and on containers.
 
-Docker tests are left out, and the summary says so, where no engine answers;
-RACKWARD_REQUIRE_DOCKER=1 (CI) makes that a failure instead.
+Tests that need Docker are skipped where no engine answers, and the summary says so.
+
+======================== ===== ==============================================================
+variable                 value effect
+======================== ===== ==============================================================
+RACKWARD_REQUIRE_DOCKER  1     without a Docker engine, tests that need one fail
+RACKWARD_DOCKER_TESTS    all   all tests of the shared cluster run on containers, too, instead
+                               of only those marked ``everywhere``
+RACKWARD_SLOW_TESTS      all   tests marked ``slow`` run
+======================== ===== ==============================================================
 """
 
 from __future__ import annotations
@@ -12,10 +20,8 @@ from contextlib import suppress
 
 import pytest
 
-from integration.support.controllers import look
-from integration.support.topics import moved_topic
-from rackward.clusters import Cluster, DockerCluster, LocalCluster
-from rackward.clusters.docker import missing_docker
+from rackward.clusters import Cluster, ClusterError, DockerCluster, LocalCluster
+from rackward.clusters.docker import check_docker
 from rackward.clusters.errors import BrokerStateError
 from rackward.clusters.pytest_plugin import UniqueName, kafka_clusters, unique_name
 
@@ -23,98 +29,104 @@ __all__ = ["cluster", "kafka_clusters", "unique_name"]
 
 RACKS = ("a", "a", "b", "b", "c", "c")
 FETCH_BYTES = str(256 * 1024)
-"""Of a partition at a time. A throttle is only looked at before a fetch, so that with Kafka's 1 MB
-replicas of 3 MB have arrived after three of them, 20 s later, however low it is."""
-DOCKER_TESTS = "RACKWARD_DOCKER_TESTS"
-SLOW_TESTS = "RACKWARD_SLOW_TESTS"
+"""Replica fetch size. Brokers check a throttle only before a fetch: with the default of 1 MB, three
+fetches copy 3 MB within 20 s however low the throttle is."""
 REQUIRE_DOCKER = "RACKWARD_REQUIRE_DOCKER"
 
 
-# Session scope makes pytest run all tests of one parameter before those of the next, so
+# With session scope, pytest runs all tests of one parameter before those of the next, so
 # only one of the two clusters is up at a time.
 @pytest.fixture(
     scope="session",
     params=["local", pytest.param("docker", marks=pytest.mark.docker)],
 )
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Six brokers in racks a, a, b, b, c, c with a listener per rack.
+    """Six brokers in racks a, a, b, b, c, c with a listener per rack, shared by many tests.
 
-    Shared by every test that names it: topics and groups need names of their own
-    (`unique_name`), and a test that hurts a broker heals it.
+    Topics and groups need unique names (`unique_name`), and a test that stops or pauses a
+    broker starts or resumes it.
     """
-    make = DockerCluster if request.param == "docker" else LocalCluster
-    with make(RACKS, server_properties={"replica.fetch.max.bytes": FETCH_BYTES}) as made:
-        yield made
+    cluster_type = DockerCluster if request.param == "docker" else LocalCluster
+    with cluster_type(RACKS, server_properties={"replica.fetch.max.bytes": FETCH_BYTES}) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
-def racks_of_one_broker() -> Iterator[Cluster]:
+def shared_three_brokers() -> Iterator[Cluster]:
     """See `three_brokers`."""
-    with LocalCluster(("a", "b", "c")) as made:
-        yield made
+    with LocalCluster(("a", "b", "c")) as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def three_brokers(racks_of_one_broker: Cluster) -> Iterator[Cluster]:
-    """Brokers 0, 1 and 2 in racks a, b and c, for tests that shut some down.
+def three_brokers(shared_three_brokers: Cluster) -> Iterator[Cluster]:
+    """Brokers 0, 1 and 2 in racks a, b and c, for tests that stop some of them.
 
-    One that failed half-way leaves none of them down for the next.
+    All brokers run again for the next test, even if this one fails.
     """
-    made = racks_of_one_broker
-    yield made
-    for broker in made.racks.keys() - look(made).view.racks().keys():
+    cluster = shared_three_brokers
+    yield cluster
+    for broker in cluster.racks:
         with suppress(BrokerStateError):
-            made.resume_broker(broker)
+            cluster.resume_broker(broker)
         with suppress(BrokerStateError):
-            made.start_broker(broker)
+            cluster.start_broker(broker)
 
 
 @pytest.fixture
 def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
-    """The name of a topic whose replicas are moved: it is not there yet."""
+    """Name of a topic that the test creates; it is deleted after the test."""
+    from integration.support.topics import moved_topic
+
     with moved_topic(cluster, unique_name("moved")) as name:
         yield name
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long and is told apart by little.
+    """Deselect slow tests, and on containers those that containers can hardly affect.
 
-    Containers run the Kafka that processes run. What they may do differently (addresses,
-    restarts, doors of racks) is in the tests marked ``everywhere``; the others are run on them
-    where RACKWARD_DOCKER_TESTS=all asks for it, and those marked ``slow`` with
-    RACKWARD_SLOW_TESTS=all.
+    Containers run the same Kafka as processes. What may differ (addresses, restarts, rack
+    listeners) is in the tests marked ``everywhere``.
     """
-    left = [
+    all_docker = os.environ.get("RACKWARD_DOCKER_TESTS") == "all"
+    all_slow = os.environ.get("RACKWARD_SLOW_TESTS") == "all"
+    deselected = [
         item
         for item in items
-        if (_on_shared_containers(item) and os.environ.get(DOCKER_TESTS) != "all")
-        or (item.get_closest_marker("slow") and os.environ.get(SLOW_TESTS) != "all")
+        if (not all_docker and _on_shared_containers(item))
+        or (not all_slow and item.get_closest_marker("slow"))
     ]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = [item for item in items if item not in deselected]
 
 
 def _on_shared_containers(item: pytest.Item) -> bool:
-    call = getattr(item, "callspec", None)
+    callspec = getattr(item, "callspec", None)
     return (
-        call is not None
-        and call.params.get("cluster") == "docker"
+        callspec is not None
+        and callspec.params.get("cluster") == "docker"
         and item.get_closest_marker("everywhere") is None
     )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave Docker tests out, or fail them, before a fixture tries to reach the engine."""
-    if item.get_closest_marker("docker") is None or (reason := missing_docker()) is None:
+    """Skip or fail Docker tests before a fixture tries to reach the engine."""
+    if item.get_closest_marker("docker") is None:
         return
-    if os.environ.get(REQUIRE_DOCKER) == "1":
-        pytest.fail(f"{REQUIRE_DOCKER}=1, but {reason}", pytrace=False)
-    pytest.skip(reason)
+    try:
+        check_docker()
+    except ClusterError as error:
+        if os.environ.get(REQUIRE_DOCKER) == "1":
+            pytest.fail(f"{REQUIRE_DOCKER}=1, but {error}", pytrace=False)
+        pytest.skip(str(error))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Report the number of skipped Docker tests."""
     skipped = terminalreporter.stats.get("skipped", [])
-    if count := sum("docker" in report.keywords for report in skipped):
+    # Reports of skipped modules have no keywords.
+    if count := sum("docker" in getattr(report, "keywords", ()) for report in skipped):
         terminalreporter.write_line(
-            f"{count} Docker tests were left out. {REQUIRE_DOCKER}=1 requires them.", yellow=True
+            f"{count} Docker tests were skipped. {REQUIRE_DOCKER}=1 makes that a failure.",
+            yellow=True,
         )

@@ -1,6 +1,6 @@
 """The pure core of rackward: racks, cluster values and the algorithms over them. No I/O."""
 
-from placement_core.cluster import Broker, ClusterView, TopicPartition
+from placement_core.cluster import Broker, ClusterView, Move, TopicPartition, moves_between
 from placement_core.errors import (
     InvalidGroupError,
     InvalidLayoutError,
@@ -14,7 +14,7 @@ from placement_core.racks import (
     levels_crossed,
     nearest_replica,
     parse_rack,
-    turn_of,
+    tie_break,
 )
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "InvalidGroupError",
     "InvalidLayoutError",
     "InvalidOptionError",
+    "Move",
     "PlacementSpec",
     "RackPath",
     "RackwardError",
@@ -30,7 +31,8 @@ __all__ = [
     "TopicPartition",
     "common_levels",
     "levels_crossed",
+    "moves_between",
     "nearest_replica",
     "parse_rack",
-    "turn_of",
+    "tie_break",
 ]

@@ -1,4 +1,16 @@
-"""What the pure code knows of a Kafka cluster: frozen values, no client objects."""
+"""Values that describe a Kafka cluster: brokers, partitions, replica lists and leaders.
+
+All of them are plain frozen values, so that one call serves a live cluster, a what-if and a test.
+The first replica in a list is the partition's *preferred leader*. A :class:`Move` is the change of
+one partition's list; :func:`moves_between` compares two layouts.
+
+Placeholders
+------------
+With under-replicated creation (KIP-409), -1, -2, -3 ... at the end of a replica list stand for
+replicas that no broker holds yet: RF 3 on broker 1 alone is ``(1, -1, -2)``. They exist only in
+rackward's values. On the cluster, the partition has a shorter list; no request contains a
+placeholder.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +20,7 @@ from typing import NamedTuple
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic."""
+    """A topic name and a partition number."""
 
     topic: str
     partition: int
@@ -16,7 +28,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker and the rack that it says it stands in (None: it does not say)."""
+    """A broker id and its ``broker.rack``, None where it is not set."""
 
     id: int
     rack: str | None = None
@@ -24,46 +36,66 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Brokers, and the replica list of every partition; the first replica is the preferred leader.
+    """The brokers and partitions of a cluster at one moment.
 
-    ``leaders`` holds the present leader of each partition where it is known; a partition
-    that is absent from it has none.
+    brokers
+        The live brokers.
+    replicas
+        The replica list of each partition, preferred leader first. Lists may name brokers that
+        are not live.
+    leaders
+        The current leader of each partition that has one: a partition without an entry has no
+        leader, and ``{}`` means that no partition has one. None (the default) means that leaders
+        are unknown, which is different: nothing is then concluded about them.
     """
 
     brokers: tuple[Broker, ...]
     replicas: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    leaders: Mapping[TopicPartition, int] = field(default_factory=dict)
+    leaders: Mapping[TopicPartition, int] | None = None
+
+    @property
+    def known_leaders(self) -> Mapping[TopicPartition, int]:
+        """``leaders``, or an empty mapping if leaders are unknown."""
+        return {} if self.leaders is None else self.leaders
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        """Return the leader of a partition; None if it has none or leaders are unknown."""
+        return self.known_leaders.get(partition)
+
+    def leaders_or_preferred(self) -> Mapping[TopicPartition, int]:
+        """Return ``leaders`` or, if they are unknown, the preferred leaders that are live."""
+        if self.leaders is not None:
+            return self.leaders
+        live = self.racks()
+        return {p: row[0] for p, row in self.replicas.items() if row and row[0] in live}
 
     def racks(self) -> dict[int, str | None]:
-        """Broker id to rack, for every broker."""
+        """Return the rack of every live broker, by broker id."""
         return {broker.id: broker.rack for broker in self.brokers}
 
     def without_racks(self) -> ClusterView:
-        """The same, as if no broker said its rack."""
+        """Return the same view with no rack on any broker."""
         return replace(self, brokers=tuple(Broker(broker.id) for broker in self.brokers))
 
     def leader_racks(self) -> dict[str, list[str | None]]:
-        """Topic to the racks of its partitions' leaders, index = partition.
+        """Return the leaders' racks by topic, index = partition: the input of an assignor.
 
-        None stands for a leader that is unknown or whose broker does not say its rack, and
-        for the gap where a partition number is missing from the view.
+        An entry is None where the partition has no leader, where leaders are unknown, where the
+        leader's broker has no rack or is not live, and where the partition number is missing.
         """
         racks = self.racks()
-        found: dict[str, list[str | None]] = {}
-        for topic, partition in sorted({*self.replicas, *self.leaders}):
-            row = found.setdefault(topic, [])
+        by_topic: dict[str, list[str | None]] = {}
+        for topic, partition in sorted({*self.replicas, *self.known_leaders}):
+            row = by_topic.setdefault(topic, [])
             row.extend([None] * (partition + 1 - len(row)))
-            leader = self.leaders.get(TopicPartition(topic, partition))
+            leader = self.leader(TopicPartition(topic, partition))
             row[partition] = None if leader is None else racks.get(leader)
-        return found
-
-
-# ---- The difference of two layouts, partition by partition.
+        return by_topic
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition whose replica list is to change. First in a list: the preferred leader."""
+    """The change of one partition's replica list; the first of a list is the preferred leader."""
 
     partition: TopicPartition
     before: tuple[int, ...]
@@ -71,21 +103,21 @@ class Move:
 
     @property
     def adding(self) -> tuple[int, ...]:
-        """Brokers that have to copy the partition."""
+        """The brokers that have to copy the partition."""
         return tuple(broker for broker in self.after if broker not in self.before)
 
     @property
     def removing(self) -> tuple[int, ...]:
-        """Brokers that lose it when the copies are in sync."""
+        """The brokers that drop their replica once the new ones are in sync."""
         return tuple(broker for broker in self.before if broker not in self.after)
 
     @property
     def order_only(self) -> bool:
-        """Whether only the order changes, and no data."""
+        """True if only the order of the replicas changes, so that no data is copied."""
         return not self.adding and not self.removing
 
     def reversed(self) -> Move:
-        """The way back."""
+        """Return the move that undoes this one."""
         return Move(self.partition, self.after, self.before)
 
 
@@ -93,10 +125,10 @@ def moves_between(
     before: Mapping[TopicPartition, tuple[int, ...]],
     after: Mapping[TopicPartition, tuple[int, ...]],
 ) -> tuple[Move, ...]:
-    """What leads from one layout to another, in order of topic and partition.
+    """Return the moves from one layout to another, sorted by topic and partition.
 
-    Partitions that only ``before`` has stay as they are; those that only ``after`` has have no
-    replicas before.
+    Partitions that are only in ``before`` stay as they are. Those that are only in ``after`` have
+    an empty list before.
     """
     return tuple(
         Move(partition, before.get(partition, ()), after[partition])
@@ -105,24 +137,17 @@ def moves_between(
     )
 
 
-# ---- Placeholders: -1, -2, -3 in a replica list stand for replicas that no broker holds yet
-# (KIP-409).
-#
-# They are what callers of rackward see. No broker ever hears of them: on the cluster such a
-# partition is one with fewer replicas.
-
-
 def placeholders(count: int) -> tuple[int, ...]:
-    """So many of them: (-1, -2, ...)."""
+    """Return ``count`` placeholders: (-1, -2, ...)."""
     return tuple(range(-1, -1 - count, -1))
 
 
 def without_placeholders(row: Iterable[int]) -> tuple[int, ...]:
-    """The replicas of a list that brokers hold, in their order."""
+    """Return the broker ids in a replica list, in their order."""
     return tuple(broker for broker in row if broker >= 0)
 
 
-def padded(row: Iterable[int], replication_factor: int) -> tuple[int, ...]:
-    """The held replicas, and a placeholder for each that is missing."""
-    held = without_placeholders(row)
-    return held + placeholders(max(0, replication_factor - len(held)))
+def with_placeholders(row: Iterable[int], replication_factor: int) -> tuple[int, ...]:
+    """Return the broker ids in a replica list, followed by a placeholder for each missing one."""
+    brokers = without_placeholders(row)
+    return brokers + placeholders(max(0, replication_factor - len(brokers)))

@@ -1,4 +1,4 @@
-"""Classes chosen by name, with properties as ``key=value,...``: placers and rack locators."""
+"""Placers and rack locators chosen by name, with properties as ``key=value,...``."""
 
 from __future__ import annotations
 
@@ -12,57 +12,7 @@ from typing import Any
 from placement_core.errors import InvalidOptionError
 
 _SEPARATOR = re.compile(r"(?<!\\),")
-_WORDS_OF_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    r"""``"a=1,b=x"`` as a dict; ``\,`` is a comma within a value. Raises InvalidOptionError.
-
-    Values may be secrets: no message holds one.
-    """
-    found: dict[str, str] = {}
-    for number, part in enumerate(_SEPARATOR.split(text) if text.strip() else [], 1):
-        key, equals, value = part.replace("\\,", ",").partition("=")
-        key = key.strip()
-        if not equals or not key:
-            raise InvalidOptionError(
-                f"property {number} is not of the form key=value: separate properties by "
-                r"commas, and write \, for a comma within a value"
-            )
-        if key in found:
-            raise InvalidOptionError(f"the property {key} is given twice: give it once")
-        found[key] = value.strip()
-    return found
-
-
-def read_properties(
-    owner: str, properties: Mapping[str, str], **kinds: Callable[[str], Any]
-) -> dict[str, Any]:
-    """The properties as keyword arguments, converted. Raises InvalidOptionError.
-
-    ``kinds`` has every property that ``owner`` knows and the function that reads its text.
-    """
-    if unknown := sorted(properties.keys() - kinds.keys()):
-        raise InvalidOptionError(
-            f"{owner} knows no property {', '.join(unknown)}: it takes {', '.join(kinds) or 'none'}"
-        )
-    read = {}
-    for key, text in properties.items():
-        try:
-            read[key] = kinds[key](text)
-        except ValueError as error:
-            raise InvalidOptionError(
-                f"{owner}: the property {key} cannot be read: {error}"
-            ) from error
-    return read
-
-
-def truth(text: str) -> bool:
-    """``true`` or ``false`` (yes, no, 1, 0). Raises ValueError."""
-    try:
-        return _WORDS_OF_TRUTH[text.strip().lower()]
-    except KeyError:
-        raise ValueError("write true or false") from None
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def load_plugin(
@@ -73,27 +23,84 @@ def load_plugin(
     group: str,
     method: str,
 ) -> Any:
-    """An instance of the class that ``name`` stands for.
+    """Return an instance of the class that ``name`` stands for.
 
-    ``name`` is one of ``builtin``, an entry point of ``group``, or ``module:Class``. The class
-    is made by its ``from_properties(properties)`` where it has one, and else takes the
-    properties as keyword arguments, all strings. Raises InvalidOptionError, naming the
-    ``kind`` and the name, for whatever goes wrong on the way and for a class without ``method``.
+    ``name`` is a key of ``builtin``, the name of an entry point in ``group``, or ``module:Class``.
+    The instance comes from the class method ``from_properties(properties)`` if the class has one.
+    Otherwise the class is called with the properties as keyword arguments, all of them strings.
+
+    Raises InvalidOptionError, with ``kind`` ("placer", "rack locator") and name in the message, if
+    the class is unknown, cannot be imported or constructed, or has no ``method``.
     """
-    found = _find(kind, name, builtin, group)
-    make = getattr(found, "from_properties", None)
+    factory = _find(kind, name, builtin, group)
+    from_properties = getattr(factory, "from_properties", None)
     try:
-        made = make(dict(properties)) if make else found(**properties)
+        plugin = from_properties(dict(properties)) if from_properties else factory(**properties)
     except InvalidOptionError:
         raise
     except Exception as error:
         raise InvalidOptionError(
             f"{kind} {name!r} cannot be made from the properties "
-            f"{', '.join(sorted(properties)) or '(none)'}: {_told(error)}"
+            f"{', '.join(sorted(properties)) or '(none)'}: {_message(error)}"
         ) from error
-    if not callable(getattr(made, method, None)):
-        raise InvalidOptionError(f"{kind} {name!r} has no method {method}: it cannot serve as one")
-    return made
+    if not callable(getattr(plugin, method, None)):
+        raise InvalidOptionError(
+            f"{kind} {name!r} has no method {method}: name a class that implements it"
+        )
+    return plugin
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""Parse ``"a=1,b=x"`` into a dict; ``\,`` is a comma within a value.
+
+    Raises InvalidOptionError. Values may be secrets, so no message contains one.
+    """
+    properties: dict[str, str] = {}
+    for number, part in enumerate(_SEPARATOR.split(text) if text.strip() else [], 1):
+        key, equals, value = part.replace("\\,", ",").partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise InvalidOptionError(
+                f"property {number} is not of the form key=value: separate properties by "
+                r"commas, and write \, for a comma within a value"
+            )
+        if key in properties:
+            raise InvalidOptionError(f"the property {key} is given twice: give it once")
+        properties[key] = value.strip()
+    return properties
+
+
+def read_properties(
+    owner: str, properties: Mapping[str, str], **converters: Callable[[str], Any]
+) -> dict[str, Any]:
+    """Convert properties into keyword arguments.
+
+    ``converters`` has an entry for every property that ``owner`` accepts; it raises ValueError for
+    a value that it cannot convert. Raises InvalidOptionError for such a value and for unknown
+    properties.
+    """
+    if unknown := sorted(properties.keys() - converters.keys()):
+        raise InvalidOptionError(
+            f"{owner} has no property {', '.join(unknown)}: it accepts "
+            f"{', '.join(converters) or 'none'}"
+        )
+    arguments = {}
+    for key, text in properties.items():
+        try:
+            arguments[key] = converters[key](text)
+        except ValueError as error:
+            raise InvalidOptionError(
+                f"{owner}: the property {key} cannot be read: {error}"
+            ) from error
+    return arguments
+
+
+def parse_bool(text: str) -> bool:
+    """Parse ``true`` or ``false`` (or yes, no, 1, 0). Raises ValueError."""
+    try:
+        return _BOOLEANS[text.strip().lower()]
+    except KeyError:
+        raise ValueError("write true or false") from None
 
 
 def _find(kind: str, name: str, builtin: Mapping[str, type], group: str) -> Callable[..., Any]:
@@ -106,16 +113,16 @@ def _find(kind: str, name: str, builtin: Mapping[str, type], group: str) -> Call
             f"there is no {kind} {name!r}: choose one of {known}, or give module:Class"
         )
     try:
-        found = registered[name].load() if name in registered else _load(name)
+        found = registered[name].load() if name in registered else _import(name)
     except Exception as error:
-        raise InvalidOptionError(f"{kind} {name!r} cannot be loaded: {_told(error)}") from error
+        raise InvalidOptionError(f"{kind} {name!r} cannot be loaded: {_message(error)}") from error
     if not inspect.isclass(found) and not callable(found):
         raise InvalidOptionError(f"{kind} {name!r} is not a class: it is {found!r}")
-    made: Callable[..., Any] = found
-    return made
+    factory: Callable[..., Any] = found
+    return factory
 
 
-def _load(name: str) -> object:
+def _import(name: str) -> object:
     module, _, path = name.partition(":")
     found: object = importlib.import_module(module)
     for part in path.split("."):
@@ -123,5 +130,5 @@ def _load(name: str) -> object:
     return found
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]

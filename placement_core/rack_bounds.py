@@ -1,16 +1,23 @@
-"""How many replicas of a partition each rack may hold, at every level of the racks.
+"""The minimum and maximum number of replicas of a partition in each rack, at every level.
 
-The rule, from the widest level down: a node's replicas are as even over its children as the
-brokers below these permit. With at least as many racks as replicas that is "at most one", with
-fewer racks "at least one, and floor or ceiling".
+The rule, from the widest level down: the replicas below a node are as even over its children as
+the numbers of brokers below these permit. With at least as many racks as replicas that is "at most
+one per rack"; with fewer racks "at least one per rack, and floor or ceiling".
 
-As bounds. Replicas are dealt to children like water into vessels: all are at a level ``h`` or
-``h - 1``, or full. A child that a layout brings to ``h`` in one node may be at ``h - 1`` in
-another, so that a node has a *range* of replicas, never wider than one. For a node that may have
-``s`` or ``s + 1``, the ranges of its children reach from the least that they have with ``s`` to
-the most that they have with ``s + 1``; within that, the sum forces the rest: with ``s``, if ``s``
-fills a level exactly, every child is at its least. So the rule is a lower and an upper bound
-for each node of the tree, nested: what a flow can carry.
+The rule as bounds. Replicas are distributed over children like water into vessels: every child is
+at a level ``h`` or ``h - 1``, or full. With racks of 1, 2 and 3 brokers::
+
+    replicas   1     2     3     4     5     6
+    rack of 1  0..1  0..1  1..1  1..1  1..1  1..1
+    rack of 2  0..1  0..1  1..1  1..2  2..2  2..2
+    rack of 3  0..1  0..1  1..1  1..2  2..2  3..3
+
+A child that one layout brings to ``h`` may be at ``h - 1`` in another, so a node has a *range* of
+replicas, never wider than one. For a node that may have ``s`` or ``s + 1``, the ranges of its
+children reach from their minimum with ``s`` to their maximum with ``s + 1``; within that, the sum
+forces the rest: if ``s`` replicas fill a level exactly, every child is at its minimum. So the rule
+is a lower and an upper bound for each node of the tree. The bounds are nested, which is what a
+flow can respect.
 """
 
 from __future__ import annotations
@@ -27,32 +34,32 @@ from placement_core.racks import RackPath
 
 @dataclass(frozen=True, slots=True)
 class RackTree:
-    """The racks of some brokers: ``levels`` levels of nodes, numbered level by level.
+    """The racks of some brokers as a tree of nodes, numbered level by level.
 
-    leaf
-        Per broker, its rack.
+    rack_of
+        Per broker, the number of its rack.
     nodes
         ``[rack, level]``: the node of the rack at each level, widest first.
-    common
-        ``[rack, rack]``: the levels that two racks share.
+    common_levels
+        ``[rack, rack]``: the number of levels that two racks share.
     parent
         Per node, the node above it, -1 at the widest level.
     sizes
-        Per node, the brokers below it.
+        Per node, the number of brokers below it.
     """
 
-    leaf: IntArray
+    rack_of: IntArray
     nodes: IntArray
-    common: IntArray
+    common_levels: IntArray
     parent: IntArray
     sizes: IntArray
 
     @classmethod
     def of(cls, racks: Sequence[RackPath]) -> RackTree:
-        """The tree of the brokers' ``racks``.
+        """Return the tree of the brokers' ``racks``.
 
-        A rack that ends above the deepest one is continued by levels without a name: brokers
-        right in a data centre stand beside its rooms, as if in a room of their own.
+        A rack with fewer levels than the deepest one is extended by unnamed levels: brokers
+        directly in a data centre stand beside its rooms, as if in a room of their own.
         """
         levels = max(map(len, racks))
         full = [rack + ("",) * (levels - len(rack)) for rack in racks]
@@ -64,14 +71,14 @@ class RackTree:
         nodes = np.array(
             [[number[rack[: level + 1]] for level in range(levels)] for rack in leaves], np.int64
         )
-        parent = np.array([number[p[:-1]] if len(p) > 1 else -1 for p in number], np.int64)
-        leaf = np.array([leaves.index(rack) for rack in full], np.int64)
+        rack_number = {rack: n for n, rack in enumerate(leaves)}
+        rack_of = np.array([rack_number[rack] for rack in full], np.int64)
         return cls(
-            leaf=leaf,
+            rack_of=rack_of,
             nodes=nodes,
-            common=(nodes[:, None, :] == nodes[None, :, :]).sum(axis=2),
-            parent=parent,
-            sizes=np.bincount(nodes[leaf].reshape(-1), minlength=len(number)),
+            common_levels=(nodes[:, None, :] == nodes[None, :, :]).sum(axis=2),
+            parent=np.array([number[p[:-1]] if len(p) > 1 else -1 for p in number], np.int64),
+            sizes=np.bincount(nodes[rack_of].reshape(-1), minlength=len(number)),
         )
 
     @property
@@ -79,44 +86,40 @@ class RackTree:
         """The number of levels."""
         return int(self.nodes.shape[1])
 
-    def shares(self, replicas: int) -> tuple[IntArray, IntArray]:
-        """The fewest and the most replicas of a partition for each node, of ``replicas`` in all."""
-        least, most = np.zeros(len(self.parent), np.int64), np.zeros(len(self.parent), np.int64)
+    def bounds(self, replicas: int) -> tuple[IntArray, IntArray]:
+        """Return the minimum and the maximum per node for a partition with ``replicas`` in all."""
+        lower, upper = np.zeros(len(self.parent), np.int64), np.zeros(len(self.parent), np.int64)
         for parent in range(-1, len(self.parent)):
             children = np.flatnonzero(self.parent == parent)
             if not len(children):
                 continue
-            low = replicas if parent < 0 else int(least[parent])
-            high = replicas if parent < 0 else int(most[parent])
-            least[children] = _dealt(low, self.sizes[children])[0]
-            most[children] = _dealt(high, self.sizes[children])[1]
-        return least, most
+            low = replicas if parent < 0 else int(lower[parent])
+            high = replicas if parent < 0 else int(upper[parent])
+            lower[children] = _even_split(low, self.sizes[children])[0]
+            upper[children] = _even_split(high, self.sizes[children])[1]
+        return lower, upper
 
-    def taken(self, counts: IntArray, least: IntArray) -> IntArray:
-        """Replicas that a layout which extends ``counts`` must have: ``[partition, node]``.
-
-        Both arguments are per partition and node; what lies in the root is the last column.
-        """
-        taken = np.concatenate((np.maximum(counts, least), np.zeros((len(counts), 1), np.int64)), 1)
-        below = np.zeros_like(taken)
-        for node in range(len(self.parent) - 1, -1, -1):
-            taken[:, node] = np.maximum(taken[:, node], below[:, node])
-            below[:, self.parent[node]] += taken[:, node]
-        taken[:, -1] = below[:, -1]
-        return taken
-
-    def extendable(
-        self, counts: IntArray, least: IntArray, most: IntArray, replicas: IntArray
+    def can_extend(
+        self, counts: IntArray, lower: IntArray, upper: IntArray, replicas: IntArray
     ) -> NDArray[np.bool_]:
-        """Per partition: can replicas be added to ``counts`` so that all bounds hold?"""
-        taken = self.taken(counts, least)
-        return (taken[:, :-1] <= most).all(axis=1) & (taken[:, -1] <= replicas)
+        """Return per partition whether replicas can be added to ``counts`` within all bounds.
+
+        ``counts``, ``lower`` and ``upper`` are ``[partition, node]``; ``replicas`` is the number
+        that each partition shall have in all.
+        """
+        required = np.maximum(counts, lower)
+        below = np.zeros((len(counts), len(self.parent) + 1), np.int64)
+        for node in range(len(self.parent) - 1, -1, -1):
+            required[:, node] = np.maximum(required[:, node], below[:, node])
+            below[:, self.parent[node]] += required[:, node]
+        # The parent of the widest level is -1: the last column is the total.
+        return (required <= upper).all(axis=1) & (below[:, -1] <= replicas)
 
 
-def _dealt(replicas: int, sizes: IntArray) -> tuple[IntArray, IntArray]:
-    """The least and the most that each vessel holds when ``replicas`` are dealt evenly."""
+def _even_split(replicas: int, sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the minimum and maximum per vessel when ``replicas`` are distributed evenly."""
     level = 0
     while int(np.minimum(sizes, level).sum()) < replicas:
         level += 1
-    full = np.minimum(sizes, level)
-    return (full if int(full.sum()) == replicas else np.minimum(sizes, level - 1)), full
+    high = np.minimum(sizes, level)
+    return (high if int(high.sum()) == replicas else np.minimum(sizes, level - 1)), high

@@ -1,8 +1,17 @@
-"""Rack ids, their levels, and what it crosses to go from one rack to another.
+"""Rack ids, their levels, the distance between racks, and the nearest replica.
 
-A rack id is an opaque string (``use1-az1``) or, where it begins with a slash, a path
-whose levels run from the widest to the narrowest: ``/dc1/room2/r7`` (KIP-879).
-An absent or empty id means that the rack is not known.
+A rack id is an opaque string (``use1-az1``) or, if it begins with a slash, a path whose levels run
+from the widest to the narrowest: ``/dc1/room2/r7`` (KIP-879). An absent or empty id means that the
+rack is unknown.
+
+Distance is the number of levels crossed between two racks. With ids of up to two levels::
+
+    from      to        levels crossed
+    /dc1/r1   /dc1/r1   0
+    /dc1/r1   /dc1/r2   1
+    /dc1/r1   /dc2/r1   2
+    /dc1      /dc1/r1   1    (a level that one of them lacks counts as different)
+    unknown   any       2
 """
 
 from __future__ import annotations
@@ -15,11 +24,10 @@ RackPath = tuple[str, ...]
 
 
 def parse_rack(rack: object) -> RackPath | None:
-    """The levels of ``rack``, or None where the rack is not known.
+    """Return the levels of ``rack``, or None if the rack is unknown.
 
-    None, anything that is not a string, the empty string and a path without a single
-    level (``/``) are all "not known": rack ids come from other people's brokers and
-    members, and a group must not fail over one of them.
+    None, values that are not strings, the empty string and a path without any level (``/``) are
+    all "unknown", never an error: a group must not fail over the rack id of one broker or member.
 
     >>> parse_rack("use1-az1"), parse_rack("/dc1//r7/"), parse_rack("")
     (('use1-az1',), ('dc1', 'r7'), None)
@@ -32,7 +40,7 @@ def parse_rack(rack: object) -> RackPath | None:
 
 
 def common_levels(one: RackPath, other: RackPath) -> int:
-    """How many levels two racks share, counted from the widest."""
+    """Return how many levels two racks share, counted from the widest."""
     shared = 0
     for a, b in zip(one, other, strict=False):
         if a != b:
@@ -42,11 +50,11 @@ def common_levels(one: RackPath, other: RackPath) -> int:
 
 
 def levels_crossed(one: RackPath | None, other: RackPath | None, depth: int) -> int:
-    """How many of ``depth`` levels are crossed between two racks: 0 (same rack) to ``depth``.
+    """Return how many of ``depth`` levels lie between two racks: 0 (same rack) to ``depth``.
 
-    ``depth`` is the number of levels of the deepest rack in sight. Racks that share
-    their ``c`` widest levels but are not the same cross the ``depth - c`` levels below.
-    A rack that is not known is as far from every rack as can be.
+    ``depth`` is the number of levels of the deepest rack involved. Racks that share their ``c``
+    widest levels without being equal cross the ``depth - c`` levels below. An unknown rack (None)
+    is at the maximum distance from every rack.
     """
     if one is None or other is None:
         return depth
@@ -55,31 +63,25 @@ def levels_crossed(one: RackPath | None, other: RackPath | None, depth: int) -> 
     return depth - common_levels(one, other)
 
 
-# ---- Which replica of a partition a client reads: of those in sync, the nearest by levels
-# (KIP-879).
-#
-# A replica is nearer the fewer levels are crossed between the client's rack and its broker's
-# (:func:`placement_core.racks.levels_crossed`): the client's own rack, then another one of the
-# room, then of the data centre. The leader is read wherever no other replica is nearer than it.
-# Several followers that are nearer than the leader, and equally near, take turns by ``turn``:
-# the lowest id of them would otherwise serve every client of a data centre.
-
-
 def nearest_replica(
-    client_rack: object, in_sync: Mapping[int, object], leader: int, turn: int = 0
+    client_rack: object, in_sync: Mapping[int, object], leader: int, tie_break: int = 0
 ) -> int:
-    """The broker to read from: the leader, or a follower in sync that is nearer than it.
+    """Return the broker that a client should read from: the leader, or a nearer in-sync follower.
 
-    ``in_sync`` has the rack of each broker that holds a replica in sync, in any order. Racks are
-    taken as :func:`placement_core.racks.parse_rack` takes them: a follower whose rack is not
-    known is nobody's nearest, a leader whose rack is not known (or that ``in_sync`` lacks) is as
-    far as can be, and a client whose rack is not known reads from the leader. Of equals, sorted
-    by id, the one at ``turn`` modulo their number.
+    Fewer levels between the client's rack and the broker's mean nearer. The leader is read unless
+    a follower is nearer than the leader. Of several such followers at one distance, sorted by id,
+    the one at ``tie_break`` modulo their number is returned; otherwise the lowest id would serve
+    every client of a data centre.
+
+    ``in_sync`` has the rack of each broker with an in-sync replica. Racks are read as by
+    :func:`parse_rack`. A follower with an unknown rack is never nearest; a leader with an unknown
+    rack, or that ``in_sync`` lacks, is at the maximum distance; a client with an unknown rack reads
+    from the leader.
 
     >>> racks = {1: "/dc1/r1", 2: "/dc2/r1", 3: "/dc2/r2"}
     >>> [nearest_replica(rack, racks, leader=1) for rack in ("/dc1/r9", "/dc2/r2", "/dc3/r1")]
     [1, 3, 1]
-    >>> [nearest_replica("/dc2/r9", racks, leader=1, turn=turn) for turn in range(3)]
+    >>> [nearest_replica("/dc2/r9", racks, leader=1, tie_break=number) for number in range(3)]
     [2, 3, 2]
     """
     here = parse_rack(client_rack)
@@ -88,17 +90,18 @@ def nearest_replica(
     paths = {broker: parse_rack(rack) for broker, rack in in_sync.items()}
     depth = max([len(here), *(len(path) for path in paths.values() if path is not None)])
     crossed = {broker: levels_crossed(here, path, depth) for broker, path in paths.items()}
-    least = min(crossed.values(), default=depth)
-    if crossed.get(leader, depth) == least:
+    minimum = min(crossed.values(), default=depth)
+    if crossed.get(leader, depth) == minimum:
         return leader
-    equals = sorted(broker for broker, levels in crossed.items() if levels == least)
-    return equals[turn % len(equals)]
+    equals = sorted(broker for broker, levels in crossed.items() if levels == minimum)
+    return equals[tie_break % len(equals)]
 
 
-def turn_of(topic: str, partition: int) -> int:
-    """A partition's turn among equals: the same in every process, next partition, next turn.
+def tie_break(topic: str, partition: int) -> int:
+    """Return a partition's number for choosing among equally near replicas.
 
-    So the partitions of a topic that have the same choice are spread exactly, and topics begin
-    at different replicas: of topics with one partition each, about as many read each of them.
+    It is the same in every process and increases by one from partition to partition, so that the
+    partitions of a topic with the same choice are spread exactly. Topics begin at different
+    numbers, so that topics with one partition each are spread as well.
     """
     return crc32(topic.encode()) + partition

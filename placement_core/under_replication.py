@@ -1,13 +1,21 @@
-"""Which brokers take the places of placeholders, now that there are brokers enough (KIP-409).
+"""Filling placeholders: which brokers take the missing replicas once they are available (KIP-409).
 
-A broker fills a placeholder of a partition that it does not hold yet. Among several, the one whose
-rack has the fewest of the partition's replicas, the widest level first; then the one that holds
-the fewest replicas in all, so that a broker that has just joined is not passed over; then the one
-of the lowest id. Replicas that are there stay where they are, in their order: the new ones come
-last and lead nothing until somebody says so.
+A placeholder of a partition is filled by a live broker that does not hold the partition yet. Of
+several, in this order:
 
-The decision looks at what is there and remembers nothing. So a partition that has its replicas is
-never touched, and asking twice, or after a broker has come and gone, changes nothing twice.
+1. the broker whose rack has the fewest replicas of the partition, the widest level first; a broker
+   with an unknown rack counts as standing where all the others do;
+2. the broker with the fewest replicas in all, so that a broker that has just joined gets some;
+3. the broker with the lowest id.
+
+Replicas stay where they are, in their order. New ones are appended, so that leaders do not change.
+
+Worked example: racks {0: a, 1: b, 2: a, 3: c}, RF 3. The list (0, 1, -1) becomes (0, 1, 3), since
+rack c has no replica; without broker 3 it becomes (0, 1, 2).
+
+The decision depends on the present lists alone. A partition that has all its replicas is never
+changed, and repeating the decision, or taking it after a broker has left and returned, changes
+nothing twice.
 """
 
 from __future__ import annotations
@@ -21,93 +29,97 @@ from placement_core.racks import RackPath, parse_rack
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReplicationTarget:
     """The replicas that a partition shall have.
 
-    ``stand_ins`` are brokers that were down when the partition was made and were named in its
-    list, because the cluster took no shorter one. While such a broker is down its place is as
-    good as a placeholder.
+    ``offline_replicas`` are brokers that were down when the partition was created and were put
+    into its list because the cluster accepted no shorter one. While such a broker is down, its
+    replica counts as a placeholder.
     """
 
     replication_factor: int
-    stand_ins: frozenset[int] = frozenset()
+    offline_replicas: frozenset[int] = frozenset()
 
 
-def held_by(row: Iterable[int], wanted: Wanted, live: Collection[int]) -> tuple[int, ...]:
-    """The replicas of a list that count: neither placeholders nor stand-ins that are down."""
+def counted_replicas(
+    row: Iterable[int], target: ReplicationTarget, live: Collection[int]
+) -> tuple[int, ...]:
+    """Return the replicas of a list without placeholders and offline replicas that are down."""
     return tuple(
         broker
         for broker in without_placeholders(row)
-        if broker in live or broker not in wanted.stand_ins
+        if broker in live or broker not in target.offline_replicas
     )
 
 
-def fill(
+def fill_placeholders(
     view: ClusterView,
-    wanted: Mapping[TopicPartition, Wanted],
-    busy: Collection[TopicPartition] = (),
-    down: Iterable[Broker] = (),
+    targets: Mapping[TopicPartition, ReplicationTarget],
+    reassigning: Collection[TopicPartition] = (),
+    offline_brokers: Iterable[Broker] = (),
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """The new replica list of each partition that gets at least one more replica now.
+    """Return the new replica list of each partition that gets at least one more replica now.
 
-    ``view`` has the live brokers and the lists of the whole cluster, which say how much each
-    broker holds. ``busy`` are partitions under reassignment: they are left alone, and their lists
-    have the replicas that they are getting. ``down`` are brokers that are known and not live:
-    their replicas count where they stand. A partition that the view does not have is left out.
-    Where there are still too few brokers it gets those that there are.
+    ``view`` has the live brokers and the lists of the whole cluster, from which the load of each
+    broker is counted. ``reassigning`` are partitions under reassignment: they are left alone, and
+    their lists contain the replicas that they are getting. ``offline_brokers`` are known brokers
+    that are not live: their replicas count in their racks.
+
+    Partitions that the view does not have are omitted. With too few brokers, a partition gets as
+    many replicas as there are brokers for.
     """
     live = view.racks().keys()
-    racks = {broker.id: parse_rack(broker.rack) for broker in (*down, *view.brokers)}
+    racks = {broker.id: parse_rack(broker.rack) for broker in (*offline_brokers, *view.brokers)}
     depth = max((len(rack) for rack in racks.values() if rack is not None), default=0)
-    paths = {broker: _levels(rack, depth) for broker, rack in racks.items()}
-    load = Counter(broker for row in view.replicas.values() for broker in row)
+    nodes = {broker: _nodes(rack, depth) for broker, rack in racks.items()}
+    loads = Counter(broker for row in view.replicas.values() for broker in row)
     filled: dict[TopicPartition, tuple[int, ...]] = {}
-    for place in sorted(wanted.keys() & view.replicas.keys()):
-        if place in busy:
+    for partition in sorted(targets.keys() & view.replicas.keys()):
+        if partition in reassigning:
             continue
-        row, want = view.replicas[place], wanted[place]
-        held = held_by(row, want, live)
-        added = _added(held, want.replication_factor, live, paths, load)
+        row, target = view.replicas[partition], targets[partition]
+        counted = counted_replicas(row, target, live)
+        added = _added(counted, target.replication_factor, live, nodes, loads)
         if added:
-            load.update(added)
-            waiting = tuple(b for b in without_placeholders(row) if b not in held)
-            filled[place] = (*held, *added, *waiting)[: want.replication_factor]
+            loads.update(added)
+            offline = tuple(b for b in without_placeholders(row) if b not in counted)
+            filled[partition] = (*counted, *added, *offline)[: target.replication_factor]
     return filled
 
 
-Levels = tuple[RackPath, ...] | None
-"""Every level of a rack as the path down to it, widest first; None for an unknown rack."""
+Nodes = tuple[RackPath, ...] | None
+"""The path down to each level of a rack, widest first; None for an unknown rack."""
 
 
-def _levels(rack: RackPath | None, depth: int) -> Levels:
+def _nodes(rack: RackPath | None, depth: int) -> Nodes:
     return None if rack is None else tuple(rack[: level + 1] for level in range(depth))
 
 
 def _added(
-    held: tuple[int, ...],
+    counted: tuple[int, ...],
     replication_factor: int,
     live: Collection[int],
-    paths: Mapping[int, Levels],
-    load: Counter[int],
+    nodes: Mapping[int, Nodes],
+    loads: Counter[int],
 ) -> tuple[int, ...]:
-    """The brokers that take what is missing, as far as there are any."""
+    """Return the brokers that take the missing replicas, as far as there are any."""
     added: list[int] = []
-    while len(held) + len(added) < replication_factor:
-        among = [*held, *added]
-        there: Counter[RackPath] = Counter(
-            level for broker in among for level in set(paths.get(broker) or ())
+    while len(counted) + len(added) < replication_factor:
+        holders = [*counted, *added]
+        replicas_below: Counter[RackPath] = Counter(
+            node for broker in holders for node in set(nodes.get(broker) or ())
         )
-
-        def rank(
-            broker: int, there: Counter[RackPath] = there, most: int = len(among)
-        ) -> tuple[tuple[int, ...], int, int]:
-            levels = paths[broker]
-            # Nobody knows where it stands: perhaps where all the others do.
-            taken = (most,) if levels is None else tuple(there[level] for level in levels)
-            return taken, load[broker], broker
-
-        open_to = [broker for broker in live if broker not in among]
-        if not open_to:
+        ranked = []
+        for broker in live:
+            if broker not in holders:
+                levels = nodes[broker]
+                crowding = (
+                    (len(holders),)
+                    if levels is None
+                    else tuple(replicas_below[node] for node in levels)
+                )
+                ranked.append((crowding, loads[broker], broker))
+        if not ranked:
             break
-        added.append(min(open_to, key=rank))
+        added.append(min(ranked)[-1])
     return tuple(added)

@@ -1,7 +1,7 @@
-"""What crosses racks, what it costs, and what would change it: a pipeline on Spark.
+"""Cross-rack traffic of Kafka clusters: bytes, cost and savings, computed on Spark.
 
-Snapshots of clusters go in (:mod:`rack_traffic.schemas` has every table), pure transforms of
-DataFrames make bytes and cost per hour of them, and the same assignors that serve live groups say
-what another assignment would cost. Needs ``pip install 'rackward[spark]'``; importing this package
-alone does not.
+The input is snapshots of clusters (:mod:`rack_traffic.snapshot_tables` describes their columns).
+Pure transforms of DataFrames turn them into bytes and cost per hour
+(:mod:`rack_traffic.output_tables`), and a what-if runs the same assignors that serve live groups.
+The pipeline needs ``pip install 'rackward[spark]'``; importing this package does not.
 """

@@ -1,37 +1,114 @@
-"""The batch job: snapshots in, the tables of traffic and the what-if out."""
+"""The batch jobs: ``run_traffic`` makes the tables of traffic, ``run_what_if`` the what-if."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rack_traffic.options import Beliefs
+from rack_traffic.options import EstimationOptions, Interval
 from rack_traffic.pipeline import partition_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.session import log
-from rack_traffic.storage import checked_input, read_table
+from rack_traffic.storage import read_table, read_valid_snapshots
 from rack_traffic.transforms.hourly import hourly
-from rack_traffic.validation import Counts
 from rack_traffic.what_if.evaluate import what_if
-from rack_traffic.what_if.inputs import Interval, group_inputs
+from rack_traffic.what_if.inputs import group_inputs
 from rack_traffic.what_if.ranking import ranking
 
-# ---- What a run did, for people and for the next program.
+Clock = Callable[[], datetime]
+"""Returns the current time, aware."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """Input and output of a batch job.
+
+    ``source`` is the folder of the snapshots and ``target`` the folder of the tables (paths or
+    URLs). Only the hours in [since, until) are computed; None is no limit.
+    """
+
+    source: str
+    target: str
+    since: datetime | None = None
+    until: datetime | None = None
+    prices: PriceTable = field(default_factory=PriceTable)
+    estimation: EstimationOptions = field(default_factory=EstimationOptions)
+
+    def path(self, table: str) -> str:
+        """Return the folder of an output table."""
+        return f"{self.target.rstrip('/')}/{table}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the options as they are in a summary."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "since": self.since,
+            "until": self.until,
+            "prices": [asdict(rule) for rule in self.prices.rules],
+            "estimation": asdict(self.estimation),
+        }
+
+
+def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dict[str, Any]:
+    """Write the tables ``partition_hours``, ``hourly``, ``rejected_rows`` and ``summary`` into the
+    target folder, replace those of an earlier run, and return the summary. Raise InputError.
+    """
+    began = clock()
+    validated = read_valid_snapshots(spark, options.source, *_input_period(options))
+    log.info("counting snapshot rows")
+    counts = validated.counts()
+    rejected = validated.rejected_rows(spark, counts)
+    # An empty table is written too: it replaces the rejected rows of an earlier run.
+    rejected.write.mode("overwrite").parquet(options.path("rejected_rows"))
+    log.info("computing bytes per partition and hour")
+    hours = _in_period(partition_hours(validated.snapshots, options.estimation), options)
+    hours.write.mode("overwrite").parquet(options.path("partition_hours"))
+    log.info("computing bytes and cost per pair of racks and hour")
+    # Read back, so that Spark does not compute the hours a second time.
+    written = read_table(spark, options.path("partition_hours"))
+    hourly(written, options.prices).write.mode("overwrite").parquet(options.path("hourly"))
+    summary = {
+        "began": began,
+        "ended": clock(),
+        "options": options.as_dict(),
+        "input": {table: asdict(each) for table, each in counts.items()},
+        "traffic": traffic_totals(read_table(spark, options.path("hourly"))),
+    }
+    line = spark.createDataFrame([(summary_json(summary),)], "value string")
+    line.coalesce(1).write.mode("overwrite").text(options.path("summary"))
+    return summary
+
+
+def run_what_if(spark: SparkSession, options: BatchOptions, interval: Interval) -> DataFrame:
+    """Write the tables ``what_if`` and ``ranking`` into the target folder; return the ranking.
+
+    The input is the table ``partition_hours`` there and the snapshots. Raise InputError.
+    """
+    validated = read_valid_snapshots(spark, options.source, *_input_period(options))
+    hours = _in_period(read_table(spark, options.path("partition_hours")), options)
+    inputs = group_inputs(validated.snapshots, hours, interval)
+    log.info("computing the cost of each group under each scenario")
+    what_if(inputs, options.prices).write.mode("overwrite").parquet(options.path("what_if"))
+    log.info("ranking groups by saving per month")
+    ranked = ranking(read_table(spark, options.path("what_if")))
+    ranked.coalesce(1).write.mode("overwrite").parquet(options.path("ranking"))
+    return read_table(spark, options.path("ranking")).orderBy("rank")
 
 
 def traffic_totals(hourly: DataFrame) -> dict[str, Any]:
-    """Sums of the table HOURLY: the hours it covers, and bytes and cost per kind.
+    """Return totals of the table HOURLY: its rows, first and last hour, and sums per kind.
 
-    ``local``, ``crossing`` and ``unknown`` bytes add up to ``bytes``.
+    Per kind, ``local``, ``crossing`` and ``unknown`` bytes add up to ``bytes``.
     """
     level = F.col("crossed_level")
-    found = (
+    rows = (
         hourly.groupBy("kind")
         .agg(
             F.count(F.lit(1)).alias("rows"),
@@ -49,7 +126,7 @@ def traffic_totals(hourly: DataFrame) -> dict[str, Any]:
         .orderBy("kind")
         .collect()
     )
-    kinds = [row.asDict() for row in found]
+    kinds = [row.asDict() for row in rows]
     return {
         "rows": sum(each.pop("rows") for each in kinds),
         "first_hour": min((each.pop("first_hour") for each in kinds), default=None),
@@ -58,120 +135,27 @@ def traffic_totals(hourly: DataFrame) -> dict[str, Any]:
     }
 
 
-def summary(
-    began: datetime,
-    ended: datetime,
-    options: Mapping[str, Any],
-    counts: Mapping[str, Counts],
-    totals: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The summary of a run; times are ISO 8601 in UTC when it is written."""
-    return {
-        "began": began,
-        "ended": ended,
-        "options": dict(options),
-        "input": {table: asdict(each) for table, each in counts.items()},
-        "traffic": dict(totals),
-    }
+def summary_json(summary: Mapping[str, Any]) -> str:
+    """Return a summary as one line of JSON; times are ISO 8601."""
+    return json.dumps(summary, default=_json_value)
 
 
-def as_json(value: Mapping[str, Any]) -> str:
-    """One line of JSON."""
-    return json.dumps(value, default=_plain, sort_keys=False)
-
-
-def write_summary(spark: SparkSession, value: Mapping[str, Any], path: str) -> None:
-    """Write it as a folder that holds one text file, wherever Spark can write."""
-    line = spark.createDataFrame([(as_json(value),)], "value string")
-    line.coalesce(1).write.mode("overwrite").text(path)
-
-
-def _plain(value: object) -> str:
+def _json_value(value: object) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
-    raise TypeError(f"{type(value).__name__} has no place in a summary")
+    raise TypeError(f"cannot write a {type(value).__name__} as JSON")
 
 
-Clock = Callable[[], datetime]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchOptions:
-    """Where snapshots are and tables go (``source`` and ``target``: paths or URLs of folders), and
-    for which hours [since, until) (None: all that there is)."""
-
-    source: str
-    target: str
-    since: datetime | None = None
-    until: datetime | None = None
-    prices: PriceTable = field(default_factory=PriceTable)
-    beliefs: Beliefs = field(default_factory=Beliefs)
-
-    def told(self) -> dict[str, Any]:
-        """The options in a summary."""
-        return {
-            "source": self.source,
-            "target": self.target,
-            "since": self.since,
-            "until": self.until,
-            "prices": [asdict(rule) for rule in self.prices.rules],
-            "beliefs": asdict(self.beliefs),
-        }
-
-    def path(self, table: str) -> str:
-        """Where a table goes."""
-        return f"{self.target.rstrip('/')}/{table}"
-
-
-def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dict[str, Any]:
-    """Write the tables ``partition_hours``, ``hourly``, ``set_aside`` and ``summary`` into
-    ``target``, in the place of those of an earlier run; the summary comes back.
-
-    Raises InputError.
-    """
-    began = clock()
-    given = checked_input(spark, options.source, *_around(options))
-    log.info("counting the rows of snapshots, and those that break their contract")
-    counts = given.counts()
-    # Also where there is nothing: an earlier run may have written what was wrong then.
-    given.aside(spark, counts).write.mode("overwrite").parquet(options.path("set_aside"))
-    log.info("working out bytes per group, partition and hour")
-    hours = _in_question(partition_hours(given.snapshots, options.beliefs), options)
-    hours.write.mode("overwrite").parquet(options.path("partition_hours"))
-    log.info("adding them up by hour and pair of racks, at their prices")
-    # From what was written: the long way from the commits is gone once.
-    written = read_table(spark, options.path("partition_hours"))
-    hourly(written, options.prices).write.mode("overwrite").parquet(options.path("hourly"))
-    totals = traffic_totals(read_table(spark, options.path("hourly")))
-    told = summary(began, clock(), options.told(), counts, totals)
-    write_summary(spark, told, options.path("summary"))
-    return told
-
-
-def run_what_if(spark: SparkSession, options: BatchOptions, interval: Interval) -> DataFrame:
-    """Write ``what_if`` and ``ranking`` into ``target``, from the ``partition_hours`` there and the
-    snapshots in ``source``; the ranking comes back. Raises InputError."""
-    given = checked_input(spark, options.source, *_around(options))
-    hours = _in_question(read_table(spark, options.path("partition_hours")), options)
-    inputs = group_inputs(given.snapshots, hours, interval)
-    log.info("working out what each group would cost with other assignments")
-    what_if(inputs, options.prices).write.mode("overwrite").parquet(options.path("what_if"))
-    log.info("ranking groups by what a change would save")
-    ranked = ranking(read_table(spark, options.path("what_if")))
-    ranked.coalesce(1).write.mode("overwrite").parquet(options.path("ranking"))
-    return read_table(spark, options.path("ranking")).orderBy("rank")
-
-
-def _around(options: BatchOptions) -> tuple[datetime | None, datetime | None]:
-    """The snapshots that the hours in question may depend on."""
-    gap = timedelta(hours=options.beliefs.longest_gap_hours)
+def _input_period(options: BatchOptions) -> tuple[datetime | None, datetime | None]:
+    """Return the period of the snapshots on which the hours of the job may depend."""
+    gap = options.estimation.max_gap
     return (
         None if options.since is None else options.since - gap,
         None if options.until is None else options.until + gap,
     )
 
 
-def _in_question(hours: DataFrame, options: BatchOptions) -> DataFrame:
+def _in_period(hours: DataFrame, options: BatchOptions) -> DataFrame:
     if options.since is not None:
         hours = hours.filter(F.col("hour") >= F.lit(options.since))
     if options.until is not None:

@@ -1,4 +1,4 @@
-"""What can go wrong with the pipeline: each error says what to do."""
+"""Errors of the pipeline and of the report."""
 
 from __future__ import annotations
 
@@ -6,23 +6,31 @@ from placement_core import RackwardError
 
 
 class TrafficError(RackwardError):
-    """The pipeline could not do what was asked of it."""
+    """Base class: the pipeline or the report cannot continue."""
 
 
-class MissingSparkError(TrafficError, ImportError):
-    """PySpark, or a package that it needs, is not installed."""
+class MissingPackageError(TrafficError, ImportError):
+    """An optional package is not installed. ``extra`` is the extra of rackward that has it."""
 
-    def __init__(self, package: str) -> None:
-        super().__init__(f"{package} is not installed: pip install 'rackward[spark]'")
+    def __init__(self, package: str, extra: str = "rackward[spark]") -> None:
+        super().__init__(f"{package} is not installed: pip install '{extra}'")
 
 
-class UnfitJavaError(TrafficError):
-    """There is no Java that this Spark runs on."""
+class UnsupportedJavaError(TrafficError):
+    """There is no Java version that Spark supports."""
+
+
+class SparkError(TrafficError):
+    """Spark cannot be started or reached, or a Spark job failed."""
 
 
 class InputError(TrafficError, ValueError):
-    """A table of snapshots is missing, or does not have the columns that it has to have."""
+    """A table is missing, is unreadable or lacks columns, or an option is invalid."""
+
+
+class OutputError(TrafficError, OSError):
+    """The report cannot be written."""
 
 
 class PriceTableError(TrafficError, ValueError):
-    """A price table cannot be read, or has a rule that cannot be meant."""
+    """A price table cannot be read, or has an invalid rule."""

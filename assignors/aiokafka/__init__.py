@@ -3,28 +3,30 @@
 >>> from assignors.aiokafka import LeaderRackAwareCooperativeStickyAssignor
 >>> strategy = [LeaderRackAwareCooperativeStickyAssignor(rack="use1-az1")]
 
-Import this before the consumer is started; see :mod:`assignors.aiokafka.coordinator`. Where no
-option is needed the class itself will do, as for aiokafka's own assignors.
+Importing this package changes nothing in aiokafka. Constructing an assignor makes the
+AIOKafkaConsumers that are started afterwards use a coordinator of ours, as ``install()`` does;
+see :mod:`assignors.aiokafka.coordinator`. Pass instances: a class is only accepted after
+``install()``.
 
-aiokafka has no cooperative rebalancing: a member gives up everything before each rebalance and
-reads nothing until it is over. The sticky assignor is sticky all the same (a member gets back
-what it had, as far as balance and locality permit), and it shares its protocol, and so its group,
-with the members of other clients, who do go on reading what they keep.
+aiokafka has no cooperative rebalancing: a member revokes all partitions before each rebalance, and
+reads nothing until it is over. The sticky assignor is sticky all the same (a member gets back what
+it had, as far as balance and locality permit), and it shares its protocol, and so its group, with
+the members of other clients, which do read on from what they keep.
 """
 
 from assignors.aiokafka.assignors import (
     LeaderRackAwareCooperativeStickyAssignor,
     LeaderRackAwareRangeAssignor,
-    UnseatedAssignorError,
-    UnsupportedAiokafkaError,
 )
-from assignors.aiokafka.coordinator import install
+from assignors.aiokafka.coordinator import install, uninstall
+from assignors.client_assignor import CoordinatorNotPatchedError
+from assignors.library_internals import UnsupportedClientError
 
 __all__ = [
+    "CoordinatorNotPatchedError",
     "LeaderRackAwareCooperativeStickyAssignor",
     "LeaderRackAwareRangeAssignor",
-    "UnseatedAssignorError",
-    "UnsupportedAiokafkaError",
+    "UnsupportedClientError",
+    "install",
+    "uninstall",
 ]
-
-install()

@@ -1,133 +1,49 @@
-"""The two assignors as aiokafka knows assignors."""
+"""The two assignors in aiokafka's terms."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
-from typing import Any, NoReturn
-
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
-from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
-from assignors.group_leader import Assignor, Rebalance, Remarks, Remembering, WeightSource
-from assignors.leader_moves import DEFAULT_REFRESH, RefreshPolicy, checked_refresh
-from assignors.rack_discovery import RackSource, chosen_rack
-from assignors.range import LeaderRackAwareRange
-from placement_core import RackwardError
-
-# ---- What can be wrong with the aiokafka that is installed, or with how it is used.
+from assignors.aiokafka.coordinator import install
+from assignors.client_assignor import (
+    ClientAssignor,
+    CooperativeStickyClientAssignor,
+    RangeClientAssignor,
+)
 
 
-class UnsupportedAiokafkaError(RackwardError):
-    """The installed aiokafka is too old, or lacks what the adapter stands on."""
+class _AIOKafkaAssignor(ClientAssignor, AbstractPartitionAssignor):  # type: ignore[misc]
+    """Installs the coordinator, and refuses to work in any other."""
+
+    package = "assignors.aiokafka"
+    patched_class = "aiokafka.consumer.consumer.GroupCoordinator"
+
+    def _install_coordinator(self) -> None:
+        install()
 
 
-class UnseatedAssignorError(RackwardError):
-    """An assignor was asked by a coordinator that is not ours."""
+class LeaderRackAwareRangeAssignor(_AIOKafkaAssignor, RangeClientAssignor):
+    """Assigns partition *i* of all topics to one member, in the rack of its leaders if possible.
 
+    rack
+        Where this consumer runs; None: see :mod:`assignors.rack_discovery`.
+    weights
+        A topic's traffic per partition, as a mapping or a function. Used by the group leader.
+    refresh
+        When leaders that moved justify a rebalance; None: never. Used by the group leader.
+    max_imbalance, co_partitioned
+        See :class:`assignors.LeaderRackAwareRange`.
 
-class LeaderRackAwareAssignor(Remembering, AbstractPartitionAssignor):  # type: ignore[misc]
-    """What both strategies share; not to be used itself.
-
-    These are the options. An instance can be given to any number of consumers: what belongs to
-    one consumer is kept by the :class:`~assignors.aiokafka.coordinator.Seat` that each has of its
-    own, and that is what a coordinator asks. To one that asks the assignor itself, this refuses
-    before it joins: it would pass over what members of other clients own, and two members would
-    read one partition.
+    Raises InvalidOptionError, and UnsupportedClientError for an unsupported aiokafka.
     """
 
-    name: str
-    sticky: bool
 
-    def __init__(
-        self,
-        assignor: Assignor,
-        rack: str | RackSource | None,
-        weights: WeightSource | None,
-        refresh: RefreshPolicy | None,
-    ) -> None:
-        self.rack = chosen_rack(rack, os.environ)
-        self.refresh = checked_refresh(refresh)
-        self.remarks = Remarks()
-        self.rebalance = Rebalance(
-            name=self.name,
-            assignor=assignor,
-            # Members of other clients may own partitions while they join under this name.
-            cooperative=self.sticky,
-            weights=weights,
-            remarks=self.remarks,
-        )
-
-    def metadata(self, topics: Iterable[str]) -> NoReturn:  # noqa: ARG002
-        """Raise UnseatedAssignorError."""
-        self._refuse()
-
-    def assign(self, cluster: Any, members: Any) -> NoReturn:  # noqa: ARG002
-        """Raise UnseatedAssignorError."""
-        self._refuse()
-
-    def on_assignment(self, assignment: Any) -> NoReturn:  # noqa: ARG002
-        """Raise UnseatedAssignorError."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise UnseatedAssignorError(
-            f"{type(self).__name__} was asked by a coordinator that assignors.aiokafka did not"
-            " make: start the AIOKafkaConsumer after assignors.aiokafka is imported, and leave"
-            " aiokafka.consumer.consumer.GroupCoordinator as it then is"
-        )
-
-
-class LeaderRackAwareRangeAssignor(LeaderRackAwareAssignor):
-    """Partition *i* of all topics to one member, in the rack of its leaders where possible.
-
-    ``rack`` is where this consumer runs (None: see :mod:`assignors.rack_discovery`); ``weights``
-    gives a topic's traffic per partition, as a mapping or a function, and counts on whichever
-    member leads the group; so does ``refresh``, when leaders that moved are worth a rebalance
-    (None: never); for ``co_partitioned`` and ``max_imbalance`` see
-    :class:`assignors.LeaderRackAwareRange`. Raises InvalidOptionError.
-    """
-
-    name = "leader-rack-aware-range"
-    sticky = False
-
-    def __init__(
-        self,
-        rack: str | RackSource | None = None,
-        *,
-        weights: WeightSource | None = None,
-        max_imbalance: float = 0.0,
-        refresh: RefreshPolicy | None = DEFAULT_REFRESH,
-        co_partitioned: bool = True,
-    ) -> None:
-        super().__init__(
-            LeaderRackAwareRange(co_partitioned=co_partitioned, max_imbalance=max_imbalance),
-            rack,
-            weights,
-            refresh,
-        )
-
-
-class LeaderRackAwareCooperativeStickyAssignor(LeaderRackAwareAssignor):
+class LeaderRackAwareCooperativeStickyAssignor(_AIOKafkaAssignor, CooperativeStickyClientAssignor):
     """Balanced, then in the rack of the leader, then where it was before.
 
-    Eager on aiokafka, in spite of its name, which is that of the protocol: all members stop
-    reading for a rebalance, and get back what they had where that is best. Options as for
-    :class:`LeaderRackAwareRangeAssignor`; for ``max_imbalance`` see
+    Eager on aiokafka, in spite of its name, which is the protocol's: all members stop reading for a
+    rebalance, and get back what they had if that is best.
+
+    Options as for :class:`LeaderRackAwareRangeAssignor`; for ``max_imbalance`` see
     :class:`assignors.LeaderRackAwareCooperativeSticky`.
     """
-
-    name = "leader-rack-aware-cooperative-sticky"
-    sticky = True
-
-    def __init__(
-        self,
-        rack: str | RackSource | None = None,
-        *,
-        weights: WeightSource | None = None,
-        max_imbalance: float = 0.0,
-        refresh: RefreshPolicy | None = DEFAULT_REFRESH,
-    ) -> None:
-        super().__init__(
-            LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance), rack, weights, refresh
-        )

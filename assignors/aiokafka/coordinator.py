@@ -1,444 +1,328 @@
-"""What an assignor cannot do in aiokafka from where it stands, done in the coordinator.
+"""The group coordinator of an AIOKafkaConsumer that has one of our assignors.
 
-aiokafka asks an assignor for its metadata and for a plan, and tells it of each new assignment.
-That is too little in several ways. So importing this package has every AIOKafkaConsumer make the
-coordinator below, which differs from aiokafka's own only in a consumer that was given one of our
-assignors:
+aiokafka calls an assignor for its metadata and for an assignment, and passes it each new
+assignment. That is too little in several ways, so `install` makes every AIOKafkaConsumer that is
+started afterwards use the subclass of aiokafka's coordinator below. It behaves exactly like
+aiokafka's own unless the consumer has one of our assignors; then it differs as follows:
 
-What the others said
-    aiokafka decodes every subscription as version 0 before it asks the assignor. What later
-    versions say (racks, and what cooperative members own while they join) would be lost, and
-    the two members of different clients would read one partition. One subscription that is cut
-    short would stop the leader for good, and the next. Here, an assignor reads the bytes.
-What this member had
-    An assignor is not told of generations, and shares its memory with all consumers that it
-    was given to. Here, each coordinator remembers its own last assignment, and when it was.
-    The claim survives a change of topics, and an expired session; whoever was given the
-    partitions meanwhile has a later claim.
-Topics that only others subscribe to
-    aiokafka waits for their metadata for as long as brokers let it, and assigns without it
-    where the first answer lacks them. Here, silent brokers are waited for
-    ``METADATA_PATIENCE`` seconds and no longer, and a topic is asked for twice: a broker may
-    not have heard of it yet that others already serve.
-Topics that are deleted
-    What was read last is committed before a rebalance, and of a topic that is gone aiokafka
-    tries that for ever: the member never joins again, and its group waits for it in vain. Here,
-    it is tried once, as it is in Apache's client.
-More assignors than one
-    For each assignor of its list aiokafka asks to join once, with one more of them each time.
-    Every such request is a rebalance for all, and members that are out of step keep each other
-    from ever ending one: a rolling change of assignors can stop a group. Here, only the request
-    that has them all is sent.
+Subscriptions of other members
+    aiokafka decodes every subscription as version 0 before it calls the assignor. What later
+    versions contain (racks, and what cooperative members own while they join) would be dropped,
+    and members of two clients would read one partition. A truncated subscription would stop this
+    leader for good, and the next one. Here the bytes are read, as far as possible.
+What this member owned
+    An assignor does not receive generations, and one assignor may serve several consumers. Here
+    each coordinator keeps its own last assignment and the generation of it. The claim outlasts a
+    change of topics and an expired session; a member that was assigned the partitions meanwhile
+    has a later claim.
+Topics that only other members subscribe to
+    aiokafka waits for their metadata without a limit, and assigns without it if the first response
+    lacks them. Here the leader waits ``METADATA_TIMEOUT`` seconds at most, and requests a topic
+    twice: a broker may lack a topic for a moment that others already serve.
+Deleted topics
+    aiokafka commits positions before a rebalance, and retries the commit for a deleted topic for
+    ever: the member never joins again, and its group waits for it. Here it is tried once, as in
+    Apache's client.
+Several assignors
+    aiokafka sends one JoinGroup per assignor of its list, each with one more of them. Each is a
+    rebalance for all members, and members that are out of step can keep each other from completing
+    one, so a rolling change of assignors can stop a group. Here only the last one is sent, which
+    has them all.
 Leaders that move
-    Nobody rebalances for them. Here, the leader of the group looks where they are from time to
-    time, and asks for a rebalance where its policy says so: see :mod:`assignors.leader_moves`.
-A hand-over that does not happen
-    Partitions are withheld until whoever owned them has rejoined. Should a foreign client
-    claim and never give up, the leader asks for another round itself.
+    No client rebalances when a partition's leader moves. Here the group leader checks the leaders
+    at an interval, and requests a rebalance if its policy says so: see
+    :mod:`assignors.leader_moves`.
+Partitions that are not revoked
+    Partitions that a member still owns are withheld until it has revoked them and rejoined. If a
+    foreign client never does, the leader requests the next rebalance itself.
 
 One group, several clients
-    Members of other clients join under the sticky protocol's name cooperatively: they own
-    their partitions throughout, and say so in their subscription. Members of aiokafka give up
-    everything before they join, and say in their user data what they had. Whoever leads, of
-    whichever client, follows the same rule: what is owned goes to no other member before
-    its owner has given it up and joined again; what was given up is free at once. So there
-    is at no time a partition with two owners, and there are two rounds at most.
+    Members of other clients join cooperatively under the sticky protocol's name: they keep their
+    partitions throughout, and list them in their subscription. Members of aiokafka revoke all
+    partitions before they join, and list in their user data what they had. The leader, of whichever
+    client, follows one rule: an owned partition is assigned to no other member before its owner has
+    revoked it and joined again; a revoked one is free at once. So no partition ever has two owners,
+    and a rebalance takes two rounds at most.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
-import aiokafka
 import aiokafka.consumer.consumer
-from aiokafka.client import AIOKafkaClient
-from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.protocol import ConsumerProtocol, ConsumerProtocolMemberMetadata
 from aiokafka.errors import CommitFailedError, KafkaError, NoError, UnknownTopicOrPartitionError
-from aiokafka.protocol import group
 from aiokafka.protocol.group import JoinGroupRequest
 
-from assignors.aiokafka.assignors import LeaderRackAwareAssignor, UnsupportedAiokafkaError
-from assignors.consumer_protocol import (
-    NO_GENERATION,
-    SubscriptionReader,
-    write_assignments,
-    write_user_data,
+from assignors.aiokafka.internals import check_aiokafka
+from assignors.client_assignor import (
+    BoundAssignor,
+    ClassPatch,
+    ClientAssignor,
+    bind,
+    log_revocation_timeout,
+    read_members,
+    topics_of,
 )
+from assignors.consumer_protocol import NO_GENERATION, write_assignments, write_user_data
 from assignors.group_leader import (
-    HAND_OVER_PATIENCE,
-    METADATA_PATIENCE,
-    About,
-    Joined,
+    METADATA_TIMEOUT,
+    REVOCATION_TIMEOUT,
+    GroupContext,
     Leaders,
-    Outcome,
-    is_topic_name,
     log,
     read_leaders,
 )
-from assignors.leader_moves import LeaderWatch, PartitionState
+from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata
 
-# ---- Looking at where leaders are, at a policy's pace, beside one consumer's other tasks.
+UNKNOWN_EPOCH = -1
+"""The leader epoch of every partition: aiokafka does not request it."""
 
-NOT_TOLD = -1
-"""The epoch of every leader: aiokafka does not ask for it."""
-
-
-class Lookout:
-    """Asks for metadata once per interval, and has a watch look at the answer."""
-
-    def __init__(self, client: Any, about: Callable[[], About], ask: Callable[[], None]) -> None:
-        """``about`` names the group for the log; ``ask`` asks for a rebalance."""
-        self._client = client
-        self._about = about
-        self._ask = ask
-        self._task: asyncio.Task[None] | None = None
-
-    def follow(self, watch: LeaderWatch | None) -> None:
-        """From now on it is ``watch`` that looks; None: nobody."""
-        if self._task is not None:
-            self._task.cancel()
-        self._task = None if watch is None else asyncio.create_task(self._run(watch))
-
-    async def close(self) -> None:
-        """Nobody looks any more once this returns."""
-        task = self._task
-        self.follow(None)
-        if task is not None:
-            await asyncio.wait([task])
-
-    async def _run(self, watch: LeaderWatch) -> None:
-        pause = watch.interval
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(pause)
-            try:
-                async with asyncio.timeout(pause):
-                    answered = await self._client.force_metadata_update()
-            except (TimeoutError, KafkaError) as error:
-                log.debug("%s: no metadata: %r", self._about(), error)
-                continue
-            if answered and watch.look(self._read, loop.time(), self._about()):
-                self._ask()
-
-    def _read(self, topics: Iterable[str]) -> tuple[Leaders, Iterable[PartitionState]]:
-        return read_metadata(self._client.cluster, topics)
+RESPONSES_WITHOUT_TOPIC = 2
+"""Metadata responses that have to lack a topic before it counts as one that does not exist."""
 
 
-def read_brokers(cluster: Any, topics: Iterable[str]) -> Leaders:
-    """The leaders' racks of ``topics`` as ``cluster``, a ClusterMetadata, knows them."""
-    return read_leaders(cluster, {b.nodeId: b.rack for b in cluster.brokers()}, topics)
+def install() -> None:
+    """Make every AIOKafkaConsumer that is started from now on use RackAwareCoordinator.
+
+    Constructing one of our assignors does this too. Idempotent and thread-safe. Raises
+    UnsupportedClientError if the installed aiokafka lacks what the adapter relies on.
+    """
+    check_aiokafka()
+    _patch.install()
 
 
-def read_metadata(cluster: Any, topics: Iterable[str]) -> tuple[Leaders, Iterable[PartitionState]]:
-    """The same, and what it knows of their replicas."""
-    names = list(topics)
-    # Replicas are not to be had otherwise.
-    states = (
-        PartitionState(topic, number, known.leader, NOT_TOLD, known.replicas, known.isr)
-        for topic in names
-        for number, known in cluster._partitions.get(topic, {}).items()
-    )
-    return read_brokers(cluster, names), states
+def uninstall() -> None:
+    """Make consumers that are started from now on use aiokafka's own coordinator again.
 
-
-# ---- An assignor's place in the coordinator of one consumer.
-
-
-class Membership(Protocol):
-    """What a seat asks its coordinator."""
-
-    @property
-    def had(self) -> dict[str, list[int]]:
-        """What the last join that was completed gave to this consumer, topic to partitions."""
-
-    @property
-    def had_since(self) -> int:
-        """The generation of that join; -1 before the first."""
-
-    @property
-    def about(self) -> About:
-        """Group and generation."""
-
-
-class Seat:
-    """Answers a coordinator in an assignor's name, with what is true of that one consumer."""
-
-    def __init__(self, assignor: LeaderRackAwareAssignor, membership: Membership) -> None:
-        self.assignor = assignor
-        self._membership = membership
-        policy = assignor.refresh
-        self.watch = None if policy is None else LeaderWatch(policy, assignor.rebalance)
-
-    @property
-    def name(self) -> str:
-        """The assignor's."""
-        return self.assignor.name
-
-    def metadata(self, topics: Iterable[str]) -> Any:
-        """What this member says as it joins: its topics, and the rest as user data.
-
-        aiokafka's subscription is of version 0, which has no field for a rack. What the member
-        had goes where it is read as given up: by the time it joins it has been revoked.
-        """
-        wanted = sorted(topics)
-        had: dict[str, list[int]] = {}
-        since = NO_GENERATION
-        if self.assignor.sticky:
-            had = {t: self._membership.had[t] for t in wanted if t in self._membership.had}
-            since = self._membership.had_since
-        return ConsumerProtocolMemberMetadata(
-            0, wanted, write_user_data(self.assignor.rack, had, since)
-        )
-
-    def read_members(self, members: Iterable[Sequence[Any]]) -> list[Joined]:
-        """Read what ``members`` (of a JoinGroupResponse of any version, undecoded) said."""
-        reader = SubscriptionReader()
-        return [
-            Joined(id_, instance_id[0] if instance_id else None, reader.read(said))
-            for id_, *instance_id, said in members
-        ]
-
-    def rebalance(self, cluster: Any, joined: Sequence[Joined], gone: frozenset[str]) -> Outcome:
-        """Everyone's share, from what ``cluster`` knows; never raises over what a member sent."""
-
-        return self.assignor.rebalance.run(
-            partial(read_brokers, cluster), joined, gone, self._membership.about
-        )
-
-    def on_assignment(self, assignment: Any) -> None:
-        """Nothing to remember: the coordinator knows what it was assigned, and since when."""
-
-
-# ---- Whether the aiokafka that is installed is one that the coordinator can stand on.
-
-OLDEST = "0.13.0"
-"""The oldest aiokafka that the adapter was tested with."""
-
-NEEDED: Iterable[tuple[Any, Iterable[str]]] = (
-    # Looked up there when a consumer is started, and so replaced there.
-    (aiokafka.consumer.consumer, ["GroupCoordinator"]),
-    (
-        GroupCoordinator,
-        [
-            "_send_req(self, request)",
-            "_perform_assignment(self, response)",
-            "_on_join_prepare(self, previous_assignment)",
-            "_on_join_complete(self, generation, member_id, protocol, member_assignment_bytes)",
-            "_maybe_do_last_autocommit(self, assignment)",
-            "_do_commit_offsets(self, assignment, offsets)",
-            "_get_metadata_snapshot(self)",
-            "_lookup_assignor(self, name)",
-            "request_rejoin(self)",
-            "close(self)",
-        ],
-    ),
-    (
-        group,
-        [
-            "JoinGroupRequest(group, session_timeout, rebalance_timeout, member_id,"
-            " group_instance_id, protocol_type, group_protocols)"
-        ],
-    ),
-    (
-        AIOKafkaClient,
-        ["set_topics(self, topics)", "force_metadata_update(self)", "_maybe_wait_metadata(self)"],
-    ),
-    (
-        ClusterMetadata,
-        [
-            "brokers(self)",
-            "partitions_for_topic(self, topic)",
-            "partitions_for_broker(self, broker_id)",
-        ],
-    ),
-)
-"""What the coordinator calls, replaces or is called by, private parts included."""
-
-
-def check_support(
-    needed: Iterable[tuple[Any, Iterable[str]]] = NEEDED, version: str = aiokafka.__version__
-) -> None:
-    """Raises UnsupportedAiokafkaError where aiokafka lacks something of ``needed``."""
-    for owner, names in needed:
-        for declared in names:
-            name, _, parameters = declared.partition("(")
-            found = getattr(owner, name, None)
-            if found is None or (parameters and not _takes(found, parameters.rstrip(")"))):
-                raise UnsupportedAiokafkaError(
-                    f"aiokafka {version} has no {owner.__name__}.{declared}, which the assignors"
-                    f" need: install aiokafka {OLDEST} or later; if yours is, rackward has to"
-                    " be brought up to it"
-                )
-
-
-def _takes(function: Any, parameters: str) -> bool:
-    if not callable(function):
-        return False
-    return list(inspect.signature(function).parameters) == parameters.split(", ")
-
-
-ANSWERS = 2
-"""Answers of brokers that have to lack a topic before it counts as one that does not exist."""
+    Consumers that have started keep theirs. Assignors that exist cannot be given to new consumers
+    until `install` is called again.
+    """
+    _patch.uninstall()
 
 
 class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
-    """aiokafka's coordinator, with a seat for each of our assignors."""
+    """aiokafka's coordinator, with a bound assignor for each of our assignors."""
 
     def __init__(self, client: Any, subscription: Any, **config: Any) -> None:
-        self.had: dict[str, list[int]] = {}
-        self.had_since = NO_GENERATION
-        self._hand_over: asyncio.TimerHandle | None = None
-        self._giving_up = False
-        config["assignors"] = [_seated(each, self) for each in config.get("assignors", ())]
-        self._ours = any(isinstance(each, Seat) for each in config["assignors"])
+        check_aiokafka()
+        self.last_assignment: dict[str, list[int]] = {}
+        self.last_generation = NO_GENERATION
+        self._revocation_timer: asyncio.TimerHandle | None = None
+        self._revoking = False
+        # The monitor of the assignment that this member made last, and its generation.
+        self._led: tuple[int, LeaderMoveMonitor] | None = None
+        assignors = bind(
+            config.get("assignors", ()), lambda each: AIOKafkaBoundAssignor(each, self)
+        )
+        self._has_bound = any(isinstance(each, AIOKafkaBoundAssignor) for each in assignors)
+        if self._has_bound:
+            config = {**config, "assignors": assignors}
         super().__init__(client, subscription, **config)
-        self._lookout = Lookout(client, lambda: self.about, self.request_rejoin)
-        self._led: tuple[int, LeaderWatch] | None = None
+        self._metadata_poller = MetadataPoller(self)
 
     @property
-    def about(self) -> About:
-        """Group and generation."""
-        return About(self.group_id, self.generation)
+    def context(self) -> GroupContext:
+        """Group and generation, for log lines."""
+        return GroupContext(self.group_id, self.generation)
 
-    # ---- what aiokafka calls
+    # ---- called by aiokafka
 
     async def _send_req(self, request: Any) -> Any:
         if (
-            self._ours
+            self._has_bound
             and isinstance(request, JoinGroupRequest)
             and len(request._group_protocols) < len(self._assignors)
         ):
-            # Of this answer nothing is looked at but whether it is an error.
+            # Of the response to this request only the error code is looked at.
             return SimpleNamespace(error_code=NoError.errno)
         return await super()._send_req(request)
 
     async def _on_join_prepare(self, previous_assignment: Any) -> None:
-        self._lookout.follow(None)
+        self._metadata_poller.watch(None)
         await super()._on_join_prepare(previous_assignment)
 
     async def _perform_assignment(self, response: Any) -> Any:
-        seat = self._lookup_assignor(response.group_protocol)
-        if not isinstance(seat, Seat):
+        bound = self._lookup_assignor(response.group_protocol)
+        if not isinstance(bound, AIOKafkaBoundAssignor):
             return await super()._perform_assignment(response)
-        joined = seat.read_members(response.members)
-        topics: set[str] = set()
-        for member in joined:
-            topics |= member.subscription.topics
-        # What the leader watches from now on, so that all changes of metadata are noticed.
-        self._group_subscription = {topic for topic in topics if is_topic_name(topic)}
-        gone = await self._await_metadata(self._group_subscription)
-        outcome = seat.rebalance(self._cluster, joined, gone)
+        # Before version 5 a member has no instance id: (member id, metadata).
+        members = read_members(
+            (member_id, instance_id[0] if instance_id else None, metadata)
+            for member_id, *instance_id, metadata in response.members
+        )
+        # aiokafka compares metadata of these topics, and rejoins if their partitions change.
+        self._group_subscription = topics_of(members)
+        deleted_topics = await self._await_metadata(self._group_subscription)
+        now = asyncio.get_running_loop().time()
+        read = partial(read_metadata, self._cluster)
+        result = bound.assign(members, read, deleted_topics, self.context, now)
         self._metadata_snapshot = self._get_metadata_snapshot()
-        self._expect_hand_over(outcome.withheld)
-        if seat.watch is not None:
-            now = asyncio.get_running_loop().time()
-            seat.watch.begin(self.generation, joined, outcome, now)
-            self._led = self.generation, seat.watch
-        return write_assignments(outcome.shares)
+        self._schedule_revocation_check(result.withheld)
+        if bound.monitor is not None:
+            self._led = self.generation, bound.monitor
+        return write_assignments(result.assignments)
 
     async def _on_join_complete(
         self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
     ) -> None:
-        had: dict[str, list[int]] = {}
-        for topic, partition in ConsumerProtocol.ASSIGNMENT.decode(
-            member_assignment_bytes
-        ).partitions():
-            had.setdefault(topic, []).append(partition)
-        self.had, self.had_since = had, generation
+        assignment = ConsumerProtocol.ASSIGNMENT.decode(member_assignment_bytes)
+        self.last_assignment, self.last_generation = {}, generation
+        for topic, partition in assignment.partitions():
+            self.last_assignment.setdefault(topic, []).append(partition)
         await super()._on_join_complete(generation, member_id, protocol, member_assignment_bytes)
         if self._led is not None and self._led[0] == generation:
-            self._lookout.follow(self._led[1])
+            self._metadata_poller.watch(self._led[1])
 
     async def _maybe_do_last_autocommit(self, assignment: Any) -> None:
-        self._giving_up = self._ours
+        self._revoking = self._has_bound
         try:
             await super()._maybe_do_last_autocommit(assignment)
         finally:
-            self._giving_up = False
+            self._revoking = False
 
     async def _do_commit_offsets(self, assignment: Any, offsets: Any) -> None:
         try:
             await super()._do_commit_offsets(assignment, offsets)
         except UnknownTopicOrPartitionError as error:
-            if not self._giving_up:
+            if not self._revoking:
                 raise
-            # Of what is there, the same request has committed everything.
-            raise CommitFailedError("nothing can be committed of a topic that is gone") from error
+            # The same request has committed the offsets of all topics that exist.
+            raise CommitFailedError("offsets of a deleted topic cannot be committed") from error
 
     async def close(self) -> None:
-        """Also forget what was to be looked at later."""
+        """Close the coordinator, and cancel what is scheduled."""
         try:
             await super().close()
         finally:
-            # Not before: it finishes a join that is on its way, after which there may be more.
-            self._expect_hand_over(0)
-            await self._lookout.close()
+            # Afterwards: aiokafka completes a join in progress first, which may schedule more.
+            self._schedule_revocation_check(0)
+            await self._metadata_poller.close()
 
-    # ---- how
+    # ---- implementation
 
     async def _await_metadata(self, topics: set[str]) -> frozenset[str]:
-        """Return when all ``topics`` are seen, or those that are not do not exist: these.
+        """Return those of ``topics`` that do not exist, once all others have metadata.
 
-        Without an answer in time nothing is known of topics that are not seen.
+        Returns none of them if brokers do not respond in time.
         """
         if topics and not self._subscription.subscribed_pattern:
             self._client.set_topics(topics)
         try:
-            async with asyncio.timeout(METADATA_PATIENCE):
+            async with asyncio.timeout(METADATA_TIMEOUT):
                 await self._client._maybe_wait_metadata()
-                answers = 0
-                while self._unseen(topics) and answers < ANSWERS:
-                    answers += bool(await self._client.force_metadata_update())
-                    if self._unseen(topics) and answers < ANSWERS:
+                responses = 0
+                while self._unseen(topics) and responses < RESPONSES_WITHOUT_TOPIC:
+                    responses += bool(await self._client.force_metadata_update())
+                    if self._unseen(topics) and responses < RESPONSES_WITHOUT_TOPIC:
                         await asyncio.sleep(self._retry_backoff_ms / 1000)
         except (TimeoutError, KafkaError) as error:
-            log.debug("group %s: no metadata: %r", self.group_id, error)
+            log.debug("group=%s: no metadata: %r", self.group_id, error)
             return frozenset()
-        # Topics that this member may not see may well be there for those that subscribe to them.
+        # A topic that this member may not describe may exist for the members that subscribe to it.
         return frozenset(self._unseen(topics) - self._cluster.unauthorized_topics)
 
     def _unseen(self, topics: Iterable[str]) -> set[str]:
         return {topic for topic in topics if not self._cluster.partitions_for_topic(topic)}
 
-    def _expect_hand_over(self, withheld: int) -> None:
-        """Ask for another round if nobody else does within ``HAND_OVER_PATIENCE``."""
-        if self._hand_over is not None:
-            self._hand_over.cancel()
-            self._hand_over = None
+    def _schedule_revocation_check(self, withheld: int) -> None:
+        """Replace the scheduled check by one for ``withheld`` partitions, or by none."""
+        if self._revocation_timer is not None:
+            self._revocation_timer.cancel()
+            self._revocation_timer = None
         if withheld:
-            self._hand_over = asyncio.get_running_loop().call_later(
-                HAND_OVER_PATIENCE, self._check_hand_over, self.generation, withheld
+            self._revocation_timer = asyncio.get_running_loop().call_later(
+                REVOCATION_TIMEOUT, self._check_revocation, self.context, withheld
             )
 
-    def _check_hand_over(self, awaited: int, withheld: int) -> None:
-        if self.generation == awaited and not self._rejoin_needed_fut.done():
-            log.warning(
-                "%d withheld partitions of group %s were not handed over in %.0f s: rejoining",
-                withheld,
-                self.group_id,
-                HAND_OVER_PATIENCE,
-            )
+    def _check_revocation(self, context: GroupContext, withheld: int) -> None:
+        """Request a rebalance if there was none since withheld partitions had to be revoked."""
+        if self.generation == context.generation and not self._rejoin_needed_fut.done():
+            log_revocation_timeout(context, withheld)
             self.request_rejoin()
 
 
-def install() -> None:
-    """Have every AIOKafkaConsumer that is started from now on use this coordinator.
+class AIOKafkaBoundAssignor(BoundAssignor):
+    """A bound assignor as aiokafka's coordinator calls it."""
 
-    Raises UnsupportedAiokafkaError where the installed aiokafka is not one that would.
-    """
-    check_support()
-    aiokafka.consumer.consumer.GroupCoordinator = RackAwareCoordinator
+    def __init__(self, assignor: ClientAssignor, coordinator: RackAwareCoordinator) -> None:
+        super().__init__(assignor)
+        self._coordinator = coordinator
+
+    def metadata(self, topics: Iterable[str]) -> Any:
+        """Return the subscription to join with.
+
+        aiokafka's is of version 0, which has no field for a rack, so the rack goes into the user
+        data. What this member owned does too, where it is read as revoked: by the time it joins, it
+        has revoked all partitions.
+        """
+        subscribed = sorted(topics)
+        owned: dict[str, Sequence[int]] = {}
+        generation = NO_GENERATION
+        if self.assignor.cooperative:
+            last = self._coordinator.last_assignment
+            owned = {topic: last[topic] for topic in subscribed if topic in last}
+            generation = self._coordinator.last_generation
+        user_data = write_user_data(self.assignor.rack, owned, generation)
+        return ConsumerProtocolMemberMetadata(0, subscribed, user_data)
 
 
-def _seated(assignor: Any, membership: RackAwareCoordinator) -> Any:
-    """A seat for one of our assignors, or for a class of them; any other as it is."""
-    if isinstance(assignor, type) and issubclass(assignor, LeaderRackAwareAssignor):
-        assignor = assignor()  # type: ignore[call-arg]
-    return Seat(assignor, membership) if isinstance(assignor, LeaderRackAwareAssignor) else assignor
+class MetadataPoller:
+    """Requests metadata at an interval, and has a LeaderMoveMonitor check each response."""
+
+    def __init__(self, coordinator: RackAwareCoordinator) -> None:
+        self._coordinator = coordinator
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self, monitor: LeaderMoveMonitor | None) -> None:
+        """Have ``monitor`` check the responses from now on; None: stop."""
+        if self._task is not None:
+            self._task.cancel()
+        self._task = None if monitor is None else asyncio.create_task(self._run(monitor))
+
+    async def close(self) -> None:
+        """Stop, and wait until the task has ended."""
+        task = self._task
+        self.watch(None)
+        if task is not None:
+            await asyncio.wait([task])
+
+    async def _run(self, monitor: LeaderMoveMonitor) -> None:
+        coordinator = self._coordinator
+        client, interval = coordinator._client, monitor.interval
+        read, clock = partial(read_metadata, client.cluster), asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                async with asyncio.timeout(interval):
+                    answered = await client.force_metadata_update()
+            except (TimeoutError, KafkaError) as error:
+                log.debug("group=%s: no metadata: %r", coordinator.group_id, error)
+                continue
+            if answered and monitor.check(read, clock(), coordinator.context):
+                coordinator.request_rejoin()
+
+
+def read_metadata(
+    cluster: Any, topics: Iterable[str]
+) -> tuple[Leaders, Iterable[PartitionMetadata]]:
+    """Return the leaders' racks and the replicas of ``topics`` from a ClusterMetadata."""
+    names = list(topics)
+    racks = {broker.nodeId: broker.rack for broker in cluster.brokers()}
+    # There is no public way to the replicas.
+    partitions = (
+        PartitionMetadata(
+            topic, number, partition.leader, UNKNOWN_EPOCH, partition.replicas, partition.isr
+        )
+        for topic in names
+        for number, partition in cluster._partitions.get(topic, {}).items()
+    )
+    return read_leaders(cluster, racks, names), partitions
+
+
+_patch = ClassPatch(aiokafka.consumer.consumer, "GroupCoordinator", RackAwareCoordinator)

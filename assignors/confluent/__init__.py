@@ -1,4 +1,4 @@
-"""The assignors for confluent-kafka, as a Consumer that takes the place of confluent's own.
+"""The assignors for confluent-kafka, in a replacement for its Consumer.
 
 >>> from assignors.confluent import Consumer
 >>> consumer = Consumer({
@@ -11,5 +11,6 @@
 
 from assignors.confluent.aio import AIOConsumer
 from assignors.confluent.consumer import Consumer
+from assignors.library_internals import UnsupportedClientError
 
-__all__ = ["AIOConsumer", "Consumer"]
+__all__ = ["AIOConsumer", "Consumer", "UnsupportedClientError"]

@@ -1,4 +1,4 @@
-"""confluent's consumer for asyncio, in a group that assigns by the racks of leaders."""
+"""confluent's AIOConsumer, in a group whose partitions are assigned by the racks of leaders."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import confluent_kafka.aio
 
 from assignors.confluent.consumer import Consumer
+from assignors.confluent.internals import check_clients
 from assignors.group_leader import Assignment
 
 _CALLBACKS = ("error_cb", "throttle_cb", "stats_cb", "on_commit", "logger")
@@ -16,7 +17,8 @@ _CALLBACKS = ("error_cb", "throttle_cb", "stats_cb", "on_commit", "logger")
 class AIOConsumer(confluent_kafka.aio.AIOConsumer):
     """confluent's AIOConsumer around :class:`assignors.confluent.Consumer`.
 
-    Made within a running loop, as confluent's; callbacks are coroutine functions.
+    Like confluent's it must be constructed within a running loop, with coroutine functions as
+    callbacks.
     """
 
     def __init__(
@@ -25,30 +27,31 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer):
         max_workers: int = 100,
         executor: Executor | None = None,
     ) -> None:
-        # confluent wraps the callbacks in the dictionary that it is given, and makes a consumer
-        # of its own of it: one that connects to nothing, and gives way to ours.
+        check_clients()
+        # confluent wraps the callbacks in the dictionary that it is given, and constructs its own
+        # consumer with it: here one that connects to nothing, and is replaced by ours.
         callbacks = {name: consumer_conf[name] for name in _CALLBACKS if name in consumer_conf}
-        theirs = {"group.id": "stand-in", "log_level": 0, **callbacks}
-        super().__init__(theirs, max_workers, executor)
+        placeholder = {"group.id": "placeholder", "log_level": 0, **callbacks}
+        super().__init__(placeholder, max_workers, executor)
         self._consumer.close()
-        wrapped = {name: theirs[name] for name in callbacks}
-        self._consumer = self._ours = _LoopConsumer({**consumer_conf, **wrapped})
+        wrapped = {name: placeholder[name] for name in callbacks}
+        self._consumer = self._rackward_consumer = _LoopConsumer({**consumer_conf, **wrapped})
 
     def last_assignment(self) -> Assignment | None:
-        """As the consumer's; waits for nothing, and so is no coroutine."""
-        return self._ours.last_assignment()
+        """Return what :meth:`Consumer.last_assignment` does. Not a coroutine: it does not wait."""
+        return self._rackward_consumer.last_assignment()
 
     def assignments(self) -> tuple[Assignment, ...]:
-        """The same for :mod:`assignors.metrics`."""
-        return self._ours.assignments()
+        """Return the last assignment as a tuple, for :mod:`assignors.metrics`."""
+        return self._rackward_consumer.assignments()
 
 
 class _LoopConsumer(Consumer):
-    """Looks into its inbox at every poll.
+    """Never uses the fast poll.
 
-    Each call from a loop is another caller to confluent, so no knock would interrupt one that is
-    under way.
+    To confluent each call from a loop has another identity, so no wake-up could interrupt the one
+    that is in progress.
     """
 
-    def _at_rest(self) -> bool:
+    def _is_idle(self) -> bool:
         return False

@@ -1,7 +1,7 @@
-"""Offsets: what the application stores and commits, and what is committed for it.
+"""Committing offsets: by the application, automatically, and before partitions are given up.
 
-Commits of a member go through its membership, with its generation. Those of a consumer that
-subscribes to nothing are librdkafka's own, as there is no generation that could be past.
+Commits of a group member go through its membership, with its generation. Those of a consumer
+without a subscription are librdkafka's own: there is no generation that could be obsolete.
 """
 
 from __future__ import annotations
@@ -9,247 +9,242 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Literal, overload
+from typing import Any
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from assignors.confluent.assignment import (
-    FROM_COMMITTED,
-    AssigningConsumer,
-    after,
-    are_partitions,
-    partitions_at,
-    place_of,
-    places_of,
+from assignors.confluent.config import Configuration
+from assignors.confluent.events import CommitResult, kafka_exception
+from assignors.confluent.member import GroupMember
+from assignors.confluent.offsets import (
+    START_AT_COMMITTED,
+    OffsetTracker,
+    PartitionKey,
+    Position,
+    is_partition_list,
+    key_of,
+    keys_of,
+    next_position,
     position_of,
+    to_partitions,
     with_errors,
 )
-from assignors.confluent.config import Configuration
-from assignors.confluent.errors import CommitError, failure
-from assignors.confluent.events import Committed
-from assignors.confluent.member import Membership, Result
-from assignors.confluent.offsets import OffsetBook, Place, Position
+from assignors.confluent.polling import NativeConsumer, UnreturnedRecords
 
 _ARGUMENTS = ("message", "offsets", "async", "asynchronous")
-_DOING = "Commit failed"
+_ACTION = "Commit failed"
 
 
-class CommittingConsumer(AssigningConsumer):
-    """A consumer that commits in the name of its membership."""
+class OffsetCommitter:
+    """Commits the offsets of one consumer, and stores them until they are committed.
 
-    def _begin_committing(self, configuration: Configuration, membership: Membership) -> None:
-        self._configuration = configuration
-        self._membership = membership
-        self._book = OffsetBook(configuration.auto_offset_store)
-        self._report: Callable[[Committed], object] = self._inbox.put
-        self._offered: dict[Place, Position] = {}
-        self._offers = 0
-        self._next_auto_commit = time.monotonic() + configuration.auto_commit_interval
+    ``report`` is called with the result of each asynchronous commit if there is an ``on_commit``.
+    """
 
-    # ---- what the application calls
-
-    @overload  # type: ignore[override]
-    def commit(
+    def __init__(
         self,
-        message: Message | None = None,
-        offsets: list[TopicPartition] | None = None,
-        *,
-        asynchronous: Literal[False],
-    ) -> list[TopicPartition]: ...
+        native: NativeConsumer,
+        unreturned: UnreturnedRecords,
+        configuration: Configuration,
+        member: GroupMember,
+        report: Callable[[CommitResult], object],
+    ) -> None:
+        self.report = report
+        self._native = native
+        self._unreturned = unreturned
+        self._configuration = configuration
+        self._member = member
+        self._tracker = OffsetTracker(configuration.auto_offset_store)
+        self._next_auto_commit = time.monotonic() + configuration.auto_commit_interval
+        self._native_offsets: dict[PartitionKey, Position] = {}
+        self._native_commits = 0
 
-    @overload
-    def commit(self, *args: Any, **kwargs: Any) -> list[TopicPartition] | None: ...
+    # ---- the application's calls
 
     def commit(self, *args: Any, **kwargs: Any) -> list[TopicPartition] | None:
-        """As confluent's: ``commit(message=None, offsets=None, asynchronous=True)``."""
-        told = _told(args, kwargs)
-        if told is None or self._closed or not self._membership.engaged:
-            committed: list[TopicPartition] | None = super().commit(*args, **kwargs)
+        """Commit as confluent does. Arguments that confluent refuses are passed on to it."""
+        parsed = _parse_commit_args(args, kwargs)
+        if parsed is None or not self._member.is_subscribed:
+            committed: list[TopicPartition] | None
+            committed = self._native.methods.commit(*args, **kwargs)
             if committed is not None:
-                self._note(committed)
+                self._record_native(committed)
             return committed
-        partitions = self._to_commit(*told[:2])
-        if told[2]:
-            self._commit_and_tell(partitions)
+        message, offsets, asynchronous = parsed
+        partitions = self._partitions_to_commit(message, offsets)
+        if asynchronous:
+            self._commit_and_report(partitions)
             return None
-        result = self._begin_commit(partitions).result()
-        code = result.code if isinstance(result, CommitError) else _overall(result)
-        if code:
-            raise failure(code, _DOING)
-        assert not isinstance(result, CommitError)
-        return with_errors(partitions, result)
+        result = self._start_commit(partitions).result()
+        if result.error is not None:
+            raise kafka_exception(result.error.code(), _ACTION)
+        return result.partitions
 
     def store_offsets(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None
     ) -> None:
-        """As confluent's."""
-        super().store_offsets(message, offsets)
+        """Store offsets as confluent does."""
+        self._native.methods.store_offsets(message, offsets)
         if message is not None:
-            offsets = [after(message)]
-        there = set(self._places_assigned())
+            offsets = [next_position(message)]
+        assigned = set(keys_of(self._native.assignment()))
         for partition in offsets or ():
-            place = place_of(partition)
-            if place in there:
-                self._book.store(place, position_of(partition))
+            if key_of(partition) in assigned:
+                self._tracker.store(key_of(partition), position_of(partition))
 
     def seek(self, partition: TopicPartition) -> None:
-        """As confluent's."""
+        """Seek as confluent does. The position before it stays stored."""
         if not isinstance(partition, TopicPartition):
-            return super().seek(partition)
-        place = place_of(partition)
-        before = self._positions([place])[place]
-        super().seek(partition)
+            return self._native.methods.seek(partition)  # Raises TypeError.
+        key = key_of(partition)
+        before = self._positions([key])[key]
+        self._native.methods.seek(partition)
         if before is not None and self._configuration.auto_offset_store:
-            self._book.store(place, before)
+            self._tracker.store(key, before)
         return None
 
-    # ---- what others in this thread call
+    # ---- changes of the assignment
 
-    def _let_go(self, places: list[Place], *, lost: bool) -> None:
-        if not places:
-            return
-        if self._configuration.auto_commit and not lost and not self._membership.lost:
-            stored = self._book.stored(self._positions(places))
+    def on_assign(
+        self, partitions: list[TopicPartition], committed: Mapping[PartitionKey, Position]
+    ) -> None:
+        """Partitions have been added to librdkafka's assignment; ``committed``: the group's."""
+        self._tracker.forget_stored(keys_of(partitions))
+        # Where reading starts at the committed offset, only later offsets are uncommitted.
+        resumed = {key_of(each) for each in partitions if each.offset in START_AT_COMMITTED}
+        self._tracker.record_committed({key: committed[key] for key in resumed & committed.keys()})
+
+    def on_revoke(self, keys: list[PartitionKey], *, lost: bool) -> Future[CommitResult] | None:
+        """Partitions are about to leave librdkafka's assignment: commit them automatically.
+
+        Return the future of that commit; None if nothing is committed.
+        """
+        if not keys:
+            return None
+        commit = None
+        if self._configuration.auto_commit and not lost and not self._member.is_lost:
+            stored = self._tracker.stored(self._positions(keys))
             if stored:
-                commit = self._commit_and_tell(partitions_at(stored), last=True)
-                if self._step is not None:
-                    self._going.append(commit)
-        self._book.forget(places)
-        self._book.lost_sight(places)
+                commit = self._commit_and_report(to_partitions(stored), final=True)
+        self._tracker.forget_stored(keys)
+        self._tracker.forget_committed(keys)
+        return commit
 
-    def _taken(self, partitions: list[TopicPartition]) -> None:
-        self._book.forget(places_of(partitions))
-        # Where reading starts from what is committed, commits begin beyond it.
-        committed = (self._step and self._step.committed) or {}
-        begun = {place_of(each) for each in partitions if each.offset in FROM_COMMITTED}
-        self._book.committed({place: committed[place] for place in begun & committed.keys()})
+    # ---- automatic commits, and librdkafka's
 
-    def _tell_of_commit(self, committed: Committed) -> None:
-        if self._configuration.on_commit is not None:
-            self._configuration.on_commit(committed.error, committed.partitions)
-
-    # ---- what the pulse calls
-
-    def _auto_commit(self, now: float) -> None:
-        """Commit what is stored, if it is time to and no rebalance is on its way."""
-        settings = self._configuration
-        if not settings.auto_commit or not settings.auto_commit_interval:
+    def auto_commit(self, now: float) -> None:
+        """Commit the stored offsets if it is time, and no rebalance is in progress."""
+        interval = self._configuration.auto_commit_interval
+        if not self._configuration.auto_commit or not interval or now < self._next_auto_commit:
             return
-        if now < self._next_auto_commit:
+        self._next_auto_commit = now + interval
+        if self._member.is_subscribed and not self._member.is_stable:
             return
-        self._next_auto_commit = now + settings.auto_commit_interval
-        if self._membership.engaged and not self._membership.stable:
-            return
-        due = self._book.due(self._positions(self._places_assigned()))
-        if due and self._membership.engaged:
-            self._commit_and_tell(partitions_at(due))
-        elif due != self._offered:
-            # librdkafka knows what is committed, and so whether there is anything to do.
-            self._offered = due
-            self._offers += 1
-            commit = super().commit
-            self._enter(lambda: commit(asynchronous=True))
+        offsets = self._tracker.uncommitted(self._positions(keys_of(self._native.assignment())))
+        if offsets and self._member.is_subscribed:
+            self._commit_and_report(to_partitions(offsets))
+        elif offsets != self._native_offsets:
+            # librdkafka knows what it has committed, and so whether there is anything to commit.
+            self._native_offsets = offsets
+            self._native_commits += 1
+            self._native.call(self._native.methods.commit, asynchronous=True)
 
-    def _hear_of_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        """librdkafka's own commits; one that found nothing to do is told if it was asked for."""
+    def on_native_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        """Report a commit of librdkafka's to the application, in the thread that polls.
+
+        An automatic commit with nothing to commit is not reported.
+        """
         if error is None:
-            self._note(partitions)
-        offered, self._offers = self._offers, max(0, self._offers - 1)
-        if not (offered and error is not None and error.code() == KafkaError._NO_OFFSET):
-            self._tell_of_commit(Committed(error, partitions))
+            self._record_native(partitions)
+        automatic, self._native_commits = self._native_commits, max(0, self._native_commits - 1)
+        if not (automatic and error is not None and error.code() == KafkaError._NO_OFFSET):
+            self.call_on_commit(CommitResult(error, partitions))
 
-    # ---- how
+    def call_on_commit(self, result: CommitResult) -> None:
+        """Call the application's ``on_commit``, if there is one."""
+        if self._configuration.on_commit is not None:
+            self._configuration.on_commit(result.error, result.partitions)
 
-    def _positions(self, places: Collection[Place]) -> dict[Place, Position | None]:
-        """Up to where the application has been given records; None: it has none yet."""
-        if not places:
+    # ---- internals
+
+    def _positions(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, Position | None]:
+        """Return up to where the application has received records; None: it has received none."""
+        if not keys:
             return {}
-        asked = [TopicPartition(*place) for place in places]
-        position = super().position
-        with self._unreturned.positions(places) as unreturned:
-            found = self._enter(lambda: position(asked))
+        partitions = [TopicPartition(*key) for key in keys]
+        with self._unreturned.positions(keys) as unreturned:
+            positions = self._native.call(self._native.methods.position, partitions)
         return {
-            place_of(each): unreturned.get(place_of(each))
+            key_of(each): unreturned.get(key_of(each))
             or (position_of(each) if each.offset >= 0 else None)
-            for each in found
+            for each in positions
         }
 
-    def _to_commit(
+    def _partitions_to_commit(
         self, message: Message | None, offsets: list[TopicPartition] | None
     ) -> list[TopicPartition]:
         if message is not None:
-            return [after(message)]
+            return [next_position(message)]
         if offsets is not None:
             return list(offsets)
-        places = sorted(self._places_assigned())
-        if places and self._membership.lost:
-            raise failure(KafkaError._ASSIGNMENT_LOST, _DOING)
-        due = self._book.due(self._positions(places))
-        return partitions_at({place: due.get(place) for place in places})
+        keys = sorted(keys_of(self._native.assignment()))
+        if keys and self._member.is_lost:
+            raise kafka_exception(KafkaError._ASSIGNMENT_LOST, _ACTION)
+        uncommitted = self._tracker.uncommitted(self._positions(keys))
+        return to_partitions({key: uncommitted.get(key) for key in keys})
 
-    def _begin_commit(
-        self, partitions: list[TopicPartition], *, last: bool = False
-    ) -> Future[Result]:
-        """Have the membership commit what is an offset."""
-        future: Future[Result] = Future()
-        offsets = {place_of(each): position_of(each) for each in partitions if each.offset >= 0}
+    def _start_commit(
+        self, partitions: list[TopicPartition], *, final: bool = False
+    ) -> Future[CommitResult]:
+        """Commit the partitions that have an offset; see :meth:`GroupMember.commit`."""
+        future: Future[CommitResult] = Future()
+        offsets = {key_of(each): position_of(each) for each in partitions if each.offset >= 0}
 
-        def then(result: Result) -> None:
-            if not isinstance(result, CommitError):
-                self._book.committed({p: offsets[p] for p, code in result.items() if not code})
-            future.set_result(result)
-
-        if self._membership.fenced:
-            future.set_result(CommitError(KafkaError._FATAL))
-        elif not offsets:
-            future.set_result(CommitError(KafkaError._NO_OFFSET))
-        else:
-            self._membership.commit(offsets, self._configuration.session_timeout, then, last=last)
-        return future
-
-    def _commit_and_tell(
-        self, partitions: list[TopicPartition], *, last: bool = False
-    ) -> Future[Any]:
-        """Commit, and let ``on_commit`` hear of it."""
-        if not self._membership.engaged:
-            commit = super().commit
-            self._enter(lambda: commit(offsets=partitions, asynchronous=True))
-            nothing: Future[Any] = Future()
-            nothing.set_result(None)
-            return nothing
-        future = self._begin_commit(partitions, last=last)
-
-        def tell(_: Future[Result]) -> None:
-            result = future.result()
-            code = result.code if isinstance(result, CommitError) else _overall(result)
-            codes = {} if isinstance(result, CommitError) else result
+        def on_response(code: int, codes: Mapping[PartitionKey, int]) -> None:
+            self._tracker.record_committed(
+                {key: offsets[key] for key, failed in codes.items() if not failed}
+            )
+            code = code or _overall_code(codes)
             error = KafkaError(code) if code else None
-            self._report(Committed(error, with_errors(partitions, codes)))
+            future.set_result(CommitResult(error, with_errors(partitions, codes)))
 
-        if self._configuration.on_commit is not None:
-            future.add_done_callback(tell)
+        self._member.commit(offsets, self._configuration.session_timeout, on_response, final=final)
         return future
 
-    def _note(self, partitions: Iterable[TopicPartition]) -> None:
-        """Keep in mind what librdkafka committed."""
-        self._book.committed(
+    def _commit_and_report(
+        self, partitions: list[TopicPartition], *, final: bool = False
+    ) -> Future[CommitResult]:
+        """Commit asynchronously, and report the result for ``on_commit``."""
+        if not self._member.is_subscribed:
+            self._native.call(self._native.methods.commit, offsets=partitions, asynchronous=True)
+            done: Future[CommitResult] = Future()
+            done.set_result(CommitResult(None, partitions))
+            return done
+        future = self._start_commit(partitions, final=final)
+        if self._configuration.on_commit is not None:
+            future.add_done_callback(lambda done: self.report(done.result()))
+        return future
+
+    def _record_native(self, partitions: Iterable[TopicPartition]) -> None:
+        """Record what librdkafka has committed."""
+        self._tracker.record_committed(
             {
-                place_of(each): position_of(each)
+                key_of(each): position_of(each)
                 for each in partitions
                 if each.offset >= 0 and each.error is None
             }
         )
 
 
-def _overall(codes: Mapping[Place, int]) -> int:
-    """The error of a commit as a whole: the last partition's where all have failed, else none."""
+def _overall_code(codes: Mapping[PartitionKey, int]) -> int:
+    """Return the last partition's error code if all have failed, else 0."""
     return list(codes.values())[-1] if codes and all(codes.values()) else 0
 
 
-def _told(
+def _parse_commit_args(
     args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Message | None, list[TopicPartition] | None, bool] | None:
-    """The arguments of a commit; None where confluent would raise, which is left to it."""
+    """Return message, offsets and asynchronous; None for arguments that confluent refuses."""
     named = dict(zip(_ARGUMENTS, args, strict=False))
     if len(args) > len(_ARGUMENTS) or named.keys() & kwargs.keys():
         return None
@@ -261,6 +256,6 @@ def _told(
         return None
     if message is not None and message.error() is not None:
         return None
-    if offsets is not None and not are_partitions(offsets):
+    if offsets is not None and not is_partition_list(offsets):
         return None
     return message, offsets, bool(named.get("asynchronous", named.get("async", True)))

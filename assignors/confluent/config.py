@@ -1,21 +1,21 @@
-"""confluent's properties, divided between the two clients that serve one consumer.
+"""confluent's properties, divided between the two clients behind one consumer.
 
-librdkafka gets all that it knows, so that it refuses what it refuses elsewhere, but for these:
+librdkafka gets all properties that it knows, so that it refuses what it always refuses, except:
 
 ``partition.assignment.strategy``
-    It refuses what is not its own.
+    It refuses assignors that are not its own.
 ``enable.auto.commit``
-    Its commits would carry no generation, and a broker would take them from nobody in a group
-    that has members. They go through the membership instead.
+    Its commits have no generation, and a broker refuses them in a group that has members. They go
+    through the membership instead.
 ``client.rack``
-    It would ask followers for records. The rack is the assignor's.
+    It would fetch from followers. The rack is the assignor's.
 ``rackward.refresh``
-    It does not know it: a :class:`~assignors.RefreshPolicy`, when leaders that moved are worth a
-    rebalance, or None: never.
+    Not one of its properties: a :class:`~assignors.RefreshPolicy`, which decides when moved leaders
+    justify a rebalance, or None for never.
 
-It keeps ``group.id``, which makes it no member: only ``subscribe`` would. With it, partitions
-taken by ``assign`` start at the group's committed offsets, read as stable ones where
-``isolation.level`` is ``read_committed``, and ``committed`` works.
+It keeps ``group.id``, which does not make it a member: only ``subscribe`` would. With a group id,
+partitions that the application assigns itself start at the group's committed offsets, and
+``committed`` works.
 """
 
 from __future__ import annotations
@@ -26,31 +26,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assignors.confluent.errors import invalid
+from confluent_kafka import KafkaError, KafkaException
+
+from assignors.confluent.internals import GROUP_METADATA_MAGIC
 from assignors.connection import (
     CONNECTION_PROPERTIES,
     ConnectionPropertyError,
     kafka_python_settings,
     librdkafka_settings,
 )
-from assignors.leader_moves import DEFAULT_REFRESH, RefreshPolicy, checked_refresh
-from assignors.rack_discovery import RackSource, chosen_rack
+from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy, validate_refresh
+from assignors.rack_discovery import RackSource, resolve_rack
 from placement_core import InvalidOptionError
 
 COOPERATIVE = "leader-rack-aware-cooperative-sticky"
 RANGE = "leader-rack-aware-range"
 STRATEGIES = (COOPERATIVE, RANGE)
 
-REFRESH = "rackward.refresh"
-"""The one property of ours: a RefreshPolicy, or None to leave leaders that move alone."""
+STRATEGY_PROPERTY = "partition.assignment.strategy"
+REFRESH_PROPERTY = "rackward.refresh"
 
-COORDINATOR_MS = 10_000
-"""Milliseconds between librdkafka's questions for the group's coordinator: members hear by their
-heartbeats that it has moved, and this one sends none."""
+COORDINATOR_QUERY_MS = 10_000
+"""Milliseconds between librdkafka's requests for the group coordinator. A member learns from its
+heartbeats that the coordinator has moved; librdkafka sends none here."""
 
-_DIGITS = re.compile(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]+)|(0[0-7]*)|([1-9][0-9]*))")
 _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
-_OF_JAVA = {
+_JAVA_ONLY = {
     "receive.buffer.bytes",
     "sasl.jaas.config",
     "send.buffer.bytes",
@@ -63,15 +64,18 @@ _OF_JAVA = {
     "ssl.truststore.password",
     "ssl.truststore.type",
 }
-"""Connection properties that librdkafka does not know by these names."""
+"""Connection properties whose names librdkafka does not know."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """One consumer's properties. Times are in seconds where the name does not say otherwise."""
+    """The properties of one consumer that are not librdkafka's alone.
 
-    librdkafka: Mapping[str, object]
-    membership: Mapping[str, Any]
+    Times are in seconds, or in the unit that a name ends with. ``kafka_python`` are keyword
+    arguments of kafka-python's clients.
+    """
+
+    kafka_python: Mapping[str, Any]
     strategy: str
     rack: str | None
     refresh: RefreshPolicy | None
@@ -88,199 +92,202 @@ class Configuration:
 
     @property
     def cooperative(self) -> bool:
-        """Whether members keep their partitions through a rebalance."""
+        """Whether members keep their partitions during a rebalance."""
         return self.strategy == COOPERATIVE
 
 
-def merged(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[Any, Any] | None:
-    """The properties as confluent's constructor takes them; None where it takes none of it."""
+def merge_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[Any, Any] | None:
+    """Return the properties in the constructor's arguments; None if confluent refuses these."""
     if len(args) > 1 or (args and not isinstance(args[0], dict)):
         return None
     properties = {**(args[0] if args else {}), **kwargs}
-    topic = properties.get("default.topic.config")
-    if isinstance(topic, dict):
+    topic_config = properties.get("default.topic.config")
+    if isinstance(topic_config, dict):
         del properties["default.topic.config"]
-        properties.update(topic)
+        properties.update(topic_config)
     return properties
 
 
-def check_honoured(properties: Mapping[Any, Any]) -> None:
-    """Raise KafkaException, as confluent does, for what no consumer of ours can honour."""
-    _strategy(properties)
-    _refresh(properties)
-    if _text(properties, "group.protocol", "classic").lower() == "consumer":
-        raise invalid(
-            "group.protocol=consumer leaves the assignment to the broker, which knows none of"
+def validate(properties: Mapping[Any, Any]) -> None:
+    """Raise KafkaException, as confluent does, for properties that this consumer cannot support."""
+    _read_strategy(properties)
+    _read_refresh(properties)
+    if _get_str(properties, "group.protocol", "classic").lower() == "consumer":
+        raise _invalid(
+            "with group.protocol=consumer the broker assigns partitions, and it supports none of"
             f" {', '.join(STRATEGIES)}: leave it out, or set it to classic"
         )
-    if _text(properties, "group.protocol.type", "consumer") != "consumer":
-        raise invalid("group.protocol.type can only be consumer: leave it out")
-    if _text(properties, "test.mock.num.brokers", "0") != "0":
-        raise invalid(
-            "test.mock.num.brokers makes brokers that librdkafka alone can reach, and the group"
-            " is joined by another client: leave it out, and name servers in bootstrap.servers"
+    if _get_str(properties, "group.protocol.type", "consumer") != "consumer":
+        raise _invalid("group.protocol.type can only be consumer: leave it out")
+    if _get_str(properties, "test.mock.num.brokers", "0") != "0":
+        raise _invalid(
+            "test.mock.num.brokers creates brokers inside librdkafka, which the client that joins"
+            " the group cannot reach: leave it out, and set bootstrap.servers"
         )
 
 
-def for_librdkafka(
+def librdkafka_config(
     properties: Mapping[Any, Any], on_commit: Callable[..., object]
 ) -> dict[Any, Any]:
-    """The properties for confluent's own constructor."""
-    told = {k: v for k, v in properties.items() if k not in _KEPT_BACK}
-    if any(name in properties for name in _OF_JAVA):
+    """Return the properties for confluent's own constructor. Raise KafkaException."""
+    config = {
+        name: value
+        for name, value in properties.items()
+        if name not in ("client.rack", STRATEGY_PROPERTY, REFRESH_PROPERTY)
+    }
+    if any(name in properties for name in _JAVA_ONLY):
         try:
-            ours = librdkafka_settings(_named(properties))
-        except ConnectionPropertyError as problem:
-            raise invalid(str(problem)) from problem
-        told = {k: v for k, v in told.items() if k not in CONNECTION_PROPERTIES} | ours
-    # A value that librdkafka does not take for true or false is left for it to refuse.
-    if _text(told, "enable.auto.commit", "true").lower() in (*_TRUE, *_FALSE):
-        told["enable.auto.commit"] = "false"
-    told.setdefault("coordinator.query.interval.ms", COORDINATOR_MS)
-    if callable(told.get("on_commit", on_commit)):
-        told["on_commit"] = on_commit
-    return told
+            connection = librdkafka_settings(_with_str_names(properties))
+        except ConnectionPropertyError as error:
+            raise _invalid(str(error)) from error
+        config = {k: v for k, v in config.items() if k not in CONNECTION_PROPERTIES} | connection
+    # Any other value is left for librdkafka to refuse.
+    if _get_str(config, "enable.auto.commit", "true").lower() in (*_TRUE, *_FALSE):
+        config["enable.auto.commit"] = "false"
+    config.setdefault("coordinator.query.interval.ms", COORDINATOR_QUERY_MS)
+    if callable(config.get("on_commit", on_commit)):
+        config["on_commit"] = on_commit
+    return config
 
 
-def configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]) -> Configuration:
-    """All that is not librdkafka's, of properties that librdkafka has taken.
+def read_configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]) -> Configuration:
+    """Return the configuration in properties that librdkafka has accepted.
 
-    Where ``client.rack`` says no rack, it is looked for, beginning with ``environ``; a RackSource
-    there is asked instead. Raises KafkaException.
+    If ``client.rack`` is blank or a RackSource, the rack is resolved, from ``environ`` first. Raise
+    KafkaException.
     """
-    named = _named(properties)
-    session, beat = (
-        _number(named, "session.timeout.ms", 45000),
-        _number(named, "heartbeat.interval.ms", 3000),
-    )
-    if beat >= session:
-        raise invalid(
-            f"heartbeat.interval.ms={beat} must be less than session.timeout.ms={session}"
+    named = _with_str_names(properties)
+    session_ms = _get_int(named, "session.timeout.ms", 45000)
+    heartbeat_ms = _get_int(named, "heartbeat.interval.ms", 3000)
+    if heartbeat_ms >= session_ms:
+        raise _invalid(
+            f"heartbeat.interval.ms={heartbeat_ms} must be less than"
+            f" session.timeout.ms={session_ms}"
         )
-    longest = _number(named, "max.poll.interval.ms", 300000)
-    instance = _text(named, "group.instance.id", "") or None
+    max_poll_interval_ms = _get_int(named, "max.poll.interval.ms", 300000)
+    instance_id = _get_str(named, "group.instance.id", "") or None
     try:
-        connection = kafka_python_settings(_with_ports(named))
-    except ConnectionPropertyError as problem:
-        raise invalid(str(problem)) from problem
-    membership = {
+        connection = kafka_python_settings(_with_default_ports(named))
+    except ConnectionPropertyError as error:
+        raise _invalid(str(error)) from error
+    kafka_python = {
         "client_id": "rdkafka",
         **connection,
-        "group_id": _text(named, "group.id", ""),
-        "group_instance_id": instance,
-        "session_timeout_ms": session,
-        "heartbeat_interval_ms": beat,
-        "max_poll_interval_ms": longest,
+        "group_id": _get_str(named, "group.id", ""),
+        "group_instance_id": instance_id,
+        "session_timeout_ms": session_ms,
+        "heartbeat_interval_ms": heartbeat_ms,
+        "max_poll_interval_ms": max_poll_interval_ms,
         "enable_auto_commit": False,
         "exclude_internal_topics": False,
-        "isolation_level": _text(named, "isolation.level", "read_committed").lower(),
+        "isolation_level": _get_str(named, "isolation.level", "read_committed").lower(),
     }
-    blacklist = _text(named, "topic.blacklist", "")
+    blacklist = _get_str(named, "topic.blacklist", "").split(",")
+    rack = named.get("client.rack")
     return Configuration(
-        librdkafka=named,
-        membership=membership,
-        strategy=_strategy(named),
-        rack=chosen_rack(_rack(named.get("client.rack")), environ),
-        refresh=_refresh(named),
-        group_id=_text(named, "group.id", ""),
-        instance_id=instance,
-        auto_commit=_truth(named, "enable.auto.commit", True),
-        auto_commit_interval=_number(named, "auto.commit.interval.ms", 5000) / 1000,
-        auto_offset_store=_truth(named, "enable.auto.offset.store", True),
-        session_timeout=session / 1000,
-        max_poll_interval_ms=longest,
-        ignored_topics=tuple(filter(None, (each.strip() for each in blacklist.split(",")))),
-        offset_reset=_text(named, "auto.offset.reset", "largest"),
+        kafka_python=kafka_python,
+        strategy=_read_strategy(named),
+        rack=resolve_rack(
+            rack
+            if isinstance(rack, RackSource)
+            else _get_str(named, "client.rack", "").strip() or None,
+            environ,
+        ),
+        refresh=_read_refresh(named),
+        group_id=_get_str(named, "group.id", ""),
+        instance_id=instance_id,
+        auto_commit=_get_bool(named, "enable.auto.commit", True),
+        auto_commit_interval=_get_int(named, "auto.commit.interval.ms", 5000) / 1000,
+        auto_offset_store=_get_bool(named, "enable.auto.offset.store", True),
+        session_timeout=session_ms / 1000,
+        max_poll_interval_ms=max_poll_interval_ms,
+        ignored_topics=tuple(filter(None, (pattern.strip() for pattern in blacklist))),
+        offset_reset=_get_str(named, "auto.offset.reset", "largest"),
         on_commit=named.get("on_commit"),
     )
 
 
-_KEPT_BACK = {"client.rack", "partition.assignment.strategy", REFRESH}
-
-
-def _refresh(properties: Mapping[Any, Any]) -> RefreshPolicy | None:
+def _read_refresh(properties: Mapping[Any, Any]) -> RefreshPolicy | None:
     try:
-        return checked_refresh(properties.get(REFRESH, DEFAULT_REFRESH))
-    except InvalidOptionError as problem:
-        raise invalid(f"{REFRESH}: {problem}") from problem
+        return validate_refresh(properties.get(REFRESH_PROPERTY, DEFAULT_REFRESH_POLICY))
+    except InvalidOptionError as error:
+        raise _invalid(f"{REFRESH_PROPERTY}: {error}") from error
 
 
-def _strategy(properties: Mapping[Any, Any]) -> str:
-    told = _text(properties, "partition.assignment.strategy", "")
-    names = [name.strip() for name in told.split(",") if name.strip()]
+def _read_strategy(properties: Mapping[Any, Any]) -> str:
+    text = _get_str(properties, STRATEGY_PROPERTY, "")
+    names = [name.strip() for name in text.split(",") if name.strip()]
     if len(names) == 1 and names[0] in STRATEGIES:
         return names[0]
-    raise invalid(
-        f"Failed to create consumer: Unsupported partition.assignment.strategy: {told!r}:"
-        f" give one of {', '.join(STRATEGIES)}, and no other beside it"
+    raise _invalid(
+        f"Failed to create consumer: Unsupported {STRATEGY_PROPERTY}: {text!r}:"
+        f" give one of {', '.join(STRATEGIES)}, and no other with it"
     )
 
 
-def _rack(told: object) -> str | RackSource | None:
-    return (
-        told if isinstance(told, RackSource) else str("" if told is None else told).strip() or None
-    )
-
-
-def _named(properties: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(name): value for name, value in properties.items()}
-
-
-def _text(properties: Mapping[Any, Any], name: str, default: str) -> str:
-    value = properties.get(name)
-    return default if value is None else str(value)
-
-
-def _number(properties: Mapping[str, Any], name: str, default: int) -> int:
-    # As C's strtol reads it, which librdkafka has found well: what follows the digits is nothing.
-    found = _DIGITS.match(_text(properties, name, str(default)))
-    if found is None:
-        return default
-    sign, hexadecimal, octal, decimal = found.groups()
-    number = int(hexadecimal or octal or decimal, 16 if hexadecimal else 8 if octal else 10)
-    return -number if sign == "-" else number
-
-
-def _truth(properties: Mapping[str, Any], name: str, default: bool) -> bool:
-    return _text(properties, name, str(default)).lower() in _TRUE
-
-
-def _with_ports(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """With librdkafka's port for servers that are named without one."""
-    found = dict(properties)
+def _with_default_ports(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties with librdkafka's default port for servers without one."""
+    changed = dict(properties)
     for name in ("bootstrap.servers", "metadata.broker.list"):
-        servers = [each.strip() for each in _text(properties, name, "").split(",")]
+        servers = [each.strip() for each in _get_str(properties, name, "").split(",")]
         if any(servers):
-            found[name] = ",".join(
+            changed[name] = ",".join(
                 server if server.rpartition("]")[2].count(":") else f"{server}:9092"
                 for server in servers
                 if server
             )
-    return found
+    return changed
 
 
-# ---- The group's metadata as ``Producer.send_offsets_to_transaction`` takes it.
-#
-# confluent hands ``rd_kafka_consumer_group_metadata_write``'s bytes to Python and reads them back
-# in the producer, so bytes of the same form carry the generation and the member of a group that
-# librdkafka never joined. The form is librdkafka's "CGMDv2:": the generation as a C int, then the
-# strings with a NUL after each, the instance id behind a byte that says whether it is missing.
+# ---- Typed access, by librdkafka's rules.
 
-MAGIC = b"CGMDv2:"
-NO_GENERATION = -1
+_INTEGER = re.compile(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]+)|(0[0-7]*)|([1-9][0-9]*))")
+
+
+def _with_str_names(properties: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name): value for name, value in properties.items()}
+
+
+def _get_str(properties: Mapping[Any, Any], name: str, default: str) -> str:
+    value = properties.get(name)
+    return default if value is None else str(value)
+
+
+def _get_int(properties: Mapping[str, Any], name: str, default: int) -> int:
+    # As C's strtol, which librdkafka uses: text after the digits is ignored.
+    match = _INTEGER.match(_get_str(properties, name, str(default)))
+    if match is None:
+        return default
+    sign, hexadecimal, octal, decimal = match.groups()
+    number = int(hexadecimal or octal or decimal, 16 if hexadecimal else 8 if octal else 10)
+    return -number if sign == "-" else number
+
+
+def _get_bool(properties: Mapping[str, Any], name: str, default: bool) -> bool:
+    return _get_str(properties, name, str(default)).lower() in _TRUE
+
+
+def _invalid(problem: str) -> KafkaException:
+    return KafkaException(KafkaError(KafkaError._INVALID_ARG, problem))
+
+
+# ---- The group metadata for ``Producer.send_offsets_to_transaction``.
 
 
 def group_metadata(
-    group_id: str,
-    generation: int = NO_GENERATION,
-    member_id: str = "",
-    instance_id: str | None = None,
+    group_id: str, generation: int = -1, member_id: str = "", instance_id: str | None = None
 ) -> bytes:
-    """The bytes for a member of ``group_id``."""
+    """Return the group metadata of a member, in the format that confluent's producer reads.
+
+    confluent passes the bytes of ``rd_kafka_consumer_group_metadata_write`` to Python and parses
+    them in the producer. So the same format can carry the generation and member of a group that
+    librdkafka has not joined: the magic, the generation as a C int, then the strings with a NUL
+    after each, the instance id after a byte that is 1 if it is missing.
+    """
     instance = b"\1" if instance_id is None else b"\0" + instance_id.encode() + b"\0"
     return b"".join(
         (
-            MAGIC,
+            GROUP_METADATA_MAGIC,
             struct.pack("=i", generation),
             group_id.encode() + b"\0",
             member_id.encode() + b"\0",

@@ -1,8 +1,16 @@
-"""confluent_kafka.Consumer, in a group that assigns by the racks of leaders.
+"""confluent_kafka.Consumer, in a group whose partitions are assigned by the racks of leaders.
 
-librdkafka takes no assignors but its own. So the group is joined by kafka-python, with ours, and
-confluent's consumer, which this is one of, is told what to read. To an application the two are
-one: methods, callbacks, errors and the threads in which they come are confluent's.
+librdkafka takes no assignors but its own. So kafka-python joins the group, with ours, and
+confluent's consumer, of which this is a subclass, is assigned the partitions to read. To an
+application the two are one: methods, callbacks, errors and threads are confluent's.
+
+The parts, each with one job:
+
+- :mod:`~assignors.confluent.member` is the group member, in threads of its own;
+- :mod:`~assignors.confluent.events` are its events for the application;
+- :mod:`~assignors.confluent.polling` handles them in the thread that polls;
+- :mod:`~assignors.confluent.assignment` calls the callbacks and assigns the partitions;
+- :mod:`~assignors.confluent.commits` commits offsets through the member.
 """
 
 from __future__ import annotations
@@ -12,87 +20,143 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, cast, overload
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from assignors.confluent.assignment import Rebalanced
-from assignors.confluent.commits import CommittingConsumer
+from assignors.confluent.assignment import PartitionAssignment, RebalanceCallback
+from assignors.confluent.commits import OffsetCommitter
 from assignors.confluent.config import (
-    check_honoured,
-    configuration,
-    for_librdkafka,
     group_metadata,
-    merged,
+    librdkafka_config,
+    merge_arguments,
+    read_configuration,
+    validate,
 )
-from assignors.confluent.coordinator import PatternError, subscription
-from assignors.confluent.errors import failure
-from assignors.confluent.events import Change, Committed, Event, Fatal, Inbox, Step
-from assignors.confluent.member import Membership
-from assignors.confluent.polling import KNOCK, Liveness, Pulse
+from assignors.confluent.coordinator import PatternError, parse_subscription
+from assignors.confluent.events import (
+    CommitResult,
+    Event,
+    EventQueue,
+    FatalEvent,
+    RebalanceEvent,
+    RebalanceKind,
+    kafka_exception,
+)
+from assignors.confluent.internals import check_clients, check_group_metadata
+from assignors.confluent.member import GroupMember
+from assignors.confluent.polling import WAKE_UP_TOPIC, NativeConsumer, Poller, PollTimeout, Ticker
 from assignors.group_leader import Assignment, log
-from assignors.group_leader.logs import some
+from assignors.group_leader.logs import format_list
+from assignors.library_internals import UnsupportedClientError
 
-LEAVE_PATIENCE = 6.0
-"""Seconds for which ``close`` waits for the threads of the membership."""
+LEAVE_TIMEOUT = 6.0
+"""Seconds that ``close`` waits for the threads of the membership."""
 
 _NOT_GIVEN: Any = object()
 
 
-class Consumer(CommittingConsumer):
-    """confluent's Consumer with ``partition.assignment.strategy`` one of ours.
+class Consumer(confluent_kafka.Consumer):
+    """confluent's Consumer with one of our assignors as ``partition.assignment.strategy``.
 
-    ``leader-rack-aware-cooperative-sticky`` or ``leader-rack-aware-range``; ``client.rack``, or
-    what :mod:`assignors.rack_discovery` finds, says where this consumer runs. Everything else is as
-    confluent documents it. Properties of connections may have Java's names as well.
+    The strategy is ``leader-rack-aware-cooperative-sticky`` or ``leader-rack-aware-range``. The
+    rack of the consumer is ``client.rack``, or what :mod:`assignors.rack_discovery` finds.
+    Everything else is as confluent documents it. Connection properties may have Java's names too.
 
-    Raises what confluent's constructor raises; for what is confluent's and cannot be had here
-    (another strategy beside ours, ``group.protocol=consumer``), KafkaException with
-    ``_INVALID_ARG``.
+    The constructor raises what confluent's raises. For properties that are valid for confluent and
+    not supported here (another strategy, ``group.protocol=consumer``) it raises KafkaException with
+    ``_INVALID_ARG``; if an installed client lacks an internal that this class relies on,
+    UnsupportedClientError.
     """
 
-    _made = False
+    _initialized = False
+    _closed = True
+    """Also before ``__init__``: every method then raises confluent's own RuntimeError."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        properties = merged(args, kwargs)
-        if self._made or properties is None or "group.id" not in properties:
-            super().__init__(*args, **kwargs)  # Which raises.
+        properties = merge_arguments(args, kwargs)
+        if self._initialized or properties is None or "group.id" not in properties:
+            super().__init__(*args, **kwargs)  # Raises.
             return
         if properties["group.id"] in (None, ""):
-            # confluent's own ends the process.
+            # librdkafka would abort the process.
             raise ValueError("Failed to create consumer: group.id must be set")
-        check_honoured(properties)
-        super().__init__(for_librdkafka(properties, _dispatch(weakref.ref(self))))
+        validate(properties)
+        super().__init__(librdkafka_config(properties, _commit_callback(weakref.ref(self))))
         try:
-            settings = configuration(properties, os.environ)
-        except KafkaException:
+            check_clients()
+            check_group_metadata(cast(bytes, super().consumer_group_metadata()))
+            configuration = read_configuration(properties, os.environ)
+        except (KafkaException, UnsupportedClientError):
             super().close()
             raise
-        inbox = Inbox()
-        membership = Membership(settings, inbox)
-        self._pulse = Pulse(self, settings.group_id)
-        self._begin_polling(inbox, Liveness(settings.max_poll_interval_ms / 1000))
-        self._begin_assigning(settings.cooperative, settings.offset_reset)
-        self._begin_committing(settings, membership)
-        inbox.arrived = _arrival(weakref.ref(self))
-        weakref.finalize(self, _abandon, membership, self._pulse).atexit = False
-        if settings.auto_commit:
-            self._pulse.start()
-        self._made = True
+        self._configuration = configuration
+        self._events = EventQueue()
+        self._events.on_put = _event_callback(weakref.ref(self))
+        self._native = NativeConsumer(cast(confluent_kafka.Consumer, super()))
+        self._member = GroupMember(configuration, self._events)
+        overrides_poll = type(self).poll is not Consumer.poll
+        self._poller = Poller(
+            self._native,
+            self._events,
+            PollTimeout(configuration.max_poll_interval_ms / 1000),
+            handle=self._handle,
+            is_idle=self._is_idle,
+            fast_poll_target=None if overrides_poll else self.__dict__,
+        )
+        self._committer = OffsetCommitter(
+            self._native,
+            self._poller.unreturned,
+            configuration,
+            self._member,
+            report=self._events.put,
+        )
+        self._assignment = PartitionAssignment(
+            self._native,
+            self._committer,
+            cooperative=configuration.cooperative,
+            joined_cooperatively=self._joined_cooperatively,
+            offset_reset=configuration.offset_reset,
+        )
+        self._ticker = Ticker(self, configuration.group_id)
+        weakref.finalize(self, _abandon, self._member, self._ticker).atexit = False
+        if configuration.auto_commit:
+            self._ticker.start()
+        self._initialized = True
+        self._closed = False
 
-    # ---- what the application calls
+    # ---- reading
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        """See confluent_kafka.Consumer.poll."""
+        if self._closed or self._poller.is_fast(timeout):
+            return super().poll(timeout)
+        return self._poller.poll(timeout)
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """See confluent_kafka.Consumer.consume."""
+        if self._closed:
+            return super().consume(num_messages, timeout)
+        return self._poller.consume(num_messages, timeout)
+
+    def seek(self, partition: TopicPartition) -> None:
+        """See confluent_kafka.Consumer.seek."""
+        if self._closed:
+            return super().seek(partition)
+        return self._committer.seek(partition)
+
+    # ---- the subscription
 
     def subscribe(
         self,
         topics: list[str],
-        on_assign: Rebalanced | None = _NOT_GIVEN,
-        on_revoke: Rebalanced | None = _NOT_GIVEN,
-        on_lost: Rebalanced | None = _NOT_GIVEN,
+        on_assign: RebalanceCallback | None = _NOT_GIVEN,
+        on_revoke: RebalanceCallback | None = _NOT_GIVEN,
+        on_lost: RebalanceCallback | None = _NOT_GIVEN,
     ) -> None:
-        """As confluent's."""
-        given: dict[str, Any] = {
+        """See confluent_kafka.Consumer.subscribe."""
+        callbacks: dict[str, Any] = {
             name: callback
             for name, callback in (
                 ("on_assign", on_assign),
@@ -107,193 +171,259 @@ class Consumer(CommittingConsumer):
             or not self._configuration.group_id
             or not all(names)
             or not 0 < len(names) == len(set(names))
-            or not all(callable(callback) for callback in given.values())
+            or not all(callable(callback) for callback in callbacks.values())
         ):
-            return super().subscribe(topics, **given)  # Which raises.
-        if self._membership.fenced:
-            raise failure(KafkaError._FATAL, "Failed to set subscription")
+            return super().subscribe(topics, **callbacks)  # Raises.
+        if self._member.is_fenced:
+            raise kafka_exception(KafkaError._FATAL, "Failed to set subscription")
         try:
-            wanted = subscription(names, self._configuration.ignored_topics)
+            subscription = parse_subscription(names, self._configuration.ignored_topics)
         except PatternError as error:
-            raise failure(KafkaError._INVALID_ARG, "Failed to set subscription") from error
-        self._on = {
-            change: given[name]
-            for change, name in (
-                (Change.ASSIGN, "on_assign"),
-                (Change.REVOKE, "on_revoke"),
-                (Change.LOSE, "on_lost"),
+            code = KafkaError._INVALID_ARG
+            raise kafka_exception(code, "Failed to set subscription") from error
+        self._assignment.callbacks = {
+            kind: callbacks[name]
+            for kind, name in (
+                (RebalanceKind.ASSIGN, "on_assign"),
+                (RebalanceKind.REVOKE, "on_revoke"),
+                (RebalanceKind.LOST, "on_lost"),
             )
-            if name in given
+            if name in callbacks
         }
-        self._liveness.answered(time.monotonic())
-        self._membership.subscribe(wanted)
-        self._unsettle()
-        self._pulse.start()
+        self._poller.timeout.polled(time.monotonic())
+        self._member.subscribe(subscription)
+        self._poller.disable_fast_poll()
+        self._ticker.start()
         return None
 
     def unsubscribe(self) -> None:
-        """As confluent's."""
+        """See confluent_kafka.Consumer.unsubscribe."""
         super().unsubscribe()
         if not self._closed:
-            self._membership.unsubscribe()
+            self._member.unsubscribe()
+
+    # ---- the assignment
+
+    def assignment(self) -> list[TopicPartition]:
+        """See confluent_kafka.Consumer.assignment. Does not wait for a poll in another thread."""
+        return super().assignment() if self._closed else self._native.assignment()
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """See confluent_kafka.Consumer.assign."""
+        if self._closed:
+            super().assign(partitions)
+        else:
+            self._assignment.assign(partitions)
+
+    def unassign(self) -> None:
+        """See confluent_kafka.Consumer.unassign."""
+        if self._closed:
+            super().unassign()
+        else:
+            self._assignment.unassign()
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """See confluent_kafka.Consumer.incremental_assign."""
+        if self._closed:
+            super().incremental_assign(partitions)
+        else:
+            self._assignment.incremental_assign(partitions)
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """See confluent_kafka.Consumer.incremental_unassign."""
+        if self._closed:
+            super().incremental_unassign(partitions)
+        else:
+            self._assignment.incremental_unassign(partitions)
+
+    # ---- offsets
+
+    @overload  # type: ignore[override]
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: list[TopicPartition] | None = None,
+        *,
+        asynchronous: Literal[False],
+    ) -> list[TopicPartition]: ...
+
+    @overload
+    def commit(self, *args: Any, **kwargs: Any) -> list[TopicPartition] | None: ...
+
+    def commit(self, *args: Any, **kwargs: Any) -> list[TopicPartition] | None:
+        """See confluent_kafka.Consumer.commit."""
+        if self._closed:
+            committed: list[TopicPartition] | None = super().commit(*args, **kwargs)
+            return committed
+        return self._committer.commit(*args, **kwargs)
+
+    def store_offsets(
+        self, message: Message | None = None, offsets: list[TopicPartition] | None = None
+    ) -> None:
+        """See confluent_kafka.Consumer.store_offsets."""
+        if self._closed:
+            super().store_offsets(message, offsets)
+        else:
+            self._committer.store_offsets(message, offsets)
+
+    # ---- the member
 
     def memberid(self) -> str | None:  # type: ignore[override]
-        """As confluent's."""
-        if self._closed:
-            return super().memberid()  # Which raises.
-        return self._membership.member_id or None
+        """See confluent_kafka.Consumer.memberid."""
+        return super().memberid() if self._closed else self._member.member_id or None
 
     def consumer_group_metadata(self) -> bytes:
-        """As confluent's, with the generation and the member of the group that was joined."""
+        """See confluent_kafka.Consumer.consumer_group_metadata."""
         if self._closed:
-            super().consumer_group_metadata()  # Which raises.
-        settings = self._configuration
-        generation, member = self._membership.member if self._membership.engaged else (-1, "")
-        return group_metadata(settings.group_id, generation, member, settings.instance_id)
+            return cast(bytes, super().consumer_group_metadata())  # Raises.
+        configuration = self._configuration
+        generation, member_id = self._member.identity if self._member.is_subscribed else (-1, "")
+        return group_metadata(
+            configuration.group_id, generation, member_id, configuration.instance_id
+        )
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """As confluent's."""
+        """See confluent_kafka.Consumer.set_sasl_credentials."""
         super().set_sasl_credentials(username, password)
-        self._membership.new_credentials(username, password)
+        if not self._closed:
+            self._member.set_credentials(username, password)
 
     def last_assignment(self) -> Assignment | None:
-        """The last assignment that this consumer made as the leader of its group.
+        """Return the last assignment that this consumer made as the group leader.
 
-        Beyond confluent's surface; None where it has not led. Also after ``close``.
+        Not a method of confluent's. None if this consumer has not led. Works after ``close`` too.
         """
         return next(iter(self.assignments()), None)
 
     def assignments(self) -> tuple[Assignment, ...]:
-        """The same for :mod:`assignors.metrics`."""
-        return self._membership.assignments if self._made else ()
+        """Return the last assignment as a tuple, for :mod:`assignors.metrics`."""
+        return self._member.assignments if self._initialized else ()
+
+    # ---- closing
 
     def close(self) -> None:
-        """As confluent's: waits for the commits that are on their way, a session's time at most.
+        """Close as confluent does, after waiting for unanswered commits, a session timeout at most.
 
-        What is not answered by then is given up, with a warning and, for ``on_commit``, an error.
+        Commits that are unanswered then are cancelled, with a warning and an error for
+        ``on_commit``.
         """
-        if not self._made or self._closed:
+        if self._closed:
             return super().close()
-        self._unsettle()
-        self._pulse.stop(patience=1.0)
-        results: list[Committed] = []
-        self._report = results.append
-        self._membership.stop_joining()
+        self._poller.disable_fast_poll()
+        self._ticker.stop(timeout=1.0)
+        results: list[CommitResult] = []
+        self._committer.report = results.append
+        self._member.stop_joining()
         try:
-            self._serve()
-            self._give_up_all()
+            self._poller.handle_events()
+            self._revoke_all()
         finally:
             self._flush_commits()
             try:
-                for committed in results:
-                    self._tell_of_commit(committed)
+                for result in results:
+                    self._committer.call_on_commit(result)
             finally:
-                with self._door:
-                    self._closed = True
-                self._membership.close(LEAVE_PATIENCE)
+                self._native.close()
+                self._closed = True
+                self._member.close(LEAVE_TIMEOUT)
                 super().close()
         return None
 
-    def __enter__(self) -> Self:
-        """The consumer."""
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        exc_traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
+    def __exit__(self, exc_type: Any, exc_value: Any, exc_traceback: Any) -> None:
+        """Close. confluent's own would call its own ``close``."""
         self.close()
 
-    # ---- what the other parts call
-
-    def _handle(self, event: Event) -> None:
-        if isinstance(event, Step):
-            self._take_step(event)
-        elif isinstance(event, Committed):
-            self._tell_of_commit(event)
-        elif isinstance(event, Fatal):
-            self._held = None
-            confluent_kafka.Consumer.unassign(self)
-
-    def _at_rest(self) -> bool:
-        return not self._membership.engaged or (bool(self._held) and self._membership.stable)
-
-    def _protocol(self) -> bool | None:
-        return self._cooperative if self._membership.joined_once else None
-
-    def _beat(self, now: float) -> None:
-        engaged = self._membership.engaged
-        if engaged and not self._serving.locked():
-            late = self._liveness.overdue(now)
-            if late is not None:
-                self._membership.application_is_late(late)
-        if engaged and self._liveness.should_knock(now):
-            # The next call of poll looks in, and so tells which thread polls now.
-            self._unsettle()
-            self._knock()
-        elif self._inbox and not self._liveness.waiting:
-            self._knock()
-        self._auto_commit(now)
-
-    def _give_up_all(self) -> None:
-        """Tell the application, commit for it, and read no more."""
-        ended = threading.Event()
-        change = Change.LOSE if self._membership.lost else Change.REVOKE
-        if self._membership.engaged:
-            self._take_step(Step(change, None, lambda _: ended.set()))
-            ended.wait(self._configuration.session_timeout)
-        else:
-            self._let_go(self._places_assigned(), lost=False)
+    def _revoke_all(self) -> None:
+        """Revoke all partitions: with the callback and the automatic commit."""
+        if not self._member.is_subscribed:
+            assigned = self._native.assignment()
+            self._committer.on_revoke([(p.topic, p.partition) for p in assigned], lost=False)
+            return
+        done = threading.Event()
+        kind = RebalanceKind.LOST if self._member.is_lost else RebalanceKind.REVOKE
+        self._assignment.rebalance(RebalanceEvent(kind, None, lambda _: done.set()), self)
+        done.wait(self._configuration.session_timeout)
 
     def _flush_commits(self) -> None:
-        patience = self._configuration.session_timeout
-        left = self._membership.flush_commits(patience)
-        if left:
+        timeout = self._configuration.session_timeout
+        unanswered = self._member.flush_commits(timeout)
+        if unanswered:
+            offsets = [
+                f"{topic}-{partition} at {position.offset}"
+                for commit in unanswered
+                for (topic, partition), position in commit.offsets.items()
+            ]
             log.warning(
-                "group %s: closed with %d commits that no broker answered in %.0f s: %s",
+                "group=%s cancelled %d commits that were not answered within %.0f s of close: %s",
                 self._configuration.group_id,
-                len(left),
-                patience,
-                some(
-                    [
-                        f"{topic}-{partition} at {position.offset}"
-                        for commit in left
-                        for (topic, partition), position in commit.offsets.items()
-                    ]
-                ),
+                len(unanswered),
+                timeout,
+                format_list(offsets),
             )
 
+    # ---- events
 
-def _dispatch(
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, RebalanceEvent):
+            self._assignment.rebalance(event, self)
+        elif isinstance(event, CommitResult):
+            self._committer.call_on_commit(event)
+        elif isinstance(event, FatalEvent):
+            self._assignment.owned = None
+            super().unassign()
+
+    def _is_idle(self) -> bool:
+        if not self._member.is_subscribed:
+            return True
+        return bool(self._assignment.owned) and self._member.is_stable
+
+    def _joined_cooperatively(self) -> bool | None:
+        return self._configuration.cooperative if self._member.has_joined else None
+
+    def _tick(self, now: float) -> None:
+        timeout, subscribed = self._poller.timeout, self._member.is_subscribed
+        if subscribed and not self._poller.is_handling:
+            overdue = timeout.overdue(now)
+            if overdue is not None:
+                self._member.on_poll_timeout(overdue)
+        if subscribed and timeout.wake_up_due(now):
+            # The next poll runs Python, which shows which thread polls now.
+            self._poller.disable_fast_poll()
+            self._poller.send_wake_up()
+        elif self._events and not timeout.wake_up_pending:
+            self._poller.send_wake_up()
+        self._committer.auto_commit(now)
+
+
+def _commit_callback(
     reference: weakref.ref[Consumer],
 ) -> Callable[[KafkaError | None, list[TopicPartition]], None]:
-    """The on_commit that librdkafka calls: for knocks, and for its own commits."""
+    """Return librdkafka's ``on_commit``: for wake-ups, and for its own commits."""
 
     def on_commit(error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         consumer = reference()
         if consumer is None:
             return
-        if partitions and partitions[0].topic == KNOCK:
-            consumer._answer()
+        if partitions and partitions[0].topic == WAKE_UP_TOPIC:
+            consumer._poller.on_wake_up()
         else:
-            consumer._hear_of_commit(error, partitions)
+            consumer._committer.on_native_commit(error, partitions)
 
     return on_commit
 
 
-def _arrival(reference: weakref.ref[Consumer]) -> Callable[[], None]:
-    def arrived() -> None:
+def _event_callback(reference: weakref.ref[Consumer]) -> Callable[[], None]:
+    """Return a callback for new events: the next poll, or the one in progress, handles them."""
+
+    def on_put() -> None:
         consumer = reference()
         if consumer is not None:
-            consumer._unsettle()
-            consumer._pulse.beat()
+            consumer._poller.disable_fast_poll()
+            consumer._ticker.tick_now()
 
-    return arrived
+    return on_put
 
 
-def _abandon(membership: Membership, pulse: Pulse) -> None:
-    pulse.stop()
-    membership.close()
+def _abandon(member: GroupMember, ticker: Ticker) -> None:
+    ticker.stop()
+    member.close()

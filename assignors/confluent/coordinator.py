@@ -1,110 +1,367 @@
-"""kafka-python's coordinator, with an application that lives in another thread and client.
+"""kafka-python's group coordinator for an application in another thread, with another client.
 
-kafka-python tells a listener of partitions that come and go. Here, the listener puts a step for
-the application and waits for it, on kafka-python's event loop and so without stopping heartbeats;
-the group waits for the application as it waits for one of confluent's.
+kafka-python calls a rebalance listener when partitions are assigned and revoked. Here the listener
+queues an event for the application and waits until it is handled. It waits as a coroutine on
+kafka-python's event loop, so heartbeats go on, and the group waits for the application as it waits
+for one of confluent's.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError as Code
 from kafka import AsyncConsumerRebalanceListener
 from kafka.consumer.subscription_state import SubscriptionType
-from kafka.coordinator.assignors.abstract import RebalanceProtocol
 from kafka.errors import FencedInstanceIdError, KafkaError
 from kafka.future import Future
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import TopicPartition
 
-from assignors.confluent.errors import error_message
-from assignors.confluent.events import Change, Inbox, Step
-from assignors.confluent.offsets import Place, Position
+from assignors.confluent.events import EventQueue, RebalanceEvent, RebalanceKind, error_message
+from assignors.confluent.offsets import PartitionKey, Position
 from assignors.group_leader import is_topic_name, log
-from assignors.kafka_python.commit_queue import CommitQueue
+from assignors.kafka_python.commit_queue import MemberIdentity
 from assignors.kafka_python.coordinator import RackAwareCoordinator
 
-# ---- Changes of partitions in librdkafka's order, of those that kafka-python tells of.
+FETCH_COMMITTED_MS = 1000
+"""Milliseconds that an assignment is held back for the group's committed offsets. A transaction in
+progress may delay these for longer: then librdkafka waits for them."""
 
-Ask = Callable[[Change, Iterable[Place] | None], Awaitable[None]]
-"""Has the application do it, with all it has where there are no places."""
+
+class RebalanceSuperseded(BaseException):
+    """A rebalance was not handled, because the membership has changed meanwhile.
+
+    Not an Exception: kafka-python would log it as an error of the application's listener.
+    """
 
 
-class GroupListener(AsyncConsumerRebalanceListener):  # type: ignore[misc]
-    """Steps in librdkafka's order: it always ends a rebalance by giving, be it nothing."""
+class GroupCoordinator(RackAwareCoordinator):
+    """A coordinator whose rebalances the application handles through ``events``.
 
-    def __init__(self, cooperative: Callable[[], bool], ask: Ask) -> None:
+    ``wake`` is called, in any thread, when there may be something to join for; ``on_fenced`` when
+    another client has taken this one's instance id.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        subscription: Any,
+        *,
+        events: EventQueue,
+        wake: Callable[[], None],
+        on_fenced: Callable[[], None],
+        **configs: Any,
+    ) -> None:
+        self.has_joined = False
+        self._requested = Subscription(frozenset())
+        self._last_member: MemberIdentity | None = None
+        self._leaves_permanently = False
+        self._events = events
+        self._wake = wake
+        self._on_fenced = on_fenced
+        self._topics_of_last_response: frozenset[str] = frozenset()
+        self._reported_topics: dict[str, int] = {}
+        self._listener = RebalanceListener(lambda: self.cooperative, self._rebalance)
+        super().__init__(client, subscription, **configs)
+        # PollTimeout detects an application that does not poll. Brokers get the real interval.
+        self.heartbeat.config["max_poll_interval_ms"] = float("inf")
+
+    # ---- the state of the membership
+
+    @property
+    def member(self) -> MemberIdentity:
+        """Generation and member id under which the application has its partitions.
+
+        They outlast the membership: a commit before the application handles the loss of its
+        partitions is refused for its old generation, instead of accepted for lack of one.
+        """
+        with self._lock:
+            if self._generation.is_lost() and self._last_member is not None:
+                return self._last_member
+            return (self._generation.generation_id, self._generation.member_id)
+
+    @property
+    def member_id(self) -> str:
+        """The current member id, "" if there is none."""
+        return str(self._generation.member_id)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the group has rebalanced without this member since it last joined."""
+        with self._lock:
+            return self.has_joined and self._generation.is_lost()
+
+    @property
+    def session_expired(self) -> bool:
+        """Whether no heartbeat was answered for so long that the group has removed this member."""
+        return self.stable() and bool(self.heartbeat.session_timeout_expired())
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether there is a topic to join for."""
+        return bool(self._subscription.subscription)
+
+    # ---- called by GroupMember
+
+    def subscribe(self, subscription: Subscription, metadata_ms: int) -> None:
+        """Subscribe to topics; for patterns, after waiting ``metadata_ms`` for all topics."""
+        self._subscription._set_subscription_type(SubscriptionType.AUTO_TOPICS)
+        self._subscription.rebalance_listener = self._listener
+        self._requested = subscription
+        self._cluster.need_all_topic_metadata = bool(subscription.patterns)
+        if subscription.patterns:
+            response = self._cluster.request_update()
+            self._net.run(self._manager.wait_for, response, metadata_ms)
+        self._match_topics()
+
+    def revoke_and_leave(self, timeout_ms: int) -> None:
+        """Have the application revoke all partitions; then leave, and subscribe to nothing."""
+        if self.is_lost:
+            self.lose_partitions()
+        else:
+            self._net.run(self._rebalance, RebalanceKind.REVOKE, None)
+        self.commits.flush(timeout_ms / 1000)
+        self._listener.reset()
+        self.leave(timeout_ms, permanently=True)
+        self._subscription.unsubscribe()
+        self._last_member = None
+
+    def lose_partitions(self) -> None:
+        """Have the application handle the loss of all its partitions."""
+        self._net.run(self._listener.on_partitions_lost)
+        self._subscription.assign_from_subscribed([])
+
+    def leave(self, timeout_ms: int, *, permanently: bool) -> None:
+        """Leave the group. With an instance id, which is kept for a restart, only permanently."""
+        self._leaves_permanently = permanently
+        try:
+            self._net.run(self.maybe_leave_group_async, None, timeout_ms)
+        finally:
+            self._leaves_permanently = False
+
+    def shut_down(self, timeout_ms: int) -> None:
+        """Leave as a member that may restart if it has an instance id, and stop heartbeats."""
+        self._close_heartbeat()
+        self.leave(timeout_ms, permanently=False)
+        if self._heartbeat_loop_future is not None:
+            self._net.run(self._manager.wait_for, self._heartbeat_loop_future, timeout_ms)
+
+    def on_commit_response(self, member: MemberIdentity, codes: set[int]) -> None:
+        """Reset the membership if the response to a commit of ``member`` shows that it is lost."""
+        with self._lock:
+            if (self._generation.generation_id, self._generation.member_id) != member:
+                return
+            if Code.UNKNOWN_MEMBER_ID in codes:
+                self.reset_generation()
+            elif Code.ILLEGAL_GENERATION in codes and not self.rebalance_in_progress():
+                self.reset_generation(member[1])
+
+    # ---- called by kafka-python
+
+    def request_rejoin(self) -> None:
+        """Request another join."""
+        super().request_rejoin()
+        self._wake()
+
+    def reset_generation(self, member_id: str = "") -> None:
+        """Forget the membership, except for what :attr:`member` still needs."""
+        with self._lock:
+            if not self._generation.is_lost():
+                self._last_member = (self._generation.generation_id, self._generation.member_id)
+        super().reset_generation(member_id)
+        self._wake()
+
+    def is_dynamic_member(self) -> bool:
+        """Return whether leaving sends a LeaveGroup request."""
+        return self._leaves_permanently or bool(super().is_dynamic_member())
+
+    def _reads_during_rebalance(self) -> bool:
+        # This coordinator has a thread of its own, which may wait for the other members.
+        return False
+
+    async def _send_heartbeat_request(self) -> Any:
+        try:
+            return await super()._send_heartbeat_request()
+        except FencedInstanceIdError:
+            self._on_fenced()
+            raise
+
+    def _handle_metadata_update(self, cluster: Any) -> None:
+        if self._subscription.partitions_auto_assigned():
+            self._match_topics()
+            self._report_topic_errors(cluster)
+        # Unauthorized topics have been reported; kafka-python would raise on its event loop.
+        unauthorized, cluster.unauthorized_topics = cluster.unauthorized_topics, set()
+        try:
+            super()._handle_metadata_update(cluster)
+        finally:
+            cluster.unauthorized_topics = unauthorized
+        self._wake()
+
+    async def _on_join_complete_async(
+        self, generation: int, member_id: str, protocol: str, assignment: bytes
+    ) -> None:
+        self.has_joined = True
+        new = set(map(tuple, ConsumerProtocolAssignment.decode(assignment).partitions()))
+        old = set(map(tuple, self._subscription.assigned_partitions()))
+        self._listener.on_join_complete(added=len(new - old))
+        await super()._on_join_complete_async(generation, member_id, protocol, assignment)
+        await self._listener.on_changes_reported()
+
+    # ---- rebalances
+
+    async def _rebalance(
+        self, kind: RebalanceKind, partitions: Iterable[PartitionKey] | None
+    ) -> None:
+        """Queue a rebalance (None: of all partitions), and wait until it is handled.
+
+        Raise RebalanceSuperseded if it is obsolete.
+        """
+        done = Future()
+        keys = () if partitions is None else tuple(sorted(partitions))
+        # librdkafka would fetch these from the coordinator that it last knew of. Without heartbeats
+        # it does not learn of a new one, and would never start reading if the old one is gone.
+        committed = await self._fetch_committed(keys) if kind is RebalanceKind.ASSIGN else None
+
+        def on_done(handled: bool) -> None:
+            try:
+                self._net.call_soon_threadsafe(lambda: done.success(handled))
+            except RuntimeError:  # The event loop is closed.
+                return
+
+        self._events.put(
+            RebalanceEvent(kind, None if partitions is None else keys, on_done, committed)
+        )
+        if not await done:
+            raise RebalanceSuperseded(kind.value)
+
+    async def _fetch_committed(
+        self, keys: Iterable[PartitionKey]
+    ) -> dict[PartitionKey, Position] | None:
+        """Return the group's committed offsets; None if they are not available at once."""
+        partitions = [TopicPartition(*key) for key in keys]
+        try:
+            offsets = await self.fetch_committed_offsets_async(partitions, FETCH_COMMITTED_MS)
+        except KafkaError as error:
+            log.debug("group=%s committed offsets not available: %r", self.group_id, error)
+            return None
+        return {tuple(tp): Position(each.offset, each.leader_epoch) for tp, each in offsets.items()}
+
+    # ---- topics
+
+    def _match_topics(self) -> None:
+        """Subscribe to the topics that match the application's subscription at this moment."""
+        known = self._cluster.topics(exclude_internal_topics=False)
+        topics = {topic for topic in self._requested.topics(known) if is_topic_name(topic)}
+        if topics != self._subscription.subscription:
+            self._subscription.change_subscription(sorted(topics))
+            self._cluster.set_topics(self._subscription.group_subscription())
+
+    def _report_topic_errors(self, cluster: Any) -> None:
+        """Queue an error for each unavailable topic that is subscribed to by name, once."""
+        errors = topic_errors(
+            self._requested.names,
+            self._topics_of_last_response,
+            known=cluster.topics(exclude_internal_topics=False),
+            unauthorized=frozenset(cluster.unauthorized_topics or ()),
+        )
+        self._topics_of_last_response = self._requested.names
+        reported, self._reported_topics = self._reported_topics, errors
+        for topic, code in errors.items():
+            if reported.get(topic) != code:
+                reason = f"Subscribed topic not available: {topic}: {Code(code).str()}"
+                self._events.put(error_message(code, reason, topic))
+
+
+Rebalance = Callable[[RebalanceKind, Iterable[PartitionKey] | None], Awaitable[None]]
+
+
+class RebalanceListener(AsyncConsumerRebalanceListener):  # type: ignore[misc]
+    """Calls ``rebalance`` in librdkafka's order: a rebalance always ends with an assignment.
+
+    kafka-python does not call the listener of a cooperative member that gets no new partitions;
+    then an assignment of no partitions is reported.
+    """
+
+    def __init__(self, cooperative: Callable[[], bool], rebalance: Rebalance) -> None:
         self._cooperative = cooperative
-        self._ask = ask
-        self._given = False
-        self._owed = False
+        self._rebalance = rebalance
+        self._has_assignment = False
+        self._empty_assignment_due = False
 
-    def expect(self, added: int) -> None:
-        """A join has ended, and gives so many partitions that were not had before."""
-        self._owed = self._cooperative() and added == 0
+    def on_join_complete(self, added: int) -> None:
+        """A join has ended, which assigns ``added`` new partitions."""
+        self._empty_assignment_due = self._cooperative() and added == 0
 
-    async def complete(self) -> None:
-        """All changes of a join have been told."""
-        owed, self._owed = self._owed, False
-        if owed:
-            await self._give(())
+    async def on_changes_reported(self) -> None:
+        """kafka-python has called this listener for all changes of a join."""
+        due, self._empty_assignment_due = self._empty_assignment_due, False
+        if due:
+            await self.on_partitions_assigned(())
 
-    def forget(self) -> None:
-        """The application has nothing."""
-        self._given = False
+    def reset(self) -> None:
+        """The member has left, and has no assignment."""
+        self._has_assignment = False
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
-        await self._give(assigned)
+        self._has_assignment = True
+        await self._rebalance(RebalanceKind.ASSIGN, assigned)
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        # Before its first assignment there is nothing that an eager member could give up.
-        if not self._given:
+        # Before its first assignment an eager member has nothing to revoke.
+        if not self._has_assignment:
             return
         if not self._cooperative():
-            self._given = False
-        await self._ask(Change.REVOKE, revoked)
+            self._has_assignment = False
+        await self._rebalance(RebalanceKind.REVOKE, revoked)
 
     async def on_partitions_lost(self, lost: Any = None) -> None:  # noqa: ARG002
-        self._given = False
-        await self._ask(Change.LOSE, None)
-
-    async def _give(self, places: Iterable[Place]) -> None:
-        self._given = True
-        await self._ask(Change.ASSIGN, places)
+        self._has_assignment = False
+        await self._rebalance(RebalanceKind.LOST, None)
 
 
-# ---- Which topics of a subscription an application is told to be missing.
+# ---- The application's subscription: names of topics, and patterns that start with ``^``.
 
 
-def unavailable(
-    names: Iterable[str],
-    sought: Collection[str],
-    there: Collection[str],
-    forbidden: Collection[str],
-) -> dict[str, int]:
-    """The error code of each of ``names`` that cannot be had, by an answer of a broker.
+@dataclass(frozen=True)
+class Subscription:
+    """Names of topics, and patterns. Patterns match no topic that ``ignored`` matches."""
 
-    ``there`` and ``forbidden`` are what the answer has. A topic counts as missing if it was
-    ``sought`` at the answer before: this one may be to a question from before that.
+    names: frozenset[str]
+    patterns: tuple[re.Pattern[str], ...] = ()
+    ignored: tuple[re.Pattern[str], ...] = ()
+
+    def topics(self, known: Iterable[str]) -> set[str]:
+        """Return the names, and those of the ``known`` topics of the cluster that match."""
+        return set(self.names).union(
+            topic
+            for topic in known
+            if any(pattern.match(topic) for pattern in self.patterns)
+            and not any(pattern.match(topic) for pattern in self.ignored)
+        )
+
+
+class PatternError(ValueError):
+    """An invalid pattern."""
+
+
+def parse_subscription(topics: Collection[str], ignored: Iterable[str] = ()) -> Subscription:
+    """Return the subscription that confluent's ``subscribe`` makes of ``topics``.
+
+    ``ignored`` are the patterns of ``topic.blacklist``. Raise PatternError.
     """
-    errored: dict[str, int] = {}
-    for topic in sorted(names):
-        if not is_topic_name(topic):
-            errored[topic] = Code.TOPIC_EXCEPTION
-        elif topic in forbidden:
-            errored[topic] = Code.TOPIC_AUTHORIZATION_FAILED
-        elif topic not in there and topic in sought:
-            errored[topic] = Code.UNKNOWN_TOPIC_OR_PART
-    return errored
+    return Subscription(
+        frozenset(topic for topic in topics if not topic.startswith("^")),
+        tuple(_compile(topic) for topic in topics if topic.startswith("^")),
+        tuple(_compile(pattern) for pattern in ignored),
+    )
 
 
-# ---- What a consumer subscribes to: topics by name, and by patterns that start with ``^``.
-
-_CLASSES = {
+_CHARACTER_CLASSES = {
     "alpha": "a-zA-Z",
     "digit": "0-9",
     "alnum": "a-zA-Z0-9",
@@ -117,302 +374,35 @@ _CLASSES = {
 }
 
 
-class PatternError(ValueError):
-    """A pattern that cannot be read."""
-
-
-@dataclass(frozen=True)
-class Subscription:
-    """Topics by name, and patterns; of the topics there are, ``ignored`` matches none."""
-
-    names: frozenset[str]
-    patterns: tuple[re.Pattern[str], ...] = ()
-    ignored: tuple[re.Pattern[str], ...] = field(default=())
-
-    def topics(self, known: Iterable[str]) -> set[str]:
-        """The topics to join with, ``known`` being the cluster's."""
-        return set(self.names).union(
-            topic
-            for topic in known
-            if any(pattern.match(topic) for pattern in self.patterns)
-            and not any(pattern.match(topic) for pattern in self.ignored)
-        )
-
-
-def subscription(topics: Collection[str], ignored: Iterable[str] = ()) -> Subscription:
-    """The subscription that confluent's ``subscribe`` makes of ``topics``.
-
-    Raises PatternError for a pattern that is none.
-    """
-    return Subscription(
-        frozenset(topic for topic in topics if not topic.startswith("^")),
-        tuple(_compiled(topic) for topic in topics if topic.startswith("^")),
-        tuple(_compiled(pattern) for pattern in ignored),
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern with POSIX character classes, as librdkafka supports them."""
+    translated = re.sub(
+        r"\[:([a-z]+):\]", lambda match: _CHARACTER_CLASSES.get(match[1], match[0]), pattern
     )
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """``pattern``, in which librdkafka knows POSIX's classes of characters."""
     try:
-        return re.compile(re.sub(r"\[:([a-z]+):\]", _class, pattern))
+        return re.compile(translated)
     except re.error as error:
-        raise PatternError(f"{pattern!r} is no pattern: {error}") from error
+        raise PatternError(f"invalid pattern {pattern!r}: {error}") from error
 
 
-def _class(found: re.Match[str]) -> str:
-    return _CLASSES.get(found[1], found[0])
+def topic_errors(
+    names: Iterable[str],
+    previous_names: Collection[str],
+    *,
+    known: Collection[str],
+    unauthorized: Collection[str],
+) -> dict[str, int]:
+    """Return the error code of each of ``names`` that a metadata response shows as unavailable.
 
-
-START_MS = 1000
-"""Milliseconds for which partitions are held back for what is committed of them. A transaction
-that has not ended may keep that from being told for longer: then librdkafka waits for it."""
-
-
-class Superseded(BaseException):
-    """A step was not done, because the membership took another turn.
-
-    No Exception: kafka-python would take it for a fault of the application's, and log it.
+    ``known`` and ``unauthorized`` are of that response. A topic counts as missing only if it was
+    among ``previous_names``, at the previous response: this one may be to an older request.
     """
-
-
-class GroupCoordinator(RackAwareCoordinator):
-    """``stir`` is called, from any thread, whenever there may be something to join for, and
-    ``fenced`` when another client has taken this one's instance id."""
-
-    def __init__(
-        self,
-        client: Any,
-        subscription: Any,
-        *,
-        inbox: Inbox,
-        stir: Callable[[], None],
-        fenced: Callable[[], None],
-        **configs: Any,
-    ) -> None:
-        self.wanted = Subscription(frozenset())
-        self.held: tuple[int, str] | None = None
-        self.joined_once = False
-        self._leaves_for_good = False
-        self._inbox = inbox
-        self._stir = stir
-        self._fenced = fenced
-        self._sought: frozenset[str] = frozenset()
-        self._errored: dict[str, int] = {}
-        self.listener = GroupListener(lambda: self.cooperative, self.ask)
-        super().__init__(client, subscription, **configs)
-        self.commits = CommitQueue(self)
-        # Whether the application polls is seen elsewhere; brokers are told the interval as it is.
-        self.heartbeat.config["max_poll_interval_ms"] = float("inf")
-
-    # ---- what the application asks
-
-    @property
-    def cooperative(self) -> bool:
-        """Whether members keep their partitions through a rebalance."""
-        return bool(self._rebalance_protocol == RebalanceProtocol.COOPERATIVE)
-
-    @property
-    def member(self) -> tuple[int, str]:
-        """Generation and member id under which the application holds its partitions.
-
-        They outlast the membership: what an application commits before it hears that it lost
-        its partitions is refused for its old generation, not taken for want of one.
-        """
-        with self._lock:
-            if self._generation.is_lost() and self.held is not None:
-                return self.held
-            return (self._generation.generation_id, self._generation.member_id)
-
-    @property
-    def member_id(self) -> str:
-        """What the group calls this member at this moment, or nothing."""
-        return str(self._generation.member_id)
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the group has gone on without this member since it last joined."""
-        with self._lock:
-            return self.joined_once and self._generation.is_lost()
-
-    async def ask(self, change: Change, places: Iterable[Place] | None = None) -> None:
-        """Have the application do it, with all it has where places are None.
-
-        Raises Superseded.
-        """
-        done = Future()
-        given = () if places is None else tuple(sorted(places))
-        # librdkafka would ask as well, the coordinator that it last heard of: it has no heartbeat
-        # to hear of another by, and would never begin to read where that one is gone.
-        committed = await self._committed(given) if change is Change.ASSIGN else None
-
-        def end(well: bool) -> None:
-            try:
-                self._net.call_soon_threadsafe(lambda: done.success(well))
-            except RuntimeError:  # The event loop is closed, and nobody waits.
-                return
-
-        self._inbox.put(Step(change, None if places is None else given, end, committed))
-        if not await done:
-            raise Superseded(change.value)
-
-    # ---- what the membership asks
-
-    def subscribe(self, wanted: Subscription, metadata_ms: int) -> bool:
-        """Subscribe to ``wanted``; whether there is a topic to join for."""
-        self._subscription._set_subscription_type(SubscriptionType.AUTO_TOPICS)
-        self._subscription.rebalance_listener = self.listener
-        self.wanted = wanted
-        self._cluster.need_all_topic_metadata = bool(wanted.patterns)
-        if wanted.patterns:
-            answer = self._cluster.request_update()
-            self._net.run(self._manager.wait_for, answer, metadata_ms)
-        self.match_topics()
-        return bool(self._subscription.subscription)
-
-    @property
-    def has_topics(self) -> bool:
-        """Whether there is a topic to join for."""
-        return bool(self._subscription.subscription)
-
-    def give_back(self, timeout_ms: int) -> None:
-        """Have the application give up all that it has; then leave, and subscribe to nothing."""
-        if self.is_lost:
-            self.lose()
-        else:
-            self._net.run(self.ask, Change.REVOKE)
-        self.commits.flush(timeout_ms / 1000)
-        self.listener.forget()
-        self.leave(timeout_ms, static=True)
-        self._subscription.unsubscribe()
-        self.held = None
-
-    def lose(self) -> None:
-        """Have the application told that its partitions are gone."""
-        self._net.run(self.listener.on_partitions_lost)
-        self._subscription.assign_from_subscribed([])
-
-    def leave(self, timeout_ms: int, *, static: bool) -> None:
-        """Leave the group; ``static``: even with an instance id, which is kept for a restart."""
-        self._leaves_for_good = static
-        try:
-            self._net.run(self.maybe_leave_group_async, None, timeout_ms)
-        finally:
-            self._leaves_for_good = False
-
-    def end(self, timeout_ms: int) -> None:
-        """Leave, as one that may come back if it has an instance id, and send no more."""
-        self._close_heartbeat()
-        self.leave(timeout_ms, static=False)
-        if self._heartbeat_loop_future is not None:
-            self._net.run(self._manager.wait_for, self._heartbeat_loop_future, timeout_ms)
-
-    @property
-    def session_expired(self) -> bool:
-        """Whether the group has not been heard for so long that it has gone on by itself."""
-        return self.stable() and bool(self.heartbeat.session_timeout_expired())
-
-    async def _committed(self, places: Iterable[Place]) -> dict[Place, Position] | None:
-        """What the group has committed, None if that is not found at once."""
-        asked = [TopicPartition(*place) for place in places]
-        try:
-            found = await self.fetch_committed_offsets_async(asked, START_MS)
-        except KafkaError as error:
-            log.debug("group %s: committed offsets not found: %r", self.group_id, error)
-            return None
-        return {tuple(at): Position(each.offset, each.leader_epoch) for at, each in found.items()}
-
-    # ---- what commits need
-
-    @property
-    def manager(self) -> Any:
-        """kafka-python's connections."""
-        return self._manager
-
-    @property
-    def net(self) -> Any:
-        """kafka-python's event loop."""
-        return self._net
-
-    def commit_answered(self, member: tuple[int, str], codes: set[int]) -> None:
-        """Take from the answer to a commit of ``member`` whether the group still knows it."""
-        with self._lock:
-            if (self._generation.generation_id, self._generation.member_id) != member:
-                return
-            if Code.UNKNOWN_MEMBER_ID in codes:
-                self.reset_generation()
-            elif Code.ILLEGAL_GENERATION in codes and not self.rebalance_in_progress():
-                self.reset_generation(member[1])
-
-    # ---- what kafka-python calls
-
-    def request_rejoin(self) -> None:
-        """Ask for another join."""
-        super().request_rejoin()
-        self._stir()
-
-    def reset_generation(self, member_id: str = "") -> None:
-        """Forget the membership, but for what `member` still needs."""
-        with self._lock:
-            if not self._generation.is_lost():
-                self.held = (self._generation.generation_id, self._generation.member_id)
-        super().reset_generation(member_id)
-        self._stir()
-
-    async def _send_heartbeat_request(self) -> Any:
-        try:
-            return await super()._send_heartbeat_request()
-        except FencedInstanceIdError:
-            self._fenced()
-            raise
-
-    def is_dynamic_member(self) -> bool:
-        """Whether leaving is told to the group."""
-        return self._leaves_for_good or bool(super().is_dynamic_member())
-
-    def _reads_on(self) -> bool:
-        # A thread of its own drives this coordinator: it may wait for the others of the group.
-        return False
-
-    def _handle_metadata_update(self, cluster: Any) -> None:
-        if self._subscription.partitions_auto_assigned():
-            self.match_topics()
-            self._tell_of_topics(cluster)
-        # What is forbidden has been told; kafka-python would raise, on its event loop.
-        forbidden, cluster.unauthorized_topics = cluster.unauthorized_topics, set()
-        try:
-            super()._handle_metadata_update(cluster)
-        finally:
-            cluster.unauthorized_topics = forbidden
-        self._stir()
-
-    async def _on_join_complete_async(
-        self, generation: int, member_id: str, protocol: str, assignment: bytes
-    ) -> None:
-        self.joined_once = True
-        now = {tuple(place) for place in ConsumerProtocolAssignment.decode(assignment).partitions()}
-        before = {tuple(place) for place in self._subscription.assigned_partitions()}
-        self.listener.expect(added=len(now - before))
-        await super()._on_join_complete_async(generation, member_id, protocol, assignment)
-        await self.listener.complete()
-
-    # ---- how
-
-    def match_topics(self) -> None:
-        """Subscribe to the topics that ``wanted`` means at this moment."""
-        known = self._cluster.topics(exclude_internal_topics=False)
-        topics = {topic for topic in self.wanted.topics(known) if is_topic_name(topic)}
-        if topics != self._subscription.subscription:
-            self._subscription.change_subscription(sorted(topics))
-            self._cluster.set_topics(self._subscription.group_subscription())
-
-    def _tell_of_topics(self, cluster: Any) -> None:
-        """Put an error for each topic subscribed to by name that is not there, once."""
-        there = cluster.topics(exclude_internal_topics=False)
-        forbidden = frozenset(cluster.unauthorized_topics or ())
-        errored = unavailable(self.wanted.names, self._sought, there, forbidden)
-        self._sought = self.wanted.names
-        before, self._errored = self._errored, errored
-        for topic, code in errored.items():
-            if before.get(topic) != code:
-                told = f"Subscribed topic not available: {topic}: {Code(code).str()}"
-                self._inbox.put(error_message(code, told, topic))
+    errors: dict[str, int] = {}
+    for topic in sorted(names):
+        if not is_topic_name(topic):
+            errors[topic] = Code.TOPIC_EXCEPTION
+        elif topic in unauthorized:
+            errors[topic] = Code.TOPIC_AUTHORIZATION_FAILED
+        elif topic not in known and topic in previous_names:
+            errors[topic] = Code.UNKNOWN_TOPIC_OR_PART
+    return errors

@@ -1,8 +1,8 @@
-"""What the group has for the application, until the application's thread comes for it.
+"""Events of the group for the application, and the group's errors in confluent's form.
 
-confluent calls an application's callbacks in the thread that polls, and nowhere else. So what
-happens in the group is put here by the threads that keep the membership, and taken out by
-whoever polls. A change of partitions is a `Step`: the membership waits for its end.
+confluent calls an application's callbacks in the thread that polls, and in no other. So the threads
+of the membership put events into an :class:`EventQueue`, and the thread that polls handles them. A
+change of the assignment is a :class:`RebalanceEvent`: the membership waits until it is handled.
 """
 
 from __future__ import annotations
@@ -12,96 +12,100 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from kafka import errors as kafka_errors
 
-from assignors.confluent.offsets import Place, Position
+from assignors.confluent.offsets import PartitionKey, Position
+from assignors.kafka_python.commit_queue import NoCoordinatorError
 
 
-class Change(Enum):
-    """What becomes of partitions."""
+class RebalanceKind(Enum):
+    """What happens to partitions in a rebalance."""
 
     ASSIGN = "assign"
     REVOKE = "revoke"
-    LOSE = "lose"
+    LOST = "lost"
 
 
 @dataclass(eq=False)
-class Step:
-    """Partitions that the application is to be given, or to give up; None: all that it has.
+class RebalanceEvent:
+    """Partitions that the application gets or gives up. None stands for all that it has.
 
-    ``committed`` is what the group has committed of partitions that are given; None: not known.
+    ``committed`` are the group's committed offsets of assigned partitions; None: unknown.
 
-    ``end`` is called once: with True when the application has done it, with False when the
-    group has moved on and nobody is to do it any more.
+    ``on_done`` is called once: with True when the application has handled the event, with False
+    when the event is obsolete.
     """
 
-    change: Change
-    places: tuple[Place, ...] | None
-    end: Callable[[bool], None]
-    committed: Mapping[Place, Position] | None = None
-    _ended: bool = field(default=False, init=False)
+    kind: RebalanceKind
+    partitions: tuple[PartitionKey, ...] | None
+    on_done: Callable[[bool], None]
+    committed: Mapping[PartitionKey, Position] | None = None
+    _done: bool = field(default=False, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def finish(self, done: bool) -> None:
-        """Call ``end``, the first time."""
+    def finish(self, handled: bool) -> None:
+        """Call ``on_done``, the first time."""
         with self._lock:
-            if self._ended:
+            if self._done:
                 return
-            self._ended = True
-        self.end(done)
+            self._done = True
+        self.on_done(handled)
 
 
 @dataclass(frozen=True)
-class Committed:
-    """The end of a commit of which ``on_commit`` is to hear."""
+class CommitResult:
+    """The error of a commit as a whole, and its partitions with their errors, for ``on_commit``."""
 
     error: KafkaError | None
     partitions: list[TopicPartition]
 
 
 @dataclass(frozen=True)
-class Fatal:
-    """This consumer can be no member any more: it is to read nothing, and no callback is called."""
+class FatalEvent:
+    """This consumer can never join again: it stops reading, without any callback."""
 
 
-Event = Step | Committed | Fatal | Message
+Event = RebalanceEvent | CommitResult | FatalEvent | Message
+"""A Message is an error that ``poll`` and ``consume`` return."""
 
 
-class Inbox:
-    """Events in their order. ``arrived`` is called, by the thread that puts one, after it is in."""
+class EventQueue:
+    """Events in order. ``on_put`` is called after each put, in the thread of the put."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._lock = threading.Lock()
         self._closed = False
         self._refusing = False
-        self._begun: Step | None = None
-        self.arrived: Callable[[], None] = _nobody
+        self._current: RebalanceEvent | None = None
+        self.on_put: Callable[[], None] = lambda: None
 
     def put(self, event: Event) -> None:
-        """Add an event; a step that is refused is ended undone."""
+        """Append an event. A rebalance that is refused is finished as not handled."""
         with self._lock:
-            refused = self._closed or (self._refusing and isinstance(event, Step))
+            refused = self._closed or (self._refusing and isinstance(event, RebalanceEvent))
             if not refused:
                 self._events.append(event)
         if not refused:
-            self.arrived()
-        elif isinstance(event, Step):
+            self.on_put()
+        elif isinstance(event, RebalanceEvent):
             event.finish(False)
 
-    def take(self) -> Event | None:
-        """The oldest event; None if that is a message, or there is none."""
+    def pop_event(self) -> Event | None:
+        """Remove and return the oldest event; None if that is a message or there is none."""
         with self._lock:
             if not self._events or isinstance(self._events[0], Message):
                 return None
             event = self._events.popleft()
-            if isinstance(event, Step):
-                self._begun = event
+            if isinstance(event, RebalanceEvent):
+                self._current = event
             return event
 
-    def take_message(self) -> Message | None:
-        """The oldest event if that is a message."""
+    def pop_message(self) -> Message | None:
+        """Remove and return the oldest event if that is a message."""
         with self._lock:
             if self._events and isinstance(self._events[0], Message):
                 return self._events.popleft()  # type: ignore[return-value]
@@ -110,29 +114,62 @@ class Inbox:
     def __bool__(self) -> bool:
         return bool(self._events)
 
-    def refuse_steps(self) -> None:
-        """End undone the steps that nobody has begun, and all that are put."""
+    def refuse_rebalances(self) -> None:
+        """Finish the rebalances in the queue as not handled, and refuse new ones."""
         with self._lock:
             self._refusing = True
-            steps = [event for event in self._events if isinstance(event, Step)]
-            self._events = deque(event for event in self._events if not isinstance(event, Step))
-        for step in steps:
-            step.finish(False)
+            rebalances = [event for event in self._events if isinstance(event, RebalanceEvent)]
+            self._events = deque(
+                event for event in self._events if not isinstance(event, RebalanceEvent)
+            )
+        for event in rebalances:
+            event.finish(False)
 
-    def accept_steps(self) -> None:
-        """Take steps again."""
+    def accept_rebalances(self) -> None:
+        """Accept rebalances again."""
         with self._lock:
             self._refusing = False
 
     def close(self) -> None:
-        """Take nothing more, and end undone every step, the one that is being done as well."""
+        """Accept no more events, and finish all rebalances, also the one being handled."""
         with self._lock:
             self._closed = True
-            begun = self._begun
-        self.refuse_steps()
-        if begun is not None:
-            begun.finish(False)
+            current = self._current
+        self.refuse_rebalances()
+        if current is not None:
+            current.finish(False)
 
 
-def _nobody() -> None:
-    """Nobody is told."""
+# ---- Errors in confluent's form.
+
+_CODES_OF_CLIENT_ERRORS = (
+    (NoCoordinatorError, KafkaError._WAIT_COORD),
+    (kafka_errors.Cancelled, KafkaError._DESTROY),
+    (kafka_errors.KafkaTimeoutError, KafkaError._TIMED_OUT),
+    (kafka_errors.SaslAuthenticationFailedError, KafkaError._AUTHENTICATION),
+    (kafka_errors.UnsupportedVersionError, KafkaError._UNSUPPORTED_FEATURE),
+    (kafka_errors.KafkaConnectionError, KafkaError._TRANSPORT),
+    (kafka_errors.NodeNotReadyError, KafkaError._TRANSPORT),
+)
+
+
+def error_code(error: BaseException) -> int:
+    """Return confluent's code for an error of kafka-python."""
+    for kind, code in _CODES_OF_CLIENT_ERRORS:
+        if isinstance(error, kind):
+            return int(code)
+    number = getattr(error, "errno", None)
+    return number if isinstance(number, int) and number > 0 else KafkaError._FAIL
+
+
+def kafka_exception(code: int, action: str) -> KafkaException:
+    """Return the exception that confluent raises if ``action`` fails with ``code``."""
+    return KafkaException(KafkaError(code, f"{action}: {KafkaError(code).str()}"))
+
+
+def error_message(code: int, reason: str, topic: str | None = None) -> Message:
+    """Return the message by which ``poll`` reports an error of the group or of a topic."""
+    fields: dict[str, Any] = {"error": KafkaError(code, reason), "value": reason.encode()}
+    if topic is not None:
+        fields["topic"] = topic
+    return Message(**fields)

@@ -1,8 +1,8 @@
-"""One member of the group, kept by kafka-python in threads of its own.
+"""One member of the group: kafka-python's coordinator, on connections and a thread of its own.
 
-One thread is kafka-python's event loop: it sends the heartbeats. The other, here, drives the
+One thread is kafka-python's event loop, which sends the heartbeats. The other one, here, drives the
 joins, which take as long as the group and the application take. Neither ever runs code of the
-application, and no call of the application's waits for a join.
+application, and no call of the application waits for a join.
 """
 
 from __future__ import annotations
@@ -17,394 +17,408 @@ from kafka import errors as kafka_errors
 from kafka.consumer.subscription_state import SubscriptionState
 from kafka.net.compat import KafkaNetClient
 
+from assignors.client_assignor import CooperativeStickyClientAssignor, RangeClientAssignor
 from assignors.confluent.config import Configuration
-from assignors.confluent.coordinator import GroupCoordinator, Subscription, Superseded
-from assignors.confluent.errors import CommitError, code_of, error_message
-from assignors.confluent.events import Fatal, Inbox
-from assignors.confluent.offsets import Place, Position
+from assignors.confluent.coordinator import GroupCoordinator, RebalanceSuperseded, Subscription
+from assignors.confluent.events import EventQueue, FatalEvent, error_code, error_message
+from assignors.confluent.offsets import PartitionKey, Position
+from assignors.connection.properties import Secret
 from assignors.group_leader import Assignment, log
-from assignors.kafka_python import (
-    LeaderRackAwareCooperativeStickyAssignor,
-    LeaderRackAwareRangeAssignor,
+from assignors.kafka_python.commit_queue import (
+    REBALANCE_IN_PROGRESS,
+    Commit,
+    CommitResponse,
+    MemberIdentity,
+    never_retry,
 )
-from assignors.kafka_python.commit_queue import REBALANCE_IN_PROGRESS, Commit, Member, refuse
-from assignors.kafka_python.commit_queue import Result as Answer
-from assignors.kafka_python.log_filters import teach_discretion
+from assignors.kafka_python.log_filters import install_log_filters
 
-# ---- The connections that kafka-python holds for a membership, and the coordinator on them.
-#
-# What `kafka.KafkaConsumer` would build is built from its parts, without the part that fetches,
-# and without waiting: an application that names servers that are not there hears of it from
-# librdkafka, as ever, while the membership goes on looking for them.
+JOIN_MS = 200
+"""Milliseconds after which a thread that waits for a join checks for other work."""
 
-LONGEST_BACKOFF = 10.0
-"""Seconds between attempts to find a broker that lets us in, at most."""
+METADATA_MS = 2000
+"""Milliseconds to wait for the topics that a pattern may match, before they are requested again."""
+
+IDLE_SECONDS = 1.0
+"""Seconds between the checks of a stable member."""
+
+JOIN_BACKOFF = 1.0
+"""Seconds before a join is tried again after an error."""
+
+LEAVE_MS = 5000
+"""Milliseconds to send the LeaveGroup request."""
+
+MAX_CONNECT_BACKOFF = 10.0
+"""Seconds between attempts to connect, at most."""
+
+CommitCallback = Callable[[int, Mapping[PartitionKey, int]], None]
+"""Gets the error code of a commit as a whole, and the code of each partition."""
 
 
-class Connector:
-    """Finds a broker. ``stir`` and ``fenced`` are the coordinator's, ``assignor`` decides."""
+class GroupMember:
+    """Joins while there is a subscription, leaves when there is none; `close` ends it."""
+
+    def __init__(self, configuration: Configuration, events: EventQueue) -> None:
+        self._configuration = configuration
+        self._events = events
+        self._connection = CoordinatorConnection(configuration, events, self._wake, self._fence)
+        self._coordinator: GroupCoordinator | None = None
+        self._subscription: Subscription | None = None
+        self._applied_subscription: Subscription | None = None
+        self._must_leave = False
+        self._poll_overdue: float | None = None
+        self._left_for_poll_timeout = False
+        self._fenced = False
+        self._closing = False
+        self._work = threading.Event()
+        self._released = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"rackward-member-{configuration.group_id}", daemon=True
+        )
+
+    # ---- the state of the membership
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether the group assigns the application's partitions, or still may."""
+        return self._subscription is not None or self._applied_subscription is not None
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another client has taken the instance id, which ends this member for good."""
+        return self._fenced
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether this is a member of a generation, and no rebalance is in progress."""
+        coordinator = self._coordinator
+        return coordinator is not None and coordinator.stable() and not coordinator.need_rejoin()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether other members may have the application's partitions by now."""
+        return self._coordinator is not None and self._coordinator.is_lost
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether there was ever a generation, and so a rebalance protocol."""
+        return self._coordinator is not None and self._coordinator.has_joined
+
+    @property
+    def identity(self) -> MemberIdentity:
+        """Generation and member id, (-1, "") before there are any."""
+        return (-1, "") if self._coordinator is None else self._coordinator.member
+
+    @property
+    def member_id(self) -> str:
+        """The current member id, "" if there is none."""
+        return "" if self._coordinator is None else self._coordinator.member_id
+
+    @property
+    def assignments(self) -> tuple[Assignment, ...]:
+        """The last assignment that this member made as the group leader, if it has led."""
+        return self._connection.assignor.assignments()
+
+    # ---- the application's calls
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Join, or rejoin, with these topics."""
+        self._subscription = subscription
+        if self._thread.ident is None:
+            self._thread.start()
+        self._wake()
+
+    def unsubscribe(self) -> None:
+        """Revoke all partitions, then leave."""
+        self._subscription = None
+        self._must_leave = self._applied_subscription is not None
+        self._wake()
+
+    def commit(
+        self,
+        offsets: Mapping[PartitionKey, Position],
+        timeout: float,
+        on_response: CommitCallback,
+        *,
+        final: bool,
+    ) -> None:
+        """Commit in the order of the calls, retrying for ``timeout`` seconds.
+
+        ``on_response`` is called in any thread. ``final``: the partitions are being given up. Such
+        a commit waits for the end of a rebalance: the partitions belong to this member until then,
+        and the next owner starts at the offsets of this commit.
+        """
+        coordinator = self._coordinator
+        if self._fenced:
+            return on_response(KafkaError._FATAL, {})
+        if not offsets:
+            return on_response(KafkaError._NO_OFFSET, {})
+        if coordinator is None:
+            return on_response(KafkaError._WAIT_COORD, {})
+
+        def respond(response: CommitResponse) -> None:
+            if isinstance(response, Exception):
+                return on_response(error_code(response), {})
+            codes = set(response.values())
+            coordinator.on_commit_response(commit.member, codes)
+            if KafkaError.FENCED_INSTANCE_ID in codes:
+                self._fence()
+            return on_response(0, response)
+
+        commit = Commit(
+            offsets,
+            coordinator.member,
+            time.monotonic() + timeout,
+            respond,
+            retry_as=_retry_after_rebalance if final else never_retry,
+        )
+        return coordinator.commits.put(commit)
+
+    def flush_commits(self, timeout: float) -> list[Commit]:
+        """Wait for the responses to all commits; cancel and return those without one."""
+        if self._coordinator is None:
+            return []
+        unanswered = self._coordinator.commits.flush(timeout)
+        if unanswered:
+            self._coordinator.commits.close()
+        return unanswered
+
+    def on_poll_timeout(self, overdue: float) -> None:
+        """Leave until the application polls, which is late by ``overdue`` seconds."""
+        if not self._left_for_poll_timeout and self._subscription is not None:
+            self._left_for_poll_timeout = True
+            self._poll_overdue = overdue
+            self._events.refuse_rebalances()
+            self._wake()
+
+    def set_credentials(self, username: str, password: str) -> None:
+        """Authenticate with these from now on."""
+        self._connection.set_credentials(username, password)
+
+    def stop_joining(self) -> None:
+        """Start no more joins; commits still work."""
+        self._closing = True
+        self._events.close()
+        self._wake()
+
+    def close(self, timeout: float = 0.0) -> None:
+        """Leave and end the threads, waiting up to ``timeout`` seconds."""
+        self.stop_joining()
+        self._released.set()
+        if timeout and self._thread.is_alive():
+            self._thread.join(timeout)
+
+    # ---- the thread
+
+    def _wake(self) -> None:
+        self._work.set()
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                pause = self._step()
+                if pause and not self._closing:
+                    self._work.wait(pause)
+                self._work.clear()
+            self._released.wait()
+        except Exception as error:  # noqa: BLE001 - the application must get any error
+            log.exception("group=%s membership thread failed", self._configuration.group_id)
+            reason = f"The group membership failed: {error!r}"
+            self._events.put(error_message(KafkaError._FAIL, reason))
+        finally:
+            if self._coordinator is not None:
+                self._coordinator.commits.close()
+                self._leave_before_exit(self._coordinator)
+            self._connection.close()
+
+    def _step(self) -> float:
+        """Take the next step towards the subscription. Return the seconds to pause then."""
+        if self._fenced or not self.is_subscribed:
+            return IDLE_SECONDS
+        try:
+            self._coordinator = self._coordinator or self._connection.connect(IDLE_SECONDS)
+            if self._coordinator is None:
+                return 0.0
+            return self._advance(self._coordinator)
+        except RebalanceSuperseded:
+            return 0.0
+        except kafka_errors.KafkaError as error:
+            self._report_join_error(error)
+            return JOIN_BACKOFF
+
+    def _advance(self, coordinator: GroupCoordinator) -> float:
+        subscription = self._subscription
+        if self._must_leave:
+            coordinator.revoke_and_leave(LEAVE_MS)
+            self._must_leave, self._applied_subscription = False, None
+            return 0.0
+        if subscription is None:
+            return IDLE_SECONDS
+        if subscription is not self._applied_subscription:
+            coordinator.subscribe(subscription, METADATA_MS)
+            self._applied_subscription = subscription
+        if self._poll_overdue is not None:
+            self._leave_for_poll_timeout(coordinator, self._poll_overdue)
+        if coordinator.session_expired:
+            log.warning(
+                "group=%s session timed out: no heartbeat was answered",
+                self._configuration.group_id,
+            )
+            coordinator.reset_generation()
+            coordinator.lose_partitions()
+        if self._left_for_poll_timeout:
+            self._events.accept_rebalances()
+            coordinator.lose_partitions()
+            self._left_for_poll_timeout = False
+        if not coordinator.has_topics and not coordinator.has_joined:
+            return IDLE_SECONDS
+        coordinator.poll(timeout_ms=JOIN_MS)
+        return 0.0 if coordinator.need_rejoin() else IDLE_SECONDS
+
+    def _leave_for_poll_timeout(self, coordinator: GroupCoordinator, overdue: float) -> None:
+        """Leave without a callback. The application gets the error when it polls again."""
+        interval = self._configuration.max_poll_interval_ms
+        reason = (
+            f"Application maximum poll interval ({interval}ms) exceeded by {overdue * 1000:.0f}ms"
+        )
+        log.warning("group=%s leaving: %s", self._configuration.group_id, reason)
+        self._events.put(error_message(KafkaError._MAX_POLL_EXCEEDED, reason))
+        self._poll_overdue = None
+        coordinator.leave(LEAVE_MS, permanently=False)
+
+    def _report_join_error(self, error: kafka_errors.KafkaError) -> None:
+        self._connection.clear_auth_failures()
+        code = error_code(error)
+        if isinstance(error, kafka_errors.FencedInstanceIdError):
+            self._fence()
+        elif code > 0 and not isinstance(error, kafka_errors.RetriableError):
+            reason = f"JoinGroup failed: {KafkaError(code).str()}"
+            self._events.put(error_message(code, reason))
+        else:
+            log.debug("group=%s join failed: %r", self._configuration.group_id, error)
+
+    def _fence(self) -> None:
+        if not self._fenced:
+            self._fenced = True
+            reason = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
+            reason = f"Fatal error: {reason}: Fatal consumer error: {reason}"
+            self._events.put(error_message(KafkaError._FATAL, reason))
+            self._events.put(FatalEvent())
+            self._wake()
+
+    def _leave_before_exit(self, coordinator: GroupCoordinator) -> None:
+        try:
+            coordinator.shut_down(LEAVE_MS)
+        except (kafka_errors.KafkaError, RuntimeError) as error:
+            log.debug("group=%s LeaveGroup failed: %r", self._configuration.group_id, error)
+
+
+def _retry_after_rebalance(commit: Commit, code: int) -> MemberIdentity | None:
+    return commit.member if code == REBALANCE_IN_PROGRESS else None
+
+
+# ---- kafka-python's connections.
+
+
+class CoordinatorConnection:
+    """Builds a GroupCoordinator on kafka-python's client.
+
+    It builds what `kafka.KafkaConsumer` would build from its parts, without the part that fetches
+    and without waiting: if no server can be reached, the application gets librdkafka's errors, and
+    the membership goes on trying. ``wake`` and ``on_fenced`` are the coordinator's.
+    """
 
     def __init__(
         self,
         configuration: Configuration,
-        inbox: Inbox,
-        stir: Callable[[], None],
-        fenced: Callable[[], None],
+        events: EventQueue,
+        wake: Callable[[], None],
+        on_fenced: Callable[[], None],
     ) -> None:
         self._configuration = configuration
-        self._settings = dict(configuration.membership)
-        self._inbox = inbox
-        self._stir, self._fenced = stir, fenced
+        self._settings = dict(configuration.kafka_python)
+        self._events = events
+        self._wake, self._on_fenced = wake, on_fenced
         strategy = (
-            LeaderRackAwareCooperativeStickyAssignor
-            if configuration.cooperative
-            else LeaderRackAwareRangeAssignor
+            CooperativeStickyClientAssignor if configuration.cooperative else RangeClientAssignor
         )
         self.assignor = strategy(rack=configuration.rack, refresh=configuration.refresh)
         self._client: Any = None
-        self._reached: Any = None
+        self._bootstrap: Any = None
         self._backoff = 0.1
-        self._nudged = threading.Event()
+        self._changed = threading.Event()
 
-    def connect(self, patience: float) -> GroupCoordinator | None:
-        """A coordinator on a connected client; None if none is reached in ``patience`` seconds."""
+    def connect(self, timeout: float) -> GroupCoordinator | None:
+        """Return a coordinator on a connected client; None if there is none within ``timeout``."""
         if not self._settings.get("bootstrap_servers"):
-            self._nudged.wait(patience)
+            self._changed.wait(timeout)
             return None
         if self._client is None:
-            teach_discretion()
+            install_log_filters()
             self._client = KafkaNetClient(metrics=None, **self._settings)
             self._client._net.start()
-            self._nudged.clear()
-            self._reached = self._client._manager.bootstrap_async(None)
-            self._reached.add_both(lambda _: self._nudged.set())
-        if not self._nudged.wait(patience):
+            self._changed.clear()
+            self._bootstrap = self._client._manager.bootstrap_async(None)
+            self._bootstrap.add_both(lambda _: self._changed.set())
+        if not self._changed.wait(timeout):
             return None
-        if not self._reached.succeeded():
-            self._start_over(patience)
+        if not self._bootstrap.succeeded():
+            self._retry_later(timeout)
             return None
         manager = self._client._manager
-        # kafka-python asks brokers to make topics that are not there; librdkafka's consumer asks
-        # only if it is told to, and does so itself.
+        # kafka-python has brokers create missing topics. librdkafka does so only if configured,
+        # and then by itself.
         manager.cluster.config["allow_auto_create_topics"] = False
         return GroupCoordinator(
             self._client,
             SubscriptionState(),
-            inbox=self._inbox,
-            stir=self._stir,
-            fenced=self._fenced,
+            events=self._events,
+            wake=self._wake,
+            on_fenced=self._on_fenced,
             assignors=[self.assignor],
             api_version=manager.broker_version,
             metrics=None,
             **self._settings,
         )
 
-    def _start_over(self, patience: float) -> None:
-        log.debug("group %s: %r", self._configuration.group_id, self._reached.exception)
-        self._nudged.clear()
-        self._shut()
-        self._nudged.wait(min(self._backoff, patience))
-        self._backoff = min(2 * self._backoff, LONGEST_BACKOFF)
+    def _retry_later(self, timeout: float) -> None:
+        log.debug(
+            "group=%s bootstrap failed: %r",
+            self._configuration.group_id,
+            self._bootstrap.exception,
+        )
+        self._changed.clear()
+        self._close_client()
+        self._changed.wait(min(self._backoff, timeout))
+        self._backoff = min(2 * self._backoff, MAX_CONNECT_BACKOFF)
 
-    def new_credentials(self, username: str, password: str) -> None:
+    def set_credentials(self, username: str, password: str) -> None:
         """Authenticate with these from now on."""
-        changed = {"sasl_plain_username": username, "sasl_plain_password": password}
-        self._settings.update(changed)
+        credentials = {
+            "sasl_plain_username": username,
+            "sasl_plain_password": Secret(password),
+        }
+        self._settings.update(credentials)
         if self._client is not None:
-            self._client._manager.config.update(changed)
-            self.forgive()
+            self._client._manager.config.update(credentials)
+            self.clear_auth_failures()
 
-    def forgive(self) -> None:
-        """Try brokers again that refused us: kafka-python would not."""
+    def clear_auth_failures(self) -> None:
+        """Have kafka-python try brokers again at which authentication failed."""
         if self._client is not None:
             self._client._manager._auth_failures.clear()
 
     def close(self) -> None:
-        """Close all connections and end kafka-python's thread."""
-        self._nudged.set()
-        self._shut()
+        """Close all connections, and end kafka-python's thread."""
+        self._changed.set()
+        self._close_client()
 
-    def _shut(self) -> None:
+    def _close_client(self) -> None:
         client, self._client = self._client, None
         if client is None:
             return
         try:
             client._net.run(client._manager.close)
         except (kafka_errors.KafkaError, RuntimeError) as error:
-            log.debug("group %s: %r", self._configuration.group_id, error)
+            log.debug("group=%s close failed: %r", self._configuration.group_id, error)
         client.close()
-
-
-JOIN_MS = 200
-"""Milliseconds after which a thread that waits for a join looks around."""
-
-METADATA_MS = 2000
-"""Milliseconds to wait for what a pattern may match before it is asked for again."""
-
-IDLE = 1.0
-"""Seconds after which a member at rest looks whether it is one."""
-
-BACKOFF = 1.0
-"""Seconds before a join that was refused is tried again."""
-
-LEAVE_MS = 5000
-"""Milliseconds for telling the group that this member leaves."""
-
-Result = Mapping[Place, int] | CommitError
-"""The error code of each partition of a commit, or what became of the commit as a whole."""
-
-
-class Membership:
-    """Joins when there is a subscription, leaves when there is none; `close` ends it."""
-
-    def __init__(self, configuration: Configuration, inbox: Inbox) -> None:
-        self._configuration = configuration
-        self._inbox = inbox
-        self._connector = Connector(configuration, inbox, self._stir, self._fence)
-        self._coordinator: GroupCoordinator | None = None
-        self._wanted: Subscription | None = None
-        self._applied: Subscription | None = None
-        self._must_leave = False
-        self._late: float | None = None
-        self._away = False
-        self._fenced = False
-        self._closing = False
-        self._stirred = threading.Event()
-        self._released = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, name=f"rackward-membership-{configuration.group_id}", daemon=True
-        )
-
-    # ---- what the application sees
-
-    @property
-    def engaged(self) -> bool:
-        """Whether the application's partitions are the group's, or may be."""
-        return self._wanted is not None or self._applied is not None
-
-    @property
-    def fenced(self) -> bool:
-        """Whether another client has taken the instance id, so that this one may do nothing."""
-        return self._fenced
-
-    @property
-    def stable(self) -> bool:
-        """Whether there is a generation, and no rebalance."""
-        coordinator = self._coordinator
-        return coordinator is not None and coordinator.stable() and not coordinator.need_rejoin()
-
-    @property
-    def lost(self) -> bool:
-        """Whether the application's partitions may be others' by now."""
-        return self._coordinator is not None and self._coordinator.is_lost
-
-    @property
-    def joined_once(self) -> bool:
-        """Whether there was ever a generation, and so a rebalance protocol."""
-        return self._coordinator is not None and self._coordinator.joined_once
-
-    @property
-    def member(self) -> tuple[int, str]:
-        """Generation and member id, (-1, "") before there are any."""
-        return (-1, "") if self._coordinator is None else self._coordinator.member
-
-    @property
-    def member_id(self) -> str:
-        """What the group calls this member at this moment, or nothing."""
-        return "" if self._coordinator is None else self._coordinator.member_id
-
-    @property
-    def assignments(self) -> tuple[Assignment, ...]:
-        """The last assignment that this member made as the group's leader, if it has been."""
-        return self._connector.assignor.assignments()
-
-    # ---- what the application wants
-
-    def subscribe(self, wanted: Subscription) -> None:
-        """Join, or rejoin, for these topics."""
-        self._wanted = wanted
-        if self._thread.ident is None:
-            self._thread.start()
-        self._stir()
-
-    def unsubscribe(self) -> None:
-        """Give up all partitions, then leave."""
-        self._wanted = None
-        self._must_leave = self._applied is not None
-        self._stir()
-
-    def commit(
-        self,
-        offsets: Mapping[Place, Position],
-        patience: float,
-        then: Callable[[Result], None],
-        *,
-        last: bool,
-    ) -> None:
-        """Commit, in the order of the calls, and call ``then`` with the outcome in some thread.
-
-        It is tried for ``patience`` seconds, always as the member that there is now. ``last``: of
-        partitions that are given up; a rebalance is then waited out, for they are this member's
-        until it has ended, and the next owner begins where this commit ends.
-        """
-        coordinator = self._coordinator
-        if self._fenced:
-            return then(CommitError(KafkaError._FATAL))
-        if coordinator is None:
-            return then(CommitError(KafkaError._WAIT_COORD))
-
-        def answer(result: Answer) -> None:
-            if isinstance(result, Exception):
-                return then(CommitError(code_of(result)))
-            codes = set(result.values())
-            coordinator.commit_answered(commit.member, codes)
-            if KafkaError.FENCED_INSTANCE_ID in codes:
-                self._fence()
-            return then(result)
-
-        commit = Commit(
-            offsets,
-            coordinator.member,
-            time.monotonic() + patience,
-            answer,
-            retry=_after_the_rebalance if last else refuse,
-        )
-        return coordinator.commits.put(commit)
-
-    def flush_commits(self, seconds: float) -> list[Commit]:
-        """Wait until all commits are answered, so many seconds; those that are not are given up."""
-        if self._coordinator is None:
-            return []
-        left = self._coordinator.commits.flush(seconds)
-        if left:
-            self._coordinator.commits.close()
-        return left
-
-    def application_is_late(self, late: float) -> None:
-        """The application has not polled for too long, by ``late`` seconds: leave until it does."""
-        if not self._away and self._wanted is not None:
-            self._away = True
-            self._late = late
-            self._inbox.refuse_steps()
-            self._stir()
-
-    def new_credentials(self, username: str, password: str) -> None:
-        """Authenticate with these from now on."""
-        self._connector.new_credentials(username, password)
-
-    def stop_joining(self) -> None:
-        """Begin no more joins; commits still work."""
-        self._closing = True
-        self._inbox.close()
-        self._stir()
-
-    def close(self, patience: float = 0.0) -> None:
-        """Leave, and end the threads, waiting ``patience`` seconds for that."""
-        self.stop_joining()
-        self._released.set()
-        if patience and self._thread.is_alive():
-            self._thread.join(patience)
-
-    # ---- the thread
-
-    def _stir(self) -> None:
-        self._stirred.set()
-
-    def _run(self) -> None:
-        try:
-            while not self._closing:
-                pause = self._look_after()
-                if pause and not self._closing:
-                    self._stirred.wait(pause)
-                self._stirred.clear()
-            self._released.wait()
-        except Exception as error:  # noqa: BLE001  (the application must hear of anything)
-            log.exception("group %s: the membership ended", self._configuration.group_id)
-            told = f"The membership of the group ended: {error!r}"
-            self._inbox.put(error_message(KafkaError._FAIL, told))
-        finally:
-            if self._coordinator is not None:
-                self._coordinator.commits.close()
-                self._leave_quietly(self._coordinator)
-            self._connector.close()
-
-    def _look_after(self) -> float:
-        """Bring what is nearer to what is wanted; the seconds to rest then."""
-        if self._fenced or not self.engaged:
-            return IDLE
-        try:
-            self._coordinator = self._coordinator or self._connector.connect(IDLE)
-            if self._coordinator is None:
-                return 0.0
-            return self._advance(self._coordinator)
-        except Superseded:
-            return 0.0
-        except kafka_errors.KafkaError as error:
-            self._tell_of(error)
-            return BACKOFF
-
-    def _advance(self, coordinator: GroupCoordinator) -> float:
-        wanted = self._wanted
-        if self._must_leave:
-            coordinator.give_back(LEAVE_MS)
-            self._must_leave, self._applied = False, None
-            return 0.0
-        if wanted is None:
-            return IDLE
-        if wanted is not self._applied:
-            coordinator.subscribe(wanted, METADATA_MS)
-            self._applied = wanted
-        if self._late is not None:
-            self._go_away(coordinator, self._late)
-        if coordinator.session_expired:
-            log.warning("group %s: no heartbeat was answered", self._configuration.group_id)
-            coordinator.reset_generation()
-            coordinator.lose()
-        if self._away:
-            self._inbox.accept_steps()
-            coordinator.lose()
-            self._away = False
-        if not coordinator.has_topics and not coordinator.joined_once:
-            return IDLE
-        coordinator.poll(timeout_ms=JOIN_MS)
-        return 0.0 if coordinator.need_rejoin() else IDLE
-
-    def _go_away(self, coordinator: GroupCoordinator, late: float) -> None:
-        """Leave without the application, which hears of it when it polls again."""
-        longest = self._configuration.max_poll_interval_ms
-        told = f"Application maximum poll interval ({longest}ms) exceeded by {late * 1000:.0f}ms"
-        log.warning("group %s: %s: leaving", self._configuration.group_id, told)
-        self._inbox.put(error_message(KafkaError._MAX_POLL_EXCEEDED, told))
-        self._late = None
-        coordinator.leave(LEAVE_MS, static=False)
-
-    def _tell_of(self, error: kafka_errors.KafkaError) -> None:
-        """Tell the application of what keeps this member from the group."""
-        self._connector.forgive()
-        code = code_of(error)
-        if isinstance(error, kafka_errors.FencedInstanceIdError):
-            self._fence()
-        elif code > 0 and not isinstance(error, kafka_errors.RetriableError):
-            told = f"JoinGroup failed: {KafkaError(code).str()}"
-            self._inbox.put(error_message(code, told))
-        else:
-            log.debug("group %s: %r", self._configuration.group_id, error)
-
-    def _fence(self) -> None:
-        if not self._fenced:
-            self._fenced = True
-            told = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
-            told = f"Fatal error: {told}: Fatal consumer error: {told}"
-            self._inbox.put(error_message(KafkaError._FATAL, told))
-            self._inbox.put(Fatal())
-            self._stir()
-
-    def _leave_quietly(self, coordinator: GroupCoordinator) -> None:
-        try:
-            coordinator.end(LEAVE_MS)
-        except (kafka_errors.KafkaError, RuntimeError) as error:
-            log.debug("group %s: not left: %r", self._configuration.group_id, error)
-
-
-def _after_the_rebalance(commit: Commit, code: int) -> Member | None:
-    return commit.member if code == REBALANCE_IN_PROGRESS else None

@@ -1,121 +1,304 @@
-"""``poll`` and ``consume``: C's own, until the group has something for the application.
+"""``poll`` and ``consume``: librdkafka's own unless the group has an event for the application.
 
-A wrapper of Python around ``poll`` costs five to fifteen percent of what it reads. So while there
-is nothing to tell, the attribute ``poll`` of a consumer *is* librdkafka's, and Python is run:
+A Python wrapper around ``poll`` costs five to fifteen percent of the throughput. So while there is
+no event, the attribute ``poll`` of a consumer *is* librdkafka's (the fast poll). Python runs:
 
-- by whoever polls next, when an event arrives: the attribute is taken away, and the method of
-  the class, which looks into the inbox first, comes to light;
-- in a poll that is under way, by a knock. A commit of nothing is left on the consumer's queue;
-  librdkafka answers it at once, without a broker and ahead of all records, by ``on_commit``,
-  called in the thread that polls, where confluent calls the callbacks of an application.
+- in the next poll after an event has arrived: the attribute is removed, which uncovers the class's
+  own method, and that handles the events first;
+- in a poll that is in progress, by a wake-up. A commit of nothing is put into the consumer's queue.
+  librdkafka answers it at once, without a broker and ahead of all records, by ``on_commit``, which
+  it calls in the thread that polls, like all callbacks of an application.
 
-Since 2.16 confluent lets one thread at a time into a consumer. A knock that waits for a poll to
-end would never interrupt one, so it goes in by the identity of the thread that polls, as calls
-from within callbacks do. Which thread that is shows whenever Python is run, which is at least
-every few seconds; should another thread take over meanwhile, its first poll is not interrupted.
+Since 2.16 confluent admits one thread at a time into a consumer. A wake-up that waited for the end
+of a poll could not interrupt it, so it is sent under the identity of the thread that polls, like a
+call from within a callback. The polling thread is known whenever Python runs, at least every few
+seconds. If another thread takes over in between, its first poll cannot be interrupted.
 
-``consume`` waits for more records in several calls of C. Each moves librdkafka's positions past
-what it read, long before the application has it: `Unreturned` says up to where it does.
+The same wake-ups show whether the application polls at all, without any Python code in a fast poll:
+see :class:`PollTimeout`.
 
-What a callback raises comes out of ``poll`` and ``consume`` as it does of confluent's, but never
-instead of records: confluent drops those that it collected in the same call. It may be the next
-call that raises.
+``consume`` waits for more records in several calls of C. Each of them moves librdkafka's positions
+past what it read, before the application has received it. :class:`UnreturnedRecords` corrects the
+positions.
+
+An exception of a callback is raised by ``poll`` and ``consume``, as in confluent, but never in
+place of records: confluent drops the records that it collected in the same call. It may be raised
+by the next call.
 """
 
 from __future__ import annotations
 
 import contextvars
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, Protocol
 
 import confluent_kafka
-from confluent_kafka import OFFSET_INVALID, Message, TopicPartition, cimpl
+from confluent_kafka import OFFSET_INVALID, Message, TopicPartition
 
-from assignors.confluent.events import Event, Inbox
-from assignors.confluent.offsets import Place, Position
+from assignors.confluent.events import Event, EventQueue
+from assignors.confluent.internals import REENTRY_IDENTITY
+from assignors.confluent.offsets import PartitionKey, Position
 
-# ---- Whether the application still polls, told without a word of Python at each poll.
-#
-# An application that polls runs in C alone. Now and then a knock is left in the queue that it
-# polls; if it polls, the knock is answered. An application has not polled since the oldest
-# unanswered knock was left, so one that is older than ``max.poll.interval.ms`` says that it
-# stopped; this is never too early, and late by no more than the time between knocks.
+SLOW_POLL_SECONDS = 0.1
+"""Seconds that a slow poll waits before it handles events again."""
+
+MAX_FAST_TIMEOUT = 1.0
+"""Seconds. A call with a longer timeout is slow, so that events are handled meanwhile."""
+
+MAX_RECORDS = 1_000_000
+"""The limit of ``consume``."""
+
+WAKE_UP_TOPIC = "rackward.wake-up"
+"""The topic in the commit of nothing."""
+
+TICK_SECONDS = 0.25
+"""Seconds between two ticks of a Ticker."""
 
 
-class Liveness:
-    """Knocks and answers; times are seconds of one clock. Thread-safe."""
+def _thread_identity() -> int:
+    """Return confluent's identity of this thread."""
+    identity = 0 if REENTRY_IDENTITY is None else REENTRY_IDENTITY.get()
+    return identity or threading.get_ident()
 
-    def __init__(self, max_poll_interval: float) -> None:
-        self.longest = max_poll_interval
-        self.every = min(1.0, max_poll_interval / 10)
-        self._seen = 0.0
-        self._knocked: float | None = None
-        self._lock = threading.Lock()
 
-    def answered(self, now: float) -> None:
-        """The application polled, or begins to count as one that should."""
+class NativeConsumer:
+    """confluent's own methods of a consumer, also for calls while another thread polls."""
+
+    def __init__(self, methods: confluent_kafka.Consumer) -> None:
+        """``methods`` is ``super()`` of the consumer."""
+        self.methods = methods
+        self.closed = False
+        self._polling_thread = 0
+        self._lock = threading.RLock()
+
+    def set_polling_thread(self) -> None:
+        """Record that this thread polls."""
+        self._polling_thread = _thread_identity()
+
+    def close(self) -> None:
+        """End calls under the polling thread's identity: closing destroys what they would use."""
         with self._lock:
-            self._seen = now
-            self._knocked = None
+            self.closed = True
 
-    def knocks(self, now: float) -> None:
-        """A knock is about to be left in the queue."""
-        with self._lock:
-            self._knocked = now
+    def call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a method of confluent's without waiting for the end of a poll."""
 
-    def knocked(self, now: float) -> None:
-        """The knock is in the queue, unless it was answered already."""
+        def run() -> Any:
+            if REENTRY_IDENTITY is not None and not self.closed:
+                REENTRY_IDENTITY.set(self._polling_thread)
+            return method(*args, **kwargs)
+
         with self._lock:
-            if self._knocked is not None:
-                self._knocked = now
+            return contextvars.copy_context().run(run)
+
+    def assignment(self) -> list[TopicPartition]:
+        """Return the partitions that librdkafka reads."""
+        partitions: list[TopicPartition] = self.call(self.methods.assignment)
+        return partitions
+
+    def wake_up(self) -> None:
+        """Put a commit of nothing into the queue that the application polls."""
+        nothing = [TopicPartition(WAKE_UP_TOPIC, 0, OFFSET_INVALID)]
+        self.call(self.methods.commit, offsets=nothing, asynchronous=True)
+
+
+class Poller:
+    """Handles events in the thread that polls, and switches between the fast and the slow poll.
+
+    handle
+        Handles one event; may raise.
+    is_idle
+        Returns whether no event is expected that a poll in progress would delay.
+    fast_poll_target
+        Where the attribute ``poll`` is set for the fast poll, the consumer's ``__dict__``; None for
+        a class that overrides ``poll``.
+    """
+
+    def __init__(
+        self,
+        native: NativeConsumer,
+        events: EventQueue,
+        timeout: PollTimeout,
+        *,
+        handle: Callable[[Event], None],
+        is_idle: Callable[[], bool],
+        fast_poll_target: MutableMapping[str, Any] | None,
+    ) -> None:
+        self.timeout = timeout
+        self.unreturned = UnreturnedRecords()
+        self._native = native
+        self._events = events
+        self._handle = handle
+        self._is_idle = is_idle
+        self._fast_poll_target = fast_poll_target
+        self._fast = False
+        self._switch_lock = threading.Lock()
+        self._handling = threading.Lock()
+        self._deferring = False
+        self._raised: BaseException | None = None
+
+    # ---- poll and consume
+
+    def is_fast(self, timeout: object) -> bool:
+        """Return whether a call with this timeout needs no Python code.
+
+        A timeout of a wrong type is for librdkafka to refuse.
+        """
+        if not isinstance(timeout, int | float):
+            return True
+        return self._fast and 0 <= timeout <= MAX_FAST_TIMEOUT
+
+    def poll(self, timeout: float) -> Message | None:
+        """Poll slowly: handle events, then wait for a record in short calls of C."""
+        deadline = None if timeout < 0 else time.monotonic() + timeout
+        while True:
+            message = self._next_error()
+            if message is not None:
+                return message
+            message = self._native.methods.poll(_slow_poll_timeout(deadline))
+            if message is None and self._raised is not None:
+                raise self._take_raised()
+            if message is not None or _has_passed(deadline):
+                self._enable_fast_poll()
+                return message
+
+    def consume(self, num_messages: int, timeout: float) -> list[Message]:
+        """Consume as confluent does, with events handled."""
+        if (
+            not isinstance(timeout, int | float)
+            or not isinstance(num_messages, int)
+            or not 0 < num_messages <= MAX_RECORDS
+        ):
+            return self._native.methods.consume(num_messages, timeout)
+        if self.is_fast(timeout):
+            return self._consume_once(num_messages, timeout)
+        messages: list[Message] = []
+        with self.unreturned.collecting(messages):
+            self._collect(messages, num_messages, timeout)
+        self._enable_fast_poll()
+        return messages
+
+    def _collect(self, messages: list[Message], num_messages: int, timeout: float) -> None:
+        deadline = None if timeout < 0 else time.monotonic() + timeout
+        try:
+            while len(messages) < num_messages:
+                if not messages:
+                    messages += filter(None, [self._next_error()])
+                elif self._events or self._raised is not None:
+                    break
+                # The application must receive records before their partition is revoked.
+                self._deferring = bool(messages)
+                with self.unreturned.reading():
+                    wanted = num_messages - len(messages)
+                    messages += self._consume_once(wanted, _slow_poll_timeout(deadline))
+                if _has_passed(deadline):
+                    break
+        except BaseException as error:
+            if not messages:
+                raise
+            self._raised = error
+        finally:
+            self._deferring = False
+
+    def _consume_once(self, num_messages: int, timeout: float) -> list[Message]:
+        messages = self._native.methods.consume(num_messages, timeout)
+        if not messages and self._raised is not None:
+            raise self._take_raised()
+        return messages
+
+    # ---- events
+
+    def handle_events(self) -> None:
+        """Handle all events before the next message in the queue."""
+        # Another thread may be doing so, or this one, if a callback polls.
+        if not self._handling.acquire(blocking=False):
+            return
+        try:
+            while (event := self._events.pop_event()) is not None:
+                self._handle(event)
+        finally:
+            self._handling.release()
 
     @property
-    def waiting(self) -> bool:
-        """Whether a knock is in the queue."""
-        return self._knocked is not None
+    def is_handling(self) -> bool:
+        """Whether events are being handled at this moment."""
+        return self._handling.locked()
 
-    def should_knock(self, now: float) -> bool:
-        """Whether it is time for another knock."""
-        with self._lock:
-            return self._knocked is None and now - self._seen >= self.every
+    def on_wake_up(self) -> None:
+        """Handle events within a call of C: a wake-up has arrived in the thread that polls."""
+        self._polled()
+        if self._deferring:
+            return
+        try:
+            self.handle_events()
+        except BaseException as error:  # noqa: BLE001 - the next call raises it
+            self._raised = error
+            self.disable_fast_poll()
 
-    def overdue(self, now: float) -> float | None:
-        """The seconds by which the application is late, or None."""
-        with self._lock:
-            late = None if self._knocked is None else now - self._knocked - self.longest
-            return late if late is not None and late > 0 else None
+    def send_wake_up(self) -> None:
+        """Interrupt the poll in progress, or else the next one."""
+        self.timeout.wake_up_started(time.monotonic())
+        self._native.wake_up()
+        self.timeout.wake_up_sent(time.monotonic())
+
+    def _next_error(self) -> Message | None:
+        """Handle the events, and return the error message behind them, if there is one."""
+        self._polled()
+        if self._raised is not None:
+            raise self._take_raised()
+        self.handle_events()
+        return self._events.pop_message()
+
+    def _polled(self) -> None:
+        self._native.set_polling_thread()
+        self.timeout.polled(time.monotonic())
+
+    def _take_raised(self) -> BaseException:
+        raised, self._raised = self._raised, None
+        assert raised is not None
+        return raised
+
+    # ---- the fast poll
+
+    def _enable_fast_poll(self) -> None:
+        if not self._is_idle():
+            return
+        with self._switch_lock:
+            if self._events or self._raised is not None:
+                return
+            self._fast = True
+            if self._fast_poll_target is not None:
+                self._fast_poll_target["poll"] = self._native.methods.poll
+
+    def disable_fast_poll(self) -> None:
+        """Have the next poll handle events."""
+        with self._switch_lock:
+            self._fast = False
+            if self._fast_poll_target is not None:
+                self._fast_poll_target.pop("poll", None)
 
 
-SLICE = 0.1
-"""Seconds for which the slow path waits before it looks into the inbox again."""
-
-LONG = 1.0
-"""Seconds for which a call may run without looking into the inbox."""
-
-MOST = 1_000_000
-"""What ``consume`` collects at most."""
-
-KNOCK = "rackward.knock"
-"""The topic of the commit of nothing."""
-
-_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
-_IDENTITY: contextvars.ContextVar[int] | None = (
-    getattr(cimpl, "_reentry_identity_var", None) if _gil else None
-)
+def _slow_poll_timeout(deadline: float | None) -> float:
+    if deadline is None:
+        return SLOW_POLL_SECONDS
+    return min(SLOW_POLL_SECONDS, max(0.0, deadline - time.monotonic()))
 
 
-class Unreturned:
-    """The records that a call of ``consume`` has read and not yet returned.
+def _has_passed(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
 
-    What may be committed of a partition is at most the offset of the first of them, while
-    librdkafka's position is behind the last. The position moves inside a call of C, before its
-    records are listed here; so other threads read positions only between two such calls.
+
+class UnreturnedRecords:
+    """The records that a ``consume`` in progress has read and not yet returned.
+
+    A partition may be committed up to the first of them at most, while librdkafka's position is
+    after the last. The position moves inside a call of C, before the records are in the list here.
+    So other threads read positions only between two such calls.
     """
 
     def __init__(self) -> None:
@@ -126,7 +309,7 @@ class Unreturned:
 
     @contextmanager
     def collecting(self, messages: Sequence[Message]) -> Iterator[None]:
-        """``messages``, which grows, is what a call of ``consume`` is going to return."""
+        """Count ``messages``, a list that grows, as not returned until the block ends."""
         self._collected[id(messages)] = messages
         try:
             yield
@@ -135,14 +318,14 @@ class Unreturned:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Hold off `positions` of other threads; those that wait already go first."""
-        here = threading.get_ident()
-        if self._reader == here:  # A callback of the application's reads, within a call that reads.
+        """Block :meth:`positions` in other threads; those that already wait go first."""
+        thread = threading.get_ident()
+        if self._reader == thread:  # A callback within a call that reads calls consume.
             yield
             return
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting and self._reader is None)
-            self._reader = here
+            self._reader = thread
         try:
             yield
         finally:
@@ -151,11 +334,11 @@ class Unreturned:
                 self._changed.notify_all()
 
     @contextmanager
-    def positions(self, places: Collection[Place]) -> Iterator[dict[Place, Position]]:
-        """Yield where the records of ``places`` begin that are not returned.
+    def positions(self, keys: Collection[PartitionKey]) -> Iterator[dict[PartitionKey, Position]]:
+        """Yield the positions of the first unreturned records of ``keys``.
 
-        Positions do not move before the block is left. Waits until the call of C that reads in
-        another thread has ended, `SLICE` seconds at most.
+        Positions do not move until the block ends. Waits until a call of C that reads in another
+        thread has ended, SLOW_POLL_SECONDS at most.
         """
         with self._changed:
             if self._reader not in (None, threading.get_ident()):
@@ -165,253 +348,117 @@ class Unreturned:
                 finally:
                     self._waiting -= 1
                     self._changed.notify_all()
-            yield _beginnings(chain(*self._collected.values()), set(places))
+            yield _first_positions(chain(*self._collected.values()), set(keys))
 
 
-def _beginnings(messages: Iterable[Message], sought: set[Place]) -> dict[Place, Position]:
-    """The position before the first of ``messages`` of each partition that is ``sought``."""
-    found: dict[Place, Position] = {}
+def _first_positions(
+    messages: Iterable[Message], keys: set[PartitionKey]
+) -> dict[PartitionKey, Position]:
+    """Return the position of the first of ``messages`` of each partition in ``keys``."""
+    positions: dict[PartitionKey, Position] = {}
     for message in messages:
-        if len(found) == len(sought):
+        if len(positions) == len(keys):
             break
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         if message.error() is None and topic is not None and partition is not None:
-            place = (topic, partition)
-            if place in sought and place not in found and offset is not None:
+            key = (topic, partition)
+            if key in keys and key not in positions and offset is not None:
                 epoch = message.leader_epoch()
-                found[place] = Position(offset, -1 if epoch is None else epoch)
-    return found
+                positions[key] = Position(offset, -1 if epoch is None else epoch)
+    return positions
 
 
-class PollingConsumer(confluent_kafka.Consumer):
-    """A consumer that serves an inbox in the thread that polls."""
+class PollTimeout:
+    """Detects that the application has not polled for ``max.poll.interval.ms``.
 
-    def _begin_polling(self, inbox: Inbox, liveness: Liveness) -> None:
-        self._inbox = inbox
-        self._liveness = liveness
-        self._caller = 0
-        self._serving = threading.Lock()
-        self._switching = threading.Lock()
-        self._door = threading.RLock()
-        self._closed = False
-        self._deferring = False
-        self._fast = False
-        self._raised: BaseException | None = None
-        self._unreturned = Unreturned()
-
-    # ---- what subclasses say
-
-    def _handle(self, event: Event) -> None:
-        """Do what an event asks for, in the thread that polls."""
-        raise NotImplementedError
-
-    def _at_rest(self) -> bool:
-        """Whether nothing is expected to happen that a poll under way would have to tell."""
-        raise NotImplementedError
-
-    # ---- what the application calls
-
-    def poll(self, timeout: float = -1) -> Message | None:
-        """As confluent's."""
-        if not isinstance(timeout, int | float) or (self._fast and 0 <= timeout <= LONG):
-            return super().poll(timeout)
-        until = None if timeout < 0 else time.monotonic() + timeout
-        while True:
-            message = self._look_in()
-            if message is not None:
-                return message
-            message = super().poll(_slice(until))
-            if message is None and self._raised is not None:
-                raise self._take_raised()
-            if message is not None or _is_over(until):
-                self._settle()
-                return message
-
-    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """As confluent's."""
-        if (
-            not isinstance(timeout, int | float)
-            or not isinstance(num_messages, int)
-            or not 0 < num_messages <= MOST
-        ):
-            return super().consume(num_messages, timeout)
-        if self._fast and 0 <= timeout <= LONG:
-            return self._consume_once(num_messages, timeout)
-        found: list[Message] = []
-        with self._unreturned.collecting(found):
-            self._collect(found, num_messages, timeout)
-        self._settle()
-        return found
-
-    def _collect(self, found: list[Message], num_messages: int, timeout: float) -> None:
-        until = None if timeout < 0 else time.monotonic() + timeout
-        try:
-            while len(found) < num_messages:
-                if not found:
-                    found += filter(None, [self._look_in()])
-                elif self._inbox or self._raised is not None:
-                    break
-                # What was read must reach the application before it gives up where it came from.
-                self._deferring = bool(found)
-                with self._unreturned.reading():
-                    found += self._consume_once(num_messages - len(found), _slice(until))
-                if _is_over(until):
-                    break
-        except BaseException as error:
-            if not found:
-                raise
-            self._raised = error
-        finally:
-            self._deferring = False
-
-    def _consume_once(self, num_messages: int, timeout: float) -> list[Message]:
-        found = super().consume(num_messages, timeout)
-        if not found and self._raised is not None:
-            raise self._take_raised()
-        return found
-
-    # ---- the inbox
-
-    def _look_in(self) -> Message | None:
-        """Do what is to be done in this thread; a message of the group's, if there is one."""
-        self._caller = _identity()
-        self._liveness.answered(time.monotonic())
-        if self._raised is not None:
-            raise self._take_raised()
-        self._serve()
-        return self._inbox.take_message()
-
-    def _take_raised(self) -> BaseException:
-        raised, self._raised = self._raised, None
-        assert raised is not None
-        return raised
-
-    def _serve(self) -> None:
-        # Another thread may be at it, or this one: a callback that polls.
-        if not self._serving.acquire(blocking=False):
-            return
-        try:
-            while (event := self._inbox.take()) is not None:
-                self._handle(event)
-        finally:
-            self._serving.release()
-
-    def _settle(self) -> None:
-        """Let C poll alone, if there is nothing that it would pass over."""
-        if not self._at_rest():
-            return
-        with self._switching:
-            if self._inbox or self._raised is not None:
-                return
-            self._fast = True
-            # Not where a class of the application's has a poll of its own.
-            if type(self).poll is PollingConsumer.poll:
-                self.__dict__["poll"] = super().poll
-
-    def _unsettle(self) -> None:
-        """Have the next poll look into the inbox."""
-        with self._switching:
-            self._fast = False
-            self.__dict__.pop("poll", None)
-
-    # ---- knocks
-
-    def _knock(self) -> None:
-        """Interrupt the poll that is under way, if there is one; else the next."""
-        self._liveness.knocks(time.monotonic())
-        nothing = [TopicPartition(KNOCK, 0, OFFSET_INVALID)]
-        self._enter(lambda: super(PollingConsumer, self).commit(offsets=nothing, asynchronous=True))
-        self._liveness.knocked(time.monotonic())
-
-    def _enter(self, call: Callable[[], Any]) -> Any:
-        """``call`` a method of confluent's, though another thread be in one.
-
-        Not while that is ``close``, which ends what the call would use.
-        """
-
-        def enter() -> Any:
-            if _IDENTITY is not None and not self._closed:
-                _IDENTITY.set(self._caller)
-            return call()
-
-        with self._door:
-            return contextvars.copy_context().run(enter)
-
-    def _answer(self) -> None:
-        """A knock is heard, in the thread that polls."""
-        self._caller = _identity()
-        self._liveness.answered(time.monotonic())
-        if self._deferring:
-            return
-        try:
-            self._serve()
-        except BaseException as error:  # noqa: BLE001 - it is raised by the next call
-            self._raised = error
-            self._unsettle()
-
-
-def _identity() -> int:
-    """What confluent knows this thread by."""
-    return (_IDENTITY.get() if _IDENTITY is not None else 0) or threading.get_ident()
-
-
-def _slice(until: float | None) -> float:
-    return SLICE if until is None else min(SLICE, max(0.0, until - time.monotonic()))
-
-
-def _is_over(until: float | None) -> bool:
-    return until is not None and time.monotonic() >= until
-
-
-# ---- What must happen on time though the application does not ask: knocks, and commits.
-
-BEAT = 0.25
-"""Seconds between looks at the clock."""
-
-
-class Beating(Protocol):
-    """What is kept going."""
-
-    def _beat(self, now: float) -> None:
-        """Do what is due at ``now``, the seconds of `time.monotonic`."""
-
-
-class Pulse:
-    """A thread that lives as long as its consumer, and not a moment of its own will longer.
-
-    It may wait for the application to leave a poll, which is why nothing else waits for it.
+    At intervals a wake-up is sent. If the application polls, it is answered. So the application has
+    not polled since the oldest unanswered wake-up was sent. This never detects a timeout too early,
+    and late by ``wake_up_interval`` at most. Times are seconds of one clock. Thread-safe.
     """
 
-    def __init__(self, consumer: Beating, name: str) -> None:
+    def __init__(self, max_poll_interval: float) -> None:
+        self.max_poll_interval = max_poll_interval
+        self.wake_up_interval = min(1.0, max_poll_interval / 10)
+        self._last_poll = 0.0
+        self._sent: float | None = None
+        self._lock = threading.Lock()
+
+    def polled(self, now: float) -> None:
+        """Record that the application polls, or begins to count as one that should."""
+        with self._lock:
+            self._last_poll = now
+            self._sent = None
+
+    def wake_up_started(self, now: float) -> None:
+        """Record that a wake-up is about to be sent."""
+        with self._lock:
+            self._sent = now
+
+    def wake_up_sent(self, now: float) -> None:
+        """Record that the wake-up has been sent, unless it was already answered."""
+        with self._lock:
+            if self._sent is not None:
+                self._sent = now
+
+    @property
+    def wake_up_pending(self) -> bool:
+        """Whether a wake-up is unanswered."""
+        return self._sent is not None
+
+    def wake_up_due(self, now: float) -> bool:
+        """Return whether it is time for another wake-up."""
+        with self._lock:
+            return self._sent is None and now - self._last_poll >= self.wake_up_interval
+
+    def overdue(self, now: float) -> float | None:
+        """Return the seconds by which the application is late, or None."""
+        with self._lock:
+            late = None if self._sent is None else now - self._sent - self.max_poll_interval
+            return late if late is not None and late > 0 else None
+
+
+class _Ticking(Protocol):
+    def _tick(self, now: float) -> None: ...
+
+
+class Ticker:
+    """A daemon thread that calls a consumer's ``_tick`` every TICK_SECONDS.
+
+    It does what is due although the application does not poll: wake-ups and automatic commits.
+    It ends when the consumer is closed or garbage-collected. A tick may wait for the end of the
+    application's poll, so nothing else waits for this thread.
+    """
+
+    def __init__(self, consumer: _Ticking, name: str) -> None:
         self._consumer = weakref.ref(consumer)
         self._due = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(
-            target=self._run, name=f"rackward-pulse-{name}", daemon=True
+            target=self._run, name=f"rackward-ticker-{name}", daemon=True
         )
 
     def start(self) -> None:
-        """Begin, unless it has begun."""
+        """Start the thread, unless it has been started."""
         if self._thread.ident is None:
             self._thread.start()
 
-    def beat(self) -> None:
-        """Look at the clock now."""
+    def tick_now(self) -> None:
+        """Tick without waiting for the interval."""
         self._due.set()
 
-    def stop(self, patience: float = 0.0) -> None:
-        """End, and wait ``patience`` seconds for the end."""
+    def stop(self, timeout: float = 0.0) -> None:
+        """Stop, and wait up to ``timeout`` seconds for the end of the thread."""
         self._stopped = True
         self._due.set()
-        if patience and self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(patience)
+        if timeout and self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         while True:
-            self._due.wait(BEAT)
+            self._due.wait(TICK_SECONDS)
             self._due.clear()
             consumer = self._consumer()
             if self._stopped or consumer is None:
                 return
-            consumer._beat(time.monotonic())
+            consumer._tick(time.monotonic())
             del consumer

@@ -1,19 +1,19 @@
-"""Connection settings as people have them, as the clients want them.
+"""Connection settings for any client, from Java's or librdkafka's properties.
 
-Java's ``client.properties`` and librdkafka's configuration say the same things in words of
-their own (``ssl.truststore.location`` and ``ssl.ca.location``, ``sasl.jaas.config`` and
-``sasl.username``). Either is read here, mixed if need be, and said again for kafka-python or
-librdkafka. No client library is imported.
+Java's ``client.properties`` and librdkafka's configuration have different names for the same
+settings (``ssl.truststore.location`` and ``ssl.ca.location``, ``sasl.jaas.config`` and
+``sasl.username``). This package reads both, also mixed, and returns the settings for kafka-python
+or for librdkafka. It imports no client library.
 """
 
 from assignors.connection.kafka_python import kafka_python_settings
 from assignors.connection.librdkafka import librdkafka_settings
 from assignors.connection.properties import (
-    CONNECTION_PROPERTIES,
     ConnectionPropertyError,
     read_properties,
     server_list,
 )
+from assignors.connection.settings import CONNECTION_PROPERTIES
 
 __all__ = [
     "CONNECTION_PROPERTIES",

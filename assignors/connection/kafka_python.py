@@ -1,52 +1,18 @@
-"""The settings in the words of kafka-python."""
+"""Connection settings as keyword arguments of kafka-python's clients."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from assignors.connection.properties import Reading, check_names, server_list
-from assignors.connection.sasl import Credentials, read_credentials
-from assignors.connection.tls import Tls, read_tls, tls_context
-
-# ---- Everything that the properties say of a connection, in one value.
-
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_SERVERS = ("bootstrap.servers", "metadata.broker.list")
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionSettings:
-    """``servers`` is empty where none is given; ``tls`` and ``credentials`` are None where
-    ``protocol`` does not ask for them, whatever else the properties say."""
-
-    servers: tuple[str, ...]
-    client_id: str | None
-    protocol: str
-    tls: Tls | None
-    credentials: Credentials | None
-
-
-def read_settings(properties: Mapping[str, object]) -> ConnectionSettings:
-    """The settings. Raises ConnectionPropertyError."""
-    check_names(properties)
-    reading = Reading(properties)
-    protocol = reading.choice("security.protocol", PROTOCOLS) or "PLAINTEXT"
-    name = reading.name(*_SERVERS)
-    return ConnectionSettings(
-        servers=() if name is None else server_list(reading.text(name) or "", name),
-        client_id=reading.text("client.id"),
-        protocol=protocol,
-        tls=read_tls(reading) if protocol.endswith("SSL") else None,
-        credentials=read_credentials(reading) if protocol.startswith("SASL_") else None,
-    )
-
+from assignors.connection.properties import PropertyReader
+from assignors.connection.settings import read_settings
+from assignors.connection.tls import tls_context
 
 NEVER_MS = 2**31 - 1
-_DNS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
+_DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
-# Of several names the first that is given counts: librdkafka's own, where Java's means less.
+# librdkafka's own names come first: if both are given, Java's has the narrower meaning.
 _MILLISECONDS = {
     "request_timeout_ms": ("socket.timeout.ms", "request.timeout.ms"),
     "reconnect_backoff_ms": ("reconnect.backoff.ms",),
@@ -60,56 +26,55 @@ _BUFFERS = {
 
 
 def kafka_python_settings(properties: Mapping[str, object]) -> dict[str, object]:
-    """The connection settings of ``properties`` as keywords of kafka-python's clients.
+    """Return the connection settings in ``properties`` as keyword arguments of kafka-python.
 
-    Takes Java's and librdkafka's names; every keyword is known to KafkaConsumer, KafkaProducer
-    and KafkaAdminClient of kafka-python 3. What is not a connection setting is left out; with
-    TLS an ``ssl_context`` is made. Secrets are `str` that hide from ``repr``.
+    ``properties`` may have Java's and librdkafka's names. KafkaConsumer, KafkaProducer and
+    KafkaAdminClient of kafka-python 3 accept every keyword. Properties that do not concern the
+    connection are left out. With TLS the result has an ``ssl_context``. Passwords are strings
+    whose ``repr`` is masked.
 
-    Raises ConnectionPropertyError, which names the property.
+    Raise ConnectionPropertyError, which names the property.
     """
     settings = read_settings(properties)
-    found: dict[str, object] = {"security_protocol": settings.protocol}
+    keywords: dict[str, object] = {"security_protocol": settings.protocol}
     if settings.servers:
-        found["bootstrap_servers"] = list(settings.servers)
+        keywords["bootstrap_servers"] = list(settings.servers)
     if settings.client_id is not None:
-        found["client_id"] = settings.client_id
+        keywords["client_id"] = settings.client_id
     if settings.tls is not None:
-        found["ssl_context"] = tls_context(settings.tls)
+        keywords["ssl_context"] = tls_context(settings.tls)
     if settings.credentials is not None:
-        found["sasl_mechanism"] = settings.credentials.mechanism
-        found["sasl_plain_username"] = settings.credentials.username
-        found["sasl_plain_password"] = settings.credentials.password
-    return {**found, **_tuning(Reading(properties))}
+        keywords["sasl_mechanism"] = settings.credentials.mechanism
+        keywords["sasl_plain_username"] = settings.credentials.username
+        keywords["sasl_plain_password"] = settings.credentials.password
+    return {**keywords, **_network_settings(PropertyReader(properties))}
 
 
-def _tuning(reading: Reading) -> dict[str, object]:
-    found: dict[str, object] = {}
+def _network_settings(reader: PropertyReader) -> dict[str, object]:
+    keywords: dict[str, object] = {}
     for keyword, names in _MILLISECONDS.items():
-        if (value := reading.number(*names)) is not None:
-            found[keyword] = value
+        if (value := reader.get_int(*names)) is not None:
+            keywords[keyword] = value
     for keyword, names in _BUFFERS.items():
-        # Java's -1 and librdkafka's 0 leave it to the system, as None does.
-        if (value := reading.number(*names, least=-1)) is not None and value > 0:
-            found[keyword] = value
-    refresh = reading.number("topic.metadata.refresh.interval.ms", least=-1)
-    age = refresh if refresh is not None else reading.number("metadata.max.age.ms")
-    if age is not None:
-        found["metadata_max_age_ms"] = NEVER_MS if age < 0 else age
-    if (idle := reading.number("connections.max.idle.ms", least=-1)) is not None:
-        # Java's -1 and librdkafka's 0: never.
-        found["connections_max_idle_ms"] = idle if idle > 0 else NEVER_MS
-    if (largest := reading.number("receive.message.max.bytes", least=1000)) is not None:
-        found["receive_message_max_bytes"] = largest
-    if (lookup := reading.choice("client.dns.lookup", _DNS)) is not None:
-        found["client_dns_lookup"] = lookup
-    keepalive, nagle_off = (
-        reading.truth("socket.keepalive.enable"),
-        reading.truth("socket.nagle.disable"),
-    )
-    if keepalive is not None or nagle_off is not None:
-        options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, int(nagle_off is not False))]
+        # Java's -1 and librdkafka's 0 mean the operating system's default, as None does here.
+        if (value := reader.get_int(*names, min_value=-1)) is not None and value > 0:
+            keywords[keyword] = value
+    refresh = reader.get_int("topic.metadata.refresh.interval.ms", min_value=-1)
+    max_age = refresh if refresh is not None else reader.get_int("metadata.max.age.ms")
+    if max_age is not None:
+        keywords["metadata_max_age_ms"] = NEVER_MS if max_age < 0 else max_age
+    if (max_idle := reader.get_int("connections.max.idle.ms", min_value=-1)) is not None:
+        # Java's -1 and librdkafka's 0 mean never.
+        keywords["connections_max_idle_ms"] = max_idle if max_idle > 0 else NEVER_MS
+    if (max_bytes := reader.get_int("receive.message.max.bytes", min_value=1000)) is not None:
+        keywords["receive_message_max_bytes"] = max_bytes
+    if (lookup := reader.get_enum("client.dns.lookup", _DNS_LOOKUPS)) is not None:
+        keywords["client_dns_lookup"] = lookup
+    keepalive = reader.get_bool("socket.keepalive.enable")
+    nagle_disabled = reader.get_bool("socket.nagle.disable")
+    if keepalive is not None or nagle_disabled is not None:
+        options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, int(nagle_disabled is not False))]
         if keepalive:
             options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
-        found["socket_options"] = options
-    return found
+        keywords["socket_options"] = options
+    return keywords

@@ -1,109 +1,112 @@
-"""The settings in the words of librdkafka."""
+"""Connection settings under librdkafka's names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from assignors.connection.kafka_python import read_settings
-from assignors.connection.properties import LIBRDKAFKA_ONLY, Reading
-from assignors.connection.tls import PROBE, Source, Tls
+from assignors.connection.properties import PropertyReader
+from assignors.connection.settings import LIBRDKAFKA_ONLY, read_settings
+from assignors.connection.tls import PROBE, KeyMaterial, TlsSettings
 
-# librdkafka's name, the names it is read from, and what librdkafka takes, at least and at most.
-_NUMBERS = (
-    ("socket.timeout.ms", ("socket.timeout.ms", "request.timeout.ms"), 10, 300_000),
-    ("socket.connection.setup.timeout.ms", (), 1000, 2**31 - 1),
-    ("connections.max.idle.ms", (), 0, 2**31 - 1),
-    ("reconnect.backoff.ms", (), 0, 3_600_000),
-    ("reconnect.backoff.max.ms", (), 0, 3_600_000),
-    ("retry.backoff.ms", (), 1, 300_000),
-    ("metadata.max.age.ms", (), 1, 86_400_000),
-    ("topic.metadata.refresh.interval.ms", (), -1, 3_600_000),
-    ("receive.message.max.bytes", (), 1000, 2**31 - 1),
-    (
-        "socket.receive.buffer.bytes",
+# librdkafka's name: the names to read it from, and librdkafka's lower and upper limit.
+_INTEGERS: dict[str, tuple[tuple[str, ...], int, int]] = {
+    "socket.timeout.ms": (("socket.timeout.ms", "request.timeout.ms"), 10, 300_000),
+    "socket.connection.setup.timeout.ms": ((), 1000, 2**31 - 1),
+    "connections.max.idle.ms": ((), 0, 2**31 - 1),
+    "reconnect.backoff.ms": ((), 0, 3_600_000),
+    "reconnect.backoff.max.ms": ((), 0, 3_600_000),
+    "retry.backoff.ms": ((), 1, 300_000),
+    "metadata.max.age.ms": ((), 1, 86_400_000),
+    "topic.metadata.refresh.interval.ms": ((), -1, 3_600_000),
+    "receive.message.max.bytes": ((), 1000, 2**31 - 1),
+    "socket.receive.buffer.bytes": (
         ("socket.receive.buffer.bytes", "receive.buffer.bytes"),
         0,
         100_000_000,
     ),
-    ("socket.send.buffer.bytes", ("socket.send.buffer.bytes", "send.buffer.bytes"), 0, 100_000_000),
-)
-_TRUTHS = ("socket.keepalive.enable", "socket.nagle.disable")
+    "socket.send.buffer.bytes": (
+        ("socket.send.buffer.bytes", "send.buffer.bytes"),
+        0,
+        100_000_000,
+    ),
+}
+_BOOLEANS = ("socket.keepalive.enable", "socket.nagle.disable")
 _VERBATIM = ("client.dns.lookup", *sorted(LIBRDKAFKA_ONLY))
 
 
 def librdkafka_settings(properties: Mapping[str, object]) -> dict[str, object]:
-    """The connection settings of ``properties`` under librdkafka's names.
+    """Return the connection settings in ``properties`` under librdkafka's names.
 
-    Takes Java's and librdkafka's names, and leaves out what is not a connection setting.
-    Numbers that Java allows and librdkafka does not come as near as it lets them. Of a
-    certificate chain given as text, librdkafka may send the first certificate only: name a
-    file where the chain matters.
+    ``properties`` may have Java's and librdkafka's names. Properties that do not concern the
+    connection are left out. Numbers outside librdkafka's limits become the nearest limit. Of a
+    certificate chain given as text librdkafka may send the first certificate only: give a file if
+    the chain matters.
 
-    Raises ConnectionPropertyError, which names the property.
+    Raise ConnectionPropertyError, which names the property.
     """
     settings = read_settings(properties)
-    found: dict[str, object] = {"security.protocol": settings.protocol.lower()}
+    config: dict[str, object] = {"security.protocol": settings.protocol.lower()}
     if settings.servers:
-        found["bootstrap.servers"] = ",".join(settings.servers)
+        config["bootstrap.servers"] = ",".join(settings.servers)
     if settings.client_id is not None:
-        found["client.id"] = settings.client_id
+        config["client.id"] = settings.client_id
     if settings.tls is not None:
-        found.update(_tls(settings.tls))
+        config.update(_tls_settings(settings.tls))
     if settings.credentials is not None:
-        found["sasl.mechanism"] = settings.credentials.mechanism
-        found["sasl.username"] = settings.credentials.username
-        found["sasl.password"] = settings.credentials.password
-    reading = Reading(properties)
-    if reading.text("ssl.ca.location") == PROBE and settings.tls is not None:
-        found["ssl.ca.location"] = PROBE
-    return {**found, **_tuning(reading)}
+        config["sasl.mechanism"] = settings.credentials.mechanism
+        config["sasl.username"] = settings.credentials.username
+        config["sasl.password"] = settings.credentials.password
+    reader = PropertyReader(properties)
+    if reader.get_str("ssl.ca.location") == PROBE and settings.tls is not None:
+        config["ssl.ca.location"] = PROBE
+    return {**config, **_network_settings(reader)}
 
 
-def _tls(tls: Tls) -> dict[str, object]:
-    found: dict[str, object] = {}
+def _tls_settings(tls: TlsSettings) -> dict[str, object]:
+    config: dict[str, object] = {}
     if not tls.verify:
-        found["enable.ssl.certificate.verification"] = "false"
+        config["enable.ssl.certificate.verification"] = "false"
     if not tls.check_host:
-        found["ssl.endpoint.identification.algorithm"] = "none"
+        config["ssl.endpoint.identification.algorithm"] = "none"
     if tls.ciphers is not None:
-        found["ssl.cipher.suites"] = tls.ciphers
+        config["ssl.cipher.suites"] = tls.ciphers
     if tls.crl is not None:
-        found["ssl.crl.location"] = _path(tls.crl)
+        config["ssl.crl.location"] = _expand(tls.crl)
     if tls.trust is not None:
-        found.update(_said(tls.trust, "ssl.ca"))
+        config.update(_location_or_pem(tls.trust, "ssl.ca"))
     if tls.certificate is not None and tls.certificate.pkcs12:
-        found["ssl.keystore.location"] = _path(str(tls.certificate.path))
+        config["ssl.keystore.location"] = _expand(str(tls.certificate.path))
         if tls.certificate.password is not None:
-            found["ssl.keystore.password"] = tls.certificate.password
+            config["ssl.keystore.password"] = tls.certificate.password
     elif tls.certificate is not None:
         key = tls.key or tls.certificate
-        found.update(_said(tls.certificate, "ssl.certificate"))
-        found.update(_said(key, "ssl.key"))
+        config.update(_location_or_pem(tls.certificate, "ssl.certificate"))
+        config.update(_location_or_pem(key, "ssl.key"))
         if key.password is not None:
-            found["ssl.key.password"] = key.password
-    return found
+            config["ssl.key.password"] = key.password
+    return config
 
 
-def _said(source: Source, name: str) -> dict[str, object]:
-    if source.path is not None:
-        return {f"{name}.location": _path(source.path)}
-    return {f"{name}.pem": source.text}
+def _location_or_pem(material: KeyMaterial, name: str) -> dict[str, object]:
+    if material.path is not None:
+        return {f"{name}.location": _expand(material.path)}
+    return {f"{name}.pem": material.text}
 
 
-def _path(path: str) -> str:
+def _expand(path: str) -> str:
     return str(Path(path).expanduser())
 
 
-def _tuning(reading: Reading) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name, names, least, most in _NUMBERS:
-        if (value := reading.number(*(names or (name,)), least=-1)) is not None:
-            found[name] = min(max(value, least), most)
-    for name in _TRUTHS:
-        if (truth := reading.truth(name)) is not None:
-            found[name] = "true" if truth else "false"
+def _network_settings(reader: PropertyReader) -> dict[str, object]:
+    config: dict[str, object] = {}
+    for name, (names, lower, upper) in _INTEGERS.items():
+        if (value := reader.get_int(*(names or (name,)), min_value=-1)) is not None:
+            config[name] = min(max(value, lower), upper)
+    for name in _BOOLEANS:
+        if (flag := reader.get_bool(name)) is not None:
+            config[name] = "true" if flag else "false"
     for name in _VERBATIM:
-        if (text := reading.text(name)) is not None:
-            found[name] = text
-    return found
+        if (text := reader.get_str(name)) is not None:
+            config[name] = text
+    return config

@@ -1,4 +1,12 @@
-"""Who the client says it is, by SASL."""
+"""SASL credentials, from ``sasl.username`` and ``sasl.password`` or from ``sasl.jaas.config``.
+
+Java clients take credentials as the options of a login module, in a syntax of its own::
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required
+        username="alice" password="alice-secret";
+
+No error contains any part of that text: in a malformed line the password may be anywhere.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +14,63 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from assignors.connection.properties import ConnectionPropertyError, Reading, Secret
+from assignors.connection.properties import ConnectionPropertyError, PropertyReader, Secret
 
-# ---- ``sasl.jaas.config``: what Java's login modules are told, in a language of its own.
-#
-# ::
-#
-#     org.apache.kafka.common.security.plain.PlainLoginModule required
-#         username="alice" password="alice-secret";
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISM_NAMES = ("sasl.mechanism", "sasl.mechanisms")
+_JAAS = "sasl.jaas.config"
+_HINT = f"set it, or {_JAAS} with username and password"
 
-NAME = "sasl.jaas.config"
-_MODULES = ("PlainLoginModule", "ScramLoginModule")
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A SASL mechanism, a user name and a password."""
+
+    mechanism: str
+    username: str
+    password: Secret
+
+
+def read_credentials(reader: PropertyReader) -> Credentials:
+    """Return the credentials that the properties give, by Java's names or librdkafka's.
+
+    Raise ConnectionPropertyError for a mechanism that is not in MECHANISMS, for a missing user
+    name or password, and if ``sasl.jaas.config`` disagrees with the other properties.
+    """
+    mechanism = (reader.get_str(*_MECHANISM_NAMES) or "").upper()
+    if mechanism not in MECHANISMS:
+        problem = f"{mechanism} is not supported" if mechanism else "security.protocol requires it"
+        raise ConnectionPropertyError(
+            reader.first_set(*_MECHANISM_NAMES) or _MECHANISM_NAMES[0],
+            f"{problem}: set it to one of {', '.join(MECHANISMS)}",
+        )
+    username, password = reader.get_str("sasl.username"), reader.get_secret("sasl.password")
+    jaas = reader.get_secret(_JAAS)
+    if jaas is not None:
+        options = parse_jaas(jaas)
+        if options.get("tokenauth", "").lower() == "true":
+            raise ConnectionPropertyError(_JAAS, "delegation tokens (tokenauth) are not supported")
+        jaas_username = str(options.get("username", ""))
+        jaas_password = options.get("password", Secret())
+        if _differ(username, jaas_username) or _differ(password, jaas_password):
+            raise ConnectionPropertyError(
+                _JAAS, "it disagrees with sasl.username and sasl.password: give one of the two"
+            )
+        username, password = username or jaas_username, password or jaas_password
+    if not username:
+        raise ConnectionPropertyError("sasl.username", f"{mechanism} needs a user name: {_HINT}")
+    if not password:
+        raise ConnectionPropertyError("sasl.password", f"{mechanism} needs a password: {_HINT}")
+    return Credentials(mechanism, username, password)
+
+
+def _differ(one: str | None, other: str) -> bool:
+    return bool(one and other and one != other)
+
+
+# ---- The syntax of sasl.jaas.config.
+
+_LOGIN_MODULES = ("PlainLoginModule", "ScramLoginModule")
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _TOKEN = re.compile(
     r"""\s+ | //[^\n]* | /\*.*?\*/
@@ -26,104 +80,56 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
-_NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_CONTROL_CHARACTERS = {
+    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+}  # fmt: skip
 _FORM = 'write it as ...PlainLoginModule required username="..." password="...";'
 
 
-def read_jaas(text: str) -> dict[str, str]:
-    """The options of the one login module in ``text``, PlainLoginModule or ScramLoginModule.
+def parse_jaas(text: str) -> dict[str, Secret]:
+    """Return the options of the one login module in ``text``, PlainLoginModule or ScramLoginModule.
 
-    Raises ConnectionPropertyError, without any value, where the text is not of that form and
+    Raise ConnectionPropertyError, without any part of the text, for a text of another form and
     for other login modules.
     """
     tokens = list(_tokens(text))
-    if len(tokens) < 3 or (tokens[-1] != ("sign", ";")):
-        raise ConnectionPropertyError(NAME, f"it does not end with a semicolon: {_FORM}")
+    if len(tokens) < 3 or tokens[-1] != ("sign", ";"):
+        raise ConnectionPropertyError(_JAAS, f"it does not end with a semicolon: {_FORM}")
     words = tokens[:-1]
     if ("sign", ";") in words:
-        raise ConnectionPropertyError(NAME, f"it has more than one login module: {_FORM}")
+        raise ConnectionPropertyError(_JAAS, f"it has more than one login module: {_FORM}")
     if words[0][0] != "word" or words[1][0] != "word" or words[1][1].lower() not in _FLAGS:
-        raise ConnectionPropertyError(NAME, f"it does not begin with a module and a flag: {_FORM}")
-    module = words[0][1].rpartition(".")[2]
-    if module not in _MODULES:
+        raise ConnectionPropertyError(_JAAS, f"it does not begin with a module and a flag: {_FORM}")
+    if words[0][1].rpartition(".")[2] not in _LOGIN_MODULES:
         raise ConnectionPropertyError(
-            NAME, f"the login module {module} is not supported: {' and '.join(_MODULES)} are"
+            _JAAS, f"its login module is not supported: use {' or '.join(_LOGIN_MODULES)}"
         )
     options = {}
-    rest = words[2:]
-    for at in range(0, len(rest), 3):
-        match rest[at : at + 3]:
-            case [("word", key), ("sign", "="), ("word" | "quoted", value)]:
-                options[key] = value
+    for start in range(2, len(words), 3):
+        match words[start : start + 3]:
+            case [("word", name), ("sign", "="), ("word" | "quoted", value)]:
+                options[name] = Secret(value)
             case _:
-                raise ConnectionPropertyError(NAME, f"an option is not name=value: {_FORM}")
+                raise ConnectionPropertyError(_JAAS, f"an option is not name=value: {_FORM}")
     return options
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    at = 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
+    """Yield the kind ("word", "sign" or "quoted") and the text of each token."""
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
-            raise ConnectionPropertyError(NAME, f"a quotation mark is not closed: {_FORM}")
-        at = match.end()
+            raise ConnectionPropertyError(_JAAS, f"a quotation mark is not closed: {_FORM}")
+        position = match.end()
         if match.lastgroup == "quoted":
-            yield "quoted", _ESCAPE.sub(_char, match["quoted"][1:-1])
+            yield "quoted", _ESCAPE.sub(_unescape, match["quoted"][1:-1])
         elif match.lastgroup is not None:
             yield match.lastgroup, match[0]
 
 
-def _char(match: re.Match[str]) -> str:
-    told = match[1]
-    return chr(int(told, 8)) if told[0] in "01234567" else _NAMED.get(told, told)
-
-
-JAAS = NAME
-
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_NAMES = ("sasl.mechanism", "sasl.mechanisms")
-_ADVICE = f"set it, or {JAAS} with username and password"
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """A user and a password, and the mechanism that proves them."""
-
-    mechanism: str
-    username: str
-    password: Secret
-
-
-def read_credentials(reading: Reading) -> Credentials:
-    """The credentials that the properties give, in Java's words or librdkafka's.
-
-    Raises ConnectionPropertyError for a mechanism that is not in MECHANISMS, where user or
-    password is missing, and where the two ways to say them disagree.
-    """
-    mechanism = (reading.text(*_NAMES) or "").upper()
-    if mechanism not in MECHANISMS:
-        said = f"{mechanism} is not supported" if mechanism else "security.protocol asks for it"
-        raise ConnectionPropertyError(
-            reading.name(*_NAMES) or _NAMES[0], f"{said}: set it to one of {', '.join(MECHANISMS)}"
-        )
-    username, password = reading.text("sasl.username"), reading.secret("sasl.password")
-    jaas = reading.secret(JAAS)
-    if jaas is not None:
-        options = read_jaas(jaas)
-        if options.get("tokenauth", "").lower() == "true":
-            raise ConnectionPropertyError(JAAS, "delegation tokens (tokenauth) are not supported")
-        theirs, secret = options.get("username"), options.get("password")
-        if _differ(username, theirs) or _differ(password, secret):
-            raise ConnectionPropertyError(
-                JAAS, "it disagrees with sasl.username and sasl.password: give one of the two"
-            )
-        username, password = username or theirs, password or Secret(secret or "")
-    if not username:
-        raise ConnectionPropertyError("sasl.username", f"{mechanism} needs a user: {_ADVICE}")
-    if not password:
-        raise ConnectionPropertyError("sasl.password", f"{mechanism} needs a password: {_ADVICE}")
-    return Credentials(mechanism, username, password)
-
-
-def _differ(one: str | None, other: str | None) -> bool:
-    return bool(one and other and one != other)
+def _unescape(match: re.Match[str]) -> str:
+    escape = match[1]
+    if escape[0] in "01234567":
+        return chr(int(escape, 8))
+    return _CONTROL_CHARACTERS.get(escape, escape)

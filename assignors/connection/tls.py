@@ -1,4 +1,11 @@
-"""What a client trusts and how it proves itself, by TLS."""
+"""TLS: which certificates a client trusts, and the certificate and key that it presents.
+
+:func:`read_tls` reads the properties into :class:`TlsSettings`, with files checked, and
+:func:`tls_context` makes an ``ssl.SSLContext`` of that. Certificates and keys may be PEM text, PEM
+files or PKCS#12 stores. Java's own format (JKS) needs Java; the error has the command to convert
+it. The format is determined by a file's first bytes, as in Java, and not by
+``ssl.truststore.type``, which people get wrong.
+"""
 
 from __future__ import annotations
 
@@ -13,124 +20,25 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from assignors.connection.properties import ConnectionPropertyError, Reading, Secret
-
-# ---- Key stores and trust stores: which kind a file is, and PKCS#12 as PEM.
-#
-# Java's own format (JKS) cannot be read without Java; an error gives the command that converts
-# one. The kind is told by the file's first bytes, as Java does for JKS and PKCS#12, whose names
-# people mix up.
-
-_JAVA_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-_PEM_MARK = b"-----BEGIN "
-_DER_SEQUENCE = b"\x30"
-
-
-class StoreKind(Enum):
-    """The formats that can be read."""
-
-    PEM = "PEM"
-    PKCS12 = "PKCS12"
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """A client's certificate chain, the client's own first, and its private key, as PEM."""
-
-    certificates: str
-    key: Secret
-    key_password: Secret | None
-
-
-def read_file(name: str, path: str) -> bytes:
-    """The bytes of the file that the property ``name`` points to."""
-    try:
-        return Path(path).expanduser().read_bytes()
-    except OSError as error:
-        raise ConnectionPropertyError(
-            name, f"the file {path!r} cannot be read: {error.strerror or error}"
-        ) from error
-
-
-def store_kind(name: str, path: str, content: bytes) -> StoreKind:
-    """PEM or PKCS#12. Raises ConnectionPropertyError for JKS and for anything else."""
-    if _PEM_MARK in content:
-        return StoreKind.PEM
-    if content.startswith(_JAVA_MAGIC):
-        raise ConnectionPropertyError(
-            name,
-            f"{path!r} is a Java key store (JKS), which only Java reads; convert it: keytool "
-            f"-importkeystore -srckeystore {path} -destkeystore {path}.p12 "
-            "-deststoretype PKCS12, and name the new file",
-        )
-    if content.startswith(_DER_SEQUENCE):
-        return StoreKind.PKCS12
-    raise ConnectionPropertyError(name, f"{path!r} is neither PEM nor PKCS#12: name such a file")
-
-
-def trusted_certificates(name: str, path: str, content: bytes, password: str | None) -> str:
-    """All certificates of a PKCS#12 store, as PEM. Raises ConnectionPropertyError."""
-    store, serialization = _opened(name, path, content, password)
-    found = [each.certificate for each in (store.cert, *store.additional_certs) if each is not None]
-    if not found:
-        raise ConnectionPropertyError(name, f"{path!r} holds no certificate")
-    return "".join(each.public_bytes(serialization.Encoding.PEM).decode() for each in found)
-
-
-def identity(name: str, path: str, content: bytes, password: str | None) -> Identity:
-    """The key of a PKCS#12 store and its certificates, as PEM. Raises ConnectionPropertyError.
-
-    The key is encrypted with a password made for the occasion, because it may have to pass
-    through a file.
-    """
-    store, serialization = _opened(name, path, content, password)
-    if store.key is None or store.cert is None:
-        raise ConnectionPropertyError(name, f"{path!r} holds no private key with a certificate")
-    made = secrets.token_urlsafe(32)
-    chain = [store.cert.certificate, *(each.certificate for each in store.additional_certs)]
-    key = store.key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(made.encode()),
-    )
-    return Identity(
-        "".join(each.public_bytes(serialization.Encoding.PEM).decode() for each in chain),
-        Secret(key.decode()),
-        Secret(made),
-    )
-
-
-def _opened(name: str, path: str, content: bytes, password: str | None) -> tuple[Any, Any]:
-    """The store and the serialization module of ``cryptography``, which is asked for late."""
-    try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.serialization import pkcs12
-    except ImportError as error:
-        raise ConnectionPropertyError(
-            name, "PKCS#12 stores need the package cryptography: pip install cryptography"
-        ) from error
-    try:
-        return pkcs12.load_pkcs12(content, None if password is None else password.encode()), (
-            serialization
-        )
-    except ValueError as error:
-        raise ConnectionPropertyError(
-            name, f"{path!r} cannot be opened: its password is missing or wrong, or it is damaged"
-        ) from error
-
+from assignors.connection.properties import ConnectionPropertyError, PropertyReader, Secret
 
 PROBE = "probe"
-"""librdkafka's word for "look where certificates usually are"."""
+"""librdkafka's value of ``ssl.ca.location`` for the operating system's usual locations."""
 
-_STORE_TYPES = ("JKS", "PKCS12", "PEM")
-_VERSIONS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+_TLS_VERSIONS = {
+    "TLSv1": ssl.TLSVersion.TLSv1,
+    "TLSv1.1": ssl.TLSVersion.TLSv1_1,
+    "TLSv1.2": ssl.TLSVersion.TLSv1_2,
+    "TLSv1.3": ssl.TLSVersion.TLSv1_3,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """PEM, or a PKCS#12 store where ``pkcs12``: in ``path``, or else as ``text``.
+class KeyMaterial:
+    """Certificates, a key, or both: PEM, or a PKCS#12 store if ``pkcs12``.
 
-    ``name`` is the property that said so. A path may be a folder of CA certificates.
+    It is in the file ``path``, or else in ``text``. A path may be a folder of CA certificates.
+    ``name`` is the property that it comes from, for errors.
     """
 
     name: str
@@ -141,15 +49,20 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
-    """``trust`` None: what the system trusts. ``key`` None: in the source of ``certificate``.
+class TlsSettings:
+    """How to make TLS connections.
 
-    ``versions``: the TLS versions allowed, None for the client's default.
+    trust
+        CA certificates; None: the operating system's.
+    certificate, key
+        The client's own; a None ``key`` is in the same place as ``certificate``.
+    versions
+        The TLS versions allowed, oldest first; None: the client's default.
     """
 
-    trust: Source | None
-    certificate: Source | None
-    key: Source | None
+    trust: KeyMaterial | None
+    certificate: KeyMaterial | None
+    key: KeyMaterial | None
     verify: bool
     check_host: bool
     ciphers: str | None
@@ -157,65 +70,94 @@ class Tls:
     versions: tuple[str, ...] | None
 
 
-def read_tls(reading: Reading) -> Tls:
-    """TLS as the properties say, in Java's words or librdkafka's; files are looked at.
+def read_tls(reader: PropertyReader) -> TlsSettings:
+    """Return the TLS settings that the properties give, by Java's names or librdkafka's.
 
-    Raises ConnectionPropertyError for files that are missing or of a kind that cannot be read,
-    and for values that mean nothing.
+    Raise ConnectionPropertyError for files that are missing or of an unsupported format, and for
+    invalid values.
     """
     for name in ("ssl.truststore.type", "ssl.keystore.type"):
-        reading.choice(name, _STORE_TYPES)
-    certificate, key = _identity(reading)
-    verify = reading.truth("enable.ssl.certificate.verification")
-    crl = reading.text("ssl.crl.location")
+        reader.get_enum(name, ("JKS", "PKCS12", "PEM"))
+    certificate, key = _read_certificate_and_key(reader)
+    verify = reader.get_bool("enable.ssl.certificate.verification")
+    crl = reader.get_str("ssl.crl.location")
     if crl is not None:
-        read_file("ssl.crl.location", crl)
-    return Tls(
-        trust=_trust(reading),
+        _read_file("ssl.crl.location", crl)
+    return TlsSettings(
+        trust=_read_trust(reader),
         certificate=certificate,
         key=key,
         verify=verify is not False,
-        check_host=_checks_host(reading),
-        ciphers=_ciphers(reading),
+        check_host=_read_check_host(reader),
+        ciphers=_read_ciphers(reader),
         crl=crl,
-        versions=_versions(reading),
+        versions=_read_versions(reader),
     )
 
 
-def _trust(reading: Reading) -> Source | None:
-    if text := reading.secret("ssl.ca.pem"):
-        return Source("ssl.ca.pem", text=text)
-    if text := reading.secret("ssl.truststore.certificates"):
-        return Source("ssl.truststore.certificates", text=text)
-    name = reading.name("ssl.ca.location", "ssl.truststore.location")
-    path = reading.text("ssl.ca.location", "ssl.truststore.location")
+def tls_context(tls: TlsSettings) -> ssl.SSLContext:
+    """Return a client's context: TLS 1.2 or later and full verification unless set otherwise.
+
+    Raise ConnectionPropertyError for certificates, keys or ciphers that cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = tls.verify and tls.check_host
+    _configure(context, tls)
+    return context
+
+
+def server_tls_context(tls: TlsSettings) -> ssl.SSLContext:
+    """Return the same for a server. With ``tls.verify`` clients must present a certificate.
+
+    Their host names are not checked. Raise ConnectionPropertyError as :func:`tls_context`.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _configure(context, tls)
+    return context
+
+
+# ---- Reading the properties.
+
+
+def _read_trust(reader: PropertyReader) -> KeyMaterial | None:
+    inline = reader.first_set("ssl.ca.pem", "ssl.truststore.certificates")
+    if inline is not None:
+        return KeyMaterial(inline, text=reader.get_secret(inline))
+    name = reader.first_set("ssl.ca.location", "ssl.truststore.location")
+    path = None if name is None else reader.get_str(name)
     if name is None or path is None or path == PROBE:
         return None
     if name == "ssl.ca.location" and Path(path).expanduser().is_dir():
-        return Source(name, path=path)
-    content = read_file(name, path)
-    if store_kind(name, path, content) is StoreKind.PEM:
-        return Source(name, path=path)
-    password = reading.secret("ssl.truststore.password")
-    pem = trusted_certificates(name, path, content, password)
-    return Source(name, text=Secret(pem))
+        return KeyMaterial(name, path=path)
+    content = _read_file(name, path)
+    if _store_format(name, path, content) is _StoreFormat.PEM:
+        return KeyMaterial(name, path=path)
+    password = reader.get_secret("ssl.truststore.password")
+    return KeyMaterial(name, text=Secret(_truststore_pem(name, path, content, password)))
 
 
-def _identity(reading: Reading) -> tuple[Source | None, Source | None]:
-    """The certificate, and the key where it is elsewhere."""
-    password = reading.secret("ssl.key.password")
-    store = reading.text("ssl.keystore.location")
+def _read_certificate_and_key(
+    reader: PropertyReader,
+) -> tuple[KeyMaterial | None, KeyMaterial | None]:
+    """Return the client's certificate, and its key if that is in another place."""
+    password = reader.get_secret("ssl.key.password")
+    name = "ssl.keystore.location"
+    store = reader.get_str(name)
     if store is not None:
-        name = "ssl.keystore.location"
-        if store_kind(name, store, read_file(name, store)) is StoreKind.PEM:
-            return Source(name, path=store, password=password), None
-        opens = reading.secret("ssl.keystore.password")
-        return Source(name, path=store, pkcs12=True, password=opens), None
-    certificate = _one_of(
-        reading, None, "ssl.certificate.location", "ssl.certificate.pem"
-    ) or _one_of(reading, None, None, "ssl.keystore.certificate.chain")
-    key = _one_of(reading, password, "ssl.key.location", "ssl.key.pem") or _one_of(
-        reading, password, None, "ssl.keystore.key"
+        if _store_format(name, store, _read_file(name, store)) is _StoreFormat.PEM:
+            return KeyMaterial(name, path=store, password=password), None
+        store_password = reader.get_secret("ssl.keystore.password")
+        return KeyMaterial(name, path=store, pkcs12=True, password=store_password), None
+    certificate = _read_pem(
+        reader,
+        file="ssl.certificate.location",
+        texts=("ssl.certificate.pem", "ssl.keystore.certificate.chain"),
+    )
+    key = _read_pem(
+        reader,
+        file="ssl.key.location",
+        texts=("ssl.key.pem", "ssl.keystore.key"),
+        password=password,
     )
     if certificate is None and key is not None:
         raise ConnectionPropertyError(key.name, "it is a key without a certificate: give both")
@@ -226,81 +168,57 @@ def _identity(reading: Reading) -> tuple[Source | None, Source | None]:
     return certificate, key
 
 
-def _one_of(
-    reading: Reading, password: Secret | None, file: str | None, inline: str
-) -> Source | None:
-    path = None if file is None else reading.text(file)
-    if file is not None and path is not None:
-        if store_kind(file, path, read_file(file, path)) is not StoreKind.PEM:
-            raise ConnectionPropertyError(file, f"{path!r} is not PEM: name a PEM file")
-        return Source(file, path=path, password=password)
-    text = reading.secret(inline)
-    return None if text is None else Source(inline, text=text, password=password)
+def _read_pem(
+    reader: PropertyReader, *, file: str, texts: tuple[str, ...], password: Secret | None = None
+) -> KeyMaterial | None:
+    path = reader.get_str(file)
+    if path is not None:
+        if _store_format(file, path, _read_file(file, path)) is not _StoreFormat.PEM:
+            raise ConnectionPropertyError(file, f"{path!r} is not PEM: give a PEM file")
+        return KeyMaterial(file, path=path, password=password)
+    name = reader.first_set(*texts)
+    if name is None:
+        return None
+    return KeyMaterial(name, text=reader.get_secret(name), password=password)
 
 
-def _checks_host(reading: Reading) -> bool:
-    """Java turns the check off by an empty value, librdkafka by ``none``."""
+def _read_check_host(reader: PropertyReader) -> bool:
+    # Java turns the check off by an empty value, librdkafka by "none".
     name = "ssl.endpoint.identification.algorithm"
-    if reading.said(name) and reading.text(name) is None:
+    if reader.is_present(name) and reader.get_str(name) is None:
         return False
-    return reading.choice(name, ("https", "none")) != "none"
+    return reader.get_enum(name, ("https", "none")) != "none"
 
 
-def _ciphers(reading: Reading) -> str | None:
+def _read_ciphers(reader: PropertyReader) -> str | None:
     name = "ssl.cipher.suites"
-    text = reading.text(name)
+    text = reader.get_str(name)
     if text is not None and ("," in text or "_WITH_" in text):
         raise ConnectionPropertyError(
-            name, "these are Java's names: write OpenSSL's, separated by colons (openssl ciphers)"
+            name,
+            "these are Java's cipher names: write OpenSSL's, separated by colons (see openssl"
+            " ciphers)",
         )
     return text
 
 
-def _versions(reading: Reading) -> tuple[str, ...] | None:
-    """The range of versions that ``ssl.enabled.protocols`` spans."""
+def _read_versions(reader: PropertyReader) -> tuple[str, ...] | None:
     name = "ssl.enabled.protocols"
-    text = reading.text(name)
+    text = reader.get_str(name)
     if text is None:
         return None
-    given = {each.strip() for each in text.split(",") if each.strip()}
-    if unknown := sorted(given.difference(_VERSIONS)):
+    enabled = {each.strip() for each in text.split(",") if each.strip()}
+    if unknown := sorted(enabled.difference(_TLS_VERSIONS)):
         raise ConnectionPropertyError(
-            name, f"{', '.join(unknown)}: choose from {', '.join(_VERSIONS)}"
+            name, f"{', '.join(unknown)} is not supported: choose from {', '.join(_TLS_VERSIONS)}"
         )
-    return tuple(version for version in _VERSIONS if version in given)
+    return tuple(version for version in _TLS_VERSIONS if version in enabled)
 
 
-# ---- An SSLContext out of what the properties say.
-
-_TLS_VERSIONS = {
-    "TLSv1": ssl.TLSVersion.TLSv1,
-    "TLSv1.1": ssl.TLSVersion.TLSv1_1,
-    "TLSv1.2": ssl.TLSVersion.TLSv1_2,
-    "TLSv1.3": ssl.TLSVersion.TLSv1_3,
-}
+# ---- Making an SSLContext.
 
 
-def tls_context(tls: Tls) -> ssl.SSLContext:
-    """TLS 1.2 or later, the broker's certificate and name checked, unless told otherwise.
-
-    Raises ConnectionPropertyError where certificates, keys or ciphers cannot be used.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = tls.verify and tls.check_host
-    _set_up(context, tls)
-    return context
-
-
-def server_tls_context(tls: Tls) -> ssl.SSLContext:
-    """The same for a server of ours, whose clients have to prove who they are where
-    ``tls.verify``; their names are not looked at.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _set_up(context, tls)
-    return context
-
-
-def _set_up(context: ssl.SSLContext, tls: Tls) -> None:
+def _configure(context: ssl.SSLContext, tls: TlsSettings) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if tls.versions:
         context.minimum_version = _TLS_VERSIONS[tls.versions[0]]
@@ -308,21 +226,21 @@ def _set_up(context: ssl.SSLContext, tls: Tls) -> None:
     context.verify_mode = ssl.CERT_REQUIRED if tls.verify else ssl.CERT_NONE
     _load_trust(context, tls.trust)
     if tls.crl is not None:
-        with _told("ssl.crl.location", tls.crl):
+        with _translate_errors("ssl.crl.location", tls.crl):
             context.load_verify_locations(Path(tls.crl).expanduser())
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     if tls.certificate is not None:
-        _prove(context, tls.certificate, tls.key)
+        _load_certificate(context, tls.certificate, tls.key)
     if tls.ciphers is not None:
-        with _told("ssl.cipher.suites", tls.ciphers):
+        with _translate_errors("ssl.cipher.suites", tls.ciphers, "see openssl ciphers"):
             context.set_ciphers(tls.ciphers)
 
 
-def _load_trust(context: ssl.SSLContext, trust: Source | None) -> None:
+def _load_trust(context: ssl.SSLContext, trust: KeyMaterial | None) -> None:
     if trust is None:
         context.load_default_certs()
         return
-    with _told(trust.name, trust.path):
+    with _translate_errors(trust.name, trust.path):
         if trust.path is None:
             context.load_verify_locations(cadata=str(trust.text))
         elif (path := Path(trust.path).expanduser()).is_dir():
@@ -331,60 +249,164 @@ def _load_trust(context: ssl.SSLContext, trust: Source | None) -> None:
             context.load_verify_locations(cafile=path)
 
 
-def _prove(context: ssl.SSLContext, certificate: Source, key: Source | None) -> None:
-    holder = key or certificate
-    password = holder.password
+def _load_certificate(
+    context: ssl.SSLContext, certificate: KeyMaterial, key: KeyMaterial | None
+) -> None:
+    key_source = key or certificate
     if certificate.pkcs12 and certificate.path is not None:
-        content = read_file(certificate.name, certificate.path)
-        made = identity(certificate.name, certificate.path, content, certificate.password)
-        certificate = Source(certificate.name, text=Secret(made.certificates + made.key))
-        key, password = None, made.key_password
+        certificate = _keystore_pem(certificate)
+        password, key = certificate.password, None
+    else:
+        password = key_source.password
 
-    def asked() -> str:
-        # Without this OpenSSL would ask at the terminal.
+    def key_password() -> str:
+        # Without this callback OpenSSL would prompt at the terminal.
         if password is None:
             raise ConnectionPropertyError(
-                "ssl.key.password", f"the key of {holder.name} is encrypted: give its password"
+                "ssl.key.password",
+                f"the key of {key_source.name} is encrypted: give its password",
             )
         return password
 
-    with _told(holder.name, holder.path), _file(certificate) as chain, _file(key) as separate:
-        assert chain is not None
-        context.load_cert_chain(chain, separate, asked)
+    with (
+        _translate_errors(key_source.name, key_source.path),
+        _as_file(certificate) as certificate_file,
+        _as_file(key) as key_file,
+    ):
+        assert certificate_file is not None
+        context.load_cert_chain(certificate_file, key_file, key_password)
 
 
 @contextmanager
-def _file(source: Source | None) -> Iterator[str | None]:
-    """The path of a source; a text gets a file that only this user can read, for a moment.
+def _as_file(material: KeyMaterial | None) -> Iterator[str | None]:
+    """Yield the path of ``material``; text is in a file for this user alone until the block ends.
 
-    Python's ssl takes a client's own certificate from files alone.
+    Python's ssl reads a client's own certificate from files only.
     """
-    if source is None:
+    if material is None:
         yield None
-    elif source.path is not None:
-        yield str(Path(source.path).expanduser())
+    elif material.path is not None:
+        yield str(Path(material.path).expanduser())
     else:
         handle, path = tempfile.mkstemp(prefix="rackward-", suffix=".pem")
         try:
             with os.fdopen(handle, "w") as file:
-                file.write(str(source.text))
+                file.write(str(material.text))
             yield path
         finally:
             os.unlink(path)
 
 
+_PEM_HINT = (
+    "check that it is valid PEM, that the key belongs to the certificate, and that the password is"
+    " the key's"
+)
+
+
 @contextmanager
-def _told(name: str, path: str | None) -> Iterator[None]:
+def _translate_errors(name: str, value: str | None, hint: str = _PEM_HINT) -> Iterator[None]:
+    """Raise errors of the block as ConnectionPropertyError of the property ``name``."""
     try:
         yield
     except (ssl.SSLError, OSError, ValueError) as error:
         if isinstance(error, ConnectionPropertyError):
             raise
-        where = f"{path!r} " if path else ""
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None)
-        told = str(reason or type(error).__name__).replace("_", " ").lower()
+        cause = str(reason or type(error).__name__).replace("_", " ").lower()
+        raise ConnectionPropertyError(
+            name, f"{f'{value!r} ' if value else ''}cannot be used ({cause}): {hint}"
+        ) from error
+
+
+# ---- Files and stores.
+
+
+class _StoreFormat(Enum):
+    PEM = "PEM"
+    PKCS12 = "PKCS12"
+
+
+_JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_PEM_MARKER = b"-----BEGIN "
+_DER_SEQUENCE = b"\x30"
+
+
+def _read_file(name: str, path: str) -> bytes:
+    try:
+        return Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise ConnectionPropertyError(
+            name, f"the file {path!r} cannot be read: {error.strerror or error}"
+        ) from error
+
+
+def _store_format(name: str, path: str, content: bytes) -> _StoreFormat:
+    if _PEM_MARKER in content:
+        return _StoreFormat.PEM
+    if content.startswith(_JKS_MAGIC):
         raise ConnectionPropertyError(
             name,
-            f"{where}cannot be used ({told}): it should be sound PEM, its key should fit the "
-            "certificate, and its password the key",
+            f"{path!r} is a Java key store (JKS), which only Java can read; convert it with keytool"
+            f" -importkeystore -srckeystore {path} -destkeystore {path}.p12"
+            " -deststoretype PKCS12, and give the new file",
+        )
+    if content.startswith(_DER_SEQUENCE):
+        return _StoreFormat.PKCS12
+    raise ConnectionPropertyError(
+        name, f"{path!r} is neither PEM nor PKCS#12: give a file in one of these formats"
+    )
+
+
+def _truststore_pem(name: str, path: str, content: bytes, password: str | None) -> str:
+    """Return all certificates of a PKCS#12 store as PEM."""
+    store, serialization = _load_pkcs12(name, path, content, password)
+    entries = [entry for entry in (store.cert, *store.additional_certs) if entry is not None]
+    if not entries:
+        raise ConnectionPropertyError(name, f"{path!r} contains no certificate")
+    return _pem(entries, serialization)
+
+
+def _keystore_pem(store: KeyMaterial) -> KeyMaterial:
+    """Return the certificates and the key of a PKCS#12 store as PEM text.
+
+    The key is encrypted with a new random password, because it has to pass through a file.
+    """
+    path = str(store.path)
+    content = _read_file(store.name, path)
+    pkcs12, serialization = _load_pkcs12(store.name, path, content, store.password)
+    if pkcs12.key is None or pkcs12.cert is None:
+        raise ConnectionPropertyError(
+            store.name, f"{path!r} contains no private key with a certificate"
+        )
+    password = Secret(secrets.token_urlsafe(32))
+    key = pkcs12.key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(password.encode()),
+    )
+    chain = _pem([pkcs12.cert, *pkcs12.additional_certs], serialization)
+    return KeyMaterial(store.name, text=Secret(chain + key.decode()), password=password)
+
+
+def _pem(entries: list[Any], serialization: Any) -> str:
+    encoding = serialization.Encoding.PEM
+    return "".join(entry.certificate.public_bytes(encoding).decode() for entry in entries)
+
+
+def _load_pkcs12(name: str, path: str, content: bytes, password: str | None) -> tuple[Any, Any]:
+    """Return the store, and the serialization module of ``cryptography``, an optional package."""
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.serialization import pkcs12
+    except ImportError as error:
+        raise ConnectionPropertyError(
+            name, "PKCS#12 stores need the package cryptography: pip install cryptography"
+        ) from error
+    try:
+        encoded = None if password is None else password.encode()
+        return pkcs12.load_pkcs12(content, encoded), serialization
+    except ValueError as error:
+        raise ConnectionPropertyError(
+            name,
+            f"{path!r} cannot be opened: its password is missing or wrong, or the file is damaged",
         ) from error

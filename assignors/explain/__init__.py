@@ -1,23 +1,32 @@
-"""Why partitions are read from another rack, and what would mend it; pure.
+"""Why partitions are read from another rack, and what would remedy it. Pure functions.
 
->>> found = explain(members, leader_racks, plan.partitions, LeaderRackAwareCooperativeSticky())
->>> for finding in found.findings:
-...     print(finding.count, why(finding), *map(mend, finding.remedies))
+>>> assignor = LeaderRackAwareCooperativeSticky()
+>>> plan = assignor.assign(members, leader_racks)
+>>> explanation = explain(members, leader_racks, plan.partitions, assignor)
+>>> for finding in explanation.findings:
+...     print(finding.count, reason_text(finding), *map(remedy_text, finding.remedies))
 """
 
 from assignors.explain.explain import explain
-from assignors.explain.model import Explanation, Finding, LeaderBrokers, Reason, Remedy, RemedyKind
-from assignors.explain.text import mend, numbers_text, why
+from assignors.explain.model import (
+    Explanation,
+    LeaderBrokers,
+    LocalityFinding,
+    Reason,
+    Remedy,
+    RemedyKind,
+)
+from assignors.explain.text import partition_ranges, reason_text, remedy_text
 
 __all__ = [
     "Explanation",
-    "Finding",
     "LeaderBrokers",
+    "LocalityFinding",
     "Reason",
     "Remedy",
     "RemedyKind",
     "explain",
-    "mend",
-    "numbers_text",
-    "why",
+    "partition_ranges",
+    "reason_text",
+    "remedy_text",
 ]

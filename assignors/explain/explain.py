@@ -1,49 +1,41 @@
-"""From an assignment to why it is not more local."""
+"""From an assignment to the reasons why it is not more local, and what would remedy them.
+
+The claims of remedies are not estimates: the group is assigned again as it would be afterwards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from assignors.encoding import NOBODY
+from assignors.encoding import UNASSIGNED
 from assignors.explain.causes import (
+    Analysis,
     Assigned,
-    Question,
-    Situation,
-    count_unknown,
-    move_leaders,
-    read_situation,
-    reasons_now,
-    start_members,
-    structural,
-    subscribe,
+    analyse,
+    current_reasons,
+    structural_reasons,
 )
 from assignors.explain.model import (
     Explanation,
-    Finding,
     LeaderBrokers,
+    LocalityFinding,
     Partitions,
     Reason,
     Remedy,
     RemedyKind,
 )
-from assignors.model import Assignor, LeaderRacks, Member, Weights
+from assignors.model import Assignor, LeaderRacks, Member, WeightSource
+from placement_core import parse_rack
 
-MOST_SOLVED = 6
-"""Findings, the largest first, for which it is solved what would mend them. Where each host is a
-rack of its own there may be hundreds, and each takes several assignments to solve."""
+MAX_SOLVED = 6
+"""The number of findings, largest first, for which remedies are solved. If each host is a rack of
+its own there may be hundreds, and each takes several assignments to solve."""
 
-_OF_A_RACK = (
-    Reason.NO_MEMBER_IN_RACK,
-    Reason.NOT_SUBSCRIBED_IN_RACK,
-    Reason.CO_PARTITIONED,
-    Reason.TOO_MANY_LEADERS,
-)
-
-Key = tuple[Reason, int]
-"""A reason and the number of the leaders' rack, 0 where that does not matter."""
+MAX_MEMBER_FACTOR = 8
+"""The maximum number of members to start, per member that the group has."""
 
 
 def explain(
@@ -51,171 +43,307 @@ def explain(
     leader_racks: LeaderRacks,
     assigned: Assigned,
     assignor: Assignor,
-    weights: Weights | None = None,
+    weights: WeightSource | None = None,
     *,
     leaders: LeaderBrokers | None = None,
-    leader_racks_then: LeaderRacks | None = None,
+    previous_leader_racks: LeaderRacks | None = None,
 ) -> Explanation:
-    """Why each partition that is not read in its leader's rack is not, and what would mend it.
+    """Return why each partition that is not read in its leader's rack is not, and remedies.
 
-    ``members`` are as for an assignor; what they own is not looked at. ``assigned`` is who reads
-    what, member id to topic to partitions; what is read by several counts as read by nobody.
-    ``assignor`` decides what is best, with ``weights`` if these are given: the group's own, or
-    for a group of another assignor the one that balances alike. ``leaders`` tells which brokers
-    lead, and so leaders without a rack from partitions without a leader. ``leader_racks_then``
-    are the leaders' racks of when the assignment was made.
+    members
+        As for an assignor; what they own is ignored.
+    assigned
+        The assignment: member id to topic to partitions. A partition of several members counts as
+        one that no member reads.
+    assignor, weights
+        What computes the best assignment: the group's own, or for a group of another assignor the
+        one that balances alike.
+    leaders
+        The brokers that lead, to distinguish partitions without a leader from leaders without a
+        rack. None: unknown. Empty: no partition has a leader.
+    previous_leader_racks
+        The racks of the leaders when the assignment was made, to distinguish leaders that moved
+        since from an assignment that was not optimal. None: unknown.
 
-    Every partition that is not local has one reason, NOT_OPTIMAL or LEADER_MOVED only where
-    another assignment is more local, and there at least one partition has.
+    Every partition that is not local has one reason. At least one has NOT_OPTIMAL or LEADER_MOVED
+    if, and only if, another assignment is more local.
 
-    Raises InvalidGroupError where two members have one id.
+    Raises InvalidGroupError if two members have the same id, and what ``assignor`` raises.
     """
-    everyone = tuple(replace(each, owned={}) for each in members)
-    situation = read_situation(everyone, leader_racks, assigned, assignor, weights)
-    reasons = reasons_now(situation, leaders, leader_racks_then)
-    asked = Question(everyone, leader_racks, assignor, weights, situation.optimum)
-    findings = _findings(situation, asked, reasons, leaders)
-    read = situation.now != NOBODY
-    unread = int((~read).sum())
-    off_rack = int((situation.crossed(situation.now) > 0).sum())
-    unknown = count_unknown(reasons)
+    members = tuple(replace(member, owned={}) for member in members)
+    analysis = analyse(members, leader_racks, assigned, assignor, weights)
+    reasons = current_reasons(analysis, leaders, previous_leader_racks)
+    simulator = Simulator(members, leader_racks, assignor, weights, analysis.optimum)
+    findings = _findings(analysis, simulator, reasons, leaders)
+    unread = int((analysis.current == UNASSIGNED).sum())
+    off_rack = int(analysis.group.crossings(analysis.current)[-1])
+    unknown = sum(reason.rack_unknown for reason in reasons.values())
+    partitions = len(analysis.current)
     return Explanation(
-        partitions=len(read),
-        local=len(read) - off_rack - unknown - unread,
+        partitions=partitions,
+        local=partitions - off_rack - unknown - unread,
         off_rack=off_rack,
         unknown=unknown,
         unread=unread,
-        optimum=situation.optimum,
-        uneven=situation.better < 0,
+        optimum=analysis.optimum,
+        uneven=analysis.best_is_better < 0,
         findings=tuple(findings),
     )
 
 
+# ---- Findings: partitions with the same reason and, if it matters, the same leaders' rack.
+
+_RACK_REASONS = (
+    Reason.NO_MEMBER_IN_RACK,
+    Reason.NOT_SUBSCRIBED_IN_RACK,
+    Reason.CO_PARTITIONED,
+    Reason.TOO_MANY_LEADERS,
+)
+
+Key = tuple[Reason, int]
+"""A reason and the number of the leaders' rack; 0 if the rack does not matter."""
+
+
+def _key(analysis: Analysis, partition: int, reason: Reason) -> Key:
+    rack = int(analysis.group.leader_rack[partition]) if reason in _RACK_REASONS else 0
+    return (reason, rack)
+
+
 def _findings(
-    situation: Situation,
-    asked: Question,
+    analysis: Analysis,
+    simulator: Simulator,
     reasons: Mapping[int, Reason],
     leaders: LeaderBrokers | None,
-) -> list[Finding]:
-    names = _rack_names(situation, asked.leader_racks)
-    grouped: dict[Key, list[int]] = {}
+) -> list[LocalityFinding]:
+    rack_names = _rack_names(analysis, simulator.leader_racks)
+    by_key: dict[Key, list[int]] = {}
     for partition, reason in sorted(reasons.items()):
-        grouped.setdefault(_key(situation, partition, reason), []).append(partition)
-    ordered = sorted(
-        grouped.items(), key=lambda each: (not each[0][0].off_rack, -len(each[1]), each[0][1])
-    )
+        by_key.setdefault(_key(analysis, partition, reason), []).append(partition)
+    # What remedies act on: the partitions that would have this reason in the best assignment.
     at_best: dict[Key, list[int]] = {}
-    for partition, reason in structural(situation, situation.best).items():
-        at_best.setdefault(_key(situation, partition, reason), []).append(partition)
-    found = []
-    for at, (key, partitions) in enumerate(ordered):
-        made = _finding(situation, key, partitions, names)
-        remedies: list[Remedy | None] = _simple_remedies(situation, made, partitions, leaders)
-        if key[0] in _OF_A_RACK and at < MOST_SOLVED:
-            remedies += _solved_remedies(situation, asked, made, at_best.get(key, []))
-        found.append(replace(made, remedies=tuple(each for each in remedies if each is not None)))
-    return found
-
-
-def _key(situation: Situation, partition: int, reason: Reason) -> Key:
-    of_rack = reason in _OF_A_RACK
-    return (reason, int(situation.group.leader_rack[partition]) if of_rack else 0)
+    for partition, reason in structural_reasons(analysis, analysis.best).items():
+        at_best.setdefault(_key(analysis, partition, reason), []).append(partition)
+    ordered = sorted(
+        by_key.items(), key=lambda each: (not each[0][0].off_rack, -len(each[1]), each[0][1])
+    )
+    findings = []
+    for number, (key, partitions) in enumerate(ordered):
+        finding = _finding(analysis, key, partitions, rack_names)
+        if key[0] not in _RACK_REASONS:
+            remedies = _simple_remedies(analysis, finding, partitions, leaders)
+        elif number < MAX_SOLVED:
+            remedies = _solved_remedies(analysis, simulator, finding, at_best.get(key, []))
+        else:
+            remedies = []
+        findings.append(replace(finding, remedies=tuple(remedies)))
+    return findings
 
 
 def _finding(
-    situation: Situation, key: Key, partitions: list[int], names: Mapping[int, str]
-) -> Finding:
+    analysis: Analysis, key: Key, partitions: list[int], rack_names: Mapping[int, str]
+) -> LocalityFinding:
     reason, rack = key
-    group, now, reference = situation.group, situation.now, situation.reference
-    made = Finding(
+    group, current = analysis.group, analysis.current
+    finding = LocalityFinding(
         reason=reason,
-        partitions=_by_topic(situation, partitions),
-        members=tuple(sorted({group.members[m].id for m in now[partitions] if m != NOBODY})),
+        partitions=_by_topic(analysis, partitions),
+        members=tuple(
+            sorted({group.members[m].id for m in current[partitions] if m != UNASSIGNED})
+        ),
     )
-    if reason.mended_by_rebalance:
-        nearer = situation.crossed(situation.best) < situation.crossed(now)
+    if reason.fixed_by_rebalance:
+        nearer = group.levels_crossed(analysis.best) < group.levels_crossed(current)
         return replace(
-            made,
-            better={
-                situation.place(p): group.members[situation.best[p]].id
+            finding,
+            better_members={
+                analysis.topic_partition(p): group.members[analysis.best[p]].id
                 for p in partitions
                 if nearer[p]
             },
         )
     if not rack:
-        return made
-    there = situation.standing_in(rack)
+        return finding
+    inside = analysis.members_in(rack)
     led = group.leader_rack == rack
-    carried = there[reference]
+    read = inside[analysis.reference]
     return replace(
-        made,
-        rack=names[rack],
-        led=int(led.sum()),
-        members_there=int(there.sum()),
-        load=int(carried.sum()),
-        local=int((carried & led).sum()),
+        finding,
+        rack=rack_names[rack],
+        leaders_in_rack=int(led.sum()),
+        members_in_rack=int(inside.sum()),
+        load_in_rack=int(read.sum()),
+        local_in_rack=int((read & led).sum()),
     )
 
 
+def _by_topic(analysis: Analysis, partitions: Iterable[int]) -> Partitions:
+    by_topic: dict[str, list[int]] = {}
+    for partition in sorted(partitions):
+        topic, number = analysis.topic_partition(partition)
+        by_topic.setdefault(topic, []).append(number)
+    return {topic: tuple(numbers) for topic, numbers in by_topic.items()}
+
+
+def _rack_names(analysis: Analysis, leader_racks: LeaderRacks) -> dict[int, str]:
+    """Return each rack's name as a broker has it; ``/a`` and ``a`` are one rack."""
+    racks, first = np.unique(analysis.group.leader_rack, return_index=True)
+    names = {}
+    for rack, partition in zip(racks.tolist(), first.tolist(), strict=True):
+        topic, number = analysis.topic_partition(partition)
+        names[rack] = str(leader_racks[topic][number])
+    return names
+
+
+# ---- Remedies.
+
+
 def _simple_remedies(
-    situation: Situation, found: Finding, partitions: list[int], leaders: LeaderBrokers | None
-) -> list[Remedy | None]:
-    """What is to be done where there is nothing to be solved."""
-    match found.reason:
+    analysis: Analysis,
+    finding: LocalityFinding,
+    partitions: list[int],
+    leaders: LeaderBrokers | None,
+) -> list[Remedy]:
+    """Return the remedies for which nothing has to be solved."""
+    match finding.reason:
         case Reason.UNREAD:
             return [Remedy(RemedyKind.WAIT)]
         case Reason.NO_LEADER:
             return [Remedy(RemedyKind.RESTORE_LEADERS)]
         case Reason.RACKLESS_BROKER if leaders is not None:
-            brokers = {leaders[situation.place(p)] for p in partitions}
+            brokers = {leaders[analysis.topic_partition(p)] for p in partitions}
             return [Remedy(RemedyKind.SET_BROKER_RACK, brokers=tuple(sorted(brokers)))]
         case Reason.LEADER_UNKNOWN:
             return [Remedy(RemedyKind.RESTORE_LEADERS), Remedy(RemedyKind.SET_BROKER_RACK)]
         case Reason.LEADER_MOVED | Reason.NOT_OPTIMAL:
-            return [Remedy(RemedyKind.REBALANCE, situation.optimum)]
+            return [Remedy(RemedyKind.REBALANCE, analysis.optimum)]
         case Reason.RACKLESS_MEMBER:
-            return [Remedy(RemedyKind.SET_MEMBER_RACK, members=found.members)]
+            return [Remedy(RemedyKind.SET_MEMBER_RACK, members=finding.members)]
     return []
 
 
 def _solved_remedies(
-    situation: Situation, asked: Question, found: Finding, at_best: list[int]
-) -> list[Remedy | None]:
-    """``at_best`` are the partitions that have this reason in the best assignment."""
-    assert found.rack is not None
-    topics = list(found.partitions)
-    group = situation.group
-    moving: dict[str, list[int]] = {}
-    for partition in at_best:
-        rack = group.members[situation.best[partition]].rack
-        assert rack is not None
-        moving.setdefault(rack, []).append(partition)
-    moves = {rack: _by_topic(situation, moving[rack]) for rack in sorted(moving)}
-    leaders = move_leaders(asked, moves)
-    match found.reason:
+    analysis: Analysis, simulator: Simulator, finding: LocalityFinding, at_best: list[int]
+) -> list[Remedy]:
+    """Return the remedies that help, the most certain first.
+
+    ``at_best`` are the partitions that have this reason in the best assignment.
+    """
+    assert finding.rack is not None
+    topics = list(finding.partitions)
+    move = simulator.move_leaders(_moves(analysis, at_best))
+    remedies: list[Remedy | None]
+    match finding.reason:
         case Reason.NO_MEMBER_IN_RACK:
-            return [start_members(asked, found.rack, topics, len(at_best)), leaders]
+            start = simulator.start_members(finding.rack, topics, len(at_best))
+            remedies = [start, move]
         case Reason.NOT_SUBSCRIBED_IN_RACK:
-            return [subscribe(asked, found.rack, topics), leaders]
+            remedies = [simulator.subscribe(finding.rack, topics), move]
         case Reason.TOO_MANY_LEADERS:
-            return [leaders, start_members(asked, found.rack, topics, len(at_best))]
-    return [leaders]
+            start = simulator.start_members(finding.rack, topics, len(at_best))
+            remedies = [move, start]
+        case _:
+            remedies = [move]
+    return [remedy for remedy in remedies if remedy is not None]
 
 
-def _by_topic(situation: Situation, partitions: Iterable[int]) -> Partitions:
-    found: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        topic, number = situation.place(partition)
-        found.setdefault(topic, []).append(number)
-    return {topic: tuple(numbers) for topic, numbers in found.items()}
+def _moves(analysis: Analysis, partitions: Iterable[int]) -> dict[str, Partitions]:
+    """Return, per rack of the members that read ``partitions`` at best, those they read."""
+    by_rack: dict[str, list[int]] = {}
+    for partition in partitions:
+        rack = analysis.group.members[analysis.best[partition]].rack
+        assert rack is not None
+        by_rack.setdefault(rack, []).append(partition)
+    return {rack: _by_topic(analysis, by_rack[rack]) for rack in sorted(by_rack)}
 
 
-def _rack_names(situation: Situation, leader_racks: LeaderRacks) -> dict[int, str]:
-    """Each rack's name as a broker says it; ``/a`` and ``a`` are one rack."""
-    group = situation.group
-    _, firsts = np.unique(group.leader_rack, return_index=True)
-    names = {}
-    for partition in firsts.tolist():
-        topic, number = situation.place(partition)
-        names[int(group.leader_rack[partition])] = str(leader_racks[topic][number])
-    return names
+@dataclass(frozen=True, slots=True)
+class Simulator:
+    """The group as it is, and its number of off-rack partitions after each remedy.
+
+    ``optimum`` is the number of off-rack partitions of the best assignment without a remedy.
+    """
+
+    members: tuple[Member, ...]
+    leader_racks: LeaderRacks
+    assignor: Assignor
+    weights: WeightSource | None
+    optimum: int
+
+    def off_rack(
+        self, members: Sequence[Member] | None = None, leader_racks: LeaderRacks | None = None
+    ) -> int:
+        """Return the off-rack partitions at best with other members, or with other leaders."""
+        return self.assignor.assign(
+            self.members if members is None else members,
+            self.leader_racks if leader_racks is None else leader_racks,
+            self.weights,
+        ).off_rack
+
+    def move_leaders(self, moves: Mapping[str, Partitions]) -> Remedy | None:
+        """Move the leaders of partitions to the racks of ``moves``; None if that does not help."""
+        racks = {topic: list(row) for topic, row in self.leader_racks.items()}
+        for rack, partitions in moves.items():
+            for topic, numbers in partitions.items():
+                for number in numbers:
+                    racks[topic][number] = rack
+        after = self.off_rack(leader_racks=racks)
+        if not moves or after >= self.optimum:
+            return None
+        return Remedy(RemedyKind.MOVE_LEADERS, after, moves=moves)
+
+    def subscribe(self, rack: str, topics: Sequence[str]) -> Remedy | None:
+        """Subscribe the members in ``rack`` to ``topics`` as well; None if that does not help."""
+        path = parse_rack(rack)
+        after = self.off_rack(
+            [
+                replace(member, topics=frozenset(member.topics) | frozenset(topics))
+                if parse_rack(member.rack) == path
+                else member
+                for member in self.members
+            ]
+        )
+        if after >= self.optimum:
+            return None
+        return Remedy(RemedyKind.SUBSCRIBE, after, rack=rack, topics=tuple(topics))
+
+    def start_members(self, rack: str, topics: Sequence[str], surplus: int) -> Remedy | None:
+        """Start as few members in ``rack`` as make its ``surplus`` partitions local.
+
+        If no number does, as few as help most; None if none helps. The number is searched by
+        doubling and bisection: more members mean more locality, except where loads are rounded. The
+        claim for the number returned is exact.
+        """
+        existing = frozenset(self.leader_racks)
+        subscriptions = {frozenset(member.topics) & existing for member in self.members}
+        subscription = subscriptions.pop() if len(subscriptions) == 1 else frozenset(topics)
+        partitions = sum(len(self.leader_racks.get(topic, ())) for topic in subscription)
+        max_count = max(1, min(partitions, MAX_MEMBER_FACTOR * len(self.members)))
+        # Longer than any member id, and so different from all.
+        prefix = max((member.id for member in self.members), key=len, default="")
+        off_rack: dict[int, int] = {}
+
+        def is_enough(count: int) -> bool:
+            started = (Member(f"{prefix}+{n}", subscription, rack) for n in range(count))
+            off_rack[count] = self.off_rack([*self.members, *started])
+            return off_rack[count] <= self.optimum - surplus
+
+        high = 1
+        while not is_enough(high) and high < max_count:
+            high = min(2 * high, max_count)
+        enough = off_rack[high] <= self.optimum - surplus
+        low = high // 2
+        while enough and high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if is_enough(middle) else (middle, high)
+        after, count = min((after, count) for count, after in off_rack.items())
+        if enough:
+            after, count = off_rack[high], high
+        if after >= self.optimum:
+            return None
+        return Remedy(
+            RemedyKind.START_MEMBERS,
+            after,
+            rack=rack,
+            count=count,
+            topics=tuple(sorted(subscription)),
+        )

@@ -1,4 +1,4 @@
-"""What an explanation says."""
+"""The values of an explanation."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 LeaderBrokers = Mapping[tuple[str, int], int]
-"""(topic, partition) to the broker that leads it; a partition that is absent has no leader."""
+"""(topic, partition) to the broker that leads it. A missing partition has no leader."""
 
 Partitions = Mapping[str, tuple[int, ...]]
 """Topic to partitions, both sorted."""
 
 
 class Reason(Enum):
-    """Why a partition is not read in its leader's rack. Each such partition has one of these.
+    """Why a partition is not read in its leader's rack.
 
-    The first that applies counts, in this order. The first four are of partitions that are not
-    off-rack: either nobody reads them, or nobody can say from where.
+    Each such partition has one reason: the first of these that applies. The first four are those
+    of partitions that are not off-rack, because no member reads them or their leader's rack is
+    unknown.
     """
 
     UNREAD = "unread"
-    """Nobody reads it: it is being handed over, or is too new for the group to know."""
+    """No member reads it: it is being revoked, or is too new for the group's metadata."""
 
     NO_LEADER = "no-leader"
     """It has no leader."""
@@ -30,17 +31,17 @@ class Reason(Enum):
     """Its leader's broker has no rack."""
 
     LEADER_UNKNOWN = "leader-unknown"
-    """It has no leader, or its broker has no rack: which of the two is not known."""
+    """It has no leader, or its broker has no rack, and it is not known which."""
 
     LEADER_MOVED = "leader-moved"
-    """It was led in its member's rack when it was assigned. A rebalance mends it."""
+    """It was led in its member's rack when it was assigned. A rebalance fixes it."""
 
     NOT_OPTIMAL = "not-optimal"
-    """Another assignment, as balanced, reads it locally. A rebalance mends it, by an assignor
-    that looks at the racks of leaders."""
+    """Another assignment with the same balance reads it locally. A rebalance fixes it, if the
+    assignor takes the racks of leaders into account."""
 
     RACKLESS_MEMBER = "rackless-member"
-    """Its member does not say where it is."""
+    """The rack of its member is unknown."""
 
     NO_MEMBER_IN_RACK = "no-member-in-rack"
     """No member is in its leader's rack."""
@@ -52,20 +53,22 @@ class Reason(Enum):
     """Its member reads the same partition of other topics too, which are led in its own rack."""
 
     TOO_MANY_LEADERS = "too-many-leaders"
-    """Its leader's rack leads more than the members there carry in balance."""
+    """Its leader's rack leads more than the members there read in balance."""
 
     @property
     def off_rack(self) -> bool:
         """Whether partitions with this reason count as off-rack."""
-        return self not in _NOT_COUNTED
+        return self is not Reason.UNREAD and not self.rack_unknown
 
     @property
-    def mended_by_rebalance(self) -> bool:
-        """Whether the assignment, and not the group or its leaders, is what could be better."""
+    def rack_unknown(self) -> bool:
+        """Whether the rack of the partition's leader is unknown."""
+        return self in (Reason.NO_LEADER, Reason.RACKLESS_BROKER, Reason.LEADER_UNKNOWN)
+
+    @property
+    def fixed_by_rebalance(self) -> bool:
+        """Whether the assignment is the cause, and not the group or the leaders."""
         return self in (Reason.LEADER_MOVED, Reason.NOT_OPTIMAL)
-
-
-_NOT_COUNTED = (Reason.UNREAD, Reason.NO_LEADER, Reason.RACKLESS_BROKER, Reason.LEADER_UNKNOWN)
 
 
 class RemedyKind(Enum):
@@ -83,21 +86,23 @@ class RemedyKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One thing to do, and what it comes to.
+    """One thing to do, and its effect.
 
     off_rack_after
-        The off-rack partitions of the whole group at best when this, and nothing else, was
-        done and the group has rebalanced, as solved exactly; None where that is not known.
+        The minimum of off-rack partitions of the whole group after this remedy alone and a
+        rebalance, solved exactly; None if unknown.
     rack
-        Where members start, where leaders move from, or whose members subscribe.
+        Where members start, or whose members subscribe.
+    count
+        The number of members to start.
     members
-        How many members to start, or whose rack to set.
+        The members whose rack to set.
     topics
-        What started members subscribe to, or what those that are there subscribe to as well.
+        The topics that the started members, or the existing members in ``rack``, subscribe to.
     moves
         Rack to the partitions whose leaders move there.
     brokers
-        Whose rack to set.
+        The brokers whose rack to set.
     """
 
     kind: RemedyKind
@@ -111,55 +116,55 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Partitions that are not read locally for one and the same reason.
+class LocalityFinding:
+    """Partitions that are not read locally for the same reason.
 
     rack
-        That of their leaders; None where it is not known, or differs and does not matter.
-    led
-        How many partitions of the group are led in that rack.
-    members_there, load, local
-        How many members are in that rack, and of the assignment as it could be at best, how
-        many partitions they carry, and how many of these are led there.
+        The rack of their leaders; None if it is unknown, or does not matter.
+    leaders_in_rack
+        The number of the group's partitions that are led in that rack.
+    members_in_rack, load_in_rack, local_in_rack
+        The number of members in that rack, of partitions that they read in the best assignment,
+        and of those among them that are led in the rack.
     members
-        Who reads the partitions now; of RACKLESS_MEMBER, whose rack is not known.
-    better
-        Of NOT_OPTIMAL and LEADER_MOVED: partition to the member that would read it.
+        The members that read the partitions now.
+    better_members
+        Of NOT_OPTIMAL and LEADER_MOVED: partition to the member that would read it locally.
     remedies
-        What would mend it, the surest first.
+        What would help, the most certain first.
     """
 
     reason: Reason
     partitions: Partitions
     rack: str | None = None
-    led: int = 0
-    members_there: int = 0
-    load: int = 0
-    local: int = 0
+    leaders_in_rack: int = 0
+    members_in_rack: int = 0
+    load_in_rack: int = 0
+    local_in_rack: int = 0
     members: tuple[str, ...] = ()
-    better: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    better_members: Mapping[tuple[str, int], str] = field(default_factory=dict)
     remedies: tuple[Remedy, ...] = ()
 
     @property
     def count(self) -> int:
-        """How many partitions there are."""
+        """The number of partitions."""
         return sum(map(len, self.partitions.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An assignment, and why it is not more local.
+    """The locality of an assignment, and why it is not higher.
 
-    ``partitions`` is the sum of those that are ``local`` (led in their member's rack),
-    ``off_rack``, led in an ``unknown`` rack, or ``unread``.
-
+    partitions
+        The sum of those that are ``local`` (led in their member's rack), ``off_rack``, led in an
+        ``unknown`` rack, or ``unread``.
     optimum
-        The fewest off-rack partitions of an assignment in balance; see `Plan.optimum`.
+        The minimum of off-rack partitions of a balanced assignment; see `Plan.optimum`.
     uneven
-        Whether the assignment is more local than any in balance: loads differ by more than
-        they must, or someone else's idea of balance is behind it.
+        Whether the assignment is more local than any balanced one: its loads differ by more than
+        necessary, or another assignor balanced the group differently.
     findings
-        The most partitions first; those that are not off-rack come last.
+        Sorted by number of partitions, largest first; those that are not off-rack come last.
     """
 
     partitions: int
@@ -169,4 +174,4 @@ class Explanation:
     unread: int
     optimum: int
     uneven: bool
-    findings: tuple[Finding, ...]
+    findings: tuple[LocalityFinding, ...]

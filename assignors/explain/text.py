@@ -1,104 +1,92 @@
-"""Findings and remedies in plain words, without what only the caller knows (names of commands)."""
+"""Findings and remedies as text, without what depends on the caller, such as names of commands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
 
-from assignors.explain.model import Finding, Reason, Remedy, RemedyKind
-
-_SET_RACK = "client.rack, RACKWARD_RACK, or the assignor's rack"
+from assignors.explain.model import LocalityFinding, Reason, Remedy, RemedyKind
 
 
-def why(found: Finding) -> str:
-    """One sentence without its full stop: why these partitions are not read locally."""
-    rack = found.rack
-    led = f"{found.led} partition{'' if found.led == 1 else 's'}"
-    match found.reason:
+def reason_text(finding: LocalityFinding) -> str:
+    """Return why these partitions are not read locally: a sentence without its full stop."""
+    rack, members = finding.rack, finding.members_in_rack
+    leads = f"rack {rack} leads {_count(finding.leaders_in_rack, 'partition')}"
+    match finding.reason:
         case Reason.UNREAD:
-            return "nobody reads them: they are being handed over, or are new"
+            return "no member reads them: they are being revoked, or are new"
         case Reason.NO_LEADER:
             return "they have no leader"
         case Reason.RACKLESS_BROKER:
-            return "the broker that leads them has no rack"
+            return "their leader's broker has no rack"
         case Reason.LEADER_UNKNOWN:
             return "they have no leader, or its broker has no rack"
         case Reason.LEADER_MOVED:
-            return "their leaders have moved since they were assigned, to where others read"
+            return "their leaders have moved to the racks of other members since the assignment"
         case Reason.NOT_OPTIMAL:
-            return "the assignment is not the best: other members could read them locally"
+            return "the assignment is not optimal: other members could read them locally"
         case Reason.RACKLESS_MEMBER:
-            if len(found.members) == 1:
-                return "the member that reads them does not say in which rack it is"
-            return f"the {len(found.members)} members that read them do not say where they are"
+            if len(finding.members) == 1:
+                return "the rack of the member that reads them is unknown"
+            return f"the racks of the {len(finding.members)} members that read them are unknown"
         case Reason.NO_MEMBER_IN_RACK:
-            return f"rack {rack} leads {led}, and no member is there"
+            return f"{leads}, and no member is in it"
         case Reason.NOT_SUBSCRIBED_IN_RACK:
-            those = (
-                "the member" if found.members_there == 1 else f"the {found.members_there} members"
-            )
-            verb = "does" if found.members_there == 1 else "do"
-            return f"{those} in rack {rack} {verb} not subscribe to {_names([*found.partitions])}"
+            subject = "the member" if members == 1 else f"the {members} members"
+            verb = "does" if members == 1 else "do"
+            topics = _names([*finding.partitions])
+            return f"{subject} in rack {rack} {verb} not subscribe to {topics}"
         case Reason.CO_PARTITIONED:
             return (
-                f"they are led in rack {rack}, but the same partitions of other topics, which go "
-                "to the same member, are led where it is"
+                f"they are led in rack {rack}, but the same partitions of other topics, which are "
+                "assigned to the same member, are led in the member's rack"
             )
         case Reason.TOO_MANY_LEADERS:
-            its = (
-                "its member carries"
-                if found.members_there == 1
-                else (f"its {found.members_there} members carry")
-            )
-            share = "" if found.load == found.local else f", {found.local} of them led there"
-            carried = f"{its} {found.load} in balance{share}"
-            return f"rack {rack} leads {led}, and {carried}"
+            read = "its member reads" if members == 1 else f"its {members} members read"
+            local = f", {finding.local_in_rack} of them led there"
+            if finding.load_in_rack == finding.local_in_rack:
+                local = ""
+            return f"{leads}, and {read} {finding.load_in_rack} in balance{local}"
 
 
-def mend(remedy: Remedy) -> str:
-    """What to do, and the off-rack partitions of the whole group after that."""
-    return _do(remedy) + (
-        "" if remedy.off_rack_after is None else f": {remedy.off_rack_after} off-rack at best"
-    )
+def remedy_text(remedy: Remedy) -> str:
+    """Return what to do, and the off-rack partitions of the whole group after that."""
+    after = remedy.off_rack_after
+    return _instruction(remedy) + ("" if after is None else f": {after} off-rack at best")
 
 
-def numbers_text(numbers: Sequence[int], most: int = 12) -> str:
-    """``0-3, 7, 9-11``; after so many runs, how many numbers more there are."""
-    runs = [
-        [number for _, number in run]
-        for _, run in groupby(enumerate(sorted(numbers)), lambda each: each[1] - each[0])
+def partition_ranges(partitions: Sequence[int], max_ranges: int = 12) -> str:
+    """Return ``0-3, 7, 9-11``; after ``max_ranges`` ranges the number of further partitions."""
+    ranges = [
+        [partition for _, partition in group]
+        for _, group in groupby(enumerate(sorted(partitions)), lambda each: each[1] - each[0])
     ]
-    shown = ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs[:most])
-    left = sum(map(len, runs[most:]))
-    return f"{shown} and {left} more" if left else shown
+    text = ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in ranges[:max_ranges])
+    rest = sum(map(len, ranges[max_ranges:]))
+    return f"{text} and {rest} more" if rest else text
 
 
-def _do(remedy: Remedy) -> str:
+def _instruction(remedy: Remedy) -> str:
     match remedy.kind:
         case RemedyKind.WAIT:
-            return "wait for the group to settle"
+            return "wait until the group is stable"
         case RemedyKind.RESTORE_LEADERS:
-            return "bring their brokers back"
+            return "bring their brokers back online"
         case RemedyKind.SET_BROKER_RACK:
-            which = (
-                f" {', '.join(map(str, remedy.brokers))}" if remedy.brokers else "s that lack it"
-            )
-            several = len(remedy.brokers) != 1
-            return f"set broker.rack of broker{'s' if several and remedy.brokers else ''}{which}"
+            if not remedy.brokers:
+                return "set broker.rack on the brokers without one"
+            noun = "broker" if len(remedy.brokers) == 1 else "brokers"
+            return f"set broker.rack on {noun} {', '.join(map(str, remedy.brokers))}"
         case RemedyKind.SET_MEMBER_RACK:
-            whom = "this member" if len(remedy.members) == 1 else "these members"
-            return f"tell {whom} the rack: {_SET_RACK}"
+            members = "this member" if len(remedy.members) == 1 else "these members"
+            return f"set the rack of {members}: client.rack, RACKWARD_RACK, or the assignor's rack"
         case RemedyKind.REBALANCE:
-            return "rebalance with an assignor that looks at the racks of leaders"
+            return "rebalance with an assignor that uses the racks of leaders"
         case RemedyKind.MOVE_LEADERS:
-            ways = [
-                f"{sum(map(len, partitions.values()))} to {rack}"
-                for rack, partitions in remedy.moves.items()
-            ]
-            first, *others = ways
-            number, to = first.split(" ", 1)
-            noun = "leader" if number == "1" else "leaders"
-            return "move " + " and ".join([f"{number} {noun} {to}", *others])
+            moves = [(rack, sum(map(len, moved.values()))) for rack, moved in remedy.moves.items()]
+            (rack, count), *others = moves
+            first = f"{_count(count, 'leader')} to {rack}"
+            return "move " + " and ".join([first, *(f"{n} to {other}" for other, n in others)])
         case RemedyKind.SUBSCRIBE:
             return f"subscribe the members in {remedy.rack} to {_names(remedy.topics)}"
         case RemedyKind.START_MEMBERS:
@@ -106,6 +94,11 @@ def _do(remedy: Remedy) -> str:
             return f"start {remedy.count} more {noun} in {remedy.rack}"
 
 
-def _names(names: Sequence[str], most: int = 3) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _names(names: Sequence[str], max_names: int = 3) -> str:
+    text = ", ".join(names[:max_names])
+    rest = len(names) - max_names
+    return text if rest <= 0 else f"{text} and {rest} more"

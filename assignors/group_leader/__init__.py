@@ -1,42 +1,54 @@
-"""What the leader of a group does with what members said, whatever client it is.
+"""What the leader of a consumer group does in a rebalance, for any client library.
 
-An adapter reads members and metadata in its client's words, has :class:`Rebalance` decide, and
-sends the shares in its client's words again.
+An adapter reads the members' subscriptions and the client's metadata, calls :meth:`Rebalance.run`,
+and sends the assignments that it returns.
 """
 
-from assignors.group_leader.history import Assignment, MemberShare, Records
-from assignors.group_leader.logs import About, Remarks, log
-from assignors.group_leader.metadata import Leaders, Metadata, is_topic_name, read_leaders
-from assignors.group_leader.rebalance import (
-    HAND_OVER_PATIENCE,
-    METADATA_PATIENCE,
-    Joined,
-    Outcome,
-    Rebalance,
-    Remembering,
-    Shares,
-    WeightSource,
+from assignors.group_leader.history import (
+    Assignment,
+    AssignmentHistory,
+    AssignmentInputs,
+    MemberAssignment,
 )
-from assignors.model import Assignor
+from assignors.group_leader.logs import GroupContext, LogOnce, format_list, log, sanitize
+from assignors.group_leader.metadata import (
+    ClusterMetadata,
+    Leaders,
+    is_topic_name,
+    read_leaders,
+)
+from assignors.group_leader.rebalance import (
+    METADATA_TIMEOUT,
+    REVOCATION_TIMEOUT,
+    Assignments,
+    HasAssignmentHistory,
+    JoinedMember,
+    Rebalance,
+    RebalanceResult,
+)
+from assignors.model import Assignor, WeightSource
 
 __all__ = [
-    "HAND_OVER_PATIENCE",
-    "METADATA_PATIENCE",
-    "About",
+    "METADATA_TIMEOUT",
+    "REVOCATION_TIMEOUT",
     "Assignment",
+    "AssignmentHistory",
+    "AssignmentInputs",
+    "Assignments",
     "Assignor",
-    "Joined",
+    "ClusterMetadata",
+    "GroupContext",
+    "HasAssignmentHistory",
+    "JoinedMember",
     "Leaders",
-    "MemberShare",
-    "Metadata",
-    "Outcome",
+    "LogOnce",
+    "MemberAssignment",
     "Rebalance",
-    "Records",
-    "Remarks",
-    "Remembering",
-    "Shares",
+    "RebalanceResult",
     "WeightSource",
+    "format_list",
     "is_topic_name",
     "log",
     "read_leaders",
+    "sanitize",
 ]

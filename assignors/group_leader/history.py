@@ -1,4 +1,4 @@
-"""The last assignment of each group, for as long as somebody may ask for it."""
+"""The last assignment of each group, for log lines, metrics and explanations."""
 
 from __future__ import annotations
 
@@ -6,36 +6,32 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
+import numpy as np
+
+from assignors.encoding import UNASSIGNED, encode_assignment, encode_group
 from assignors.explain import Explanation, explain
-from assignors.group_leader.logs import About
+from assignors.group_leader.logs import GroupContext
 from assignors.group_leader.metadata import Leaders
 from assignors.model import Assignor, LeaderRacks, Member, Weights
-from placement_core import parse_rack
-
-# ---- What is remembered of an assignment, for whoever asks later.
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
-    """What an assignment was made of and came to: referred to, not copied.
-
-    ``shares`` is what members were told, member id to topic to partitions; what was withheld
-    is with nobody.
-    """
+class AssignmentInputs:
+    """What an assignment was made from. References, not copies."""
 
     members: Sequence[Member]
     leaders: Leaders
     weights: Weights | None
     assignor: Assignor
-    shares: Mapping[str, Mapping[str, Sequence[int]]]
 
 
 @dataclass(frozen=True, slots=True)
-class MemberShare:
-    """A member, the rack that it says it is in (None: it does not), and how much it was given.
+class MemberAssignment:
+    """A member of the group, and how many partitions it was assigned.
 
-    ``local`` are the partitions that are led in its rack.
+    ``rack`` is None if unknown. ``local`` is the number of its partitions led in its rack.
     """
 
     id: str
@@ -47,25 +43,28 @@ class MemberShare:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One assignment, as the leader of the group made it.
+    """One assignment, made by this process as the group's leader.
 
     group, generation
-        Empty and -1 where the client did not tell them.
+        Empty and -1 if the client does not report them.
     number
         How many assignments of this group this assignor has made, this one included.
     at
-        When, in UTC.
+        When it was made, in UTC.
     protocol
         The assignor's name.
     partitions
-        Of all topics that members subscribe to, and that are there.
+        The number of partitions of all subscribed topics that exist.
     off_rack, optimum, moved
-        As in :class:`assignors.Plan`; None where the assignor failed and another plan,
-        which does not look at racks, took the place of its own.
+        As in :class:`assignors.Plan`. None if the assignor failed and the group got a fallback
+        assignment without regard to racks.
     withheld
-        Partitions that nobody reads before the next round, in which they are handed over.
+        The number of partitions that are not assigned until their owners have revoked them, in
+        the next rebalance.
     milliseconds
-        How long it took, with reading what members said and what leads where.
+        How long it took, with reading subscriptions and metadata.
+    assigned
+        Member id to topic to partitions, without the withheld ones.
     """
 
     group: str
@@ -79,103 +78,95 @@ class Assignment:
     moved: int | None
     withheld: int
     milliseconds: float
-    basis: Basis = field(repr=False, compare=False)
+    inputs: AssignmentInputs = field(repr=False, compare=False)
+    assigned: Mapping[str, Mapping[str, Sequence[int]]] = field(repr=False, compare=False)
 
     @property
-    def members(self) -> tuple[MemberShare, ...]:
-        """The members by id, and what each was given."""
-        racks = self.basis.leaders.racks
-        found = []
-        for member in sorted(self.basis.members, key=lambda each: each.id):
-            share = self.basis.leaders.to_positions(self.basis.shares.get(member.id, {}))
-            path = parse_rack(member.rack)
-            led = [
-                parse_rack(racks[topic][position])
-                for topic, positions in share.items()
-                if topic in racks
-                for position in positions
-            ]
-            found.append(
-                MemberShare(
-                    id=member.id,
-                    instance_id=member.instance_id,
-                    rack=member.rack or None,
-                    partitions=sum(map(len, share.values())),
-                    local=0 if path is None else sum(rack == path for rack in led),
-                )
+    def members(self) -> tuple[MemberAssignment, ...]:
+        """The members sorted by id, and what each was assigned."""
+        leaders = self.inputs.leaders
+        group = encode_group(self.inputs.members, leaders.racks)
+        positions = {m: leaders.to_positions(topics) for m, topics in self.assigned.items()}
+        member = encode_assignment(group, positions)
+        known = (member != UNASSIGNED) & (group.leader_rack > 0)
+        is_local = known & (group.levels_crossed(member) == 0)
+        local = np.bincount(member[is_local], minlength=len(group.members)).tolist()
+        return tuple(
+            MemberAssignment(
+                id=each.id,
+                instance_id=each.instance_id,
+                rack=each.rack or None,
+                partitions=sum(map(len, positions.get(each.id, {}).values())),
+                local=count,
             )
-        return tuple(found)
+            for each, count in zip(group.members, local, strict=True)
+        )
 
     def explain(self, leader_racks: LeaderRacks | None = None) -> Explanation:
-        """Why each partition that is not read in its leader's rack is not, and what would help.
+        """Return why each partition that is not read in its leader's rack is not, and remedies.
 
-        With ``leader_racks``, the racks of the leaders now, of topics as they were: what has
-        moved since is told apart from what was off-rack from the start. Solves dozens of
-        assignments, and so takes as long: for whoever asks, not for the rebalance. Topics whose
-        partitions are not numbered without a gap, which no broker has, are left out.
+        With ``leader_racks``, the present racks of the leaders (of the topics as they were),
+        leaders that have moved since are a reason of their own. Solves dozens of assignments and
+        takes as long, so call it on demand and not in a rebalance. Topics whose partitions are not
+        0, 1, 2 and so on are left out.
 
-        Raises what the assignor raises, should that have failed.
+        Raises what the assignor raises.
         """
-        basis = self.basis
-        then = {t: row for t, row in basis.leaders.racks.items() if t not in basis.leaders.numbers}
+        inputs = self.inputs
+        racks = inputs.leaders.racks
+        then = {t: row for t, row in racks.items() if t not in inputs.leaders.partition_ids}
         now = then if leader_racks is None else {t: leader_racks.get(t, then[t]) for t in then}
         return explain(
-            basis.members,
+            inputs.members,
             now,
-            basis.shares,
-            basis.assignor,
-            basis.weights,
-            leader_racks_then=None if leader_racks is None else then,
+            self.assigned,
+            inputs.assignor,
+            inputs.weights,
+            previous_leader_racks=None if leader_racks is None else then,
         )
 
     def __str__(self) -> str:
-        """The line of the log."""
-        known = (self.off_rack, self.optimum, self.moved)
-        off_rack, optimum, moved = ("unknown" if each is None else each for each in known)
+        """Return the line of the log."""
+        off_rack, optimum, moved = (
+            "unknown" if figure is None else figure
+            for figure in (self.off_rack, self.optimum, self.moved)
+        )
         return (
-            f"{self.protocol}{About(self.group, self.generation)}: "
-            f"{len(self.basis.members)} members, {len(self.basis.leaders.racks)} topics, "
-            f"{self.partitions} partitions, off-rack {off_rack} of at best {optimum}, "
-            f"moved {moved}, withheld {self.withheld}, {self.milliseconds:.1f} ms"
+            f"assigned: {GroupContext(self.group, self.generation)} protocol={self.protocol}"
+            f" members={len(self.inputs.members)} topics={len(self.inputs.leaders.racks)}"
+            f" partitions={self.partitions} off_rack={off_rack} optimum={optimum} moved={moved}"
+            f" withheld={self.withheld} ms={self.milliseconds:.1f}"
         )
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+class AssignmentHistory:
+    """The last assignment of each of the ``MAX_GROUPS`` groups assigned last. Thread-safe."""
 
+    MAX_GROUPS = 16
 
-class Records:
-    """What one assignor has assigned; any thread may ask.
-
-    Nothing is worked out before somebody asks. Of the ``MOST`` groups assigned last, the last
-    assignment is kept, with the members and leaders that it was made of.
-    """
-
-    MOST = 16
-
-    def __init__(self, now: Callable[[], datetime] = _now) -> None:
-        self.now = now
+    def __init__(self, now: Callable[[], datetime] | None = None) -> None:
+        self.now = now or partial(datetime.now, UTC)
         self._lock = threading.Lock()
-        self._last: dict[str, Assignment] = {}
+        self._latest: dict[str, Assignment] = {}
 
-    def keep(self, made: Assignment) -> Assignment:
-        """Remember it in the place of the group's last; returns it with its number."""
+    def record(self, assignment: Assignment) -> Assignment:
+        """Replace the latest assignment of the group. Return it with its number."""
         with self._lock:
-            before = self._last.pop(made.group, None)
-            numbered = replace(made, number=1 if before is None else before.number + 1)
-            self._last[made.group] = numbered
-            if len(self._last) > self.MOST:
-                del self._last[next(iter(self._last))]
+            before = self._latest.pop(assignment.group, None)
+            numbered = replace(assignment, number=1 if before is None else before.number + 1)
+            self._latest[assignment.group] = numbered
+            if len(self._latest) > self.MAX_GROUPS:
+                del self._latest[next(iter(self._latest))]
         return numbered
 
-    def last(self, group: str | None = None) -> Assignment | None:
-        """The last assignment of ``group``, or of any; None before there is one."""
+    def latest(self, group: str | None = None) -> Assignment | None:
+        """Return the latest assignment of ``group``, or of any; None if there is none."""
         with self._lock:
             if group is not None:
-                return self._last.get(group)
-            return next(reversed(self._last.values()), None)
+                return self._latest.get(group)
+            return next(reversed(self._latest.values()), None)
 
     def all(self) -> tuple[Assignment, ...]:
-        """The last of each group, the latest at the end."""
+        """Return the latest assignment of each group, the most recent last."""
         with self._lock:
-            return tuple(self._last.values())
+            return tuple(self._latest.values())

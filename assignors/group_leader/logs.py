@@ -1,8 +1,14 @@
-"""Saying an odd thing once, not at every rebalance."""
+"""Log lines of a group's leader: each warning once, with group and generation, and sanitised.
+
+Member ids, topics, racks and client ids are sent by peers. Each of them passes `sanitize` or
+`format_list` before it becomes part of a line: a name with a line break must not look like a line
+of its own, and one of 32 KB must not fill the log.
+"""
 
 from __future__ import annotations
 
 import logging
+import traceback
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
@@ -12,70 +18,70 @@ from assignors.consumer_protocol import NO_GENERATION
 log = logging.getLogger("rackward.assignors")
 
 
-class Remarks:
-    """What has been said so far: the last thousand causes.
+class LogOnce:
+    """Log each distinct warning once, not at every rebalance.
 
-    Something that stopped being odd may be said again when it returns: ``settled`` forgets it.
+    The last thousand causes are remembered, by their hash.
     """
 
-    _KEPT = 1000
+    MAX_CAUSES = 1000
 
     def __init__(self) -> None:
-        self._said: OrderedDict[Hashable, None] = OrderedDict()
+        self._logged: OrderedDict[int, None] = OrderedDict()
 
-    def once(
+    def log(
         self,
         cause: Hashable,
         message: str,
         *values: object,
         level: int = logging.WARNING,
-        exc_info: bool = False,
+        traceback_of: BaseException | None = None,
     ) -> None:
-        """Log ``message % values`` unless it was said of this ``cause`` before."""
-        if cause in self._said:
-            self._said.move_to_end(cause)
+        """Log ``message % values`` unless a message was logged for this ``cause`` before.
+
+        ``traceback_of`` adds where the error was raised, without its text, which may quote what a
+        peer sent.
+        """
+        key = hash(cause)
+        if key in self._logged:
+            self._logged.move_to_end(key)
             return
-        self._said[cause] = None
-        if len(self._said) > self._KEPT:
-            self._said.popitem(last=False)
-        log.log(level, message, *values, exc_info=exc_info)
+        self._logged[key] = None
+        if len(self._logged) > self.MAX_CAUSES:
+            self._logged.popitem(last=False)
+        if traceback_of is not None:
+            message += "\n%s"
+            values += ("".join(traceback.format_tb(traceback_of.__traceback__)).rstrip(),)
+        log.log(level, message, *values)
 
-    def settled(self, cause: Hashable) -> None:
-        """Forget that ``cause`` was spoken of."""
-        self._said.pop(cause, None)
+    def reset(self, cause: Hashable) -> None:
+        """Forget ``cause``, so that it is logged again when it returns."""
+        self._logged.pop(hash(cause), None)
 
 
-# ---- Of which group and generation something is said.
-
-
-class About(NamedTuple):
-    """A group and the generation that it is joining; as text, what a line of the log adds."""
+class GroupContext(NamedTuple):
+    """Group id and generation, for log lines."""
 
     group: str = ""
     generation: int = NO_GENERATION
 
     def __str__(self) -> str:
-        return f" group {self.group} generation {self.generation}" if self.group else ""
+        return f"group={sanitize(self.group) or 'unknown'} generation={self.generation}"
 
 
-UNTOLD = About()
-"""Where nobody told: a coordinator that is not ours, say."""
+NO_CONTEXT = GroupContext()
+"""The group is not known, for example under a client's own coordinator."""
 
 
-# ---- Text of somebody else's, made fit for a line of a log.
-
-
-def shown(text: str, most: int = 64) -> str:
-    """``text`` with what cannot be printed escaped, and no longer than ``most`` characters.
-
-    A rack or a name that a peer sends may hold line breaks, or be 32 KB long.
-    """
-    cut = text[: most + 1]
+def sanitize(text: str, max_length: int = 64) -> str:
+    """Return untrusted ``text`` for a log line: what is not printable escaped, and cut."""
+    cut = text[: max_length + 1]
     plain = cut if cut.isprintable() else cut.encode("unicode_escape").decode()
-    return plain if len(plain) <= most else f"{plain[: most - 3]}..."
+    return plain if len(plain) <= max_length else f"{plain[: max_length - 3]}..."
 
 
-def some(names: Sequence[object], most: int = 10) -> str:
-    """The first ``most`` of ``names``, each as :func:`shown`, and how many more there are."""
-    told = ", ".join(shown(str(name)) for name in names[:most])
-    return told if len(names) <= most else f"{told} and {len(names) - most} more"
+def format_list(items: Sequence[object], max_items: int = 10) -> str:
+    """Return the first ``max_items`` of ``items``, each sanitised, and the number of the others."""
+    listed = ", ".join(sanitize(str(item)) for item in items[:max_items])
+    rest = len(items) - max_items
+    return listed if rest <= 0 else f"{listed} and {rest} more"

@@ -1,4 +1,4 @@
-"""One rebalance, on the leader of the group: from what members said to what each gets."""
+"""One rebalance on the group's leader: from the members' subscriptions to their assignments."""
 
 from __future__ import annotations
 
@@ -9,106 +9,57 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from assignors.consumer_protocol import Subscription
-from assignors.group_leader.history import Assignment, Basis, Records
-from assignors.group_leader.logs import UNTOLD, About, Remarks, log, some
-from assignors.group_leader.metadata import Leaders, racks_apart
-from assignors.model import Assignor, LeaderRacks, Member, Plan, Weights
+from assignors.consumer_protocol import MemberSubscription
+from assignors.group_leader.history import Assignment, AssignmentHistory, AssignmentInputs
+from assignors.group_leader.logs import (
+    NO_CONTEXT,
+    GroupContext,
+    LogOnce,
+    format_list,
+    log,
+    sanitize,
+)
+from assignors.group_leader.metadata import Leaders, rack_mismatch
+from assignors.model import (
+    Assignor,
+    LeaderRacks,
+    Member,
+    Plan,
+    Weights,
+    WeightSource,
+    resolve_weights,
+)
 from placement_core import parse_rack
 
-# ---- A plain plan for the day the assignor itself fails: a group must settle all the same.
+METADATA_TIMEOUT = 3.0
+"""Seconds for which a leader waits for the metadata of topics that its client does not have yet."""
 
+REVOCATION_TIMEOUT = 30.0
+"""Seconds for which a leader waits for members to revoke withheld partitions and rejoin."""
 
-def plain_plan(
-    members: Iterable[Member], leader_racks: LeaderRacks
-) -> dict[str, dict[str, list[int]]]:
-    """Every partition to a subscriber: to its owner if that is not full, else to the least loaded.
+MAX_TOPICS_LOGGED = 50
+"""Missing topics that are logged by name; a member may subscribe to any number of them."""
 
-    Full is the ceiling of the average over all members. Racks are not looked at. Owners
-    keep what they have so that a cooperative group comes to rest on this plan too.
-    """
-    by_id = sorted(members, key=lambda member: member.id)
-    subscribers: dict[str, list[str]] = {}
-    for member in by_id:
-        for topic in member.topics:
-            if topic in leader_racks:
-                subscribers.setdefault(topic, []).append(member.id)
-    plan: dict[str, dict[str, list[int]]] = {member.id: {} for member in by_id}
-    load = dict.fromkeys(plan, 0)
-    total = sum(len(leader_racks[topic]) for topic in subscribers)
-    full = -(-total // len(plan)) if plan else 0
-    owners = _owners(by_id, leader_racks)
-    for topic in sorted(subscribers):
-        unowned = []
-        for partition in range(len(leader_racks[topic])):
-            owner = owners.get((topic, partition))
-            if owner is None or load[owner] >= full:
-                unowned.append(partition)
-            else:
-                plan[owner].setdefault(topic, []).append(partition)
-                load[owner] += 1
-        least = [(load[member], member) for member in subscribers[topic]]
-        heapq.heapify(least)
-        for partition in unowned:
-            count, member_id = least[0]
-            heapq.heapreplace(least, (count + 1, member_id))
-            plan[member_id].setdefault(topic, []).append(partition)
-            load[member_id] += 1
-    return {
-        member_id: {topic: sorted(partitions) for topic, partitions in topics.items()}
-        for member_id, topics in plan.items()
-    }
-
-
-def _owners(
-    members: Sequence[Member], leader_racks: Mapping[str, Sequence[str | None]]
-) -> dict[tuple[str, int], str]:
-    """Who owns each partition: the latest claim of a subscriber, the first by id among equals."""
-    claims: dict[tuple[str, int], tuple[int, str]] = {}
-    for member in members:
-        for topic, partitions in member.owned.items():
-            if topic in member.topics and topic in leader_racks:
-                for partition in partitions:
-                    held = claims.get((topic, partition))
-                    if held is None or held[0] < member.generation:
-                        claims[topic, partition] = (member.generation, member.id)
-    return {tp: member_id for tp, (_, member_id) in claims.items()}
-
-
-Shares = dict[str, dict[str, list[int]]]
+Assignments = dict[str, dict[str, list[int]]]
 """Member id to topic to partitions."""
-
-WeightSource = Weights | Callable[[str], Sequence[float] | None]
-
-
-_NAMED_TOPICS = 50
-"""Missing topics that get a line each; a member may name any number of them."""
-
-
-class Outcome(NamedTuple):
-    """Everyone's share, how many partitions nobody gets before another round, and the leaders."""
-
-    shares: Shares
-    withheld: int
-    leaders: Leaders
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """One member of the rebalance, and what it said."""
+class JoinedMember:
+    """A member in a JoinGroup response, with its subscription decoded."""
 
     id: str
     instance_id: str | None
-    subscription: Subscription
+    subscription: MemberSubscription
 
     @property
-    def client(self) -> str:
-        """Its name without the part that is new at every start, for what is said once."""
+    def client_name(self) -> str:
+        """The instance id or the client id, for log lines: it survives a restart."""
         # Brokers form a dynamic member's id as its client id, a dash and 36 characters.
         return self.instance_id or (self.id[:-37] if len(self.id) > 37 else self.id)
 
-    def owning(self, owned: Mapping[str, Sequence[int]], generation: int) -> Member:
-        """The member as an assignor sees it, with ``owned`` as of that generation."""
+    def to_member(self, owned: Mapping[str, Sequence[int]], generation: int) -> Member:
+        """Return the member as an assignor takes it, with ``owned`` as of ``generation``."""
         return Member(
             id=self.id,
             topics=self.subscription.topics,
@@ -119,34 +70,51 @@ class Joined:
         )
 
 
+class RebalanceResult(NamedTuple):
+    """The members' assignments, the number of withheld partitions, and the leaders used."""
+
+    assignments: Assignments
+    withheld: int
+    leaders: Leaders
+
+
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """How one strategy turns joined members into shares, and what it says about it.
+    """How a group leader assigns partitions under one protocol name.
 
-    Nothing here raises: a fault of one member, of the weights or of the assignor itself
-    costs locality and a line in the log, never the rebalance.
+    name
+        The protocol name, for log lines and metrics.
+    assignor, weights
+        What computes the assignment, and the traffic that it weighs partitions by.
+    cooperative
+        Whether members may own partitions while they join. Then a partition is withheld until its
+        owner has revoked it.
+    log_once, history
+        Where warnings and assignments are recorded.
     """
 
     name: str
     assignor: Assignor
     cooperative: bool
     weights: WeightSource | None
-    remarks: Remarks
-    records: Records = field(default_factory=Records)
+    log_once: LogOnce
+    history: AssignmentHistory = field(default_factory=AssignmentHistory)
 
     def run(
         self,
         read_leaders: Callable[[Iterable[str]], Leaders],
-        joined: Sequence[Joined],
-        gone: frozenset[str] = frozenset(),
-        about: About = UNTOLD,
-    ) -> Outcome:
-        """Decide who gets what.
+        joined: Sequence[JoinedMember],
+        deleted_topics: frozenset[str] = frozenset(),
+        context: GroupContext = NO_CONTEXT,
+    ) -> RebalanceResult:
+        """Return what each member is assigned.
 
-        ``read_leaders`` tells of the leaders of all topics that members subscribe to. ``gone``
-        are topics that brokers said do not exist. Any other topic without metadata is only not
-        seen yet, so who owns its partitions keeps them: taking them away would hand them back
-        a moment later. ``about`` names group and generation.
+        ``read_leaders`` returns the leaders of the topics that members subscribe to.
+        ``deleted_topics`` are topics that brokers report as unknown. Of any other topic without
+        metadata, owners keep their partitions: they would get them back a moment later.
+
+        Never raises because of what a member sent, of the weights or of the assignor: such an error
+        costs locality and a line in the log, not the rebalance.
         """
         started = time.perf_counter()
         topics: set[str] = set()
@@ -154,21 +122,26 @@ class Rebalance:
             topics |= member.subscription.topics
         leaders = read_leaders(topics)
         members = [
-            member.owning(leaders.to_positions(said.owned), said.generation)
+            member.to_member(
+                leaders.to_positions(member.subscription.owned), member.subscription.generation
+            )
             for member in joined
-            for said in (member.subscription,)
         ]
-        weights = self.weights_of(leaders.racks)
-        plan, shares = self._decide(members, leaders, weights)
-        if leaders.unseen - gone:
-            _keep_unseen(shares, joined, leaders.unseen - gone)
-        withheld = _withhold(shares, joined) if self.cooperative else 0
-        self._remark(joined, leaders, gone)
-        made = Assignment(
-            group=about.group,
-            generation=about.generation,
+        weights = self.resolve_weights(leaders.racks)
+        plan = self._plan(members, leaders.racks, weights)
+        by_position = (
+            fallback_assignment(members, leaders.racks) if plan is None else plan.partitions
+        )
+        assigned = {m: leaders.to_partitions(positions) for m, positions in by_position.items()}
+        if pending := leaders.topics_without_metadata - deleted_topics:
+            _keep_owned(assigned, joined, pending)
+        withheld = _withhold(assigned, joined) if self.cooperative else 0
+        self._log_warnings(joined, leaders, deleted_topics)
+        assignment = Assignment(
+            group=context.group,
+            generation=context.generation,
             number=1,
-            at=self.records.now(),
+            at=self.history.now(),
             protocol=self.name,
             partitions=sum(map(len, leaders.racks.values())),
             off_rack=None if plan is None else plan.off_rack,
@@ -176,158 +149,210 @@ class Rebalance:
             moved=None if plan is None else plan.moved,
             withheld=withheld,
             milliseconds=(time.perf_counter() - started) * 1000,
-            basis=Basis(members, leaders, weights, self.assignor, shares),
+            inputs=AssignmentInputs(members, leaders, weights, self.assignor),
+            assigned=assigned,
         )
-        log.info("%s", self.records.keep(made))
-        return Outcome(shares, withheld, leaders)
+        log.info("%s", self.history.record(assignment))
+        return RebalanceResult(assigned, withheld, leaders)
 
-    def _decide(
-        self, members: Sequence[Member], leaders: Leaders, weights: Weights | None
-    ) -> tuple[Plan | None, Shares]:
+    def _plan(
+        self, members: Sequence[Member], leader_racks: LeaderRacks, weights: Weights | None
+    ) -> Plan | None:
+        """Return the assignor's plan, or None if it fails."""
         try:
-            plan = self.assignor.assign(members, leaders.racks, weights)
-            return plan, {
-                member: leaders.to_partitions(topics) for member, topics in plan.partitions.items()
-            }
-        except Exception as error:  # noqa: BLE001 - whatever it is, the group has to settle
-            self.remarks.once(
+            return self.assignor.assign(members, leader_racks, weights)
+        except Exception as error:  # noqa: BLE001 - the group must settle
+            self.log_once.log(
                 ("assignor", type(error)),
-                "%s failed (%s); the group gets a balanced plan that does not look at racks",
+                "assignor failed, assigning without regard to racks: protocol=%s error=%s",
                 self.name,
-                error,
+                sanitize(repr(error), 200),
                 level=logging.ERROR,
-                exc_info=True,
+                traceback_of=error,
             )
-        return None, {
-            member: leaders.to_partitions(topics)
-            for member, topics in plain_plan(members, leaders.racks).items()
-        }
+        return None
 
-    def weights_of(self, topics: Iterable[str]) -> Weights | None:
-        """The traffic of ``topics`` as far as it is known; None: all partitions count the same."""
-        if self.weights is None:
-            return None
-        found: dict[str, Sequence[float]] = {}
-        for topic in topics:
-            try:
-                source = self.weights if callable(self.weights) else self.weights.get
-                weights = source(topic)
-                if weights is not None:
-                    found[topic] = [float(weight) for weight in weights]
-            except Exception as error:  # noqa: BLE001 - the user's code; racks still count
-                self.remarks.once(
-                    ("weights", type(error)), "no weights for topic %s: %r", topic, error
-                )
-        return found or None
+    def resolve_weights(self, topics: Iterable[str]) -> Weights | None:
+        """Return the traffic of ``topics`` as far as it is known; None if nothing is."""
 
-    def _remark(self, joined: Sequence[Joined], leaders: Leaders, gone: frozenset[str]) -> None:
-        once = self.remarks.once
-        rackless = sorted({m.client for m in joined if not parse_rack(m.subscription.rack)})
+        def on_error(topic: str, error: Exception) -> None:
+            self.log_once.log(
+                ("weights", type(error)),
+                "no weights: topic=%s error=%s",
+                sanitize(topic),
+                sanitize(repr(error), 200),
+            )
+
+        return resolve_weights(self.weights, topics, on_error) or None
+
+    def _log_warnings(
+        self, joined: Sequence[JoinedMember], leaders: Leaders, deleted_topics: frozenset[str]
+    ) -> None:
+        log_once = self.log_once.log
+        rackless = sorted({m.client_name for m in joined if not parse_rack(m.subscription.rack)})
         if rackless:
-            once(
+            log_once(
                 ("rackless members", *rackless),
                 "members without a rack read across racks: %s",
-                some(rackless),
+                format_list(rackless),
             )
-        placeless = sorted(broker for broker, rack in leaders.brokers.items() if not rack)
-        if placeless:
-            once(
-                ("rackless brokers", *placeless),
-                "brokers without broker.rack; what they lead counts as near to everyone: %s",
-                some(placeless),
+        rackless_brokers = sorted(b for b, rack in leaders.broker_racks.items() if not rack)
+        if rackless_brokers:
+            log_once(
+                ("rackless brokers", *rackless_brokers),
+                "brokers without broker.rack; their partitions count as local everywhere: %s",
+                format_list(rackless_brokers),
             )
-        apart = racks_apart((m.subscription.rack for m in joined), leaders.brokers.values())
-        if apart:
-            once("racks apart", "%s", apart)
+        mismatch = rack_mismatch(
+            (m.subscription.rack for m in joined), leaders.broker_racks.values()
+        )
+        if mismatch:
+            log_once("rack mismatch", "%s", mismatch)
         for member in joined:
-            for fault in member.subscription.faults:
-                once(
-                    ("fault", member.client, fault.partition(":")[0]),
-                    "member %s sent what cannot be read, so that part counts for nothing: %s",
-                    member.id,
-                    fault,
+            for error in member.subscription.errors:
+                log_once(
+                    ("subscription error", member.client_name, error.partition(":")[0]),
+                    "ignoring a part of a subscription that cannot be decoded: member=%s error=%s",
+                    sanitize(member.id),
+                    sanitize(error, 200),
                 )
-        unseen = sorted(leaders.unseen)
-        for topic in unseen[:_NAMED_TOPICS]:
-            why = "does not exist" if topic in gone else "has no metadata yet"
-            once(("topic", topic, why), "topic %s is subscribed to but %s", topic, why)
-        if len(unseen) > _NAMED_TOPICS:
-            once("many topics", "%d topics are subscribed to but not there", len(unseen))
+        missing = sorted(leaders.topics_without_metadata)
+        for topic in missing[:MAX_TOPICS_LOGGED]:
+            why = "does not exist" if topic in deleted_topics else "has no metadata yet"
+            log_once(("topic", topic, why), "subscribed topic %s: %s", why, sanitize(topic))
+        if len(missing) > MAX_TOPICS_LOGGED:
+            log_once("many topics", "subscribed topics without metadata: %d", len(missing))
         for topic in leaders.racks:
-            self.remarks.settled(("topic", topic, "does not exist"))
+            self.log_once.reset(("topic", topic, "does not exist"))
 
 
-def _keep_unseen(shares: Shares, joined: Sequence[Joined], unseen: frozenset[str]) -> None:
-    """Leave the partitions of ``unseen`` topics with whoever claims them latest."""
+class HasAssignmentHistory:
+    """Mixin: access to an assignor's assignment history."""
+
+    rebalance: Rebalance
+
+    def last_assignment(self, group: str | None = None) -> Assignment | None:
+        """Return the last assignment that this assignor made, of ``group`` or of any.
+
+        None if no consumer with this assignor has been the leader of its group.
+        """
+        return self.rebalance.history.latest(group)
+
+    def assignments(self) -> tuple[Assignment, ...]:
+        """Return the last assignment of each group, for :mod:`assignors.metrics`."""
+        return self.rebalance.history.all()
+
+
+# ---- Partitions of topics without metadata, and partitions that members still own.
+
+
+def _keep_owned(
+    assigned: Assignments, joined: Sequence[JoinedMember], topics: frozenset[str]
+) -> None:
+    """Add to ``assigned`` the partitions of ``topics``, each for the member that owns it.
+
+    That is the member whose claim has the highest generation, if it is the only one.
+    """
     claims: dict[tuple[str, int], list[tuple[int, str]]] = {}
     for member in joined:
-        said = member.subscription
-        for topic in unseen & said.owned.keys() & said.topics:
-            for partition in set(said.owned[topic]):
-                claims.setdefault((topic, partition), []).append((said.generation, member.id))
+        subscription = member.subscription
+        for topic in topics & subscription.owned.keys() & subscription.topics:
+            for partition in set(subscription.owned[topic]):
+                claim = (subscription.generation, member.id)
+                claims.setdefault((topic, partition), []).append(claim)
     for (topic, partition), claimants in sorted(claims.items()):
         latest = max(generation for generation, _ in claimants)
         owners = [member for generation, member in claimants if generation == latest]
         if len(owners) == 1:
-            shares[owners[0]].setdefault(topic, []).append(partition)
+            assigned[owners[0]].setdefault(topic, []).append(partition)
 
 
-def _withhold(shares: Shares, joined: Sequence[Joined]) -> int:
-    """Take from ``shares`` what a member would newly get while another still reads it.
+def _withhold(assigned: Assignments, joined: Sequence[JoinedMember]) -> int:
+    """Remove from ``assigned`` what another member still owns. Return how many partitions.
 
-    A partition that any other member holds, as of whichever generation, stays with nobody
-    in this round: who holds it gives it up and rejoins, and the next round hands it on. What an
-    eager member released before it joined is free, and handed on at once: nobody would ask
-    for another round on its behalf. Returns how many were withheld.
+    A partition that another member claims, of whichever generation, is not assigned in this
+    rebalance: its owner revokes it and rejoins, and the next rebalance assigns it. What an eager
+    member released before it joined is free and assigned at once: no member would request another
+    rebalance for it.
     """
-    claims: dict[str, Mapping[str, Sequence[int]]] = {m.id: m.subscription.held for m in joined}
-    claimed: dict[str, set[int]] = {}
-    for owned in claims.values():
-        for topic, partitions in owned.items():
-            claimed.setdefault(topic, set()).update(partitions)
+    owned_by = {m.id: m.subscription.owned_while_joining for m in joined}
+    owned: dict[str, set[int]] = {}
+    for claims in owned_by.values():
+        for topic, partitions in claims.items():
+            owned.setdefault(topic, set()).update(partitions)
     withheld = 0
-    for member, topics in shares.items():
-        own = claims.get(member, {})
-        for topic, share in list(topics.items()):
-            if topic not in claimed or [*own.get(topic, ())] == share:
+    for member, topics in assigned.items():
+        claims = owned_by.get(member, {})
+        for topic, partitions in list(topics.items()):
+            if topic not in owned or [*claims.get(topic, ())] == partitions:
                 continue
-            # What is claimed, and not by the member itself, is claimed by another.
-            mine = set(own.get(topic, ()))
-            others = claimed[topic]
-            left = [p for p in share if p not in others or p in mine]
-            if len(left) < len(share):
-                withheld += len(share) - len(left)
-                if left:
-                    topics[topic] = left
+            own, owned_by_any = set(claims.get(topic, ())), owned[topic]
+            free = [p for p in partitions if p not in owned_by_any or p in own]
+            if len(free) < len(partitions):
+                withheld += len(partitions) - len(free)
+                if free:
+                    topics[topic] = free
                 else:
                     del topics[topic]
     return withheld
 
 
-# ---- How long the leader of a group waits for others.
-
-METADATA_PATIENCE = 3.0
-"""Seconds for which a leader waits for the metadata of topics that it has not seen."""
-
-HAND_OVER_PATIENCE = 30.0
-"""Seconds after which a leader asks for the second round of a rebalance itself."""
+# ---- The assignment if the assignor fails: the group must be able to settle.
 
 
-# ---- What an assignor tells of the assignments that it made, whatever client it is for.
+def fallback_assignment(
+    members: Iterable[Member], leader_racks: LeaderRacks
+) -> dict[str, dict[str, list[int]]]:
+    """Return a balanced assignment without regard to racks.
+
+    Each partition stays with its owner unless that has the ceiling of the average load; then it
+    goes to its least loaded subscriber. Owners keep partitions so that a cooperative group settles
+    on this assignment, too.
+    """
+    sorted_members = sorted(members, key=lambda member: member.id)
+    subscribers: dict[str, list[str]] = {}
+    for member in sorted_members:
+        for topic in member.topics:
+            if topic in leader_racks:
+                subscribers.setdefault(topic, []).append(member.id)
+    assigned: dict[str, dict[str, list[int]]] = {member.id: {} for member in sorted_members}
+    load = dict.fromkeys(assigned, 0)
+    total = sum(len(leader_racks[topic]) for topic in subscribers)
+    ceiling = -(-total // len(assigned)) if assigned else 0
+    owners = _owners(sorted_members, leader_racks)
+    for topic in sorted(subscribers):
+        pool = []
+        for partition in range(len(leader_racks[topic])):
+            owner = owners.get((topic, partition))
+            if owner is None or load[owner] >= ceiling:
+                pool.append(partition)
+            else:
+                assigned[owner].setdefault(topic, []).append(partition)
+                load[owner] += 1
+        least_loaded = [(load[member], member) for member in subscribers[topic]]
+        heapq.heapify(least_loaded)
+        for partition in pool:
+            count, member_id = least_loaded[0]
+            heapq.heapreplace(least_loaded, (count + 1, member_id))
+            assigned[member_id].setdefault(topic, []).append(partition)
+            load[member_id] += 1
+    return {
+        member_id: {topic: sorted(partitions) for topic, partitions in topics.items()}
+        for member_id, topics in assigned.items()
+    }
 
 
-class Remembering:
-    """An assignor whose ``rebalance`` keeps records."""
+def _owners(members: Sequence[Member], leader_racks: LeaderRacks) -> dict[tuple[str, int], str]:
+    """Return the owner of each partition: the subscriber with the claim of highest generation.
 
-    rebalance: Rebalance
-
-    def last_assignment(self, group: str | None = None) -> Assignment | None:
-        """The last assignment that this assignor made, of ``group`` or of any.
-
-        None where no consumer that was given this has led its group so far.
-        """
-        return self.rebalance.records.last(group)
-
-    def assignments(self) -> tuple[Assignment, ...]:
-        """The last assignment of each group, for :mod:`assignors.metrics`."""
-        return self.rebalance.records.all()
+    Of several such claims, the first by member id counts.
+    """
+    claims: dict[tuple[str, int], tuple[int, str]] = {}
+    for member in members:
+        for topic, partitions in member.owned.items():
+            if topic in member.topics and topic in leader_racks:
+                for partition in partitions:
+                    claim = claims.get((topic, partition))
+                    if claim is None or claim[0] < member.generation:
+                        claims[topic, partition] = (member.generation, member.id)
+    return {partition: member_id for partition, (_, member_id) in claims.items()}

@@ -1,24 +1,22 @@
-"""Offset commits of one member of a group: in the order of the calls, one request at a time.
+"""Offset commits of one group member: in the order of the calls, one request at a time.
 
-kafka-python sends each commit when it is called, up to five at a time, and leaves it to the caller
-to try again. Two tries that overtake each other move a committed offset back, and what five
-requests leave no room for is refused. Here commits wait in a queue:
+kafka-python sends each commit when it is called, up to five at a time, and leaves retries to the
+caller. Two retries that overtake each other move a committed offset back, and a sixth commit is
+refused. Here commits wait in a queue:
 
 Order
-    One request is under way at a time, and the next one is made when its answer has come.
+    One request is in flight at a time; the next one is built when its response has arrived.
 Coalescing
-    What waits meanwhile goes into one request. Of each partition the offset of the latest call
-    counts; each call is answered with what the broker said of its partitions, in the order of
-    the calls.
+    Commits that wait meanwhile go into one request, with the offset of the latest call for each
+    partition. Each call gets the error codes of its own partitions, in the order of the calls.
 Generation
-    A commit is sent under the generation and the member id of the moment when it was called, at
-    each try, so that a broker refuses it once the group has gone on. `Commit.retry` may know
-    better, where the partitions are certain to be the member's still.
+    A commit is sent under the generation and member id of the moment of its call, at each retry,
+    so that a broker refuses it once the group is in a later generation. `Commit.retry_as` may
+    choose another member where the partitions are certain to be still owned.
 Connection
-    A broker answers a connection's requests one after the other, and a JoinGroup when all members
-    have joined. So commits have a connection of their own: in a rebalance they are taken as long
-    as the generation lasts, where a commit behind the member's own JoinGroup would be answered
-    when it is over, and refused.
+    A broker answers the requests of a connection one after the other, and a JoinGroup only when all
+    members have joined. So commits have a connection of their own: a commit behind the member's
+    own JoinGroup would be answered after the rebalance, and refused.
 """
 
 from __future__ import annotations
@@ -37,37 +35,36 @@ from kafka.protocol.metadata import MetadataResponse
 
 from assignors.group_leader import log
 
-Place = tuple[str, int]
-"""A topic and a partition."""
+TopicPartition = tuple[str, int]
+"""Topic and partition number."""
 
-Member = tuple[int, str]
-"""A generation and a member id."""
+MemberIdentity = tuple[int, str]
+"""Generation and member id."""
 
-Result = Mapping[Place, int] | Exception
-"""The error code of each partition of a commit, or why no broker answered."""
+CommitResponse = Mapping[TopicPartition, int] | Exception
+"""The error code of each partition of a commit, or why no broker answered it."""
 
-BACKOFF = 0.1
-"""Seconds before a commit is tried again."""
+RETRY_BACKOFF = 0.1
+"""Seconds before a commit is retried."""
 
 REBALANCE_IN_PROGRESS = errors.RebalanceInProgressError.errno
 ILLEGAL_GENERATION = errors.IllegalGenerationError.errno
-UNKNOWN = errors.UnknownError.errno
 
 _COORDINATOR_MOVED = {
     errors.NotCoordinatorError.errno,
     errors.CoordinatorNotAvailableError.errno,
     errors.RequestTimedOutError.errno,
 }
-_GROUP_WENT_ON = {REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION}
-_TRANSIENT = {errors.CoordinatorLoadInProgressError.errno, *_COORDINATOR_MOVED}
+_RETRIABLE = {errors.CoordinatorLoadInProgressError.errno, *_COORDINATOR_MOVED}
+_REBALANCED = {REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION}
 
 
 class NoCoordinatorError(errors.CoordinatorNotAvailableError):  # type: ignore[misc]
     """No broker is known to coordinate the group."""
 
 
-class Committable(Protocol):
-    """What is committed of a partition; kafka-python's OffsetAndMetadata is one."""
+class OffsetToCommit(Protocol):
+    """What is committed for a partition, such as kafka-python's OffsetAndMetadata."""
 
     @property
     def offset(self) -> int: ...
@@ -80,7 +77,7 @@ class Committable(Protocol):
 
 
 class Coordinator(Protocol):
-    """What a queue needs of a kafka-python coordinator."""
+    """What a queue uses of a group coordinator of kafka-python."""
 
     group_id: str
     group_instance_id: str | None
@@ -88,7 +85,7 @@ class Coordinator(Protocol):
     net: Any
 
     @property
-    def member(self) -> Member: ...
+    def member(self) -> MemberIdentity: ...
 
     def coordinator(self) -> Any: ...
 
@@ -97,25 +94,27 @@ class Coordinator(Protocol):
     async def ensure_coordinator_ready_async(self, timeout_ms: float | None = None) -> bool: ...
 
 
-def refuse(commit: Commit, code: int) -> Member | None:  # noqa: ARG001
-    """A `Commit.retry`: let the answer stand."""
+def never_retry(commit: Commit, code: int) -> MemberIdentity | None:  # noqa: ARG001
+    """A `Commit.retry_as` that returns None: the caller gets the error code."""
     return None
 
 
 @dataclass(eq=False)
 class Commit:
-    """One call. ``answer`` is called once, on kafka-python's event loop or as the queue closes.
+    """One call of commit.
 
-    ``retry`` is called with REBALANCE_IN_PROGRESS or ILLEGAL_GENERATION, where a commit was refused
-    with that code: the member as which to try again, or None to answer with the code.
+    ``deadline`` is a time of `time.monotonic`. ``on_response`` is called once, on kafka-python's
+    event loop or while the queue closes. ``retry_as`` is called if a broker refused the commit with
+    REBALANCE_IN_PROGRESS or ILLEGAL_GENERATION, with that code, and returns the member as which to
+    retry, or None to pass the code on.
     """
 
-    offsets: Mapping[Place, Committable]
-    member: Member
+    offsets: Mapping[TopicPartition, OffsetToCommit]
+    member: MemberIdentity
     deadline: float
-    answer: Callable[[Result], None]
-    retry: Callable[[Commit, int], Member | None] = refuse
-    answered: bool = field(default=False, init=False)
+    on_response: Callable[[CommitResponse], None]
+    retry_as: Callable[[Commit, int], MemberIdentity | None] = never_retry
+    done: bool = field(default=False, init=False)
 
 
 class CommitQueue:
@@ -123,98 +122,103 @@ class CommitQueue:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
-        self._waiting: deque[Commit] = deque()
+        self._queue: deque[Commit] = deque()
         self._changed = threading.Condition()
         self._running = False
         self._closed = False
 
     def put(self, commit: Commit) -> None:
-        """Send ``commit`` after those that were put before."""
+        """Send ``commit`` after all that were put before."""
         with self._changed:
-            closed, starts = self._closed, not self._running
+            closed, idle = self._closed, not self._running
             if not closed:
-                self._waiting.append(commit)
+                self._queue.append(commit)
                 self._running = True
         if closed:
-            commit.answer(errors.Cancelled("the consumer is closed"))
-        elif starts:
+            commit.on_response(errors.Cancelled("the consumer is closed"))
+        elif idle:
             try:
                 self._coordinator.net.call_soon_threadsafe(self._run)
             except RuntimeError:  # The event loop is closed.
                 self.close()
 
     def flush(self, seconds: float) -> list[Commit]:
-        """Wait until all commits are answered; those that are not after so many seconds."""
+        """Wait until all commits have a response; return those without one after ``seconds``."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._waiting, seconds)
-            return list(self._waiting)
+            self._changed.wait_for(lambda: not self._queue, seconds)
+            return list(self._queue)
 
     def close(self) -> None:
-        """Answer what waits with `kafka.errors.Cancelled`, and what is put from now on."""
+        """Cancel the commits in the queue, and all that are put later, with `errors.Cancelled`."""
         with self._changed:
             self._closed = True
-            left = list(self._waiting)
-        self._answer((commit, errors.Cancelled("not committed before close")) for commit in left)
+            remaining = list(self._queue)
+        cancelled = errors.Cancelled("not committed before close")
+        self._respond((commit, cancelled) for commit in remaining)
 
-    def _answer(self, answers: Iterable[tuple[Commit, Result]]) -> None:
-        for commit, result in answers:
+    def _respond(self, responses: Iterable[tuple[Commit, CommitResponse]]) -> None:
+        for commit, response in responses:
             with self._changed:
-                answered, commit.answered = commit.answered, True
-            if not answered:
-                commit.answer(result)
+                done, commit.done = commit.done, True
+            if not done:
+                commit.on_response(response)
         with self._changed:
-            self._waiting = deque(commit for commit in self._waiting if not commit.answered)
+            self._queue = deque(commit for commit in self._queue if not commit.done)
             self._changed.notify_all()
 
     # ---- on kafka-python's event loop
 
     async def _run(self) -> None:
-        problem: Exception = NoCoordinatorError()
+        """Send requests until the queue is empty."""
+        last_error: Exception = NoCoordinatorError()
         while True:
-            self._answer([(commit, problem) for commit in self._late()])
-            batch = self._batch()
+            self._respond([(commit, last_error) for commit in self._expired()])
+            batch = self._next_batch()
             if not batch:
                 return
             try:
-                if self._settle(batch, await self._try(batch)):
+                if self._complete(batch, await self._send(batch)):
                     continue
-                problem = errors.RebalanceInProgressError()
+                last_error = errors.RebalanceInProgressError()
             except errors.KafkaError as error:
-                problem = error
-            except Exception as error:  # noqa: BLE001 - who waits must be answered
-                log.warning("group %s: commit failed: %r", self._coordinator.group_id, error)
-                self._answer((commit, error) for commit in batch)
+                last_error = error
+            except Exception as error:  # noqa: BLE001 - the callers have to get a response
+                log.warning("group=%s: commit failed: %r", self._coordinator.group_id, error)
+                self._respond((commit, error) for commit in batch)
                 continue
-            await self._coordinator.net.sleep(BACKOFF)
+            await self._coordinator.net.sleep(RETRY_BACKOFF)
 
-    def _late(self) -> list[Commit]:
+    def _expired(self) -> list[Commit]:
         now = time.monotonic()
         with self._changed:
-            return [commit for commit in self._waiting if commit.deadline <= now]
+            return [commit for commit in self._queue if commit.deadline <= now]
 
-    def _batch(self) -> list[Commit]:
-        """What goes into the next request: the oldest commit, and the next of the same member."""
+    def _next_batch(self) -> list[Commit]:
+        """Return the oldest commit, and those after it of the same member."""
         with self._changed:
-            self._running = bool(self._waiting)
-            return list(takewhile(lambda c: c.member == self._waiting[0].member, self._waiting))
+            self._running = bool(self._queue)
+            return list(takewhile(lambda c: c.member == self._queue[0].member, self._queue))
 
-    async def _try(self, batch: list[Commit]) -> dict[Place, int]:
-        """Send ``batch``; the error code of each partition. Raises what may pass as KafkaError."""
+    async def _send(self, batch: list[Commit]) -> dict[TopicPartition, int]:
+        """Send ``batch`` as one request; return the error code of each partition.
+
+        Raises KafkaError if the request is to be retried.
+        """
         coordinator = self._coordinator
-        member, offsets = batch[0].member, _merged(batch)
-        left = max(BACKOFF, batch[0].deadline - time.monotonic())
-        if not await coordinator.ensure_coordinator_ready_async(timeout_ms=1000 * left):
+        member, offsets = batch[0].member, _merge_offsets(batch)
+        remaining = max(RETRY_BACKOFF, batch[0].deadline - time.monotonic())
+        if not await coordinator.ensure_coordinator_ready_async(timeout_ms=1000 * remaining):
             raise NoCoordinatorError
         node = coordinator.coordinator()
         if node is None:
             raise NoCoordinatorError
         if member != coordinator.member:
-            # The group has gone on: a broker would refuse it, if it heard of that in time.
+            # A broker that is still in the old generation might accept the request.
             return dict.fromkeys(offsets, ILLEGAL_GENERATION)
-        request = _request(coordinator, member, offsets)
+        request = _build_request(coordinator, member, offsets)
         try:
-            # One that is not answered in time ends its connection: nothing is sent beside it.
-            response = await coordinator.manager.send(request, node_id=self._connection(node))
+            # A request that times out closes its connection, so a retry cannot overtake it.
+            response = await coordinator.manager.send(request, node_id=self._connection_id(node))
         except errors.KafkaError as error:
             if not isinstance(error, errors.NodeNotReadyError | errors.TooManyInFlightRequests):
                 coordinator.coordinator_dead(error)
@@ -224,58 +228,62 @@ class CommitQueue:
             for topic in response.topics
             for partition in topic.partitions
         }
-        for code in sorted(_TRANSIENT.intersection(codes.values())):
-            passing = errors.for_code(code)()
+        for code in sorted(_RETRIABLE.intersection(codes.values())):
+            retriable = errors.for_code(code)()
             if code in _COORDINATOR_MOVED:
-                coordinator.coordinator_dead(passing)
-            raise passing
+                coordinator.coordinator_dead(retriable)
+            raise retriable
         return codes
 
-    def _settle(self, batch: list[Commit], codes: dict[Place, int]) -> bool:
-        """Answer ``batch``; False if some of it is to be tried again, with all that came later."""
-        answers: list[tuple[Commit, Result]] = []
+    def _complete(self, batch: list[Commit], codes: dict[TopicPartition, int]) -> bool:
+        """Respond to ``batch``; return False if a commit, and all after it, is to be retried."""
+        responses: list[tuple[Commit, CommitResponse]] = []
         for commit in batch:
-            mine = {place: codes.get(place, UNKNOWN) for place in commit.offsets}
-            refused = next((c for c in mine.values() if c in _GROUP_WENT_ON), None)
-            member = None if refused is None else commit.retry(commit, refused)
+            own = {tp: codes.get(tp, errors.UnknownError.errno) for tp in commit.offsets}
+            refused = next((code for code in own.values() if code in _REBALANCED), None)
+            member = None if refused is None else commit.retry_as(commit, refused)
             if member is not None:
                 commit.member = member
                 break
-            answers.append((commit, mine))
-        self._answer(answers)
-        return len(answers) == len(batch)
+            responses.append((commit, own))
+        self._respond(responses)
+        return len(responses) == len(batch)
 
-    def _connection(self, node: Any) -> str:
-        """The id under which kafka-python keeps a second connection to the coordinator."""
+    def _connection_id(self, node: Any) -> str:
+        """Return the node id of a second connection to the coordinator, and register it."""
         cluster = self._coordinator.manager.cluster
         broker = cluster.broker_metadata(node)
-        name = f"commits-{node}"
-        # Renewed each time: the broker's address may have changed.
-        cluster._coordinator_brokers[name] = MetadataResponse.MetadataResponseBroker(
-            name, broker.host, broker.port, None
+        node_id = f"commits-{node}"
+        # Registered anew each time: the broker's address may have changed.
+        cluster._coordinator_brokers[node_id] = MetadataResponse.MetadataResponseBroker(
+            node_id, broker.host, broker.port, None
         )
-        return name
+        return node_id
 
 
-def _merged(batch: list[Commit]) -> dict[Place, Committable]:
-    """The offset of each partition by the latest of the calls."""
-    merged: dict[Place, Committable] = {}
+def _merge_offsets(batch: list[Commit]) -> dict[TopicPartition, OffsetToCommit]:
+    """Return the offset of each partition, of the latest call that has one."""
+    merged: dict[TopicPartition, OffsetToCommit] = {}
     for commit in batch:
         merged.update(commit.offsets)
     return merged
 
 
-def _request(coordinator: Coordinator, member: Member, offsets: Mapping[Place, Committable]) -> Any:
+def _build_request(
+    coordinator: Coordinator,
+    member: MemberIdentity,
+    offsets: Mapping[TopicPartition, OffsetToCommit],
+) -> Any:
     topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
     partition_type = topic_type.OffsetCommitRequestPartition
     topics: dict[str, list[Any]] = {}
-    for (topic, partition), position in offsets.items():
+    for (topic, partition), commit in offsets.items():
         topics.setdefault(topic, []).append(
             partition_type(
                 partition_index=partition,
-                committed_offset=position.offset,
-                committed_leader_epoch=position.leader_epoch,
-                committed_metadata=position.metadata or "",
+                committed_offset=commit.offset,
+                committed_leader_epoch=commit.leader_epoch,
+                committed_metadata=commit.metadata or "",
             )
         )
     generation, member_id = member

@@ -1,8 +1,8 @@
-"""What kafka-python must not say in the log, and what it need not say ten times a second.
+"""Filters for kafka-python's loggers.
 
-At DEBUG it logs every request that it sends, as an object and as bytes; of a login with PLAIN
-these hold the password. And while a topic is not there that a consumer asks for, each answer
-of a broker is an ERROR.
+At DEBUG kafka-python logs every request that it sends, as an object and as bytes; those of a login
+with SASL PLAIN contain the password. And while a topic of interest does not exist, it logs an ERROR
+for each metadata response.
 """
 
 from __future__ import annotations
@@ -10,48 +10,50 @@ from __future__ import annotations
 import logging
 import time
 
-WITHHELD = "(a login, not shown)"
-QUIET = 60.0
-"""Seconds for which a line is not said again."""
+REDACTED = "(login redacted)"
+REPEAT_SECONDS = 60.0
+"""Seconds before an identical warning or error is logged again."""
 
-_AUTHENTICATE = (36).to_bytes(2, "big")
-"""The key of SaslAuthenticate, which follows the four bytes of a request's length."""
+_SASL_AUTHENTICATE = (36).to_bytes(2, "big")
+"""The API key of SaslAuthenticate, which follows the four bytes of a request's length."""
 
 
-class Discretion(logging.Filter):
-    """Withholds logins from the records of one logger."""
+def install_log_filters() -> None:
+    """Redact logins in kafka-python's logs, and limit repeated errors about topics; idempotent."""
+    for name in ("kafka.protocol.parser", "kafka.net.connection", "kafka.net.transport"):
+        _add(logging.getLogger(name), RedactSasl)
+    _add(logging.getLogger("kafka.cluster"), RateLimit)
+
+
+class RedactSasl(logging.Filter):
+    """Replaces logins in the arguments of log records."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let all records pass, those of a login without it."""
+        """Return True, after replacing logins in the record."""
         if isinstance(record.args, tuple) and any(_is_login(each) for each in record.args):
-            record.args = tuple(WITHHELD if _is_login(each) else each for each in record.args)
+            record.args = tuple(REDACTED if _is_login(each) else each for each in record.args)
         return True
 
 
-class Patience(logging.Filter):
-    """Passes no warning, nor what is worse, that it passed a moment ago."""
+class RateLimit(logging.Filter):
+    """Suppresses a record of level WARNING or higher repeated within `REPEAT_SECONDS`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is worth saying."""
+        """Return False if the same message was logged a moment ago."""
         if record.levelno < logging.WARNING:
             return True
-        now, line = time.monotonic(), record.getMessage()
-        if now - self._said.get(line, -QUIET) < QUIET:
+        now, message = time.monotonic(), record.getMessage()
+        self._logged_at = {
+            each: at for each, at in self._logged_at.items() if now - at < REPEAT_SECONDS
+        }
+        if message in self._logged_at:
             return False
-        self._said = {said: at for said, at in self._said.items() if now - at < QUIET}
-        self._said[line] = now
+        self._logged_at[message] = now
         return True
-
-
-def teach_discretion() -> None:
-    """Have kafka-python log no logins, and say what it says of topics once a minute."""
-    for name in ("kafka.protocol.parser", "kafka.net.connection", "kafka.net.transport"):
-        _add(logging.getLogger(name), Discretion)
-    _add(logging.getLogger("kafka.cluster"), Patience)
 
 
 def _add(logger: logging.Logger, kind: type[logging.Filter]) -> None:
@@ -61,6 +63,6 @@ def _add(logger: logging.Logger, kind: type[logging.Filter]) -> None:
 
 def _is_login(value: object) -> bool:
     if isinstance(value, bytes | bytearray):
-        return bytes(value[4:6]) == _AUTHENTICATE
+        return bytes(value[4:6]) == _SASL_AUTHENTICATE
     name = type(value).__name__
     return name.startswith("Sasl") and name.endswith("Request")

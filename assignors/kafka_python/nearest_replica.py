@@ -1,4 +1,16 @@
-"""How long to wait for a follower, and how long to leave one alone."""
+"""Which replica a consumer reads of each partition: the nearest in sync that does not fail.
+
+A follower may return records, refuse some partitions, fail, or not respond at all. The values here
+record that, and choose a broker for the next fetch; they are frozen, and times are those of the
+caller's clock. A follower may be read if
+
+- it left no fetch unanswered for longer than the policy's response timeout,
+- its last failure, as a broker or for this partition, is longer ago than its backoff, and
+- the metadata that calls it in sync is younger than that failure.
+
+Of the replicas that may be read :func:`placement_core.racks.nearest_replica` chooses one. The
+leader may always be read.
+"""
 
 from __future__ import annotations
 
@@ -6,148 +18,139 @@ import math
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 
-from placement_core import TopicPartition, nearest_replica, turn_of
+from placement_core import TopicPartition, nearest_replica, tie_break
 from placement_core.errors import InvalidOptionError
 
 
 @dataclass(frozen=True, slots=True)
 class NearestPolicy:
-    """When to give up a follower, and when to try it again. All in seconds.
+    """When to stop reading a follower, and when to try it again. All values are seconds.
 
-    back_off, most_back_off
-        For which a follower that failed is left alone: the first for its first failure, twice as
-        long for each that follows it without an answer between, up to the second. It must be in
-        sync as well, in metadata that is younger than the failure.
-    patience
-        Beyond ``fetch_max_wait_ms``, for which a follower may leave a fetch unanswered until the
+    backoff, max_backoff
+        How long a follower is not read after a failure: ``backoff`` after the first one, doubled
+        for each further failure in a row, ``max_backoff`` at most.
+    response_timeout
+        How long a follower may leave a fetch unanswered, beyond ``fetch_max_wait_ms``, before the
         leader is read instead: a broker that hangs closes no connection.
-    refresh
-        Between two requests for metadata, which says what replicas are in sync. This is what
-        bounds for how long a follower is read that has fallen out of sync, and after what time
-        one that is back is read again. Brokers take a replica out of sync after 30 s by default.
+    metadata_interval
+        Between two metadata requests, whose response has the replicas in sync. Limits for how long
+        a follower that is out of sync is read, and after what time one that is back in sync is read
+        again. Brokers remove a replica from those in sync after 30 s by default.
 
-    Raises InvalidOptionError for values out of range.
+    Raises InvalidOptionError for a value out of range.
     """
 
-    back_off: float = 1.0
-    most_back_off: float = 60.0
-    patience: float = 3.0
-    refresh: float = 30.0
+    backoff: float = 1.0
+    max_backoff: float = 60.0
+    response_timeout: float = 3.0
+    metadata_interval: float = 30.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        self._check("back_off", least=0.1)
-        self._check("most_back_off", least=self.back_off)
-        self._check("patience", least=0.1)
-        self._check("refresh", least=0.1)
+        self._check("backoff", minimum=0.1)
+        self._check("max_backoff", minimum=self.backoff)
+        self._check("response_timeout", minimum=0.1)
+        self._check("metadata_interval", minimum=0.1)
 
-    def _check(self, name: str, least: float) -> None:
+    def _check(self, name: str, minimum: float) -> None:
         seconds = getattr(self, name)
-        number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if not (number and least <= seconds < math.inf):
-            raise InvalidOptionError(f"{name} is {seconds!r}: give seconds, {least:g} or more")
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not (is_number and minimum <= seconds < math.inf):
+            raise InvalidOptionError(f"{name} is {seconds!r}: give seconds, {minimum:g} or more")
 
-    def left_alone(self, failures: int) -> float:
-        """Seconds for which a follower is left alone that has failed so often in a row."""
-        # Capped before the power: 2.0 ** 1024 raises.
-        return min(self.back_off * 2.0 ** min(failures - 1, 64), self.most_back_off)
-
-
-DEFAULT_NEAREST = NearestPolicy()
-"""Gives a follower up within seconds, and asks for metadata twice a minute."""
+    def backoff_after(self, failures: int) -> float:
+        """Return the seconds for which a follower is not read after so many failures in a row."""
+        # The exponent is limited because 2.0 ** 1024 raises OverflowError.
+        return min(self.backoff * 2.0 ** min(failures - 1, 64), self.max_backoff)
 
 
-# ---- What a consumer holds against followers, and which replica it reads now. Pure.
-#
-# A consumer asks followers for records, and each of them answers, refuses some partitions, fails
-# or stays silent. The state below remembers that, as frozen values; times are those of the
-# caller's clock. A follower may be read where nothing is held against it: it left no fetch
-# unanswered for longer than the policy's patience, and its last failure, as a broker or for this
-# partition, is longer ago than the back-off and older than the metadata that calls it in sync.
-# Of those that may be read :func:`placement_core.racks.nearest_replica` chooses; the leader
-# always may.
+DEFAULT_POLICY = NearestPolicy()
+"""Stops reading a follower within seconds, and requests metadata twice a minute."""
 
 Replica = tuple[int, TopicPartition | None]
-"""A broker's replica of a partition; of None, the broker itself."""
+"""A broker's replica of a partition, or (with None) the broker itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A fetch that a follower has not answered: of what, and until when it may take."""
+class PendingFetch:
+    """A fetch that a follower has not answered: its partitions, and when it times out."""
 
     partitions: frozenset[TopicPartition]
-    patience_ends: float
+    timeout_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """``count`` failures in a row, the last at the instant ``at``."""
+    """``count`` failures in a row, the last one at the time ``at``."""
 
     count: int
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
-    """What brokers said at the instant ``at``: ``racks`` has those that are there."""
+class BrokerRacks:
+    """The racks of the live brokers, by metadata received at the time ``at``."""
 
     at: float
     racks: Mapping[int, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Followers:
-    """What is known of the followers of one consumer; see the module."""
+class FollowerState:
+    """The pending fetches and the failures of the followers of one consumer."""
 
     policy: NearestPolicy
-    questions: Mapping[int, Question] = field(default_factory=dict)
+    pending: Mapping[int, PendingFetch] = field(default_factory=dict)
     failures: Mapping[Replica, Failures] = field(default_factory=dict)
 
-    def asked(
-        self, broker: int, partitions: Collection[TopicPartition], longest: float, now: float
-    ) -> Followers:
-        """After a fetch of ``partitions`` that follower ``broker`` may hold ``longest`` seconds."""
-        question = Question(frozenset(partitions), now + longest + self.policy.patience)
-        return replace(self, questions={**self.questions, broker: question})
+    def fetch_sent(
+        self, broker: int, partitions: Collection[TopicPartition], max_wait: float, now: float
+    ) -> FollowerState:
+        """Return the state after a fetch of ``partitions`` from the follower ``broker``.
 
-    def answered(self, broker: int, refused: Container[TopicPartition], now: float) -> Followers:
-        """After its answer, which had an error in place of records for those ``refused``.
-
-        An answer that took longer than patience counts as a failure of the broker.
+        ``max_wait`` is the fetch's own maximum wait, in seconds.
         """
-        question = self.questions.get(broker)
-        if question is None:
-            return self
-        bad = {(broker, place) for place in question.partitions if place in refused}
-        good = {(broker, place) for place in question.partitions if place not in refused}
-        itself: set[Replica] = {(broker, None)}
-        if now > question.patience_ends:
-            return self._after(broker, bad | itself, good, now)
-        return self._after(broker, bad, good | itself, now)
+        timeout_at = now + max_wait + self.policy.response_timeout
+        fetch = PendingFetch(frozenset(partitions), timeout_at)
+        return replace(self, pending={**self.pending, broker: fetch})
 
-    def failed(self, broker: int, now: float) -> Followers:
-        """After its fetch came to nothing: no connection, or none any more."""
-        if broker not in self.questions:
-            return self
-        return self._after(broker, {(broker, None)}, set(), now)
+    def fetch_answered(
+        self, broker: int, refused: Container[TopicPartition], now: float
+    ) -> FollowerState:
+        """Return the state after a response, which has an error for the partitions ``refused``.
 
-    def _after(
-        self, broker: int, bad: Collection[Replica], good: Container[Replica], now: float
-    ) -> Followers:
-        questions = {b: question for b, question in self.questions.items() if b != broker}
-        if not bad and not self.failures:
-            return replace(self, questions=questions)
-        # What was tried again long ago, or never will be, is not worth the memory.
-        forgotten = now - 2 * self.policy.most_back_off
+        A response after the timeout counts as a failure of the broker.
+        """
+        fetch = self.pending.get(broker)
+        if fetch is None:
+            return self
+        failed: set[Replica] = {(broker, tp) for tp in fetch.partitions if tp in refused}
+        succeeded: set[Replica] = {(broker, tp) for tp in fetch.partitions if tp not in refused}
+        (failed if now > fetch.timeout_at else succeeded).add((broker, None))
+        return self._finish_fetch(broker, failed, succeeded, now)
+
+    def fetch_failed(self, broker: int, now: float) -> FollowerState:
+        """Return the state after a fetch that got no response: the connection failed."""
+        if broker not in self.pending:
+            return self
+        return self._finish_fetch(broker, {(broker, None)}, set(), now)
+
+    def _finish_fetch(
+        self, broker: int, failed: Collection[Replica], succeeded: Container[Replica], now: float
+    ) -> FollowerState:
+        pending = {each: fetch for each, fetch in self.pending.items() if each != broker}
+        if not failed and not self.failures:
+            return replace(self, pending=pending)
+        # Failures whose backoff ended long ago are dropped, to limit the memory they take.
+        oldest = now - 2 * self.policy.max_backoff
         failures = {
-            replica: before
-            for replica, before in self.failures.items()
-            if replica not in good and before.at >= forgotten
+            replica: previous
+            for replica, previous in self.failures.items()
+            if replica not in succeeded and previous.at >= oldest
         }
-        for replica in bad:
-            before = failures.get(replica)
-            failures[replica] = Failures(before.count + 1 if before else 1, now)
-        return replace(self, questions=questions, failures=failures)
+        for replica in failed:
+            previous = failures.get(replica)
+            failures[replica] = Failures(previous.count + 1 if previous else 1, now)
+        return replace(self, pending=pending, failures=failures)
 
     def choose(
         self,
@@ -155,38 +158,38 @@ class Followers:
         partition: TopicPartition,
         leader: int,
         in_sync: Collection[int],
-        metadata: Metadata,
+        brokers: BrokerRacks,
         now: float,
     ) -> int:
-        """The broker to ask for records of ``partition`` at ``now``: the leader, or a follower."""
+        """Return the broker to fetch ``partition`` from at ``now``: the leader, or a follower."""
         racks = {
-            broker: metadata.racks[broker]
+            broker: brokers.racks[broker]
             for broker in in_sync
-            if broker in metadata.racks and self._may_be_read(broker, partition, metadata.at, now)
+            if broker in brokers.racks and self._may_be_read(broker, partition, brokers.at, now)
         }
-        racks[leader] = metadata.racks.get(leader)
-        return nearest_replica(client_rack, racks, leader, turn_of(*partition))
+        racks[leader] = brokers.racks.get(leader)
+        return nearest_replica(client_rack, racks, leader, tie_break(*partition))
 
     def _may_be_read(
-        self, broker: int, partition: TopicPartition, as_of: float, now: float
+        self, broker: int, partition: TopicPartition, metadata_at: float, now: float
     ) -> bool:
-        question = self.questions.get(broker)
-        if question is not None and now > question.patience_ends:
+        fetch = self.pending.get(broker)
+        if fetch is not None and now > fetch.timeout_at:
             return False
-        held = (self.failures.get((broker, None)), self.failures.get((broker, partition)))
+        failures = (self.failures.get((broker, None)), self.failures.get((broker, partition)))
         return all(
-            before is None
-            or (as_of > before.at and now >= before.at + self.policy.left_alone(before.count))
-            for before in held
+            last is None
+            or (metadata_at > last.at and now >= last.at + self.policy.backoff_after(last.count))
+            for last in failures
         )
 
-    def wants_metadata(self, as_of: float, now: float) -> bool:
-        """Whether to ask for metadata: what there is, of ``as_of``, is old or precedes a failure.
+    def needs_metadata(self, metadata_at: float, now: float) -> bool:
+        """Return whether to request metadata, the last having been received at ``metadata_at``.
 
-        Or a follower is silent, and has been longer than the metadata is old.
+        True if it is older than the policy's interval, than a failure, or than a fetch's timeout.
         """
         return (
-            now - as_of >= self.policy.refresh
-            or any(before.at >= as_of for before in self.failures.values())
-            or any(as_of <= each.patience_ends < now for each in self.questions.values())
+            now - metadata_at >= self.policy.metadata_interval
+            or any(last.at >= metadata_at for last in self.failures.values())
+            or any(metadata_at <= fetch.timeout_at < now for fetch in self.pending.values())
         )

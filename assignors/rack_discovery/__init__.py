@@ -1,15 +1,15 @@
-"""Where this process stands: the rack that a member tells its group.
+"""The rack that a consumer runs in, which it sends to its group.
 
-:func:`chosen_rack` is what every adapter asks. ``rack="use1-az1"`` is the rack itself,
-``rack=discover("aws-zone-id")`` the one source to ask for it, and ``rack=None`` asks what the
-environment names and then the plug-ins, in the order of :mod:`assignors.rack_discovery.resolve`. A
-command, or a cloud's metadata, is asked only where it is named.
+All adapters call :func:`resolve_rack`. ``rack="use1-az1"`` is the rack itself,
+``rack=discover("aws-zone-id")`` names one source, and ``rack=None`` searches the environment
+variables, then the installed plug-ins. No command is run and no network request is made unless a
+source that does so is named.
 
-Nothing here raises over a source that fails or hangs: it costs BUDGET seconds at most, and the
-consumer starts without a rack.
+A source that fails or hangs raises nothing: the search takes ``SEARCH_TIMEOUT`` seconds at most,
+and the consumer starts without a rack.
 """
 
-from assignors.rack_discovery.resolve import chosen_rack, discover
+from assignors.rack_discovery.resolve import discover, resolve_rack
 from assignors.rack_discovery.source import RackSource, SourceError
 
-__all__ = ["RackSource", "SourceError", "chosen_rack", "discover"]
+__all__ = ["RackSource", "SourceError", "discover", "resolve_rack"]

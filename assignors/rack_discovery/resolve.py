@@ -1,4 +1,22 @@
-"""The rack of a consumer: given, or found and told to the log."""
+"""Resolving the rack of a consumer: given, or found in the first source that has one.
+
+A consumer that is given no rack searches these sources, in this order:
+
+1. ``RACKWARD_RACK``: the rack itself.
+2. ``RACKWARD_RACK_FILE``: a file that contains it (:mod:`assignors.rack_discovery.local`).
+3. ``RACKWARD_RACK_FROM``: the name of a source, as :func:`discover` takes it.
+4. Plug-ins, by name: the entry points of the group ``rackward.racks``. Each is a callable without
+   arguments that returns the rack, or None if it has none::
+
+       [project.entry-points."rackward.racks"]
+       our-inventory = "our_package.racks:own_rack"
+
+What is set for this process comes before what happens to be installed. A variable that is blank
+counts as not set.
+
+Sources run one after another, each in a thread of its own, with a limit for each and for all of
+them together. Results are cached for a moment, so that a consumer with two assignors searches once.
+"""
 
 from __future__ import annotations
 
@@ -13,182 +31,51 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from assignors.group_leader import Remarks
-from assignors.group_leader.logs import shown
+from assignors.group_leader import LogOnce
+from assignors.group_leader.logs import sanitize
 from assignors.rack_discovery.cloud import (
-    CLOUD,
-    DEFAULT_SECONDS,
+    CLOUD_TIMEOUT,
+    CLOUDS,
+    DEFAULT_ENDPOINT,
     ENDPOINT_VARIABLE,
-    AwsSource,
-    AzureSource,
+    CloudSource,
     Endpoint,
-    GceSource,
 )
-from assignors.rack_discovery.local import DEFAULT_SECONDS as COMMAND_SECONDS
-from assignors.rack_discovery.local import CommandSource, FileSource
-from assignors.rack_discovery.source import RackSource, SourceError, UnusableSource
+from assignors.rack_discovery.local import COMMAND_TIMEOUT, CommandSource, FileSource
+from assignors.rack_discovery.source import InvalidSource, RackSource, SourceError
 from placement_core import InvalidOptionError, RackwardError
 
-# ---- Whether an answer can be a rack.
+RACK_VARIABLE = "RACKWARD_RACK"
+FILE_VARIABLE = "RACKWARD_RACK_FILE"
+SOURCE_VARIABLE = "RACKWARD_RACK_FROM"
+VARIABLES = (RACK_VARIABLE, FILE_VARIABLE, SOURCE_VARIABLE, ENDPOINT_VARIABLE)
+"""All environment variables that :func:`sources` reads."""
 
-MOST_CHARACTERS = 255
-"""Of a rack that is found; ids of zones and labels of nodes have at most 63."""
+PLUGIN_GROUP = "rackward.racks"
+SOURCE_NAMES = (*CLOUDS, "command:PROGRAM ARG ...")
 
-_DOCUMENTS = ("<", "{", "[")
-"""What HTML, as of a captive portal, and JSON, as of an error, begin with."""
-
-
-def checked_rack(answer: object) -> str:
-    """``answer`` without the white space around it, if it can be a rack.
-
-    Raises SourceError. No message holds the answer: it may be something else, such as a secret
-    in a file that was named by mistake.
-    """
-    if not isinstance(answer, str):
-        raise SourceError(f"answered {type(answer).__name__} where a string is needed")
-    rack = answer.strip()
-    if not rack:
-        raise SourceError("answered nothing")
-    if "\n" in rack:
-        raise SourceError("answered more than one line")
-    if not rack.isprintable():
-        raise SourceError("answered with characters that cannot be printed")
-    if rack.startswith(_DOCUMENTS):
-        raise SourceError("answered with what looks like a page or a document")
-    if len(rack) > MOST_CHARACTERS:
-        raise SourceError(f"answered {len(rack)} characters; a rack has at most {MOST_CHARACTERS}")
-    return rack
-
-
-# ---- Ask one source after the other, within a time that nobody minds at a consumer's start.
-
-BUDGET = 2.5
+SEARCH_TIMEOUT = 2.5
 """Seconds for all sources together."""
 
-GRACE = 0.2
-"""Seconds that a source is waited for beyond its time, in which it may say why it took so long."""
+GRACE_PERIOD = 0.2
+"""Seconds after its timeout in which a source may still return the reason for its failure."""
+
+CACHE_TTL = 30.0
+"""Seconds. A consumer with two assignors and a traffic reporter resolves its rack three times."""
+
+MAX_RACK_LENGTH = 255
+"""Of a rack that is found. Zone ids and labels of nodes have at most 63 characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A source that should have had a rack, and what came of it."""
+def resolve_rack(rack: object, environ: Mapping[str, str]) -> str | None:
+    """Return ``rack`` if it is a string, else the rack of that source, else of :func:`sources`.
 
-    source: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """The rack and the source that had it, both None where none had; and those before it.
-
-    ``silent`` are sources that know of no rack.
+    Return None if no source has a rack. A source that fails is logged as a WARNING, once until it
+    succeeds again; the source of the rack is logged once at INFO. Results are cached for
+    ``CACHE_TTL`` seconds. Raise InvalidOptionError if ``rack`` is not a string, a RackSource or
+    None.
     """
-
-    rack: str | None
-    source: str | None
-    failures: tuple[Failure, ...]
-    silent: tuple[str, ...]
-
-
-def search(
-    sources: Iterable[RackSource],
-    *,
-    budget: float = BUDGET,
-    clock: Callable[[], float] = time.monotonic,
-) -> Search:
-    """The first rack that one of ``sources`` has; takes ``budget`` seconds at most.
-
-    Never raises over what a source does. One that hangs is left behind in its thread, which
-    ends with the process.
-    """
-    deadline = clock() + budget
-    failures, silent = [], []
-    for source in sources:
-        left = deadline - clock()
-        if left <= GRACE:
-            failures.append(
-                Failure(source.name, f"was not asked: those before it took all of {budget:g} s")
-            )
-            continue
-        answer = _ask(source, min(source.timeout, left - GRACE))
-        if isinstance(answer, Failure):
-            failures.append(answer)
-        elif answer is None:
-            silent.append(source.name)
-        else:
-            return Search(answer, source.name, tuple(failures), tuple(silent))
-    return Search(None, None, tuple(failures), tuple(silent))
-
-
-def _ask(source: RackSource, seconds: float) -> str | Failure | None:
-    answers: queue.SimpleQueue[str | Failure | None] = queue.SimpleQueue()
-
-    def ask() -> None:
-        try:
-            answer = source.ask(seconds)
-            answers.put(None if answer is None else checked_rack(answer))
-        except RackwardError as error:
-            answers.put(Failure(source.name, shown(str(error), 500)))
-        except BaseException as error:  # noqa: BLE001 - a plug-in's code: whatever it is
-            # Which also knows what to do with an error that cannot be told.
-            told = traceback.format_exception_only(error)[-1].strip()
-            answers.put(Failure(source.name, f"failed: {shown(told, 200)}"))
-
-    threading.Thread(target=ask, name=f"rack from {source.name}", daemon=True).start()
-    try:
-        return answers.get(timeout=seconds + GRACE)
-    except queue.Empty:
-        return Failure(source.name, f"did not answer within {seconds:.3g} s")
-
-
-# ---- What was found a moment ago, so that one start of a consumer asks no source twice.
-
-KEPT_SECONDS = 30.0
-"""A consumer with two assignors and a reporter asks three times as it starts."""
-
-_MOST = 16
-
-
-@dataclass(eq=False)
-class _Entry:
-    question: object
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    answer: str | None = None
-    until: float | None = None
-    """None while it has no answer."""
-
-
-class Memory:
-    """Answers to questions that compare equal, for KEPT_SECONDS each; any thread may ask."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._entries: list[_Entry] = []
-
-    def recall(self, question: object, ask: Callable[[], str | None]) -> str | None:
-        """The answer to ``question``: what ``ask`` returns, unless it was asked a moment ago.
-
-        Who comes while another asks the same waits for that answer.
-        """
-        with self._lock:
-            now = self._clock()
-            fresh = [each for each in self._entries if each.until is None or now < each.until]
-            entry = next((each for each in fresh if each.question == question), None)
-            if entry is None:
-                entry = _Entry(question)
-                fresh.append(entry)
-            self._entries = fresh[-_MOST:]
-        with entry.lock:
-            if entry.until is None:
-                entry.answer = ask()
-                entry.until = self._clock() + KEPT_SECONDS
-            return entry.answer
-
-
-# ---- Sources that are asked only where someone names them.
-
-NAMES = ("aws-zone-id", "aws-zone-name", "gce", "azure", "command:PROGRAM ARG ...")
+    return _resolver.resolve(rack, environ)
 
 
 def discover(
@@ -198,174 +85,270 @@ def discover(
     timeout: float | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> RackSource:
-    """The source of that name, to be given to an assignor as its ``rack``.
+    """Return the source of that name, to be passed to an assignor as its ``rack``.
 
-    ``name`` is ``aws-zone-id``, ``aws-zone-name``, ``gce``, ``azure`` or ``command:`` and a command
-    line. ``endpoint`` (``http://HOST:PORT``) is where a cloud's metadata service listens, None:
-    where RACKWARD_METADATA_ENDPOINT of ``environ`` says, else at the cloud's own address.
-    ``timeout`` is in seconds, None: 1, and 2 for a command. Nothing is asked yet. Raises
-    InvalidOptionError.
+    ``name`` is ``aws-zone-id``, ``aws-zone-name``, ``gce``, ``azure`` or ``command:`` followed by a
+    command line. ``endpoint`` (``http://HOST:PORT``) is the address of the metadata service; None:
+    RACKWARD_METADATA_ENDPOINT of ``environ``, or else the cloud's own address. ``timeout`` is in
+    seconds; None: 1, or 2 for a command. Nothing is requested or run yet. Raise InvalidOptionError.
     """
-    if timeout is not None and not 0 < timeout <= BUDGET:
+    if timeout is not None and not 0 < timeout <= SEARCH_TIMEOUT:
         raise InvalidOptionError(
-            f"timeout is {timeout!r}: give seconds, more than 0 and at most {BUDGET:g}"
+            f"timeout is {timeout!r}: give seconds, more than 0 and at most {SEARCH_TIMEOUT:g}"
         )
     kind, colon, line = name.strip().partition(":")
     if kind == "command" and colon:
         if endpoint is not None:
             raise InvalidOptionError("a command has no endpoint: leave it out")
-        return CommandSource.written(line, timeout or COMMAND_SECONDS)
+        return CommandSource.parse(line, timeout or COMMAND_TIMEOUT)
     url = endpoint or environ.get(ENDPOINT_VARIABLE, "").strip()
-    where = Endpoint.read(url) if url else CLOUD
-    seconds = timeout or DEFAULT_SECONDS
-    match name.strip():
-        case "aws-zone-id":
-            return AwsSource("availability-zone-id", where, seconds)
-        case "aws-zone-name":
-            return AwsSource("availability-zone", where, seconds)
-        case "gce":
-            return GceSource(where, seconds)
-        case "azure":
-            return AzureSource(where, seconds)
+    address = Endpoint.parse(url) if url else DEFAULT_ENDPOINT
+    if name.strip() in CLOUDS:
+        return CloudSource(name.strip(), address, timeout or CLOUD_TIMEOUT)
     raise InvalidOptionError(
-        f"there is no source of racks {kind[:60]!r}: choose one of {', '.join(NAMES)}"
+        f"unknown source of racks {kind[:60]!r}: choose one of {', '.join(SOURCE_NAMES)}"
     )
 
 
-# ---- A rack out of an environment variable.
+def sources(environ: Mapping[str, str]) -> Iterator[RackSource]:
+    """Yield the sources for a consumer that is given no rack, in the order of the search."""
+    if rack := environ.get(RACK_VARIABLE, "").strip():
+        yield VariableSource(RACK_VARIABLE, rack)
+    if path := environ.get(FILE_VARIABLE, "").strip():
+        yield FileSource.parse(path)
+    if name := environ.get(SOURCE_VARIABLE, "").strip():
+        try:
+            yield discover(name, environ=environ)
+        except InvalidOptionError as error:
+            yield InvalidSource(SOURCE_VARIABLE, f"cannot be used: {error}")
+    yield from installed_plugins()
+
+
+# ---- Searching sources.
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
-    """The rack is ``value``, that of the environment variable ``name``."""
+class Failure:
+    """A source that failed to provide a rack, and the reason."""
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The rack and the name of its source, both None if there is none.
+
+    ``failures`` are the sources before it that failed, ``without_rack`` those that have no rack.
+    """
+
+    rack: str | None
+    source: str | None
+    failures: tuple[Failure, ...]
+    without_rack: tuple[str, ...]
+
+
+def search(
+    sources: Iterable[RackSource],
+    *,
+    timeout: float = SEARCH_TIMEOUT,
+    clock: Callable[[], float] = time.monotonic,
+) -> SearchResult:
+    """Return the first rack that one of ``sources`` has, after ``timeout`` seconds at most.
+
+    A source that raises is a failure. One that hangs is abandoned in its daemon thread.
+    """
+    deadline = clock() + timeout
+    failures, without_rack = [], []
+    for source in sources:
+        remaining = deadline - clock()
+        if remaining <= GRACE_PERIOD:
+            failures.append(
+                Failure(source.name, f"was skipped: earlier sources took all of {timeout:g} s")
+            )
+            continue
+        result = _find_rack(source, min(source.timeout, remaining - GRACE_PERIOD))
+        if isinstance(result, Failure):
+            failures.append(result)
+        elif result is None:
+            without_rack.append(source.name)
+        else:
+            return SearchResult(result, source.name, tuple(failures), tuple(without_rack))
+    return SearchResult(None, None, tuple(failures), tuple(without_rack))
+
+
+def _find_rack(source: RackSource, timeout: float) -> str | Failure | None:
+    results: queue.SimpleQueue[str | Failure | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            rack = source.find_rack(timeout)
+            results.put(None if rack is None else validate_rack(rack))
+        except RackwardError as error:
+            results.put(Failure(source.name, sanitize(str(error), 500)))
+        except BaseException as error:  # noqa: BLE001 - a plug-in may raise anything
+            # This also handles errors whose __str__ raises.
+            description = traceback.format_exception_only(error)[-1].strip()
+            results.put(Failure(source.name, f"failed: {sanitize(description, 200)}"))
+
+    threading.Thread(target=run, name=f"rack from {source.name}", daemon=True).start()
+    try:
+        return results.get(timeout=timeout + GRACE_PERIOD)
+    except queue.Empty:
+        return Failure(source.name, f"timed out after {timeout:.3g} s")
+
+
+def validate_rack(rack: object) -> str:
+    """Return ``rack`` without surrounding white space. Raise SourceError if it cannot be a rack.
+
+    No message shows the value: it may be something else, such as a secret in a file that was named
+    by mistake.
+    """
+    if not isinstance(rack, str):
+        raise SourceError(f"returned {type(rack).__name__} instead of a string")
+    rack = rack.strip()
+    if not rack:
+        raise SourceError("returned nothing")
+    if "\n" in rack:
+        raise SourceError("returned more than one line")
+    if not rack.isprintable():
+        raise SourceError("returned unprintable characters")
+    # HTML, for example of a captive portal, or JSON, for example of an error.
+    if rack.startswith(("<", "{", "[")):
+        raise SourceError("returned what looks like an HTML page or a JSON document")
+    if len(rack) > MAX_RACK_LENGTH:
+        raise SourceError(f"returned {len(rack)} characters; a rack has at most {MAX_RACK_LENGTH}")
+    return rack
+
+
+# ---- Environment variables and plug-ins as sources.
+
+
+@dataclass(frozen=True, slots=True)
+class VariableSource:
+    """The value of the environment variable ``name``."""
 
     name: str
     value: str
     timeout: float = 1.0
 
-    def ask(self, seconds: float) -> str:  # noqa: ARG002
-        """See RackSource."""
+    def find_rack(self, timeout: float) -> str:  # noqa: ARG002
+        """Return the value."""
         return self.value
-
-
-# ---- Racks out of plug-ins: the entry points of the group ``rackward.racks``.
-#
-# Each is a callable that takes nothing and returns the rack, or None where it knows of none::
-#
-#     [project.entry-points."rackward.racks"]
-#     our-inventory = "our_package.racks:own_rack"
-
-GROUP = "rackward.racks"
 
 
 @dataclass(frozen=True, slots=True)
 class PluginSource:
-    """The rack that an installed callable returns; loading it counts towards its time."""
+    """The result of an installed callable. Loading it counts towards its time."""
 
-    point: EntryPoint
+    entry_point: EntryPoint
     timeout: float = 1.0
 
     @property
     def name(self) -> str:
-        """See RackSource."""
-        return f"plug-in {self.point.name} ({self.point.value})"
+        """``plug-in NAME (MODULE:ATTRIBUTE)``."""
+        return f"plug-in {self.entry_point.name} ({self.entry_point.value})"
 
-    def ask(self, seconds: float) -> Any:  # noqa: ARG002
-        """See RackSource; it may return anything."""
-        return self.point.load()()
+    def find_rack(self, timeout: float) -> Any:  # noqa: ARG002
+        """Load and call the plug-in, which may return anything."""
+        return self.entry_point.load()()
 
 
 def installed_plugins() -> Iterable[RackSource]:
-    """Every plug-in, by name."""
+    """Return a source for each plug-in, sorted by name."""
     try:
-        found = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
-    except Exception as error:  # noqa: BLE001 - another package's metadata
-        return [UnusableSource(f"plug-ins of {GROUP}", f"cannot be listed: {error!r:.200}")]
-    return [PluginSource(point) for point in found]
+        plugins = sorted(
+            entry_points(group=PLUGIN_GROUP), key=lambda plugin: (plugin.name, plugin.value)
+        )
+    except Exception as error:  # noqa: BLE001 - the metadata of other packages
+        return [InvalidSource(f"plug-ins of {PLUGIN_GROUP}", f"cannot be listed: {error!r:.200}")]
+    return [PluginSource(plugin) for plugin in plugins]
 
 
-# ---- What is asked for a rack that nobody gave, and in which order.
-#
-# 1. ``RACKWARD_RACK``: the rack itself.
-# 2. ``RACKWARD_RACK_FILE``: a file that holds it (see :mod:`assignors.rack_discovery.local`).
-# 3. ``RACKWARD_RACK_FROM``: the name of a source, as :func:`assignors.rack_discovery.discover`
-# takes it. 4. Plug-ins, by name (see :mod:`assignors.rack_discovery.resolve`).
-#
-# What was said for this process comes before what happens to be installed in it.
-
-RACK_VARIABLE = "RACKWARD_RACK"
-FILE_VARIABLE = "RACKWARD_RACK_FILE"
-FROM_VARIABLE = "RACKWARD_RACK_FROM"
-
-VARIABLES = (RACK_VARIABLE, FILE_VARIABLE, FROM_VARIABLE, ENDPOINT_VARIABLE)
-"""All that :func:`sources` reads of the environment."""
+# ---- Caching and logging.
 
 
-def sources(environ: Mapping[str, str]) -> Iterator[RackSource]:
-    """Every source that may be asked unless an earlier one has the rack."""
-    if rack := environ.get(RACK_VARIABLE, "").strip():
-        yield Variable(RACK_VARIABLE, rack)
-    if path := environ.get(FILE_VARIABLE, "").strip():
-        yield FileSource.named(path)
-    if name := environ.get(FROM_VARIABLE, "").strip():
-        try:
-            yield discover(name, environ=environ)
-        except InvalidOptionError as error:
-            yield UnusableSource(FROM_VARIABLE, f"cannot be used: {error}")
-    yield from installed_plugins()
+@dataclass(eq=False)
+class _CacheEntry:
+    key: object
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    value: str | None = None
+    expires: float | None = None
+    """None until the value has been computed."""
 
 
-class Choice:
-    """Chooses racks for the consumers of one process."""
+class TtlCache:
+    """Values by keys that need not be hashable, for CACHE_TTL seconds each. Thread-safe."""
 
-    def __init__(self, memory: Memory, remarks: Remarks) -> None:
-        self._memory = memory
-        self._remarks = remarks
+    MAX_ENTRIES = 16
 
-    def chosen_rack(self, rack: object, environ: Mapping[str, str]) -> str | None:
-        """See the function of that name."""
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._entries: list[_CacheEntry] = []
+
+    def get_or_compute(self, key: object, compute: Callable[[], str | None]) -> str | None:
+        """Return the cached value of ``key``, or the result of ``compute``.
+
+        Concurrent calls with an equal key compute it once, and wait.
+        """
+        with self._lock:
+            now = self._clock()
+            valid = [each for each in self._entries if each.expires is None or now < each.expires]
+            entry = next((each for each in valid if each.key == key), None)
+            if entry is None:
+                entry = _CacheEntry(key)
+                valid.append(entry)
+            self._entries = valid[-self.MAX_ENTRIES :]
+        with entry.lock:
+            if entry.expires is None:
+                entry.value = compute()
+                entry.expires = self._clock() + CACHE_TTL
+            return entry.value
+
+
+class RackResolver:
+    """:func:`resolve_rack` with a cache and a log of its own."""
+
+    def __init__(self, cache: TtlCache, log_once: LogOnce) -> None:
+        self._cache = cache
+        self._log_once = log_once
+
+    def resolve(self, rack: object, environ: Mapping[str, str]) -> str | None:
+        """See :func:`resolve_rack`."""
         if isinstance(rack, str):
             return rack
         if rack is None:
-            asked = tuple(environ.get(name) for name in VARIABLES)
-            return self._memory.recall(asked, lambda: self._find(sources(environ)))
+            key = tuple(environ.get(name) for name in VARIABLES)
+            return self._cache.get_or_compute(key, lambda: self._search(sources(environ)))
         if isinstance(rack, RackSource):
-            return self._memory.recall(rack, lambda: self._find([rack]))
+            return self._cache.get_or_compute(rack, lambda: self._search([rack]))
         raise InvalidOptionError(
-            f"rack is {rack!r}: give a string, discover(NAME), or None to look for it"
+            f"rack is {rack!r}: give a string, discover(NAME), or None to search for it"
         )
 
-    def _find(self, among: Iterable[RackSource]) -> str | None:
-        found = search(among)
-        for failure in found.failures:
-            self._remarks.once(
-                ("no rack", failure.source),
-                "no rack from %s, which %s; this consumer %s",
+    def _search(self, sources: Iterable[RackSource]) -> str | None:
+        result = search(sources)
+        for failure in result.failures:
+            self._log_once.log(
+                ("failure", failure.source),
+                "no rack from %s: %s; this consumer %s",
                 failure.source,
-                failure.why,
-                "starts without one" if found.rack is None else f"is in that of {found.source}",
+                failure.reason,
+                "starts without a rack"
+                if result.rack is None
+                else f"uses the rack of {result.source}",
             )
-        if found.rack is not None:
-            self._remarks.settled(("no rack", found.source))
-            self._remarks.once(
-                ("rack", found.source, found.rack),
-                "this consumer is in rack %s, says %s",
-                found.rack,
-                found.source,
+        if result.rack is not None:
+            self._log_once.reset(("failure", result.source))
+            self._log_once.log(
+                ("rack", result.source, result.rack),
+                "rack=%s (source: %s)",
+                result.rack,
+                result.source,
                 level=logging.INFO,
             )
-        return found.rack
+        return result.rack
 
 
-_choice = Choice(Memory(), Remarks())
-
-
-def chosen_rack(rack: object, environ: Mapping[str, str]) -> str | None:
-    """``rack`` if it is a string; what the source ``rack`` says; else what ``environ`` leads to.
-
-    For the last see :mod:`assignors.rack_discovery.resolve`. None where no source has a rack. The
-    log has a WARNING for each that should have, once until it has one again, and an INFO line whose
-    rack it is, once. Answers are kept for half a minute. Raises InvalidOptionError where ``rack``
-    is none of these.
-    """
-    return _choice.chosen_rack(rack, environ)
+_resolver = RackResolver(TtlCache(), LogOnce())

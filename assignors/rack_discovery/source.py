@@ -1,4 +1,4 @@
-"""What can be asked for a rack."""
+"""The interface of a source of racks."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from placement_core import RackwardError
 
 
 class SourceError(RackwardError):
-    """A source has no rack to tell, though it should: why, and what to do about it."""
+    """A source that should provide a rack does not: the reason, and what to do about it."""
 
 
 @runtime_checkable
 class RackSource(Protocol):
-    """One place where a rack may be found."""
+    """Something that may provide the rack of this process."""
 
     @property
     def name(self) -> str:
-        """What it is called in logs; no secret is in it."""
+        """The name in log lines. It contains no secret."""
 
     @property
     def timeout(self) -> float:
-        """Seconds that it may take."""
+        """Seconds that :meth:`find_rack` may take."""
 
-    def ask(self, seconds: float) -> str | None:
-        """The rack, None where it knows of none.
+    def find_rack(self, timeout: float) -> str | None:
+        """Return the rack, or None if this source has none.
 
-        It is asked in a thread of its own, and nobody waits for it much longer than
-        ``seconds``. Raises SourceError; whatever else it raises is taken for a failure too.
+        It is called in a thread of its own, and abandoned shortly after ``timeout`` seconds.
+        Raises SourceError; any other exception counts as a failure too.
         """
 
 
 @dataclass(frozen=True, slots=True)
-class UnusableSource:
-    """In the place of a source that was named, or is installed, and cannot be made."""
+class InvalidSource:
+    """Stands for a source that is configured or installed and cannot be constructed."""
 
     name: str
-    why: str
+    reason: str
     timeout: float = 1.0
 
-    def ask(self, seconds: float) -> NoReturn:  # noqa: ARG002
+    def find_rack(self, timeout: float) -> NoReturn:  # noqa: ARG002
         """Raise SourceError."""
-        raise SourceError(self.why)
+        raise SourceError(self.reason)

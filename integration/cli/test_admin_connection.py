@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from integration.support.topics import create_topic
-from rackward.admin import AdminConnection, connect, read_ongoing, read_state
-from rackward.admin.configs import default_min_in_sync
+from rackward.admin import AdminConnection, connect, read_reassignments, read_state
+from rackward.admin.configs import read_default_min_isr
 from rackward.clusters import Cluster
 from rackward.clusters.pytest_plugin import UniqueName
 from tests.support.waiting import PATIENCE, wait_until
@@ -20,11 +20,11 @@ def test_a_controller_that_dies_is_looked_for_again(
     with connect({}, cluster.bootstrap_servers, timeout=PATIENCE) as admin:
         # With KRaft brokers name any of themselves, which passes requests on.
         admin._controller = 5
-        assert read_ongoing(admin) == {}
+        assert read_reassignments(admin) == {}
         assert admin._controller == 5
         cluster.kill_broker(5)
         try:
-            assert read_ongoing(admin) == {}
+            assert read_reassignments(admin) == {}
             assert admin._controller != 5
         finally:
             cluster.start_broker(5)
@@ -46,4 +46,4 @@ def test_a_broker_that_joins_later_is_found(cluster: Cluster) -> None:
         cluster.start_broker(5)
     with later:
         wait_until(lambda: up(later), PATIENCE, "broker 5 is back")
-        assert default_min_in_sync(later, 5) == 1
+        assert read_default_min_isr(later, 5) == 1

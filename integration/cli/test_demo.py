@@ -1,4 +1,4 @@
-"""`rackward demo`, run as its users run it."""
+"""``rackward demo`` as a command."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.timeout(600)
 
+KAFKA_PYTHON = ("kafka-python-range", "kafka-python-sticky")
+RACKWARD = ("rackward-range", "rackward-sticky")
 QUICK = ("--rate", "1", "--step-seconds", "2")
 STEPS = [
     ("start", True),
@@ -30,16 +32,16 @@ STEPS = [
 
 
 def demo(*arguments: str, folder: Path) -> tuple[dict[str, Any], str]:
-    """Run the demo; return its JSON and what it printed."""
+    """Run the demo; return its JSON file and its standard output."""
     file = folder / "demo.json"
-    ran = subprocess.run(
+    completed = subprocess.run(
         [
             sys.executable,
             "-m",
             "rackward.cli.main",
             "demo",
             *QUICK,
-            "--json",
+            "--output",
             str(file),
             *arguments,
         ],
@@ -49,68 +51,64 @@ def demo(*arguments: str, folder: Path) -> tuple[dict[str, Any], str]:
         check=False,
         env={**os.environ, "COLUMNS": "100"},
     )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     document: dict[str, Any] = json.loads(file.read_text())
-    return document, ran.stdout
+    return document, completed.stdout
 
 
 def check_strategies(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What holds in every run; returns the strategies by key."""
-    assert document["at_optimum"] is True
+    """Check what holds in every run; return the strategies by key."""
+    assert document["is_optimal"] is True
     strategies = {strategy["key"]: strategy for strategy in document["strategies"]}
-    assert list(strategies) == ["range", "sticky", "our-range", "our-sticky"]
+    assert list(strategies) == [*KAFKA_PYTHON, *RACKWARD]
     for strategy in strategies.values():
         cells = [size for row in strategy["bytes"].values() for size in row.values()]
         assert sum(cells) == strategy["total_bytes"]
         assert min(cells) >= 0
-        # Everything was read once; what batches, headers and re-reading add is little.
+        # Everything was read once; headers and repeated reads add little.
         assert 0.9 < strategy["total_bytes"] / document["produced_bytes"] < 1.4
         assert strategy["records_read"] >= 0.99 * document["produced_records"]
-        assert strategy["most_partitions"] - strategy["fewest_partitions"] <= 1
+        assert strategy["max_partitions"] - strategy["min_partitions"] <= 1
         for step in strategy["steps"]:
             assert step["off_rack"] >= step["optimum"]
-    for ours in (strategies["our-range"], strategies["our-sticky"]):
-        for step in ours["steps"]:
-            assert step["at_optimum"] or not step["rebalances"]
-        for theirs in (strategies["range"], strategies["sticky"]):
-            assert ours["crossing_bytes"] < theirs["crossing_bytes"] / 2
+    for key in RACKWARD:
+        for step in strategies[key]["steps"]:
+            assert step["is_optimal"] or not step["rebalances"]
+        for other in KAFKA_PYTHON:
+            cross_rack_bytes = strategies[other]["cross_rack_bytes"]
+            assert strategies[key]["cross_rack_bytes"] < cross_rack_bytes / 2
     return strategies
 
 
-def test_the_whole_story_on_a_cluster_of_its_own(tmp_path: Path) -> None:
+def test_all_steps_on_a_cluster_of_its_own(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     document, printed = demo("--partitions", "36", "--keep-logs", str(logs), folder=tmp_path)
     strategies = check_strategies(document)
-    assert document["bytes_counted_by"] == "brokers"
+    assert document["bytes_source"] == "brokers"
     for strategy in strategies.values():
         assert [(step["key"], step["rebalances"]) for step in strategy["steps"]] == STEPS
-    start = strategies["our-sticky"]["steps"][0]
+    start = strategies["rackward-sticky"]["steps"][0]
     assert (start["off_rack"], start["optimum"]) == (0, 0)
-    assert start["crossing_bytes"] < 0.05 * start["total_bytes"]
-    # A leader that moves makes no group rebalance.
-    assert strategies["our-sticky"]["steps"][1]["interrupted"] == 0
+    assert start["cross_rack_bytes"] < 0.05 * start["total_bytes"]
+    # Leader moves do not make a group rebalance.
+    assert strategies["rackward-sticky"]["steps"][1]["revoked"] == 0
     assert "Optimal: after every rebalance" in printed
     assert "\x1b" not in printed
     assert sorted(file.name for file in logs.iterdir()) == [
         *(f"broker-{number}.log" for number in range(6)),
-        "our-range.log",
-        "our-sticky.log",
-        "range.log",
-        "sticky.log",
+        *(f"{key}.log" for key in (*KAFKA_PYTHON, *RACKWARD)),
     ]
-    assert "leader-rack-aware" in (logs / "our-sticky.log").read_text()
+    assert "leader-rack-aware" in (logs / "rackward-sticky.log").read_text()
 
 
 @pytest.mark.slow
-def test_a_cluster_that_is_there_keeps_its_brokers_and_loses_the_topic(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_an_existing_cluster_is_left_as_it_was(cluster: Cluster, tmp_path: Path) -> None:
     before = cluster.view()
     document, printed = demo("--bootstrap-server", cluster.bootstrap_servers, folder=tmp_path)
     strategies = check_strategies(document)
-    assert document["bytes_counted_by"] == "estimate"
-    assert document["left_out"] == ["leaders-move", "broker-dies", "broker-returns"]
-    assert [step["key"] for step in strategies["range"]["steps"]] == [
+    assert document["bytes_source"] == "estimate"
+    assert document["skipped_steps"] == ["leaders-move", "broker-dies", "broker-returns"]
+    assert [step["key"] for step in strategies["kafka-python-range"]["steps"]] == [
         "start",
         "member-leaves",
         "member-joins",
@@ -118,7 +116,7 @@ def test_a_cluster_that_is_there_keeps_its_brokers_and_loses_the_topic(
     assert "estimated" in printed
     after = cluster.view()
     assert after.brokers == before.brokers
-    assert {place.topic for place in after.replicas} == {place.topic for place in before.replicas}
+    assert {each.topic for each in after.replicas} == {each.topic for each in before.replicas}
 
 
 def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path) -> None:
@@ -133,22 +131,22 @@ def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if "members form" in line:
+            if "Forming 4 consumer groups" in line:
                 break
-        # As a terminal does it: to the whole group of processes, and impatiently.
+        # As a terminal sends it, to the whole process group, and twice.
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.2)
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Traceback" not in errors
-    # The last of them end when they notice that their parent has, and are then reaped.
+    # The groups' processes end when they notice that their parent has exited.
     wait_until(lambda: not _runs(process.pid), PATIENCE, "no process is left")
     assert list(tmp_path.iterdir()) == []
 
 
 def _runs(group: int) -> bool:
-    """Whether a process of this process group is left."""
+    """Whether the process group has a process."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What `rackward groups explain` says of live groups, and that doing what it says mends it."""
+"""`rackward groups explain` on live groups: its reasons, and that its remedies help."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
-from integration.support.clients import Place
+from integration.support.clients import PartitionId
 from integration.support.collecting import new_protocol
 from integration.support.command_line import Done, rackward
 from integration.support.confluent_clients import Confluent
@@ -39,7 +39,7 @@ def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
     delete_topic(cluster, name)
 
 
-def places(topic: str) -> set[Place]:
+def places(topic: str) -> set[PartitionId]:
     return {(topic, partition) for partition in range(12)}
 
 
@@ -62,7 +62,7 @@ def refused(done: Done) -> str:
     return done.err
 
 
-def test_a_rack_that_leads_too_much_is_named_and_moving_leaders_mends_it(
+def test_moving_leaders_resolves_too_many_leaders_in_a_rack(
     cluster: Cluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -74,10 +74,10 @@ def test_a_rack_that_leads_too_much_is_named_and_moving_leaders_mends_it(
 
         screen = rackward(cluster, "groups", "explain", group.id).out
         assert max(map(len, screen.splitlines())) <= 80
-        said = " ".join(screen.split())
-        assert "Locality now 50.0 % 6 of 12 partitions off-rack" in said
-        assert "At best 50.0 % 6 off-rack" in said
-        assert f"rackward leaders plan --group {group.id} -o leaders.json" in said
+        text = " ".join(screen.split())
+        assert "Locality now 50.0 % 6 of 12 partitions off-rack" in text
+        assert "At best 50.0 % 6 off-rack" in text
+        assert f"rackward leaders plan --group {group.id} -o leaders.json" in text
 
         (finding,) = explained(cluster, group)["findings"]
         assert (finding["reason"], finding["rack"], finding["count"]) == (
@@ -95,14 +95,14 @@ def test_a_rack_that_leads_too_much_is_named_and_moving_leaders_mends_it(
             "c": 3,
         }
 
-        # The group's leader says the same of itself, without asking a broker.
-        made = [
+        # The group's leader has the same explanation, without requests to brokers.
+        assignments = [
             assignment
             for member in group.members.values()
             for strategy in member.consumer.config["partition_assignment_strategy"]
             if (assignment := strategy.last_assignment()) is not None
         ]
-        last = max(made, key=lambda assignment: assignment.generation)
+        last = max(assignments, key=lambda assignment: assignment.generation)
         assert (last.group, last.generation) == (group.id, group.generation)
         assert (last.off_rack, last.optimum, last.partitions) == (6, 6, 12)
         (own,) = last.explain().findings
@@ -112,19 +112,19 @@ def test_a_rack_that_leads_too_much_is_named_and_moving_leaders_mends_it(
         rackward(cluster, "leaders", "plan", "--group", group.id, "-o", plan)
         rackward(cluster, "leaders", "apply", plan, "--yes")
         wait_for_leaders(cluster, topic, {"a": 4, "b": 4, "c": 4})
-        # The group's leader plans with what it has heard, which is two seconds old at most.
+        # The group's leader assigns with metadata of at most two seconds ago.
         wait_for_members(cluster, topic, group)
         generation = group.generation
         group.stop("c1")
         group.start("c1", "c")
         owned = group.settle(places(topic), after=generation)
         assert off_rack(cluster, owned, MEMBERS) == 0
-        mended = explained(cluster, group)
-        assert (mended["off_rack"], mended["optimum"], mended["findings"]) == (0, 0, [])
+        afterwards = explained(cluster, group)
+        assert (afterwards["off_rack"], afterwards["optimum"], afterwards["findings"]) == (0, 0, [])
 
 
 @pytest.mark.slow
-def test_as_many_members_as_it_says_mend_it(cluster: Cluster, topic: str) -> None:
+def test_starting_the_recommended_members_resolves_it(cluster: Cluster, topic: str) -> None:
     with aware(cluster, topic) as group:
         for name, rack in {"b1": "b", "c1": "c"}.items():
             group.start(name, rack)
@@ -143,7 +143,7 @@ def test_as_many_members_as_it_says_mend_it(cluster: Cluster, topic: str) -> Non
         assert explained(cluster, group)["findings"] == []
 
 
-def test_a_confluent_consumer_remembers_what_it_assigned(cluster: Cluster, topic: str) -> None:
+def test_assignment_history_of_a_confluent_consumer(cluster: Cluster, topic: str) -> None:
     client = Confluent("leader-rack-aware-range")
     with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         member = group.start("b1", "b")
@@ -158,18 +158,18 @@ def test_a_confluent_consumer_remembers_what_it_assigned(cluster: Cluster, topic
         )
 
 
-def test_a_group_of_the_new_protocol_says_its_racks(cluster: Cluster, topic: str) -> None:
-    # Kafka's own assignors look at replicas, which all racks have: which strays is chance.
+def test_racks_of_a_group_of_the_new_protocol(cluster: Cluster, topic: str) -> None:
+    # Kafka's own assignors consider replicas, which all racks have: leaders' racks are random.
     with ConsumerGroup(cluster, topics=[topic], client=new_protocol) as group:
         for name, rack in MEMBERS.items():
             group.start(name, rack)
         owned = group.settle(places(topic))
-        found = explained(cluster, group)
-        assert (found["type"], found["optimum"]) == ("consumer", 6)
-        assert found["off_rack"] == off_rack(cluster, owned, MEMBERS)
-        assert sum(each["count"] for each in found["findings"]) == found["off_rack"]
-        better = any(each["reason"] == "not-optimal" for each in found["findings"])
-        assert better == (found["off_rack"] > 6)
+        explanation = explained(cluster, group)
+        assert (explanation["type"], explanation["optimum"]) == ("consumer", 6)
+        assert explanation["off_rack"] == off_rack(cluster, owned, MEMBERS)
+        assert sum(each["count"] for each in explanation["findings"]) == explanation["off_rack"]
+        better = any(each["reason"] == "not-optimal" for each in explanation["findings"])
+        assert better == (explanation["off_rack"] > 6)
 
 
 def test_groups_of_other_assignors_and_groups_that_cannot_be_explained(
@@ -179,10 +179,10 @@ def test_groups_of_other_assignors_and_groups_that_cannot_be_explained(
     with foreign as group:
         group.start("m1")
         group.settle(places(topic))
-        silent = explained(cluster, group)
-        assert (silent["protocol"], silent["assignor"]) == ("range", "leader-rack-aware-range")
-        assert [each["reason"] for each in silent["findings"]] == ["rackless-member"]
-        assert silent["findings"][0]["count"] == 12
+        rackless = explained(cluster, group)
+        assert (rackless["protocol"], rackless["assignor"]) == ("range", "leader-rack-aware-range")
+        assert [each["reason"] for each in rackless["findings"]] == ["rackless-member"]
+        assert rackless["findings"][0]["count"] == 12
         mapped = explained(cluster, group, "--mapping", "127.0.0.0/8=b")
         assert {each["rack"]: each["reason"] for each in mapped["findings"]} == {
             "a": "no-member-in-rack",
@@ -190,6 +190,6 @@ def test_groups_of_other_assignors_and_groups_that_cannot_be_explained(
         }
         assert "see --mapping" in rackward(cluster, "groups", "explain", group.id).out
     empty = rackward(cluster, "groups", "explain", group.id, status=2)
-    assert "has no members now" in refused(empty)
+    assert "has no members" in refused(empty)
     absent = rackward(cluster, "groups", "explain", "absent", status=2)
-    assert "there is no such group" in refused(absent)
+    assert "does not exist" in refused(absent)

@@ -13,8 +13,8 @@ from assignors.kafka_python import (
     LeaderRackAwareCooperativeStickyAssignor,
     LeaderRackAwareRangeAssignor,
 )
-from integration.support.clients import Place
-from integration.support.command_line import Done, rackward
+from integration.support.clients import PartitionId
+from integration.support.command_line import one_line, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from, wait_for_members
 from integration.support.topics import create_topic, delete_topic
@@ -28,15 +28,8 @@ MEMBERS = {"a1": "a", "a2": "a", "b1": "b"}
 """Two consumers in a, one in b, none in c."""
 
 
-def places(topic: str) -> set[Place]:
+def places(topic: str) -> set[PartitionId]:
     return {(topic, partition) for partition in range(36)}
-
-
-def one_line(done: Done) -> str:
-    assert done.out == ""
-    assert done.err.startswith("rackward: ")
-    assert done.err.count("\n") == 1
-    return done.err
 
 
 @pytest.mark.parametrize(
@@ -57,13 +50,13 @@ def test_after_a_rebalance_everything_is_local(
         for name, rack in MEMBERS.items():
             group.start(name, rack)
         owned = group.settle(places(topic))
-        # 24 are for a, 12 for b: of the 12 led in each rack, those in c are nobody's.
+        # a reads 24, b 12. Each rack leads 12; no member is in c.
         assert off_rack(cluster, owned, MEMBERS) == 12
         before = cluster.view([topic])
 
         done = rackward(cluster, "leaders", "plan", "--group", group.id, "-o", path, "--json")
         assert [(each["before"], each["after"]) for each in done.json["localities"]] == [(24, 36)]
-        # The 12 of c at least; others so that brokers lead alike, all topics together.
+        # At least the 12 of c; others so that leaders per broker are even, over all topics.
         assert done.json["copies"] == 0
         assert done.json["leader_changes"] >= 12
         dry = rackward(cluster, "leaders", "apply", path, "--dry-run")
@@ -76,10 +69,10 @@ def test_after_a_rebalance_everything_is_local(
         assert {p: set(row) for p, row in after.replicas.items()} == {
             p: set(row) for p, row in before.replicas.items()
         }
-        assert all(after.leaders[p] == row[0] for p, row in after.replicas.items())
+        assert all(after.leader(p) == row[0] for p, row in after.replicas.items())
         assert Counter(after.leader_racks()[topic]) == {"a": 24, "b": 12}
 
-        # Whoever assigns does so with the leaders that it knows.
+        # The group's leader assigns with the leaders in its metadata.
         wait_for_members(cluster, topic, group)
         generation = group.generation
         group.stop("a2")
@@ -88,15 +81,15 @@ def test_after_a_rebalance_everything_is_local(
         assert loads(owned) == [12, 12, 12]
         assert off_rack(cluster, owned, MEMBERS) == 0
         again = rackward(cluster, "leaders", "plan", "--group", group.id)
-        assert "Nothing is to be changed." in again.out
-    # A run that finds everything done says so.
+        assert "Nothing to change." in again.out
+    # A second run has nothing left to do.
     done = rackward(cluster, "leaders", "apply", path, "--yes", "--json")
     assert done.events[-1]["ok"]
-    assert done.events[1]["to_do"] == 0
+    assert done.events[1]["pending"] == 0
     delete_topic(cluster, topic)
 
 
-def test_readers_told_by_hand_and_members_that_do_not_say_their_rack(
+def test_readers_option_and_members_without_a_rack(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     topic = create_topic(cluster, unique_name("led"), replicas_led_from(evenly(36)))
@@ -104,34 +97,34 @@ def test_readers_told_by_hand_and_members_that_do_not_say_their_rack(
     rackward(
         *(cluster, "leaders", "plan", "--readers", "a=2,b=1", "--topics", topic, "-o", by_hand)
     )
-    # Members of the client's own assignor say nothing of racks: here all are in one host.
+    # Members of the client's own assignor send no rack; here all are on one host.
     with ConsumerGroup(cluster, topics=[topic]) as group:
         group.start("m1")
         group.settle(places(topic))
         arguments = ("leaders", "plan", "--group", group.id, "--json")
-        silent = rackward(cluster, *arguments)
-        assert "1 member of these groups does not say" in silent.err
-        assert silent.json["localities"][0]["after"] == 0
+        rackless = rackward(cluster, *arguments)
+        assert "1 member of these groups without a rack" in rackless.err
+        assert rackless.json["localities"][0]["after"] == 0
         mapped = rackward(cluster, *arguments, "--mapping", "127.0.0.0/8=b")
         assert mapped.json["localities"][0]["after"] == 36
 
-        # A plan that moves data is none of leaders; neither is one of placement.
+        # A plan of leaders must not copy data, and placement apply rejects it.
         text = by_hand.read_text()
         planned = json.loads(text)
         other = next(b for b in range(6) if b not in planned["partitions"][0]["before"])
         planned["partitions"][0]["after"][2] = other
         by_hand.write_text(json.dumps(planned))
         refused = rackward(cluster, "leaders", "apply", by_hand, "--yes", status=2)
-        assert "a plan of leaders keeps the brokers of before" in one_line(refused)
+        assert "a plan of leaders has to keep the brokers of before" in one_line(refused)
         by_hand.write_text(text)
         refused = rackward(cluster, "placement", "apply", by_hand, "--yes", status=2)
         assert "is a plan of kind leaders" in one_line(refused)
     empty = rackward(cluster, "leaders", "plan", "--group", group.id, status=2)
-    assert "no members now" in one_line(empty)
+    assert "no subscribed members" in one_line(empty)
     unknown = rackward(cluster, "leaders", "plan", "--group", "absent", status=2)
-    assert "there is no such group" in one_line(unknown)
+    assert "the group does not exist" in one_line(unknown)
 
-    # Led by another broker than planned since: the order of replicas is what counts.
+    # The order of replicas has changed since the plan was made.
     place = TopicPartition(topic, planned["partitions"][0]["partition"])
     cluster.move_leaders({place: planned["partitions"][0]["before"][1]})
     refused = rackward(cluster, "leaders", "apply", by_hand, "--yes", status=2)

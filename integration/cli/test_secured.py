@@ -19,12 +19,12 @@ from kafka.admin import (
 )
 from kafka.structs import OffsetAndMetadata
 
-from integration.support.clients import Place
+from integration.support.clients import PartitionId
 from integration.support.collecting import fill, read_table
 from integration.support.command_line import Done, one_line, rackward
 from integration.support.topics import create_topic, new_name, with_admin
 from rackward.clusters import LocalCluster
-from tests.support.certificates import Authority, make_authority, written
+from tests.support.certificates import Authority, make_authority, write_file
 
 JAAS = "org.apache.kafka.common.security"
 MECHANISMS = {
@@ -45,7 +45,7 @@ class Secured:
     files: dict[str, str]
 
     def run(self, door: str, config: str, *arguments: str, status: int = 0) -> Done:
-        path = written(self.folder, "client.properties", config)
+        path = write_file(self.folder, "client.properties", config)
         # Each broker has its own copy of who may do what.
         self.cluster.await_metadata()
         where = self.cluster.bootstrap(door)
@@ -58,17 +58,17 @@ class Secured:
     def replicas(self, topic: str) -> dict[str, list[int]]:
         """Partition to replicas, in the way of the tool's JSON."""
         self.cluster.await_metadata()
-        found = self.cluster.view([topic]).replicas
-        return {str(place.partition): list(row) for place, row in found.items()}
+        replicas = self.cluster.view([topic]).replicas
+        return {str(tp.partition): list(row) for tp, row in replicas.items()}
 
 
 def server_properties(folder: Path, authority: Authority) -> dict[str, str]:
     broker = authority.sign("broker.example")
-    pem = written(folder, "broker.pem", broker.key_pem() + broker.pem)
-    trust = written(folder, "ca.pem", authority.pem)
+    pem = write_file(folder, "broker.pem", broker.key_pem() + broker.pem)
+    trust = write_file(folder, "ca.pem", authority.pem)
     protocols = {"CONTROLLER": "PLAINTEXT", "INTERNAL": "PLAINTEXT", "RACK_0": "SASL_PLAINTEXT",
                  "RACK_1": "SASL_SSL", "RACK_2": "SSL", "RACK_3": "SSL"}  # fmt: skip
-    found = {
+    properties = {
         "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
         "listener.name.rack_0.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.rack_0.plain.sasl.jaas.config": f"{JAAS}.plain.PlainLoginModule required "
@@ -80,16 +80,16 @@ def server_properties(folder: Path, authority: Authority) -> dict[str, str]:
     }
     for mechanism in MECHANISMS:
         key = f"listener.name.rack_1.{mechanism.lower()}.sasl.jaas.config"
-        found[key] = f"{JAAS}.scram.ScramLoginModule required;"
+        properties[key] = f"{JAAS}.scram.ScramLoginModule required;"
     for number in (1, 2, 3):
         prefix = f"listener.name.rack_{number}.ssl"
-        found |= {
+        properties |= {
             f"{prefix}.keystore.type": "PEM",
             f"{prefix}.keystore.location": pem,
             f"{prefix}.truststore.type": "PEM",
             f"{prefix}.truststore.location": trust,
         }
-    return found
+    return properties
 
 
 @pytest.fixture(scope="module")
@@ -99,10 +99,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     client = authority.sign("client.example")
     files = {
         "ca": str(folder / "ca.pem"),
-        "certificate": written(folder, "client.crt", client.pem),
-        "key": written(folder, "client.key", client.key_pem("key secret")),
-        "both": written(folder, "client.pem", client.key_pem("key secret") + client.pem),
-        "other": written(folder, "other.pem", make_authority("a stranger").pem),
+        "certificate": write_file(folder, "client.crt", client.pem),
+        "key": write_file(folder, "client.key", client.key_pem("key secret")),
+        "both": write_file(folder, "client.pem", client.key_pem("key secret") + client.pem),
+        "other": write_file(folder, "other.pem", make_authority("a stranger").pem),
     }
     properties = server_properties(folder, authority)
     with LocalCluster(["a", None], client_racks=DOORS, server_properties=properties) as cluster:
@@ -130,7 +130,7 @@ def librdkafka(mechanism: str, password: str = "alice secret") -> str:
     return f"sasl.mechanisms={mechanism}\nsasl.username=alice\nsasl.password={password}\n"
 
 
-def commit(cluster: LocalCluster, group: str, offsets: Mapping[Place, int]) -> None:
+def commit(cluster: LocalCluster, group: str, offsets: Mapping[PartitionId, int]) -> None:
     """Have the group commit them, as a consumer does that assigns partitions to itself."""
     consumer = KafkaConsumer(
         bootstrap_servers=cluster.bootstrap_servers.split(","),
@@ -163,9 +163,9 @@ def test_both_ways_to_say_it_lead_through_every_door(secured: Secured) -> None:
          "ssl.key.password=key secret\n"),
     ]  # fmt: skip
     for door, config in ways:
-        told = secured.run(door, config, "topics", "describe", "--json").json
-        assert [broker["live"] for broker in told["brokers"]] == [True, True], config
-        assert told["not_shown"] == []
+        output = secured.run(door, config, "topics", "describe", "--json").json
+        assert [broker["live"] for broker in output["brokers"]] == [True, True], config
+        assert output["not_shown"] == []
 
 
 def test_wrong_keys_are_a_line_that_says_what_to_change(secured: Secured) -> None:
@@ -173,43 +173,43 @@ def test_wrong_keys_are_a_line_that_says_what_to_change(secured: Secured) -> Non
     sasl_ssl = "security.protocol=SASL_SSL\n" + trust
     wrong = [
         ("plain", "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "hunter2"),
-         "does not take this user and password"),
+         "authentication failed"),
         ("scram", sasl_ssl + librdkafka("SCRAM-SHA-256", "hunter2"),
-         "does not take this user and password"),
+         "authentication failed"),
         ("scram", sasl_ssl + java("SCRAM-SHA-512", "hunter2", "nobody"),
-         "does not take this user and password"),
+         "authentication failed"),
         ("scram", sasl_ssl + java("PLAIN", "hunter2"),
          "set sasl.mechanism to one of SCRAM-SHA-256, SCRAM-SHA-512"),
-        ("plain", "", "hangs up on this client (PLAINTEXT): it may expect TLS or SASL"),
-        ("plain", "security.protocol=SSL\n" + trust, "does not speak TLS: set security.protocol"),
-        ("tls", "", "expects TLS: set security.protocol to SSL or SASL_SSL"),
+        ("plain", "", "closed the connection (PLAINTEXT): the listener may require TLS or SASL"),
+        ("plain", "security.protocol=SSL\n" + trust, "does not use TLS: set security.protocol"),
+        ("tls", "", "requires TLS: set security.protocol to SSL or SASL_SSL"),
         ("tls", "security.protocol=SASL_SSL\n" + trust + java("PLAIN", "hunter2"),
-         "does not ask who the client is (no SASL on this listener)"),
+         "has no SASL on this listener"),
         ("tls", "security.protocol=SSL\n", "is not trusted"),
         ("tls", f"security.protocol=SSL\nssl.ca.location={secured.files['other']}\n",
          "is not trusted"),
         ("mutual", "security.protocol=SSL\n" + trust, "client certificate"),
     ]  # fmt: skip
-    for door, config, told in wrong:
+    for door, config, message in wrong:
         line = secured.fault(door, config, "topics", "describe")
-        assert told in line, config
+        assert message in line, config
         assert "hunter2" not in line
 
 
-def test_what_a_user_may_not_is_named(secured: Secured) -> None:
+def test_missing_permissions_are_named(secured: Secured) -> None:
     bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "bob", "bob")
     create = ("topics", "create", new_name("bob"), "--yes", "--ignore-racks")
-    told = secured.fault("plain", bob, *create, "-p", "1", "-r", "1")
-    assert "this user may not; allow it Create on the cluster, or on the topic" in told
+    error = secured.fault("plain", bob, *create, "-p", "1", "-r", "1")
+    assert "not authorized: grant this user Create on the cluster, or on the topic" in error
     shown = secured.run("plain", bob, "topics", "describe", "--json").json
     assert shown["topics"] == []
     ongoing, placeholders = shown["not_shown"]
-    assert "allow it Describe on the cluster" in ongoing
+    assert "grant this user Describe on the cluster" in ongoing
     assert placeholders.startswith("placeholders: ")
-    assert placeholders.endswith("allow it Describe on _rackward_intents")
+    assert placeholders.endswith("grant this user Describe on _rackward_intents")
 
 
-def test_who_may_not_see_intents_may_add_partitions(secured: Secured) -> None:
+def test_adding_partitions_does_not_need_access_to_pending_replicas(secured: Secured) -> None:
     topic = create_topic(secured.cluster, new_name("bobs"), [[0]])
     pattern = ResourcePattern(ResourceType.TOPIC, topic)
     allowed = [
@@ -220,12 +220,12 @@ def test_who_may_not_see_intents_may_add_partitions(secured: Secured) -> None:
     bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "bob", "bob")
     add = ("topics", "add-partitions", topic, "--yes", "--ignore-racks", "--partitions", "2")
     done = secured.run("plain", bob, *add)
-    assert "Replicas that these topics wait for are not counted" in done.err
-    assert "allow it Describe on _rackward_intents" in done.err
+    assert "Pending replicas of these topics are not considered" in done.err
+    assert "grant this user Describe on _rackward_intents" in done.err
     assert len(secured.replicas(topic)) == 2
 
 
-def test_what_a_collector_must_be_allowed(secured: Secured, tmp_path: Path) -> None:
+def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     cluster, group = secured.cluster, new_name("readers")
     topic, hidden = (create_topic(cluster, new_name(stem), [[0], [1]]) for stem in ("seen", "not"))
     for each in (topic, hidden):
@@ -240,27 +240,31 @@ def test_what_a_collector_must_be_allowed(secured: Secured, tmp_path: Path) -> N
     carol = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "carol", "carol")
 
     def collected(name: str) -> tuple[str, Path]:
-        """What is said on stderr, and where the tables are."""
+        """Return the text on stderr, and the folder of the tables."""
         to = tmp_path / name
         once = ("traffic", "collect", "--once", "--output", str(to))
         where = f"here={cluster.bootstrap('plain')}"
         return secured.run("plain", carol, *once, "--cluster", where).err, to
 
-    said, _ = collected("without rights")
-    assert "topics: none is shown; if there are any, allow this user Describe on them" in said
-    assert "groups: none is shown; if there are any, allow this user Describe on them" in said
+    errors, _ = collected("without rights")
+    assert "no topics are visible; if there are any, grant this user Describe on them" in errors
+    assert "no groups are visible; if there are any, grant this user Describe on them" in errors
     allow(ResourceType.TOPIC, topic)
     allow(ResourceType.GROUP, group)
-    said, to = collected("topics and groups")
-    assert "none is shown" not in said
-    assert "reading the sizes of replicas of broker 1: this user may not" in said
-    assert said.count("allow it Describe on the cluster") == said.count("left out: ") == 2
+    errors, to = collected("topics and groups")
+    assert "are visible" not in errors
+    assert "reading the sizes of replicas of broker 1: not authorized" in errors
+    assert (
+        errors.count("grant this user Describe on the cluster")
+        == errors.count("missing in the snapshot: ")
+        == 2
+    )
     assert {(row["topic"], row["size_bytes"]) for row in read_table(to, "partitions")} == {
         (topic, None)
     }
     allow(ResourceType.CLUSTER, "kafka-cluster")
-    said, to = collected("all of it")
-    assert "left out" not in said
+    errors, to = collected("all of it")
+    assert "left out" not in errors
     partitions = read_table(to, "partitions")
     assert [(row["topic"], row["end_offset"]) for row in partitions] == [(topic, 5)] * 2
     assert min(row["size_bytes"] for row in partitions) > 5000
@@ -280,7 +284,7 @@ def test_racks_that_some_brokers_do_not_say(secured: Secured) -> None:
     assert "broker 1 without a rack, while others have one" in line
     assert "--ignore-racks" in line
     assert secured.replicas(topic) == {}
-    told = secured.run("plain", alice, *create, "--ignore-racks").json
-    found = secured.replicas(topic)
-    assert found == told["topics"][0]["replicas"]
-    assert len(found) == 4
+    output = secured.run("plain", alice, *create, "--ignore-racks").json
+    replicas = secured.replicas(topic)
+    assert replicas == output["topics"][0]["replicas"]
+    assert len(replicas) == 4

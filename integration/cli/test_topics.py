@@ -17,7 +17,7 @@ from placement_core import TopicPartition
 from rackward.clusters import Cluster
 from tests.support.waiting import PATIENCE, wait_until
 
-# The command does not see what the brokers run on.
+# The command is independent of how brokers run.
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
 RACKS = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
@@ -25,15 +25,15 @@ LEVELS = {0: "/n/1", 1: "/n/1", 2: "/n/2", 3: "/s/1", 4: "/s/1", 5: "/s/2"}
 
 
 def layout(cluster: Cluster, topic: str) -> dict[str, list[int]]:
-    """Partition to replicas, in the way of the tool's JSON."""
+    """Return the replicas by partition, as in the JSON of the command."""
     cluster.await_metadata()
     view = cluster.view([topic])
     return {str(place.partition): list(row) for place, row in view.replicas.items()}
 
 
-def planned(told: Mapping[str, Any], topic: str) -> dict[str, list[int]]:
-    (found,) = [each for each in told["topics"] if each["name"] == topic]
-    return dict(found["replicas"])
+def planned(output: Mapping[str, Any], topic: str) -> dict[str, list[int]]:
+    (planned_topic,) = [each for each in output["topics"] if each["name"] == topic]
+    return dict(planned_topic["replicas"])
 
 
 def create(cluster: Cluster, topic: str, *options: str) -> Any:
@@ -41,14 +41,14 @@ def create(cluster: Cluster, topic: str, *options: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["simple", "rack-alternating"])
-def test_what_is_created_is_what_was_planned(cluster: Cluster, name: str) -> None:
+def test_created_topics_are_as_planned(cluster: Cluster, name: str) -> None:
     topic = new_name(name)
     options = ("--placement", name, "-p", "12", "-r", "3", "--seed", "11")
     dry = rackward(cluster, "topics", "create", topic, "--dry-run", "--json", *options).json
     assert (dry["changed"], dry["verified"], layout(cluster, topic)) == (False, None, {})
-    told = create(cluster, topic, *options)
-    assert (told["changed"], told["verified"], told["seed"]) == (True, True, 11)
-    assert planned(told, topic) == planned(dry, topic) == layout(cluster, topic)
+    output = create(cluster, topic, *options)
+    assert (output["changed"], output["verified"], output["seed"]) == (True, True, 11)
+    assert planned(output, topic) == planned(dry, topic) == layout(cluster, topic)
     assert cluster.view([topic]).leaders == {
         TopicPartition(topic, int(number)): row[0] for number, row in layout(cluster, topic).items()
     }
@@ -60,24 +60,24 @@ def test_what_is_created_is_what_was_planned(cluster: Cluster, name: str) -> Non
 
 def test_racks_with_levels_from_a_locator(cluster: Cluster) -> None:
     topic = new_name("multi-level")
-    told = create(
+    output = create(
         cluster, topic, "--placement", "multi-level", "-p", "12", "-r", "4", "--rack-locator",
         "static", "--rack-locator-properties", ",".join(f"{b}={r}" for b, r in LEVELS.items()),
     )  # fmt: skip
-    assert planned(told, topic) == layout(cluster, topic)
-    assert [each["rack"] for each in told["racks"]] == sorted(set(LEVELS.values()))
+    assert planned(output, topic) == layout(cluster, topic)
+    assert [each["rack"] for each in output["racks"]] == sorted(set(LEVELS.values()))
     for row in layout(cluster, topic).values():
         assert sorted(LEVELS[broker][:2] for broker in row) == ["/n", "/n", "/s", "/s"]
 
 
-def test_like_another_topic_and_by_a_class_of_ones_own(cluster: Cluster) -> None:
+def test_like_another_topic_and_custom_placers(cluster: Cluster) -> None:
     first, like, custom, deferred = (new_name(n) for n in ("first", "like", "custom", "deferred"))
-    told = create(
+    output = create(
         cluster, first, "-p", "5", "-r", "2", "--placement",
         "integration.support.odd_placers:Backwards", "--placement-properties", "lead=2",
         "--config", "min.insync.replicas=2",
     )  # fmt: skip
-    assert planned(told, first) == layout(cluster, first) == {str(n): [2, 5] for n in range(5)}
+    assert planned(output, first) == layout(cluster, first) == {str(n): [2, 5] for n in range(5)}
     create(cluster, like, "--like", first)
     assert layout(cluster, like) == layout(cluster, first)
     both = rackward(
@@ -91,16 +91,16 @@ def test_like_another_topic_and_by_a_class_of_ones_own(cluster: Cluster) -> None
     assert {each["name"]: each["min_in_sync"] for each in shown["topics"]} == {first: 2, like: 1}
 
 
-def test_more_partitions_continue_where_the_topic_stopped(cluster: Cluster) -> None:
+def test_added_partitions_continue_the_layout(cluster: Cluster) -> None:
     topic, whole = new_name("more"), new_name("whole")
     create(cluster, topic, "-p", "12", "-r", "3", "--placement-properties", "start_index=0,shift=0")
     before = layout(cluster, topic)
-    told = rackward(
+    output = rackward(
         cluster, "topics", "add-partitions", topic, "-p", "18", "--yes", "--json", "--seed", "4"
     ).json
     after = layout(cluster, topic)
     assert {number: after[number] for number in before} == before
-    assert planned(told, topic) == {str(n): after[str(n)] for n in range(12, 18)}
+    assert planned(output, topic) == {str(n): after[str(n)] for n in range(12, 18)}
     dry = rackward(
         cluster, "topics", "create", whole, "--dry-run", "--json", "-p", "18", "-r", "3",
         "--placement-properties", "start_index=0,shift=0",
@@ -108,7 +108,7 @@ def test_more_partitions_continue_where_the_topic_stopped(cluster: Cluster) -> N
     assert after == planned(dry, whole)
 
 
-def test_wrong_requests_are_a_line_each_and_change_nothing(
+def test_bad_requests_are_errors_of_one_line_and_change_nothing(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     old = create_topic(cluster, new_name("old"), [[0, 2], [1, 3]])
@@ -116,8 +116,8 @@ def test_wrong_requests_are_a_line_each_and_change_nothing(
     bad.write_text("security.protocol=TSL\n")
     absent = new_name("absent")
     cases = [
-        ([old, "-p", "2", "-r", "2"], "exists already, with 2 partitions: choose another name"),
-        ([absent, "-r", "7", "-p", "1"], "replication factor 7 on 6 brokers: ask for 6 replicas"),
+        ([old, "-p", "2", "-r", "2"], "already exists, with 2 partitions: choose another name"),
+        ([absent, "-r", "7", "-p", "1"], "replication factor 7 on 6 brokers: request 6 replicas"),
         ([absent, "--config", "retention.ms=long"], "Invalid value long for configuration ret"),
         ([f"{absent}/x", "-p", "1", "-r", "1"], "Topic name is invalid"),
         ([absent, "--placement", "nope"], "there is no placer 'nope': choose one of simple"),
@@ -129,41 +129,44 @@ def test_wrong_requests_are_a_line_each_and_change_nothing(
             [absent, "--placement", "integration.support.odd_placers:Repeating"],
             "choose another placer",
         ),
-        ([absent, "--like", f"{absent}-too"], "the cluster has no topic absent-"),
+        ([absent, "--like", f"{absent}-too"], "unknown topic absent-"),
         ([absent, "--rack-locator", "file", "--rack-locator-properties", "path=/none"], "/none"),
-        ([absent, "--command-config", str(bad)], "security.protocol: 'TSL' is none of PLAINTEXT"),
-        ([absent, "--bootstrap-server", "nowhere.invalid:9092"], "'nowhere.invalid' is not known"),
+        (
+            [absent, "--command-config", str(bad)],
+            "security.protocol: 'TSL' is not one of PLAINTEXT",
+        ),
+        ([absent, "--bootstrap-server", "nowhere.invalid:9092"], "unknown host 'nowhere.invalid'"),
     ]
-    for arguments, told in cases:
+    for arguments, output in cases:
         answer = rackward(cluster, "topics", "create", "--yes", *arguments, status=2)
-        assert told in one_line(answer), arguments
+        assert output in one_line(answer), arguments
     fewer = rackward(cluster, "topics", "add-partitions", "--yes", old, "-p", "2", status=2)
-    assert "has 2 partitions already: ask for more than 2 in all" in one_line(fewer)
-    unasked = rackward(cluster, "topics", "create", absent, "-p", "1", "-r", "1", status=2)
-    assert "nobody is there to be asked: give --yes" in one_line(unasked)
+    assert "already has 2 partitions: give a total of more than 2" in one_line(fewer)
+    unconfirmed = rackward(cluster, "topics", "create", absent, "-p", "1", "-r", "1", status=2)
+    assert "stdin is not a terminal: pass --yes" in one_line(unconfirmed)
     assert layout(cluster, old) == {"0": [0, 2], "1": [1, 3]}
     assert cluster.view(None).replicas.keys().isdisjoint({TopicPartition(absent, 0)})
 
 
-def test_a_question_can_be_denied_or_left(cluster: Cluster) -> None:
-    topic = new_name("asked")
+def test_declining_and_interrupting_the_prompt(cluster: Cluster) -> None:
+    topic = new_name("confirmed")
     arguments = ("topics", "create", topic, "-p", "3", "-r", "3")
 
-    def asked(then: bytes | signal.Signals) -> Done:
+    def run_at_prompt(then: bytes | signal.Signals) -> Done:
         return at_terminal(cluster.bootstrap_servers, *arguments, until="[y/N]", then=then)
 
-    no = asked(b"n\n")
+    no = run_at_prompt(b"n\n")
     assert (no.status, "Nothing was changed." in no.out) == (1, True)
-    left = asked(signal.SIGINT)
+    left = run_at_prompt(signal.SIGINT)
     assert (left.status, "Traceback" in left.out) == (130, False)
     assert layout(cluster, topic) == {}
-    yes = asked(b"y\n")
+    yes = run_at_prompt(b"y\n")
     assert yes.status == 0
-    assert "read back: the layout is the one planned." in " ".join(yes.out.split())
+    assert "verified: the layout is as planned." in " ".join(yes.out.split())
     assert len(layout(cluster, topic)) == 3
 
 
-def test_interrupted_while_nobody_answers(cluster: Cluster) -> None:
+def test_interrupting_a_request_without_response(cluster: Cluster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(120)
         where = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -179,12 +182,12 @@ def test_interrupted_while_nobody_answers(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_broker_that_is_down_shows(cluster: Cluster) -> None:
+def test_describe_shows_a_broker_that_is_down(cluster: Cluster) -> None:
     topic = create_topic(cluster, new_name("hurt"), [[5, 0, 2], [1, 3, 4]])
     cluster.kill_broker(5)
     try:
         place = TopicPartition(topic, 0)
-        wait_until(lambda: cluster.view([topic]).leaders.get(place) == 0, 60, "a new leader")
+        wait_until(lambda: cluster.view([topic]).leader(place) == 0, 60, "a new leader")
         shown = rackward(cluster, "topics", "describe", topic, "--json").json
         (down,) = [broker for broker in shown["brokers"] if not broker["live"]]
         assert (down["id"], down["rack"]) == (5, "c")

@@ -1,6 +1,6 @@
-"""Groups of real AIOKafkaConsumers: who gets what, in whatever way racks and topics are spread.
+"""Assignments of groups of AIOKafkaConsumers for various layouts of racks and topics.
 
-The figures expected here are worked out by hand in the comments, not by the code under test.
+The expected figures are derived by hand in the comments, not by the code under test.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from assignors.aiokafka import (
     LeaderRackAwareRangeAssignor,
 )
 from integration.support.aiokafka_clients import AIOKafka
-from integration.support.clients import Place
+from integration.support.clients import partitions_of
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, new_name
@@ -30,10 +30,6 @@ BOTH = pytest.mark.parametrize(
     [LeaderRackAwareRangeAssignor, LeaderRackAwareCooperativeStickyAssignor],
     ids=["range", "sticky"],
 )
-
-
-def places(topic: str, count: int) -> set[Place]:
-    return {(topic, partition) for partition in range(count)}
 
 
 def of(strategy: Any) -> AIOKafka:
@@ -57,7 +53,7 @@ def of(strategy: Any) -> AIOKafka:
     ids=["even", "even-twelve", "ten-in-one-rack", "no-member-in-c", "no-leader-in-c"],
 )
 @BOTH
-def test_the_optimum(
+def test_the_assignment_is_optimal(
     cluster: Cluster,
     strategy: Any,
     leaders: list[str],
@@ -69,22 +65,21 @@ def test_the_optimum(
     with ConsumerGroup(cluster, topics=[topic], client=of(strategy)) as group:
         for name, rack in members.items():
             group.start(name, rack)
-        owned = group.settle(places(topic, len(leaders)))
+        owned = group.settle(partitions_of(topic, len(leaders)))
     assert loads(owned) == [each] * len(members)
     assert off_rack(cluster, owned, members) == across
 
 
-def test_the_class_itself_with_the_rack_of_the_environment(
+def test_a_class_with_the_rack_of_the_environment(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Both in a: half of what is led in a is read by each, and everything else across.
     monkeypatch.setenv("RACKWARD_RACK", "a")
     topic = create_topic(cluster, new_name("class"), replicas_led_from(["a", "b"] * 6))
     client = AIOKafka(lambda _: (LeaderRackAwareCooperativeStickyAssignor,))
     with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         group.start("a1")
         group.start("elsewhere", client=of(LeaderRackAwareCooperativeStickyAssignor), rack="b")
-        owned = group.settle(places(topic, 12))
+        owned = group.settle(partitions_of(topic, 12))
     assert off_rack(cluster, owned, {"a1": "a", "elsewhere": "b"}) == 0
 
 
@@ -92,22 +87,22 @@ def test_the_class_itself_with_the_rack_of_the_environment(
 def test_topics_that_the_leader_does_not_subscribe_to(
     cluster: Cluster, strategy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Of brokers that are slow and not silent.
-    monkeypatch.setattr("assignors.aiokafka.coordinator.METADATA_PATIENCE", PATIENCE)
+    # Brokers may respond late on a busy machine.
+    monkeypatch.setattr("assignors.aiokafka.coordinator.METADATA_TIMEOUT", PATIENCE)
     mine, theirs = new_name("mine"), new_name("theirs")
     create_topic(cluster, mine, replicas_led_from(evenly(6)))
     create_topic(cluster, theirs, replicas_led_from(evenly(6)))
     with ConsumerGroup(cluster, client=of(strategy)) as group:
         leader = group.start("a1", "a", topics=[mine])
-        group.settle(places(mine, 6))
+        group.settle(partitions_of(mine, 6))
         alone = group.generation
         group.start("b1", "b", topics=[theirs])
-        owned = group.settle(places(mine, 6) | places(theirs, 6), hold=1.5)
-        # It leads, as it watches what the whole group subscribes to; and there was one
-        # rebalance, not another one when the metadata of the second topic had come.
+        owned = group.settle(partitions_of(mine, 6) | partitions_of(theirs, 6), hold=1.5)
+        # It is the leader, since it has the topics of the whole group. One rebalance, and no
+        # other when the metadata of the second topic arrives.
         assert leader.consumer._coordinator._group_subscription == {mine, theirs}
         assert group.generation == alone + 1
-    assert owned == {"a1": places(mine, 6), "b1": places(theirs, 6)}
+    assert owned == {"a1": partitions_of(mine, 6), "b1": partitions_of(theirs, 6)}
 
 
 @pytest.mark.parametrize(
@@ -129,8 +124,8 @@ def test_members_of_different_subscriptions(
     with ConsumerGroup(cluster, client=of(strategy)) as group:
         group.start("a1", "a", topics=[shared])
         group.start("b1", "b", topics=[shared, own])
-        owned = group.settle(places(shared, 6) | places(own, 3))
-    assert places(own, 3) <= owned["b1"]
+        owned = group.settle(partitions_of(shared, 6) | partitions_of(own, 3))
+    assert partitions_of(own, 3) <= owned["b1"]
     assert loads(owned) == each
     assert off_rack(cluster, owned, {"a1": "a", "b1": "b"}) == across
 
@@ -142,11 +137,12 @@ def test_a_pattern_of_a_member_that_does_not_lead(cluster: Cluster, strategy: An
     create_topic(cluster, f"{stem}-1", replicas_led_from(evenly(6)))
     with ConsumerGroup(cluster, client=of(strategy)) as group:
         group.start("a1", "a", topics=[mine])
-        group.settle(places(mine, 3))
+        group.settle(partitions_of(mine, 3))
         group.start("b1", "b", pattern=f"{stem}-.*")
-        group.settle(places(mine, 3) | places(f"{stem}-1", 6))
+        group.settle(partitions_of(mine, 3) | partitions_of(f"{stem}-1", 6))
         create_topic(cluster, f"{stem}-2", replicas_led_from(evenly(6, seed=8)))
         owned = group.settle(
-            places(mine, 3) | places(f"{stem}-1", 6) | places(f"{stem}-2", 6), hold=1.0
+            partitions_of(mine, 3) | partitions_of(f"{stem}-1", 6) | partitions_of(f"{stem}-2", 6),
+            hold=1.0,
         )
-    assert owned["a1"] == places(mine, 3)
+    assert owned["a1"] == partitions_of(mine, 3)

@@ -1,4 +1,4 @@
-"""Rebalances of real AIOKafkaConsumers while records flow: what moves, what is read, in order."""
+"""Rebalances of AIOKafkaConsumers while records are produced: moves, order, losses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from assignors.aiokafka import (
 )
 from assignors.group_leader import log
 from integration.support.aiokafka_clients import AIOKafka
-from integration.support.clients import Place
+from integration.support.clients import PartitionId, partitions_of
 from integration.support.groups import (
     ConsumerGroup,
     everything_is_committed,
@@ -31,14 +31,10 @@ from rackward.clusters import Cluster
 from tests.support.waiting import PATIENCE, wait_until
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
-Owned = dict[str, frozenset[Place]]
+Owned = dict[str, frozenset[PartitionId]]
 
 
-def places(topic: str, count: int) -> set[Place]:
-    return {(topic, partition) for partition in range(count)}
-
-
-def places_of(topics: Mapping[str, Sequence[int]]) -> frozenset[Place]:
+def tps_of(topics: Mapping[str, Sequence[int]]) -> frozenset[PartitionId]:
     return frozenset((topic, p) for topic, ps in topics.items() for p in ps)
 
 
@@ -53,7 +49,7 @@ def kept(before: Owned, now: Owned) -> int:
 def everything_was_read(
     group: ConsumerGroup, topic: str, sent: Trickle, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every acknowledged record is read in order, and once where the commits went through."""
+    """Check that every acknowledged record is read in order, and once if commits succeeded."""
     sent.stop()
     everything_is_read(group.reads_of, topic, sent)
     again = sum(read_again(group.reads_of((topic, p))) for p in sent.acknowledged)
@@ -61,10 +57,10 @@ def everything_was_read(
 
 
 def best_plan(cluster: Cluster, topic: str, before: Owned, members: Mapping[str, str]) -> Plan:
-    """What the pure solver makes of members that own ``before``, proved to be best."""
+    """Return the plan for members that own ``before``; it is optimal."""
     view = cluster.view([topic])
-    standing = {broker.id: broker.rack for broker in view.brokers}
-    leaders = {place[1]: standing[broker] for place, broker in view.leaders.items()}
+    broker_racks = {broker.id: broker.rack for broker in view.brokers}
+    leaders = {tp[1]: broker_racks[broker] for tp, broker in view.known_leaders.items()}
     plan = LeaderRackAwareCooperativeSticky().assign(
         [
             PureMember(
@@ -87,7 +83,7 @@ def test_join_and_leave_while_records_flow(
 ) -> None:
     caplog.set_level(logging.INFO, log.name)
     topic = create_topic(cluster, new_name("flow"), replicas_led_from(evenly(36)))
-    all_of_it = places(topic, 36)
+    all_of_it = partitions_of(topic, 36)
     five = dict(list(SIX.items())[:5])
     with (
         Trickle(cluster, topic, 36) as sent,
@@ -108,10 +104,10 @@ def test_join_and_leave_while_records_flow(
             assert off_rack(cluster, now, members) == across
             stayed = sum(len(before[name]) for name in before.keys() & members.keys())
             assert stayed - kept(before, now) == moved
-            # Nobody owns anything through an eager rebalance, so one round is enough.
+            # Eager members own nothing during a rebalance, so one round is enough.
             assert group.generation == generation + 1
-            (*_, said) = (r.getMessage() for r in caplog.records if r.name == log.name)
-            assert f"off-rack {across} of at best {across}, moved {moved}, withheld 0" in said
+            (*_, line) = (r.getMessage() for r in caplog.records if r.name == log.name)
+            assert f"off_rack={across} optimum={across} moved={moved} withheld=0" in line
             return now
 
         before = change(lambda: group.start("c2", "c"), SIX)
@@ -119,7 +115,7 @@ def test_join_and_leave_while_records_flow(
         assert off_rack(cluster, before, SIX) == 0
         left = {name: rack for name, rack in SIX.items() if name != "b2"}
         now = change(lambda: group.stop("b2"), left)
-        # The one that left had six; nobody else has to give up anything.
+        # The member that left had six; no other partition has to move.
         assert loads(now) == [7, 7, 7, 7, 8]
         assert kept(before, now) == 30
         everything_was_read(group, topic, sent, caplog)
@@ -127,9 +123,9 @@ def test_join_and_leave_while_records_flow(
     everything_is_committed(cluster, group.id, sent)
 
 
-def test_what_a_member_had_survives_a_change_of_topics(cluster: Cluster) -> None:
-    # aiokafka forgets its assignment as it subscribes anew. Members that came one after the
-    # other have other partitions than they would be dealt now, and nothing has to move.
+def test_partitions_are_kept_through_a_change_of_topics(cluster: Cluster) -> None:
+    # aiokafka drops its assignment when it subscribes anew. Members that joined one after the
+    # other own other partitions than a new assignment would give them, and none has to move.
     topic = create_topic(cluster, new_name("one"), replicas_led_from(evenly(12)))
     members = {"c1": "c", "b1": "b", "a1": "a", "a2": "a"}
     with ConsumerGroup(
@@ -137,25 +133,25 @@ def test_what_a_member_had_survives_a_change_of_topics(cluster: Cluster) -> None
     ) as group:
         for name, rack in members.items():
             group.start(name, rack)
-            before = group.settle(places(topic, 12))
+            before = group.settle(partitions_of(topic, 12))
         afresh = best_plan(cluster, topic, {}, members).partitions
-        assert {name: places_of(topics) for name, topics in afresh.items()} != before
+        assert {name: tps_of(topics) for name, topics in afresh.items()} != before
         generation = group.generation
         for member in group.members.values():
             member.resubscribe(topics=[topic, new_name("absent")])
-        wait_until(lambda: group.generation > generation, within=PATIENCE, what="they have joined")
-        assert group.settle(places(topic, 12), after=generation, hold=1.5) == before
+        wait_until(lambda: group.generation > generation, within=PATIENCE, what="all have rejoined")
+        assert group.settle(partitions_of(topic, 12), after=generation, hold=1.5) == before
 
 
 def test_static_members_restart_without_a_rebalance(cluster: Cluster) -> None:
     topic = create_topic(cluster, new_name("static"), replicas_led_from(evenly(12)))
-    all_of_it = places(topic, 12)
+    all_of_it = partitions_of(topic, 12)
     members = {"a1": "a", "b1": "b", "c1": "c"}
     with ConsumerGroup(
         cluster,
         topics=[topic],
         client=of(LeaderRackAwareCooperativeStickyAssignor),
-        # Longer than a member may take to come back on a machine that is busy.
+        # Longer than a restart takes on a busy machine.
         session_timeout_ms=60_000,
     ) as group:
         for name, rack in members.items():
@@ -169,13 +165,13 @@ def test_static_members_restart_without_a_rebalance(cluster: Cluster) -> None:
         assert group.generation == generation
         assert off_rack(cluster, before, members) == 0
         # What a restarted member is given again it also claims: of four members with three
-        # each, the fourth's are all that move. a has 4 leaders and now 6 places: 2 off-rack.
+        # each, the fourth's are all that move. a has 4 leaders and now 6 partitions: 2 off-rack.
         group.start("a2", "a")
         now = group.settle(all_of_it, after=generation)
         assert off_rack(cluster, now, {**members, "a2": "a"}) == 2
         assert kept(before, now) == 9
-        # By itself, and not with the others: who closes finishes the join that its leaving asks
-        # for, and that waits for static members that have gone until their sessions end.
+        # Alone, and not with the others: a consumer that closes completes a join in progress, which
+        # would wait for closed static members until their sessions expire.
         generation = group.generation
         group.stop("a2")
         assert group.settle(all_of_it, after=generation) == before
@@ -189,11 +185,11 @@ def test_static_members_restart_without_a_rebalance(cluster: Cluster) -> None:
     ],
     ids=["range", "sticky"],
 )
-def test_rolling_change_from_aiokafkas_own(
+def test_rolling_change_from_assignors_of_aiokafka(
     cluster: Cluster, theirs: Any, ours: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = create_topic(cluster, new_name("rolling"), replicas_led_from(evenly(12)))
-    all_of_it = places(topic, 12)
+    all_of_it = partitions_of(topic, 12)
     members = {"a1": "a", "b1": "b", "c1": "c"}
 
     with Trickle(cluster, topic, 12) as sent, ConsumerGroup(cluster, topics=[topic]) as group:

@@ -1,4 +1,4 @@
-"""Odd input that takes a cluster long to arrange: once for the groups of every client."""
+"""Situations that take a cluster long to prepare, once for the groups of all clients."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ MEMBERS = {"a1": "a", "b1": "b", "c1": "c"}
 
 @pytest.fixture
 def without_broker_five(cluster: Cluster) -> Iterator[None]:
-    """Broker 5, in rack c, is dead from when the test says so until its end."""
+    """Start broker 5, in rack c, again after the test."""
     yield
     cluster.start_broker(5)
 
 
 @pytest.mark.usefixtures("without_broker_five")
 def test_partitions_without_a_leader(cluster: Cluster) -> None:
-    # Twelve partitions of one replica each, four in each rack; those of broker 5 have no
-    # leader once it is dead, are nobody's neighbour, and are handed out all the same.
+    # Twelve partitions of one replica each, four in each rack. Those of broker 5 have no leader
+    # after its death, are local to no member, and are assigned all the same.
     topic = create_topic(cluster, new_name("dead"), [[(0, 2, 5)[p % 3]] for p in range(12)])
     cluster.kill_broker(5)
     wait_until(
-        lambda: len(cluster.view([topic]).leaders) == 8,
+        lambda: len(cluster.view([topic]).known_leaders) == 8,
         within=PATIENCE,
-        what="the controller has noticed",
+        what="partitions of broker 5 have no leader",
     )
     for client in CLIENTS:
         with ConsumerGroup(cluster, topics=[topic], client=client) as group:

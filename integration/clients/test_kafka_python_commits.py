@@ -1,4 +1,4 @@
-"""Commits of KafkaConsumers in the middle of rebalances: in the poll loop, and in a listener."""
+"""Commits of KafkaConsumers during rebalances: in the poll loop, and in a listener."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from assignors.kafka_python import (
     LeaderRackAwareRangeAssignor,
 )
 from integration.support.clients import (
-    Joining,
     KafkaPython,
     KafkaPythonClient,
-    Place,
+    MemberConfig,
+    OnChange,
+    PartitionId,
     Strategies,
-    Told,
 )
 from integration.support.groups import ConsumerGroup
 from integration.support.offsets_topic import commit_history, went_back
@@ -38,45 +38,45 @@ PARTITIONS = 12
 
 @dataclass
 class Outcomes:
-    """How often ``commit`` returned, or raised what, by where it was called."""
+    """How often ``commit`` returned or raised each error, by where it was called."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
     def commit(self, consumer: Any, where: str) -> None:
         try:
             consumer.commit()
-        except Exception as error:  # noqa: BLE001 - that is what is counted
+        except Exception as error:  # noqa: BLE001 - errors are counted
             self.counts[f"{where}: {type(error).__name__}"] += 1
         else:
             self.counts[f"{where}: committed"] += 1
 
 
 class Committing(KafkaPythonClient):
-    """Commits by hand what each poll returned, and in each call of its listener."""
+    """Calls ``commit`` after each poll with records, and in each call of its listener."""
 
     def __init__(self, consumer: KafkaConsumer, outcomes: Outcomes) -> None:
         super().__init__(consumer)
         self._outcomes = outcomes
 
     def subscribe(
-        self, told: Told, *, topics: Sequence[str] = (), pattern: str | None = None
+        self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
     ) -> None:
-        def tell(kind: str, places: Iterable[Place]) -> None:
-            told(kind, places)
+        def commit_on_change(kind: str, tps: Iterable[PartitionId]) -> None:
+            on_change(kind, tps)
             self._outcomes.commit(self.consumer, kind)
 
-        super().subscribe(tell, topics=topics, pattern=pattern)
+        super().subscribe(commit_on_change, topics=topics, pattern=pattern)
 
-    def poll(self, seconds: float) -> Iterable[tuple[Place, int]]:
-        found = list(super().poll(min(seconds, 0.05)))
-        if found:
+    def poll(self, seconds: float) -> Iterable[tuple[PartitionId, int]]:
+        records = list(super().poll(min(seconds, 0.05)))
+        if records:
             self._outcomes.commit(self.consumer, "loop")
-        return found
+        return records
 
 
 @dataclass
 class Commits:
-    """What became of the commits of a group through a few rebalances."""
+    """The results of a group's commits over a few rebalances."""
 
     outcomes: Counter[str]
     went_back: int
@@ -86,30 +86,30 @@ class Commits:
 
 def rebalance_while_committing(cluster: Cluster, client: KafkaPython) -> Commits:
     topic = create_topic(cluster, new_name("commits"), replicas_led_from(evenly(PARTITIONS)))
-    places = {(topic, partition) for partition in range(PARTITIONS)}
+    tps = {(topic, partition) for partition in range(PARTITIONS)}
     outcomes = Outcomes()
 
-    def make(joining: Joining) -> Committing:
-        return Committing(client(joining).consumer, outcomes)
+    def make(config: MemberConfig) -> Committing:
+        return Committing(client(config).consumer, outcomes)
 
     with (
         Trickle(cluster, topic, PARTITIONS, every=0.02),
         ConsumerGroup(cluster, topics=[topic], client=make, enable_auto_commit=False) as group,
     ):
         group.start("a1", "a")
-        # Whoever thinks for so long keeps the others waiting in each rebalance.
-        group.start("b1", "b", thinks=1.0)
-        group.settle(places)
+        # The other members wait for this one in each rebalance.
+        group.start("b1", "b", poll_interval=1.0)
+        group.settle(tps)
         generation = group.generation
         group.start("c1", "c")
-        group.settle(places, after=generation)
+        group.settle(tps, after=generation)
         time.sleep(0.5)
         generation = group.generation
         group.stop("a1")
-        group.settle(places, after=generation)
+        group.settle(tps, after=generation)
         time.sleep(0.5)
-    reads = [offset for place in places for _, offset, _ in group.reads_of(place).seen]
-    again = len(reads) - sum(len(group.reads_of(place).offsets()) for place in places)
+    reads = [offset for tp in tps for _, offset, _ in group.reads_of(tp).seen]
+    again = len(reads) - sum(len(group.reads_of(tp).offsets()) for tp in tps)
     history = commit_history(cluster, group.id)
     return Commits(outcomes.counts, went_back(history), len(reads), again)
 
@@ -125,7 +125,7 @@ STOCK: dict[str, Strategies] = {
 
 
 @pytest.mark.parametrize("protocol", OURS)
-def test_every_commit_is_taken(cluster: Cluster, protocol: str) -> None:
+def test_every_commit_succeeds(cluster: Cluster, protocol: str) -> None:
     commits = rebalance_while_committing(cluster, KafkaPython(OURS[protocol]))
     print(commits)
     assert {name.rpartition(" ")[2] for name in commits.outcomes} == {"committed"}
@@ -135,10 +135,10 @@ def test_every_commit_is_taken(cluster: Cluster, protocol: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", STOCK)
-def test_what_kafka_python_refuses_by_itself(cluster: Cluster, protocol: str) -> None:
-    commits = rebalance_while_committing(cluster, KafkaPython(STOCK[protocol], hardened=False))
+def test_commits_of_kafka_python_without_workarounds(cluster: Cluster, protocol: str) -> None:
+    commits = rebalance_while_committing(cluster, KafkaPython(STOCK[protocol], workarounds=False))
     print(commits)
-    # It reads nothing in a rebalance, and commits nothing in a listener.
+    # It reads nothing during a rebalance, and cannot commit in a listener.
     assert set(commits.outcomes) == {
         "loop: committed",
         "assigned: RuntimeError",

@@ -1,6 +1,6 @@
-"""Groups of real KafkaConsumers: who gets what, in whatever way racks and topics are spread.
+"""Assignments of groups of KafkaConsumers for various layouts of racks and topics.
 
-The figures expected here are worked out by hand in the comments, not by the code under test.
+The expected figures are derived by hand in the comments, not by the code under test.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from assignors.kafka_python import (
     LeaderRackAwareCooperativeStickyAssignor,
     LeaderRackAwareRangeAssignor,
 )
-from integration.support.clients import Place
+from integration.support.clients import partitions_of
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, new_name
@@ -26,10 +26,6 @@ SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 BOTH = pytest.mark.parametrize(
     "strategy", [LeaderRackAwareRangeAssignor, LeaderRackAwareCooperativeStickyAssignor]
 )
-
-
-def places(topic: str, count: int) -> set[Place]:
-    return {(topic, partition) for partition in range(count)}
 
 
 @contextmanager
@@ -46,10 +42,10 @@ def group_of(
 
 @pytest.mark.everywhere
 @BOTH
-def test_with_even_leaders_everything_is_local(cluster: Cluster, strategy: Any) -> None:
+def test_evenly_distributed_leaders_are_all_local(cluster: Cluster, strategy: Any) -> None:
     topic = create_topic(cluster, new_name("even"), replicas_led_from(evenly(36)))
     with group_of(cluster, strategy, topic, SIX) as group:
-        owned = group.settle(places(topic, 36))
+        owned = group.settle(partitions_of(topic, 36))
     assert loads(owned) == [6] * 6
     assert off_rack(cluster, owned, SIX) == 0
 
@@ -61,7 +57,7 @@ def test_ten_of_twelve_leaders_in_one_rack(cluster: Cluster, strategy: Any) -> N
     racks = ["a", "a", "b", *"aaaaa", "c", *"aaa"]
     topic = create_topic(cluster, new_name("skewed"), replicas_led_from(racks))
     with group_of(cluster, strategy, topic, SIX) as group:
-        owned = group.settle(places(topic, 12))
+        owned = group.settle(partitions_of(topic, 12))
     assert loads(owned) == [2] * 6
     assert off_rack(cluster, owned, SIX) == 6
 
@@ -72,7 +68,7 @@ def test_a_rack_without_members(cluster: Cluster, strategy: Any) -> None:
     members = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
     topic = create_topic(cluster, new_name("no-c"), replicas_led_from(evenly(36)))
     with group_of(cluster, strategy, topic, members) as group:
-        owned = group.settle(places(topic, 36))
+        owned = group.settle(partitions_of(topic, 36))
     assert loads(owned) == [9] * 4
     assert off_rack(cluster, owned, members) == 12
 
@@ -81,12 +77,12 @@ def test_a_rack_without_members(cluster: Cluster, strategy: Any) -> None:
 def test_a_member_without_a_rack(
     cluster: Cluster, strategy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Six each: nothing is local to the member without a rack, and everyone else can fill up.
+    # Six each: nothing is local to the member without a rack, all others read local ones only.
     monkeypatch.delenv("RACKWARD_RACK", raising=False)
     members: dict[str, str | None] = {**SIX, "c2": None}
     topic = create_topic(cluster, new_name("no-rack"), replicas_led_from(evenly(36)))
     with group_of(cluster, strategy, topic, members) as group:
-        owned = group.settle(places(topic, 36))
+        owned = group.settle(partitions_of(topic, 36))
     assert loads(owned) == [6] * 6
     assert off_rack(cluster, owned, members) == 6
 
@@ -99,7 +95,7 @@ def test_a_broker_without_a_rack(cluster: Cluster) -> None:
         topic = create_topic(smaller, "t", [[p % 3] for p in range(12)])
         for strategy in (LeaderRackAwareRangeAssignor, LeaderRackAwareCooperativeStickyAssignor):
             with group_of(smaller, strategy, topic, members) as group:
-                owned = group.settle(places(topic, 12))
+                owned = group.settle(partitions_of(topic, 12))
             assert loads(owned) == [4] * 3
             assert off_rack(smaller, owned, members) == 0
 
@@ -108,40 +104,42 @@ def test_a_broker_without_a_rack(cluster: Cluster) -> None:
 def test_topics_that_the_leader_does_not_subscribe_to(
     cluster: Cluster, strategy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Of brokers that are slow and not silent.
-    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_PATIENCE", PATIENCE)
+    # Brokers may respond late on a busy machine.
+    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_TIMEOUT", PATIENCE)
     mine, theirs = new_name("mine"), new_name("theirs")
     create_topic(cluster, mine, replicas_led_from(evenly(6)))
     create_topic(cluster, theirs, replicas_led_from(evenly(6)))
     with ConsumerGroup(cluster, strategies=lambda rack: [strategy(rack=rack)]) as group:
         leader = group.start("a1", "a", topics=[mine])
-        group.settle(places(mine, 6))
+        group.settle(partitions_of(mine, 6))
         alone = group.generation
         group.start("b1", "b", topics=[theirs])
-        owned = group.settle(places(mine, 6) | places(theirs, 6), hold=1.5)
+        owned = group.settle(partitions_of(mine, 6) | partitions_of(theirs, 6), hold=1.5)
         assert leader.consumer._coordinator._is_leader
-        # One rebalance: not another one when the metadata of the second topic has come.
+        # One rebalance, and no other when the metadata of the second topic arrives.
         assert group.generation == alone + 1
-    assert owned == {"a1": places(mine, 6), "b1": places(theirs, 6)}
+    assert owned == {"a1": partitions_of(mine, 6), "b1": partitions_of(theirs, 6)}
 
 
-def test_a_new_leader_takes_nothing_of_topics_it_has_not_seen(cluster: Cluster) -> None:
+def test_a_new_leader_keeps_assignments_of_topics_without_metadata(cluster: Cluster) -> None:
     one, other = new_name("one"), new_name("other")
     create_topic(cluster, one, replicas_led_from(evenly(6)))
     create_topic(cluster, other, replicas_led_from(evenly(6)))
     with ConsumerGroup(cluster) as group:
         group.start("a1", "a", topics=[one])
-        group.settle(places(one, 6))
+        group.settle(partitions_of(one, 6))
         group.start("b1", "b", topics=[one])
         group.start("c1", "c", topics=[other])
-        group.settle(places(one, 6) | places(other, 6))
+        group.settle(partitions_of(one, 6) | partitions_of(other, 6))
         before = group.generation
         since = group.history[-1].when
         group.stop("a1")
-        owned = group.settle(places(one, 6) | places(other, 6), after=before, hold=1.0)
+        owned = group.settle(
+            partitions_of(one, 6) | partitions_of(other, 6), after=before, hold=1.0
+        )
         revoked = [c for c in group.history if c.kind != "assigned" and c.when > since]
         assert {change.member for change in revoked} == {"a1"}
-    assert owned == {"b1": places(one, 6), "c1": places(other, 6)}
+    assert owned == {"b1": partitions_of(one, 6), "c1": partitions_of(other, 6)}
 
 
 @BOTH
@@ -151,11 +149,12 @@ def test_a_pattern_of_a_member_that_does_not_lead(cluster: Cluster, strategy: An
     create_topic(cluster, f"{stem}-1", replicas_led_from(evenly(6)))
     with ConsumerGroup(cluster, strategies=lambda rack: [strategy(rack=rack)]) as group:
         group.start("a1", "a", topics=[mine])
-        group.settle(places(mine, 3))
+        group.settle(partitions_of(mine, 3))
         group.start("b1", "b", pattern=f"{stem}-.*")
-        group.settle(places(mine, 3) | places(f"{stem}-1", 6))
+        group.settle(partitions_of(mine, 3) | partitions_of(f"{stem}-1", 6))
         create_topic(cluster, f"{stem}-2", replicas_led_from(evenly(6, seed=8)))
         owned = group.settle(
-            places(mine, 3) | places(f"{stem}-1", 6) | places(f"{stem}-2", 6), hold=1.0
+            partitions_of(mine, 3) | partitions_of(f"{stem}-1", 6) | partitions_of(f"{stem}-2", 6),
+            hold=1.0,
         )
-    assert owned["a1"] == places(mine, 3)
+    assert owned["a1"] == partitions_of(mine, 3)

@@ -1,4 +1,4 @@
-"""Rebalances of real KafkaConsumers while records flow: what moves, what pauses, what is lost."""
+"""Rebalances of KafkaConsumers while records are produced: moves, pauses, losses."""
 
 from __future__ import annotations
 
@@ -14,31 +14,29 @@ from assignors.kafka_python import (
     LeaderRackAwareCooperativeStickyAssignor,
     LeaderRackAwareRangeAssignor,
 )
-from integration.support.clients import Place
+from integration.support.clients import PartitionId, partitions_of
 from integration.support.groups import ConsumerGroup, everything_is_committed, everything_is_read
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from, wait_for_members
 from integration.support.topics import Trickle, create_topic, new_name
 from rackward.clusters import Cluster
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
-LONGEST_PAUSE = 3.0
-"""Seconds for which a kept partition may give no record; 0.3 to 0.9 is what it takes on two
-cores, most of it the commit before a rebalance."""
-BUSY_PAUSE = 10.0
-"""The same where two cores have a great deal else to do."""
+MAX_PAUSE = 3.0
+"""Seconds without a record of a partition that is kept. It takes 0.3 to 0.9 s on two cores, most of
+it for the commit before a rebalance."""
+MAX_PAUSE_BUSY = 10.0
+"""The same on a busy machine."""
 
 
-def places(topic: str, count: int) -> set[Place]:
-    return {(topic, partition) for partition in range(count)}
-
-
-def kept(before: dict[str, frozenset[Place]], now: dict[str, frozenset[Place]]) -> set[Place]:
-    return {place for name in before.keys() & now.keys() for place in before[name] & now[name]}
+def kept(
+    before: dict[str, frozenset[PartitionId]], now: dict[str, frozenset[PartitionId]]
+) -> set[PartitionId]:
+    return {tp for name in before.keys() & now.keys() for tp in before[name] & now[name]}
 
 
 def test_join_and_leave_of_a_cooperative_group(cluster: Cluster) -> None:
     topic = create_topic(cluster, new_name("flow"), replicas_led_from(evenly(36)))
-    all_of_it = places(topic, 36)
+    all_of_it = partitions_of(topic, 36)
     first = dict(list(SIX.items())[:5])
     with Trickle(cluster, topic, 36) as sent, ConsumerGroup(cluster, topics=[topic]) as group:
         for name, rack in first.items():
@@ -46,29 +44,29 @@ def test_join_and_leave_of_a_cooperative_group(cluster: Cluster) -> None:
         before = group.settle(all_of_it)
         time.sleep(1.0)
 
-        def change(act: Callable[[], object]) -> dict[str, frozenset[Place]]:
+        def change(act: Callable[[], object]) -> dict[str, frozenset[PartitionId]]:
             generation, started = group.generation, time.monotonic()
             act()
             now = group.settle(all_of_it, after=generation)
             time.sleep(0.5)
             ended = time.monotonic()
             assert group.generation - generation <= 2
-            assert group.handed_back(since=started) == []
-            for place in kept(before, now):
-                assert group.reads_of(place).longest_gap(started, ended) < BUSY_PAUSE
+            assert group.assigned_again(since=started) == []
+            for tp in kept(before, now):
+                assert group.reads_of(tp).longest_gap(started, ended) < MAX_PAUSE_BUSY
             return now
 
         joined = change(lambda: group.start("c2", "c"))
         assert loads(joined) == [6] * 6
         assert off_rack(cluster, joined, SIX) == 0
-        # Everyone ends with six local ones, so keeps what it had of those and nothing else.
+        # Every member ends with six local partitions, so it keeps its local ones and no other.
         near = {
             name: len(mine) - off_rack(cluster, {name: mine}, SIX) for name, mine in before.items()
         }
         assert len(kept(before, joined)) == sum(min(6, local) for local in near.values())
         before = joined
         left = change(lambda: group.stop("b2"))
-        # The one that left had six; nobody else has to give up anything.
+        # The member that left had six; no other partition has to move.
         assert loads(left) == [7, 7, 7, 7, 8]
         assert len(kept(before, left)) == 30
         sent.stop()
@@ -79,36 +77,35 @@ def test_join_and_leave_of_a_cooperative_group(cluster: Cluster) -> None:
 
 @pytest.mark.slow
 def test_kept_partitions_do_not_wait_for_a_slow_member(cluster: Cluster) -> None:
-    # The rebalance takes as long as the slowest member is away from poll; nobody else's
-    # reading does.
-    away = LONGEST_PAUSE + 2.0
+    # The rebalance takes until the slowest member polls; the others read on meanwhile.
+    poll_interval = MAX_PAUSE + 2.0
     topic = create_topic(cluster, new_name("slow"), replicas_led_from(evenly(12)))
-    all_of_it = places(topic, 12)
+    all_of_it = partitions_of(topic, 12)
     with Trickle(cluster, topic, 12), ConsumerGroup(cluster, topics=[topic]) as group:
         group.start("a1", "a")
         group.start("b1", "b")
-        group.start("c1", "c", thinks=away)
+        group.start("c1", "c", poll_interval=poll_interval)
         before = group.settle(all_of_it)
         generation, started = group.generation, time.monotonic()
         group.start("a2", "a")
         now = group.settle(all_of_it, after=generation)
         ended = time.monotonic()
-        assert ended - started > away
+        assert ended - started > poll_interval
         for name in ("a1", "b1"):
-            for place in before[name] & now[name]:
-                assert group.reads_of(place).longest_gap(started, ended) < LONGEST_PAUSE
+            for tp in before[name] & now[name]:
+                assert group.reads_of(tp).longest_gap(started, ended) < MAX_PAUSE
         assert group.generation - generation <= 2
-        assert group.handed_back(since=started) == []
+        assert group.assigned_again(since=started) == []
 
 
 @pytest.mark.everywhere
 def test_leaders_that_moved_are_followed_at_the_next_rebalance(cluster: Cluster) -> None:
-    # Two partitions change places between racks a and b: four moves, of which none is more
+    # Two partitions swap between racks a and b: four moves, of which none is more
     # than needed, make everything local again.
     racks = evenly(36)
     replicas = replicas_led_from(racks)
     topic = create_topic(cluster, new_name("moved"), replicas)
-    all_of_it = places(topic, 36)
+    all_of_it = partitions_of(topic, 36)
     with ConsumerGroup(cluster, topics=[topic]) as group:
         for name, rack in SIX.items():
             group.start(name, rack)
@@ -119,10 +116,10 @@ def test_leaders_that_moved_are_followed_at_the_next_rebalance(cluster: Cluster)
         swap |= {(topic, p): next(n for n in replicas[p][1:] if n in (0, 1)) for p in back}
         cluster.move_leaders(swap)  # type: ignore[arg-type]
         assert off_rack(cluster, before, SIX) == 4
-        # The group's leader plans with what it has heard, which is two seconds old at most.
+        # The leader assigns by its metadata, which is up to two seconds old.
         wait_for_members(cluster, topic, group)
-        generation, asked = group.generation, time.monotonic()
-        # Of the leader alone: who asked later than the others had joined would ask once more.
+        generation, requested_at = group.generation, time.monotonic()
+        # Only the leader: a request of another member could cause a second rebalance.
         coordinators = [member.consumer._coordinator for member in group.members.values()]
         (leader,) = [each for each in coordinators if each._is_leader]
         leader.request_rejoin()
@@ -130,13 +127,13 @@ def test_leaders_that_moved_are_followed_at_the_next_rebalance(cluster: Cluster)
         assert off_rack(cluster, now, SIX) == 0
         assert len(kept(before, now)) == 32
         assert group.generation - generation <= 2
-        # Not since the beginning: whoever came first had everything once, what it gets now too.
-        assert group.handed_back(since=asked) == []
+        # Not from the start: the first member owned everything once.
+        assert group.assigned_again(since=requested_at) == []
 
 
 def test_static_members_restart_without_a_rebalance(cluster: Cluster) -> None:
     topic = create_topic(cluster, new_name("static"), replicas_led_from(evenly(12)))
-    all_of_it = places(topic, 12)
+    all_of_it = partitions_of(topic, 12)
     members = {"a1": "a", "b1": "b", "c1": "c"}
     with ConsumerGroup(cluster, topics=[topic], session_timeout_ms=60_000) as group:
         for name, rack in members.items():
@@ -149,18 +146,19 @@ def test_static_members_restart_without_a_rebalance(cluster: Cluster) -> None:
             assert group.settle(all_of_it) == before
         assert group.generation == generation
         assert off_rack(cluster, before, members) == 0
-        # What a restarted member is given again it also claims: of four members with three
-        # each, the fourth's are all that move. a has 4 leaders and now 6 places: 2 off-rack.
+        # Restarted members claim what they are assigned again: of four members with three
+        # partitions each, only those of the fourth move. Rack a has 4 leaders and now 6
+        # partitions: 2 off-rack.
         restarted = time.monotonic()
         group.start("a2", "a")
         now = group.settle(all_of_it, after=generation)
         assert off_rack(cluster, now, {**members, "a2": "a"}) == 2
         assert len(kept(before, now)) == 9
-        assert group.handed_back(since=restarted) == []
+        assert group.assigned_again(since=restarted) == []
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("library_assignor", "our_assignor"),
     [
         pytest.param(RangePartitionAssignor, LeaderRackAwareRangeAssignor, marks=pytest.mark.slow),
         pytest.param(
@@ -172,19 +170,19 @@ def test_static_members_restart_without_a_rebalance(cluster: Cluster) -> None:
     ],
     ids=["range", "cooperative-sticky", "eager-to-cooperative"],
 )
-def test_rolling_change_from_kafka_pythons_own_and_back(
-    cluster: Cluster, theirs: Any, ours: Any
+def test_rolling_change_from_and_to_assignors_of_kafka_python(
+    cluster: Cluster, library_assignor: Any, our_assignor: Any
 ) -> None:
     topic = create_topic(cluster, new_name("rolling"), replicas_led_from(evenly(12)))
-    all_of_it = places(topic, 12)
+    all_of_it = partitions_of(topic, 12)
     members = {"a1": "a", "b1": "b", "c1": "c"}
 
     with Trickle(cluster, topic, 12) as sent, ConsumerGroup(cluster, topics=[topic]) as group:
         for name, rack in members.items():
-            group.start(name, rack, strategies=[theirs])
+            group.start(name, rack, strategies=[library_assignor])
         group.settle(all_of_it)
 
-        def roll(strategies: Callable[[str], Sequence[Any]]) -> dict[str, frozenset[Place]]:
+        def roll(strategies: Callable[[str], Sequence[Any]]) -> dict[str, frozenset[PartitionId]]:
             for name, rack in members.items():
                 generation = group.generation
                 group.stop(name)
@@ -195,14 +193,14 @@ def test_rolling_change_from_kafka_pythons_own_and_back(
         def protocols() -> set[str]:
             return {m.consumer._coordinator._generation.protocol for m in group.members.values()}
 
-        roll(lambda rack: [ours(rack=rack), theirs])
-        owned = roll(lambda rack: [ours(rack=rack)])
-        assert protocols() == {ours.name}
+        roll(lambda rack: [our_assignor(rack=rack), library_assignor])
+        owned = roll(lambda rack: [our_assignor(rack=rack)])
+        assert protocols() == {our_assignor.name}
         assert loads(owned) == [4] * 3
         assert off_rack(cluster, owned, members) == 0
-        roll(lambda rack: [ours(rack=rack), theirs])
-        owned = roll(lambda _: [theirs])
-        assert protocols() == {theirs.name}
+        roll(lambda rack: [our_assignor(rack=rack), library_assignor])
+        owned = roll(lambda _: [library_assignor])
+        assert protocols() == {library_assignor.name}
         assert loads(owned) == [4] * 3
         sent.stop()
         everything_is_read(group.reads_of, topic, sent)

@@ -14,7 +14,7 @@ import assignors.aiokafka
 import assignors.kafka_python
 from assignors import RefreshPolicy
 from integration.support.aiokafka_clients import AIOKafka
-from integration.support.clients import KafkaPython, Place
+from integration.support.clients import KafkaPython, PartitionId
 from integration.support.confluent_clients import Confluent
 from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.racks import BROKERS, evenly, off_rack, replicas_led_from
@@ -26,14 +26,14 @@ from tests.support.waiting import PATIENCE, wait_until
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 TWELVE = {f"{rack}{n}": rack for n in range(1, 5) for rack in "abc"}
 PARTITIONS = 36
-POLICY = RefreshPolicy(settling=3, patience=20, cool_down=2, check_interval=0.5)
-"""The defaults, about forty times as fast; the cool-down more so, lest it be what holds."""
+POLICY = RefreshPolicy(stable_seconds=3, unstable_seconds=20, min_interval=2, check_interval=0.5)
+"""The defaults, about forty times as fast; min_interval is shorter still, so it never decides."""
 
-CALM = replace(POLICY, settling=15, patience=90)
-"""Where brokers are restarted or leaders flap, which takes a busy machine its time."""
+CALM = replace(POLICY, stable_seconds=15, unstable_seconds=90)
+"""For restarts of brokers and flapping leaders, which take long on a busy machine."""
 
-SELDOM = 300_000
-"""Milliseconds between a client's own questions for metadata: none in these tests."""
+METADATA_MAX_AGE_MS = 300_000
+"""Milliseconds between metadata requests of the client itself: longer than these tests."""
 
 
 STICKY, RANGE = "LeaderRackAwareCooperativeStickyAssignor", "LeaderRackAwareRangeAssignor"
@@ -45,12 +45,12 @@ def group_of(
     """A group of that library's consumers, to which members are still to be added."""
     # Sessions outlast what restarts of brokers do to heartbeats, as they do by default.
     if library == "confluent":
-        seldom: dict[str, Any] = {
-            "topic.metadata.refresh.interval.ms": SELDOM,
+        settings: dict[str, Any] = {
+            "topic.metadata.refresh.interval.ms": METADATA_MAX_AGE_MS,
             "session.timeout.ms": 30_000,
             "rackward.refresh": policy,
         }
-        return ConsumerGroup(cluster, topics=[topic], client=Confluent(), **seldom)
+        return ConsumerGroup(cluster, topics=[topic], client=Confluent(), **settings)
     module = assignors.aiokafka if library == "aiokafka" else assignors.kafka_python
     make = AIOKafka if library == "aiokafka" else KafkaPython
     client = make(lambda rack: [getattr(module, assignor)(rack=rack, refresh=policy)])
@@ -58,30 +58,34 @@ def group_of(
         cluster,
         topics=[topic],
         client=client,
-        metadata_max_age_ms=SELDOM,
+        metadata_max_age_ms=METADATA_MAX_AGE_MS,
         session_timeout_ms=30_000,
     )
 
 
-class Asked:
-    """The rebalances that members of this process have asked for."""
+class Requests:
+    """The rebalances that members of this process have requested because of moved leaders."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self._caplog = caplog
 
     @property
     def lines(self) -> list[str]:
-        """What the log says of them."""
-        return [line for line in self._caplog.messages if "which is asked for" in line]
+        """Their log lines."""
+        return [
+            line
+            for line in self._caplog.messages
+            if line.startswith("requesting a rebalance because leaders moved")
+        ]
 
     def __len__(self) -> int:
         return len(self.lines)
 
 
 @pytest.fixture
-def asked(caplog: pytest.LogCaptureFixture) -> Iterator[Asked]:
+def requests(caplog: pytest.LogCaptureFixture) -> Iterator[Requests]:
     with caplog.at_level(logging.INFO, logger="rackward.assignors"):
-        yield Asked(caplog)
+        yield Requests(caplog)
 
 
 class Leaders:
@@ -91,11 +95,11 @@ class Leaders:
         self.racks = evenly(PARTITIONS)
         self.replicas = replicas_led_from(self.racks)
         self.topic = create_topic(cluster, new_name("leaders"), self.replicas)
-        self.places: set[Place] = {(self.topic, p) for p in range(PARTITIONS)}
+        self.tps: set[PartitionId] = {(self.topic, p) for p in range(PARTITIONS)}
         self._cluster = cluster
 
     def go(self, swaps: int) -> None:
-        """As many leaders of rack a as of rack b change places; the others are at home."""
+        """As many leaders of rack a as of rack b swap; the others are at home."""
         of = {rack: [p for p, at in enumerate(self.racks) if at == rack] for rack in "ab"}
         there = {p: replicas[0] for p, replicas in enumerate(self.replicas)}
         for rack, other in ("ab", "ba"):
@@ -111,10 +115,10 @@ class Leaders:
 
 def settled(
     group: ConsumerGroup, racks: dict[str, str], leaders: Leaders
-) -> dict[str, frozenset[Place]]:
+) -> dict[str, frozenset[PartitionId]]:
     for name, rack in racks.items():
         group.start(name, rack)
-    return group.settle(leaders.places)
+    return group.settle(leaders.tps)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +129,7 @@ def settled(
         pytest.param("aiokafka", marks=pytest.mark.slow),
     ],
 )
-def test_a_tenth_of_the_leaders_moves(cluster: Cluster, asked: Asked, library: str) -> None:
+def test_a_tenth_of_the_leaders_moves(cluster: Cluster, requests: Requests, library: str) -> None:
     leaders = Leaders(cluster)
     with (
         Trickle(cluster, leaders.topic, PARTITIONS) as sent,
@@ -135,29 +139,29 @@ def test_a_tenth_of_the_leaders_moves(cluster: Cluster, asked: Asked, library: s
         assert off_rack(cluster, before, SIX) == 0
         # aiokafka stalls where a leader moves before it has found out where to begin.
         wait_until(
-            lambda: all(group.reads_of(place).seen for place in leaders.places),
+            lambda: all(group.reads_of(tp).seen for tp in leaders.tps),
             PATIENCE,
             "every partition is read",
         )
         generation, moving = group.generation, time.monotonic()
         leaders.go(swaps=2)
         assert off_rack(cluster, before, SIX) == 4
-        wait_until(lambda: len(asked) == 1, PATIENCE, "a rebalance is asked for")
-        assert time.monotonic() - moving > POLICY.settling
-        now = group.settle(leaders.places, after=generation)
+        wait_until(lambda: len(requests) == 1, PATIENCE, "a rebalance is requested")
+        assert time.monotonic() - moving > POLICY.stable_seconds
+        now = group.settle(leaders.tps, after=generation)
         assert off_rack(cluster, now, SIX) == 0
         assert sum(len(before[name] & now[name]) for name in SIX) == PARTITIONS - 4
         # A cooperative rebalance takes two rounds.
         assert group.generation - generation <= (1 if library == "aiokafka" else 2)
-        assert "4 of 36 partitions are off-rack, 0 would be" in asked.lines[0]
+        assert "partitions=36 off_rack=4 off_rack_after=0" in requests.lines[0]
         generation = group.generation
-        time.sleep(POLICY.settling + POLICY.cool_down)
-        assert (group.generation, len(asked)) == (generation, 1)
+        time.sleep(POLICY.stable_seconds + POLICY.min_interval)
+        assert (group.generation, len(requests)) == (generation, 1)
         sent.stop()
         everything_is_read(group.reads_of, leaders.topic, sent)
 
 
-def test_what_is_not_worth_it_is_left_alone(cluster: Cluster, asked: Asked) -> None:
+def test_a_gain_below_the_minimum_causes_no_rebalance(cluster: Cluster, requests: Requests) -> None:
     leaders = Leaders(cluster)
     policy = replace(POLICY, min_gain=0.1)
     # All that members of an eager group say as they join is what they said before.
@@ -166,17 +170,17 @@ def test_what_is_not_worth_it_is_left_alone(cluster: Cluster, asked: Asked) -> N
         generation = group.generation
         leaders.go(swaps=1)
         assert off_rack(cluster, before, SIX) == 2
-        time.sleep(2 * policy.settling)
-        assert (group.generation, len(asked)) == (generation, 0)
+        time.sleep(2 * policy.stable_seconds)
+        assert (group.generation, len(requests)) == (generation, 0)
         # One more swap, and it is: 4 of 36.
         leaders.go(swaps=2)
-        wait_until(lambda: len(asked) == 1, PATIENCE, "a rebalance is asked for")
-        now = group.settle(leaders.places, after=generation)
+        wait_until(lambda: len(requests) == 1, PATIENCE, "a rebalance is requested")
+        now = group.settle(leaders.tps, after=generation)
         assert off_rack(cluster, now, SIX) == 0
 
 
 @pytest.mark.slow
-def test_without_a_policy_nobody_asks(cluster: Cluster, asked: Asked) -> None:
+def test_without_a_policy_no_rebalance_is_requested(cluster: Cluster, requests: Requests) -> None:
     leaders = Leaders(cluster)
     strategy = assignors.kafka_python.LeaderRackAwareRangeAssignor
     with ConsumerGroup(
@@ -188,13 +192,13 @@ def test_without_a_policy_nobody_asks(cluster: Cluster, asked: Asked) -> None:
         generation = group.generation
         leaders.go(swaps=4)
         assert off_rack(cluster, before, SIX) == 8
-        time.sleep(2 * POLICY.settling)
-        assert (group.generation, len(asked)) == (generation, 0)
+        time.sleep(2 * POLICY.stable_seconds)
+        assert (group.generation, len(requests)) == (generation, 0)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_leaders_that_flap_for_a_minute(cluster: Cluster, asked: Asked) -> None:
+def test_leaders_that_flap_for_a_minute(cluster: Cluster, requests: Requests) -> None:
     leaders = Leaders(cluster)
     with group_of(cluster, "kafka-python", leaders.topic, CALM) as group:
         settled(group, TWELVE, leaders)
@@ -205,19 +209,21 @@ def test_leaders_that_flap_for_a_minute(cluster: Cluster, asked: Asked) -> None:
             leaders.go(swaps=2 if flaps % 2 == 0 else 0)
             flaps += 1
             time.sleep(max(0.0, began + 1 - time.monotonic()))
-        flapped = (len(asked), group.generation - generation)
+        flapped = (len(requests), group.generation - generation)
         leaders.go(swaps=2)
-        wait_until(lambda: len(asked) >= 1, PATIENCE, "a rebalance is asked for when it is over")
-        now = group.settle(leaders.places, after=generation)
-        print(f"\n{flaps} flaps in a minute: (asked, rebalances) {flapped}, then {asked.lines}")
-        assert len(asked) == 1
+        wait_until(lambda: len(requests) >= 1, PATIENCE, "a rebalance is requested when it is over")
+        now = group.settle(leaders.tps, after=generation)
+        print(
+            f"\n{flaps} flaps in a minute: (requests, rebalances) {flapped}, then {requests.lines}"
+        )
+        assert len(requests) == 1
         assert off_rack(cluster, now, TWELVE) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("home", [True, False], ids=["leaders-go-home", "leaders-stay-away"])
-def test_a_rolling_restart_of_all_brokers(cluster: Cluster, asked: Asked, home: bool) -> None:
+def test_a_rolling_restart_of_all_brokers(cluster: Cluster, requests: Requests, home: bool) -> None:
     leaders = Leaders(cluster)
     with group_of(cluster, "kafka-python", leaders.topic, CALM) as group:
         before = settled(group, TWELVE, leaders)
@@ -231,21 +237,23 @@ def test_a_rolling_restart_of_all_brokers(cluster: Cluster, asked: Asked, home: 
                 cluster.start_broker(broker)
             wait_until(leaders.are_followed, 120, f"broker {broker} is in sync again")
             time.sleep(5)
-        rolled = (len(asked), group.generation - generation, round(time.monotonic() - began))
+        rolled = (len(requests), group.generation - generation, round(time.monotonic() - began))
         away = off_rack(cluster, before, TWELVE)
         if home:
-            # What brokers do of themselves some minutes later, and sooner than patience ends.
+            # What brokers do of themselves some minutes later, and before `unstable_seconds` end.
             leaders.go(swaps=0)
-            time.sleep(2 * CALM.settling)
+            time.sleep(2 * CALM.stable_seconds)
         else:
-            wait_until(lambda: len(asked) == 1, 2 * CALM.patience, "a rebalance is asked for")
-        now = group.settle(leaders.places, after=generation if asked else -1)
-        time.sleep(CALM.cool_down + CALM.settling)
+            wait_until(
+                lambda: len(requests) == 1, 2 * CALM.unstable_seconds, "a rebalance is requested"
+            )
+        now = group.settle(leaders.tps, after=generation if requests else -1)
+        time.sleep(CALM.min_interval + CALM.stable_seconds)
         print(
-            f"\nsix brokers: (asked, rebalances, seconds) {rolled}; off-rack of the plan before:"
-            f" {away}, now {off_rack(cluster, now, TWELVE)}; {asked.lines}"
+            f"\nsix brokers: (requests, rebalances, seconds) {rolled}; off-rack of the plan before:"
+            f" {away}, now {off_rack(cluster, now, TWELVE)}; {requests.lines}"
         )
-        assert len(asked) == (0 if home else 1)
+        assert len(requests) == (0 if home else 1)
         if not home:
-            assert f", {off_rack(cluster, now, TWELVE)} would be after" in asked.lines[0]
-        assert group.settle(leaders.places) == now
+            assert f"off_rack_after={off_rack(cluster, now, TWELVE)} " in requests.lines[0]
+        assert group.settle(leaders.tps) == now

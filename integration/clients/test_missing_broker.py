@@ -1,4 +1,4 @@
-"""A broker that one metadata answer lacks: kafka-python's stall, and that ours has none."""
+"""A broker that is missing from one metadata response: with and without the workaround."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PARTITIONS = 12
 
 
 class Reader:
-    """One consumer, the offsets that it read of each partition, and the errors it outlived."""
+    """A consumer, the offsets that it read of each partition, and the number of errors."""
 
-    def __init__(self, cluster: Cluster, topic: str, *, hardened: bool) -> None:
+    def __init__(self, cluster: Cluster, topic: str, *, workarounds: bool) -> None:
         self.offsets: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
         self.errors = 0
         self.consumer = KafkaConsumer(
@@ -30,7 +30,7 @@ class Reader:
             bootstrap_servers=cluster.bootstrap("a").split(","),
             group_id=new_name("missing"),
             partition_assignment_strategy=[
-                LeaderRackAwareCooperativeStickyAssignor(rack="a", hardened=hardened)
+                LeaderRackAwareCooperativeStickyAssignor(rack="a", workarounds=workarounds)
             ],
             auto_offset_reset="earliest",
             fetch_max_wait_ms=100,
@@ -38,95 +38,98 @@ class Reader:
         )
 
     def read(self, until: Callable[[], bool]) -> bool:
-        """Poll until that is so; False if it is not within `PATIENCE`."""
+        """Poll until ``until()`` is true; return False if it is not within `PATIENCE`."""
         deadline = time.monotonic() + PATIENCE
         while not until():
             if time.monotonic() > deadline:
                 return False
             try:
-                found = self.consumer.poll(timeout_ms=200)
+                batches = self.consumer.poll(timeout_ms=200)
             except UnknownBrokerIdError:
                 self.errors += 1
                 continue
-            for place, records in found.items():
-                self.offsets[place.partition].extend(record.offset for record in records)
+            for tp, records in batches.items():
+                self.offsets[tp.partition].extend(record.offset for record in records)
         return True
 
-    def everything(self, sent: Trickle) -> bool:
-        """Whether each record that was acknowledged has been read."""
+    def has_read(self, sent: Trickle) -> bool:
+        """Return whether each acknowledged record has been read."""
         return all(offsets <= set(self.offsets[p]) for p, offsets in sent.acknowledged.items())
 
-    def forget(self, broker: int, until: Callable[[], bool]) -> Callable[[], bool]:
-        """Have the next metadata answer lack ``broker``, and the connection to it be closed.
+    def remove_from_metadata(self, broker: int, until: Callable[[], bool]) -> Callable[[], bool]:
+        """Remove ``broker`` from metadata responses, and close the connection to it.
 
-        So the answers after it, ``until`` that is so. Returns whether the first was given.
+        From the next response on, until ``until()`` is true. Return a function that returns whether
+        there was a response.
         """
         manager = self.consumer._client._manager
         update = manager.cluster.update_metadata
-        done: list[int] = []
+        responses: list[int] = []
 
-        def without(answer: Any) -> Any:
-            if done and until():
-                return update(answer)
-            answer.brokers = [each for each in answer.brokers if each.node_id != broker]
-            updated = update(answer)
-            if not done and (connection := manager._conns.get(broker)) is not None:
+        def update_without_broker(response: Any) -> Any:
+            if responses and until():
+                return update(response)
+            response.brokers = [each for each in response.brokers if each.node_id != broker]
+            updated = update(response)
+            if not responses and (connection := manager._conns.get(broker)) is not None:
                 connection.close()
-            done.append(broker)
+            responses.append(broker)
             return updated
 
-        manager.cluster.update_metadata = without
-        return lambda: bool(done)
+        manager.cluster.update_metadata = update_without_broker
+        return lambda: bool(responses)
 
 
 @contextmanager
-def reading(cluster: Cluster, *, hardened: bool) -> Iterator[tuple[Reader, Trickle, list[int]]]:
-    """A reader that has read of every partition, and the partitions that broker 3 leads."""
+def reading(cluster: Cluster, *, workarounds: bool) -> Iterator[tuple[Reader, Trickle, list[int]]]:
+    """Yield a reader that has read of every partition, and the partitions that broker 3 leads."""
     rows = replicas_led_from(evenly(PARTITIONS))
     topic = create_topic(cluster, new_name("missing"), rows)
     with Trickle(cluster, topic, PARTITIONS) as sent:
-        reader = Reader(cluster, topic, hardened=hardened)
+        reader = Reader(cluster, topic, workarounds=workarounds)
         try:
             assert reader.read(lambda: all(len(each) > 3 for each in reader.offsets.values()))
             led = [number for number, row in enumerate(rows) if row[0] == 3]
             assert led
-            # An answer that a busy reader does not look at in time shows nothing.
-            forgotten = reader.forget(3, lambda: hardened or reader.errors > 0)
-            assert reader.read(forgotten), "no metadata answer"
+            # Several responses: a busy reader may not use the first one in time.
+            removed = reader.remove_from_metadata(3, lambda: workarounds or reader.errors > 0)
+            assert reader.read(removed), "no metadata response"
             yield reader, sent, led
         finally:
             reader.consumer.close()
 
 
-def test_without_the_workaround_what_it_leads_is_read_no_more(cluster: Cluster) -> None:
-    with reading(cluster, hardened=False) as (reader, sent, led):
-        assert reader.read(lambda: reader.errors > 0), "it did not notice"
+def test_without_the_workaround_its_partitions_are_not_read_any_more(cluster: Cluster) -> None:
+    with reading(cluster, workarounds=False) as (reader, sent, led):
+        assert reader.read(lambda: reader.errors > 0), "no error was raised"
         until = time.monotonic() + 8
         others = reader.offsets.keys() - set(led)
 
-        def goes_on(since: dict[int, int]) -> bool:
+        def others_are_read(since: dict[int, int]) -> bool:
             return any(len(reader.offsets[number]) > since[number] + 20 for number in others)
 
-        # What it had fetched by then comes before what was sent afterwards.
+        # Records that were fetched before come first.
         sent_by_then = {number: len(offsets) for number, offsets in sent.acknowledged.items()}
-        assert reader.read(lambda: goes_on(sent_by_then)), "nothing is read of the others"
+        assert reader.read(lambda: others_are_read(sent_by_then)), (
+            "the other partitions are not read"
+        )
         before = {number: len(offsets) for number, offsets in reader.offsets.items()}
         assert reader.read(
             lambda: (
                 time.monotonic() > until
                 and all(len(sent.acknowledged[number]) > before[number] + 20 for number in led)
-                and goes_on(before)
+                and others_are_read(before)
             )
-        ), "not as much is sent and read as ought to be"
+        ), "too few records were sent and read"
         assert [len(reader.offsets[number]) for number in led] == [before[n] for n in led]
 
 
-def test_with_it_everything_is_read_once_and_in_order(cluster: Cluster) -> None:
-    with reading(cluster, hardened=True) as (reader, sent, led):
+def test_with_the_workaround_every_record_is_read_once_and_in_order(cluster: Cluster) -> None:
+    with reading(cluster, workarounds=True) as (reader, sent, led):
         before = {number: len(reader.offsets[number]) for number in led}
         assert reader.read(lambda: all(len(reader.offsets[n]) > before[n] + 20 for n in led))
         sent.stop()
-        assert reader.read(lambda: reader.everything(sent)), "not read to the end"
+        assert reader.read(lambda: reader.has_read(sent)), "not read to the end"
     assert reader.errors == 0
     for offsets in reader.offsets.values():
         assert offsets == list(range(len(offsets)))

@@ -1,4 +1,4 @@
-"""One group with two members of each client library, each a process: one exact plan throughout."""
+"""One group with two members of each client library, each a process: optimal throughout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
-from integration.support.clients import Place
+from integration.support.clients import PartitionId
 from integration.support.groups import ConsumerGroup, everything_is_committed, everything_is_read
 from integration.support.process_clients import InProcess, Log, kill
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
@@ -16,7 +16,7 @@ from integration.support.topics import Trickle, create_topic, described, new_nam
 from rackward.clusters import Cluster
 from tests.support.waiting import PATIENCE
 
-Owned = dict[str, frozenset[Place]]
+Owned = dict[str, frozenset[PartitionId]]
 SIX = {
     "kafka-python-1": "a",
     "kafka-python-2": "b",
@@ -25,13 +25,13 @@ SIX = {
     "aiokafka-1": "b",
     "aiokafka-2": "c",
 }
-# Seconds: that of the member that is killed, for which the others wait, and that of the others,
-# which a busy machine must not throw out. It must not throw out the first before it is killed, too.
+# Seconds. The others wait for the session timeout of the member that is killed. Even on a busy
+# machine no other session may expire, and that one not before the member is killed.
 SHORT_SESSION, LONG_SESSION = 15, 30
 
 
 class Checked:
-    """A group whose every state is held against the pure assignor's plan for it."""
+    """A group whose every state is compared with the assignor's plan for it."""
 
     def __init__(
         self, cluster: Cluster, group: ConsumerGroup, assignor: str, topic: str, leaders: list[str]
@@ -47,7 +47,7 @@ class Checked:
         self._all = {(topic, partition) for partition in range(len(leaders))}
 
     def start(self, members: Mapping[str, str], session_seconds: int) -> None:
-        """Members of the library that their names begin with, by rack."""
+        """Start members, name to rack; names begin with the library."""
         for name, rack in members.items():
             self._racks[name] = rack
             library = name.rpartition("-")[0]
@@ -57,29 +57,29 @@ class Checked:
             self.group.start(name, rack, client=client, **settings)
 
     def after(self, act: Callable[[], object]) -> Owned:
-        """Act, and have the group settle on the best plan for where it came from."""
+        """Call ``act``; wait until the group settles, and compare with the optimal plan."""
         before, generation = self.owned, self.group.generation
         act()
-        # Processes start meanwhile, or one that was killed is missed.
+        # Processes start meanwhile, or the session of a killed one expires.
         now = self.owned = self.group.settle(self._all, within=2 * PATIENCE, after=generation)
-        by_brokers, ids = self._told_by_brokers()
+        by_brokers, ids = self._described_by_brokers()
         assert now == by_brokers
         racks = {name: self._racks[name] for name in now}
         if self._assignor == "range":
-            # Exactly Range's, which goes by the ids that brokers gave to members.
+            # Range sorts members by the ids that brokers gave them.
             best = self._best({ids[name]: rack for name, rack in racks.items()}, {})
-            assert {ids[name]: places for name, places in now.items()} == best
+            assert {ids[name]: tps for name, tps in now.items()} == best
             return now
         best = self._best(racks, before)
         assert loads(now) == loads(best)
         assert off_rack(self._cluster, now, racks) == off_rack(self._cluster, best, racks)
-        assert given_up(before, now) == given_up(before, best)
-        # And it is at rest: the plan for members that own this is this.
+        assert revoked_partitions(before, now) == revoked_partitions(before, best)
+        # It is stable: the plan for members that own this is the same.
         assert self._best(racks, now) == now
         return now
 
     def _best(self, racks: Mapping[str, str], before: Owned) -> Owned:
-        """What the pure assignor makes of members that own ``before``, proved to be best."""
+        """Return the plan for members that own ``before``; it is optimal."""
         members = [
             Member(
                 id=name,
@@ -99,29 +99,29 @@ class Checked:
             for name, topics in plan.partitions.items()
         }
 
-    def _told_by_brokers(self) -> tuple[Owned, dict[str, str]]:
-        """Who is assigned what, and everyone's member id, as the group's coordinator has it."""
-        (told,) = described(self._cluster, self.group.id)
-        members = told["members"]
+    def _described_by_brokers(self) -> tuple[Owned, dict[str, str]]:
+        """Return the assignments and the member ids by client id, from the group's coordinator."""
+        (description,) = described(self._cluster, self.group.id)
+        members = description["members"]
         owned = {
             member["client_id"]: frozenset(
-                (held["topic"], partition)
-                for held in member["member_assignment"]["assigned_partitions"]
-                for partition in held["partitions"]
+                (each["topic"], partition)
+                for each in member["member_assignment"]["assigned_partitions"]
+                for partition in each["partitions"]
             )
             for member in members
         }
         return owned, {member["client_id"]: member["member_id"] for member in members}
 
 
-def given_up(before: Owned, now: Owned) -> int:
-    """How many partitions were taken from members that stayed."""
+def revoked_partitions(before: Owned, now: Owned) -> int:
+    """Return how many partitions were taken from members that stayed."""
     return sum(len(before[name] - now[name]) for name in before.keys() & now.keys())
 
 
 @pytest.mark.parametrize(
-    # The first to join leads, and is killed. What it is that leaves and that joins decides
-    # whether partitions are handed on by an eager member, to one, or both.
+    # The first member leads the group, and is killed. The clients that leave and join decide
+    # whether partitions move from an eager member, to one, or both.
     ("assignor", "first", "leaves", "joins"),
     [
         pytest.param(

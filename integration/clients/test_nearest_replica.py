@@ -1,4 +1,4 @@
-"""A KafkaConsumer that reads from the followers of its data centre, while brokers come and go."""
+"""KafkaConsumers that read from followers in their data centre, while brokers fail and return."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from kafka.errors import OffsetOutOfRangeError
 
 from assignors.kafka_python import NearestPolicy, read_from_nearest
 from assignors.kafka_python.nearest_fetcher import NearestReplicas
-from integration.support.clients import Joining, KafkaPython, KafkaPythonClient
+from integration.support.clients import KafkaPython, KafkaPythonClient, MemberConfig
 from integration.support.groups import ConsumerGroup
 from integration.support.nearest_reader import (
-    HERE,
+    CLIENT_RACK,
     NEAREST,
-    PHASE,
     POLICY,
     RACKS,
     RECORD_BYTES,
+    RECORDS_BETWEEN_COUNTS,
     REPLICAS,
     Reader,
     wait_for_share,
@@ -38,18 +38,18 @@ OTHER_LEADERS = [3, 0, 3]
 
 @pytest.fixture(scope="module")
 def stretched() -> Iterator[Cluster]:
-    """Four brokers in three data centres; a broker that dies is missed after six seconds."""
+    """Four brokers in three data centres; a dead broker is noticed after six seconds."""
     with LocalCluster(
-        RACKS, client_racks=(HERE,), server_properties={"broker.session.timeout.ms": "6000"}
-    ) as made:
-        yield made
+        RACKS, client_racks=(CLIENT_RACK,), server_properties={"broker.session.timeout.ms": "6000"}
+    ) as cluster:
+        yield cluster
 
 
-def hardly_any(share: float) -> bool:
+def almost_none(share: float) -> bool:
     return share < 0.1
 
 
-def test_it_reads_in_its_data_centre_and_from_leaders_while_a_follower_is_away(
+def test_followers_are_read_and_leaders_while_a_follower_is_unavailable(
     stretched: Cluster,
 ) -> None:
     topic = create_topic(stretched, new_name("nearest"), REPLICAS)
@@ -57,26 +57,28 @@ def test_it_reads_in_its_data_centre_and_from_leaders_while_a_follower_is_away(
     with Trickle(stretched, topic, len(REPLICAS), every=0.05, value=value) as sent:
         reader = Reader(stretched, topic)
         try:
-            reader.crosses(hardly_any, NEAREST, "followers of its data centre")
+            reader.wait_for_remote_share(almost_none, NEAREST, "followers of its data centre")
 
             stretched.kill_broker(1)
-            # Of two partitions of three.
+            # Two of the three partitions.
             leaders = (None, None, 2)
-            reader.crosses(lambda share: share > 0.4, leaders, "leaders, for a dead follower")
-            reader.comes_to(leaders, "leaders still")
+            reader.wait_for_remote_share(
+                lambda share: share > 0.4, leaders, "leaders, for a dead follower"
+            )
+            reader.wait_for_brokers(leaders, "leaders still")
 
             stretched.start_broker(1)
-            reader.crosses(hardly_any, NEAREST, "the follower that is back")
+            reader.wait_for_remote_share(almost_none, NEAREST, "the follower that is back")
 
             stretched.pause_broker(2)
-            reader.comes_to((1, 1, None), "a leader, for one that hangs")
+            reader.wait_for_brokers((1, 1, None), "a leader, for one that hangs")
             stretched.resume_broker(2)
-            reader.comes_to(NEAREST, "the follower that goes on")
+            reader.wait_for_brokers(NEAREST, "the follower that goes on")
 
-            stretched.move_leaders(dict(zip(reader.places, OTHER_LEADERS, strict=True)))
-            # Followers say that what it knows of leaders is old: those are asked for a moment.
+            stretched.move_leaders(dict(zip(reader.tps, OTHER_LEADERS, strict=True)))
+            # Its metadata has the old leaders: leaders are read for a moment.
             reader.read_more()
-            reader.comes_to(NEAREST, "followers of other leaders")
+            reader.wait_for_brokers(NEAREST, "followers of other leaders")
 
             sent.stop()
             last = {number: max(offsets) for number, offsets in sent.acknowledged.items()}
@@ -90,27 +92,27 @@ def test_it_reads_in_its_data_centre_and_from_leaders_while_a_follower_is_away(
         assert offsets == list(range(len(offsets)))
 
 
-def test_members_of_a_group_do_so_while_others_come_and_go(stretched: Cluster) -> None:
+def test_members_of_a_group_read_followers_while_others_join_and_leave(stretched: Cluster) -> None:
     topic = create_topic(stretched, new_name("group"), REPLICAS)
-    places = [(topic, number) for number in range(len(REPLICAS))]
+    tps = [(topic, number) for number in range(len(REPLICAS))]
     readings: dict[str, NearestReplicas] = {}
 
-    def nearest(joining: Joining) -> KafkaPythonClient:
-        client = KafkaPython(lambda _: [RangePartitionAssignor])(joining)
-        readings[joining.name] = read_from_nearest(client.consumer, rack=HERE, policy=POLICY)
+    def nearest(config: MemberConfig) -> KafkaPythonClient:
+        client = KafkaPython(lambda _: [RangePartitionAssignor])(config)
+        readings[config.name] = read_from_nearest(client.consumer, rack=CLIENT_RACK, policy=POLICY)
         return client
 
     def read_from(group: ConsumerGroup) -> list[int | None]:
-        """The broker that each partition is asked of by its owner."""
-        owner = {place: name for name, each in group.members.items() for place in each.owned}
+        """Return the broker that the owner of each partition fetches it from."""
+        owner = {tp: name for name, each in group.members.items() for tp in each.owned}
         return [
-            readings[owner[place]].read_from.get(TopicPartition(*place)) if place in owner else None
-            for place in places
+            readings[owner[tp]].read_from.get(TopicPartition(*tp)) if tp in owner else None
+            for tp in tps
         ]
 
     def settled(group: ConsumerGroup) -> None:
-        """Return when each partition is read from its nearest replica by its one owner."""
-        group.settle(places)
+        """Wait until each partition is read from its nearest replica."""
+        group.settle(tps)
         wait_until(
             lambda: read_from(group) == [*NEAREST],
             PATIENCE,
@@ -122,86 +124,86 @@ def test_members_of_a_group_do_so_while_others_come_and_go(stretched: Cluster) -
         Trickle(stretched, topic, len(REPLICAS), every=0.05, value=value) as sent,
         ConsumerGroup(stretched, topics=[topic], client=nearest) as group,
     ):
-        group.start("one", HERE)
+        group.start("one", CLIENT_RACK)
         settled(group)
-        group.start("two", HERE)
+        group.start("two", CLIENT_RACK)
         settled(group)
 
         def read() -> list[int]:
-            return [len(group.reads_of(place).seen) for place in places]
+            return [len(group.reads_of(tp).seen) for tp in tps]
 
         def read_more() -> None:
-            wanted = [count + PHASE for count in read()]
+            expected = [count + RECORDS_BETWEEN_COUNTS for count in read()]
             wait_until(
-                lambda: all(count >= want for count, want in zip(read(), wanted, strict=True)),
+                lambda: all(count >= end for count, end in zip(read(), expected, strict=True)),
                 PATIENCE,
                 "more records of each partition",
             )
 
-        wait_for_share(stretched, lambda: settled(group), read_more, hardly_any)
+        wait_for_share(stretched, lambda: settled(group), read_more, almost_none)
 
-        led = [TopicPartition(*place) for place in places]
+        led = [TopicPartition(*tp) for tp in tps]
         stretched.move_leaders(dict(zip(led, OTHER_LEADERS, strict=True)))
         settled(group)
         group.stop("one")
         settled(group)
         sent.stop()
-        ends = [max(sent.acknowledged[number]) + 1 for _, number in places]
+        ends = [max(sent.acknowledged[number]) + 1 for _, number in tps]
         wait_until(
             lambda: all(
-                group.reads_of(place).offsets() >= set(range(end))
-                for place, end in zip(places, ends, strict=True)
+                group.reads_of(tp).offsets() >= set(range(end))
+                for tp, end in zip(tps, ends, strict=True)
             ),
             PATIENCE,
             "every record is read",
         )
-    for place in places:
-        # Where the coordinator moves while they commit, some are read again; none is passed over.
-        offsets = [offset for _, offset, _ in group.reads_of(place).seen]
+    for tp in tps:
+        # If the coordinator moves during a commit, records are read again; none is skipped.
+        offsets = [offset for _, offset, _ in group.reads_of(tp).seen]
         assert all(after <= before + 1 for before, after in itertools.pairwise(offsets))
 
 
 @pytest.mark.slow
 def test_a_follower_that_lags_does_not_reset_the_position(stretched: Cluster) -> None:
-    """It lags by megabytes while metadata calls it in sync: offset 210 is out of its range."""
+    """It lags by megabytes while metadata has it in sync: offset 210 is out of its range."""
     topic = create_topic(stretched, new_name("lags"), [[0, 1]])
-    place = TopicPartition(topic, 0)
+    tp = TopicPartition(topic, 0)
     throttle_replicas(stretched, topic)
     fill(stretched, topic, 1, 10)
     stretched.kill_broker(1)
-    wait_until(lambda: 1 not in broker_ids(stretched), 30, "the brokers miss it")
+    wait_until(lambda: 1 not in broker_ids(stretched), 30, "broker 1 is not in the metadata")
     fill(stretched, topic, 1, 200)
     stretched.start_broker(1)
 
     consumer = KafkaConsumer(
-        bootstrap_servers=stretched.bootstrap(HERE).split(","), auto_offset_reset="earliest"
+        bootstrap_servers=stretched.bootstrap(CLIENT_RACK).split(","), auto_offset_reset="earliest"
     )
     try:
         update = consumer._cluster.update_metadata
 
-        def as_of_before(answer: Any) -> None:
-            for told in answer.topics:
-                for partition in told.partitions:
+        def update_with_all_in_sync(response: Any) -> None:
+            for each in response.topics:
+                for partition in each.partitions:
                     partition.isr_nodes = partition.replica_nodes
-            update(answer)
+            update(response)
 
-        consumer._cluster.update_metadata = as_of_before
-        reading = read_from_nearest(consumer, rack=HERE, policy=NearestPolicy(back_off=60))
+        consumer._cluster.update_metadata = update_with_all_in_sync
+        reading = read_from_nearest(consumer, rack=CLIENT_RACK, policy=NearestPolicy(backoff=60))
         errors = errors_of(consumer)
-        consumer.assign([place])
-        consumer.seek_to_end(place)
+        consumer.assign([tp])
+        consumer.seek_to_end(tp)
         deadline = time.monotonic() + PATIENCE
-        while reading.read_from.get(place) != 0:
+        while reading.read_from.get(tp) != 0:
             assert time.monotonic() < deadline, (reading.read_from, errors)
             assert not consumer.poll(timeout_ms=100)
         assert errors == [(1, OffsetOutOfRangeError.errno)]
-        assert consumer.position(place) == 210
+        assert consumer.position(tp) == 210
         fill(stretched, topic, 1, 1)
-        found: list[int] = []
-        while not found:
-            assert time.monotonic() < deadline, "what is written next"
-            found += [each.offset for each in consumer.poll(timeout_ms=100).get(place, [])]
-        assert found == [210]
+        offsets: list[int] = []
+        while not offsets:
+            assert time.monotonic() < deadline, "the next record is not read"
+            offsets += [each.offset for each in consumer.poll(timeout_ms=100).get(tp, [])]
+        assert offsets == [210]
     finally:
         consumer.close()
 
@@ -211,7 +213,7 @@ def broker_ids(cluster: Cluster) -> set[int]:
 
 
 def throttle_replicas(cluster: Cluster, topic: str) -> None:
-    """Have broker 0 send out of the topic, to followers out of sync, a byte per second at most."""
+    """Limit replication of the topic from broker 0 to a byte per second, unless in sync."""
     kind = ConfigResourceType
     changes = [
         ConfigResource(kind.BROKER, "0", {"leader.replication.throttled.rate": "1"}),
@@ -221,15 +223,15 @@ def throttle_replicas(cluster: Cluster, topic: str) -> None:
 
 
 def errors_of(consumer: Any) -> list[tuple[int, int]]:
-    """Broker and code of each error that a partition has in an answer, as they come."""
+    """Return a list that receives the broker and code of each error of a partition."""
     errors: list[tuple[int, int]] = []
     fetcher = consumer._fetcher
     handle = fetcher._handle_fetch_response
 
-    def listen(broker: int, offsets: Any, sent: float, response: Any) -> None:
+    def record(broker: int, offsets: Any, sent: float, response: Any) -> None:
         for topic in response.responses:
-            errors.extend((broker, said.error_code) for said in topic.partitions if said.error_code)
+            errors.extend((broker, each.error_code) for each in topic.partitions if each.error_code)
         handle(broker, offsets, sent, response)
 
-    fetcher._handle_fetch_response = listen
+    fetcher._handle_fetch_response = record
     return errors

@@ -1,4 +1,4 @@
-"""What the Cluster Protocol promises, on processes and on containers alike."""
+"""The Cluster interface, on processes and on containers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
-from kafka import TopicPartition as Place
+from kafka import TopicPartition as KafkaTopicPartition
 
 from integration.support.topics import create_topic, with_admin
 from placement_core import TopicPartition
@@ -33,15 +33,15 @@ def produce(cluster: Cluster, topic: str, partition: int, count: int, size: int)
     )
     try:
         payload = bytes(size)
-        sent = [producer.send(topic, payload, partition=partition) for _ in range(count)]
-        for each in sent:
-            each.get(timeout=60)
+        futures = [producer.send(topic, payload, partition=partition) for _ in range(count)]
+        for future in futures:
+            future.get(timeout=60)
     finally:
         producer.close()
 
 
 def consume(cluster: Cluster, rack: str | None, topic: str, partition: int, count: int) -> int:
-    """Reads `count` records through a rack's door; returns how many it got."""
+    """Read ``count`` records through a rack's listener; return the number received."""
     consumer = KafkaConsumer(
         bootstrap_servers=cluster.bootstrap(rack).split(","),
         auto_offset_reset="earliest",
@@ -49,23 +49,24 @@ def consume(cluster: Cluster, rack: str | None, topic: str, partition: int, coun
         group_id=None,
     )
     try:
-        consumer.assign([Place(topic, partition)])
-        got, deadline = 0, time.monotonic() + 60
-        while got < count and time.monotonic() < deadline:
-            got += sum(map(len, consumer.poll(timeout_ms=500).values()))
-        return got
+        consumer.assign([KafkaTopicPartition(topic, partition)])
+        received, deadline = 0, time.monotonic() + 60
+        while received < count and time.monotonic() < deadline:
+            received += sum(map(len, consumer.poll(timeout_ms=500).values()))
+        return received
     finally:
         consumer.close()
 
 
 def leader(cluster: Cluster, topic: str) -> int | None:
-    """Who leads its first partition."""
-    return cluster.view([topic]).leaders.get(TopicPartition(topic, 0))
+    """Return the leader of partition 0."""
+    return cluster.view([topic]).leader(TopicPartition(topic, 0))
 
 
 def in_sync(cluster: Cluster, topic: str) -> set[int]:
-    (found,) = with_admin(cluster, lambda client: client.describe_topics([topic]))
-    return set.intersection(*(set(each["isr_nodes"]) for each in found["partitions"]))
+    """Return the brokers that are in the ISR of every partition."""
+    (description,) = with_admin(cluster, lambda client: client.describe_topics([topic]))
+    return set.intersection(*(set(each["isr_nodes"]) for each in description["partitions"]))
 
 
 @pytest.mark.everywhere
@@ -76,17 +77,17 @@ def test_metadata_shows_every_broker_in_its_rack(cluster: Cluster) -> None:
 
 
 @pytest.mark.everywhere
-def test_every_door_leads_to_every_broker(cluster: Cluster) -> None:
-    doors = [cluster.bootstrap(rack) for rack in (None, *cluster.client_racks)]
-    assert doors[0] == cluster.bootstrap_servers
-    ports = [address for door in doors for address in door.split(",")]
-    assert len(set(ports)) == len(ports) == 4 * 6
+def test_each_listener_has_its_own_port_on_every_broker(cluster: Cluster) -> None:
+    lists = [cluster.bootstrap(rack) for rack in (None, *cluster.client_racks)]
+    assert lists[0] == cluster.bootstrap_servers
+    addresses = [address for servers in lists for address in servers.split(",")]
+    assert len(set(addresses)) == len(addresses) == 4 * 6
     with pytest.raises(UnknownClientRackError, match=r"'d'.*'a', 'b', 'c'"):
         cluster.bootstrap("d")
 
 
 @pytest.mark.everywhere
-def test_bytes_are_counted_for_the_rack_whose_door_they_left_by(
+def test_bytes_are_counted_for_the_rack_of_the_listener(
     cluster: Cluster, unique_name: UniqueName
 ) -> None:
     topic = unique_name("bytes")
@@ -104,7 +105,7 @@ def test_bytes_are_counted_for_the_rack_whose_door_they_left_by(
 
 
 @pytest.mark.everywhere
-def test_reading_without_a_rack_is_counted_for_none(
+def test_bytes_sent_to_clients_without_a_rack_are_not_counted(
     cluster: Cluster, unique_name: UniqueName
 ) -> None:
     topic = unique_name("no-rack")
@@ -116,27 +117,26 @@ def test_reading_without_a_rack_is_counted_for_none(
 
 
 @pytest.mark.everywhere
-def test_leaders_move_where_they_are_sent_and_back(
-    cluster: Cluster, unique_name: UniqueName
-) -> None:
+def test_leaders_move_and_move_back(cluster: Cluster, unique_name: UniqueName) -> None:
     topic = unique_name("leaders")
     create_topic(cluster, topic, [[p % 6, (p + 2) % 6, (p + 4) % 6] for p in range(12)])
     view = cluster.view([topic])
-    wanted = {place: replicas[-1] for place, replicas in view.replicas.items()}
-    cluster.move_leaders(wanted)
+    leaders = {partition: replicas[-1] for partition, replicas in view.replicas.items()}
+    cluster.move_leaders(leaders)
     moved = cluster.view([topic])
-    assert moved.leaders == wanted
-    assert {place: replicas[0] for place, replicas in moved.replicas.items()} == wanted
+    assert moved.leaders == leaders
+    assert {partition: replicas[0] for partition, replicas in moved.replicas.items()} == leaders
     assert all(
-        sorted(moved.replicas[place]) == sorted(view.replicas[place]) for place in view.replicas
+        sorted(moved.replicas[partition]) == sorted(replicas)
+        for partition, replicas in view.replicas.items()
     )
-    cluster.move_leaders(view.leaders)
+    cluster.move_leaders(view.known_leaders)
     assert cluster.view([topic]).leaders == view.leaders
 
 
 @pytest.mark.everywhere
-def test_leaders_do_not_move_to_strangers(cluster: Cluster, unique_name: UniqueName) -> None:
-    topic = unique_name("strangers")
+def test_leaders_move_only_to_replicas(cluster: Cluster, unique_name: UniqueName) -> None:
+    topic = unique_name("replicas")
     create_topic(cluster, topic, [[0, 1]])
     with pytest.raises(ClusterError, match="holds no replica"):
         cluster.move_leaders({TopicPartition(topic, 0): 5})
@@ -148,71 +148,69 @@ def test_leaders_do_not_move_to_strangers(cluster: Cluster, unique_name: UniqueN
 
 
 @pytest.mark.everywhere
-def test_what_was_acknowledged_is_known_to_every_broker(
-    cluster: Cluster, unique_name: UniqueName
-) -> None:
+def test_await_metadata_waits_for_every_broker(cluster: Cluster, unique_name: UniqueName) -> None:
     def create(name: str) -> None:
         with_admin(cluster, lambda client: client.create_topics([name]))
 
-    for name in [unique_name("known") for _ in range(5)]:
+    for name in [unique_name("metadata") for _ in range(5)]:
         create(name)
         cluster.await_metadata()
         for address in cluster.bootstrap_servers.split(","):
             port = int(address.rpartition(":")[2])
-            assert admin.read_view([port], [name]).leaders.keys() == {TopicPartition(name, 0)}
+            assert set(admin.read_view([port], [name]).known_leaders) == {TopicPartition(name, 0)}
 
 
-@pytest.mark.parametrize("way", [pytest.param("kill", marks=pytest.mark.everywhere), "stop"])
-def test_a_broker_dies_and_comes_back_with_its_data(
-    cluster: Cluster, unique_name: UniqueName, way: str
+@pytest.mark.parametrize("method", [pytest.param("kill", marks=pytest.mark.everywhere), "stop"])
+def test_a_restarted_broker_has_its_data_and_its_ports(
+    cluster: Cluster, unique_name: UniqueName, method: str
 ) -> None:
-    # One whose only replica is on the broker, one with others to lead it.
-    alone, topic = unique_name(f"{way}-alone"), unique_name(way)
-    create_topic(cluster, alone, [[3]])
+    # One topic has its only replica on the broker, the other one has followers.
+    single, topic = unique_name(f"{method}-single"), unique_name(method)
+    create_topic(cluster, single, [[3]])
     create_topic(cluster, topic, [[3, 0, 4]])
-    produce(cluster, alone, 0, 100, 100)
-    door = cluster.bootstrap("b")
-    end = cluster.kill_broker if way == "kill" else cluster.stop_broker
-    end(3)
+    produce(cluster, single, 0, 100, 100)
+    servers = cluster.bootstrap("b")
+    end_broker = cluster.kill_broker if method == "kill" else cluster.stop_broker
+    end_broker(3)
     try:
-        with pytest.raises(BrokerStateError, match="broker 3 is dead"):
-            end(3)
+        with pytest.raises(BrokerStateError, match="broker 3 is dead, but must be running"):
+            end_broker(3)
         assert 3 in cluster.racks
         assert {broker for _, broker in cluster.bytes_out()} == {0, 1, 2, 4, 5}
         wait_until(lambda: 3 not in cluster.view([topic]).racks(), PATIENCE, "broker 3 is fenced")
-        wait_until(lambda: leader(cluster, topic) == 0, PATIENCE, "another one leads")
-        wait_until(lambda: leader(cluster, alone) is None, PATIENCE, "nobody leads")
+        wait_until(lambda: leader(cluster, topic) == 0, PATIENCE, "a follower leads")
+        wait_until(lambda: leader(cluster, single) is None, PATIENCE, "no leader is left")
         assert cluster.log(3)
     finally:
         cluster.start_broker(3)
-    assert cluster.bootstrap("b") == door
-    wait_until(lambda: leader(cluster, alone) == 3, PATIENCE, "broker 3 leads again")
-    assert consume(cluster, "b", alone, 0, 100) == 100
+    assert cluster.bootstrap("b") == servers
+    wait_until(lambda: leader(cluster, single) == 3, PATIENCE, "broker 3 leads again")
+    assert consume(cluster, "b", single, 0, 100) == 100
     wait_until(lambda: 3 in in_sync(cluster, topic), PATIENCE, "broker 3 is in sync")
     with pytest.raises(BrokerStateError, match="broker 3 is running"):
         cluster.start_broker(3)
 
 
 @pytest.mark.everywhere
-def test_a_paused_broker_is_fenced_and_goes_on_as_the_same_process(
+def test_a_paused_broker_is_fenced_and_continues_as_the_same_process(
     cluster: Cluster, unique_name: UniqueName
 ) -> None:
     topic = unique_name("pause")
     create_topic(cluster, topic, [[4, 1, 2]])
     produce(cluster, topic, 0, 100, 10_000)
     assert consume(cluster, "c", topic, 0, 100) == 100
-    counted = cluster.bytes_out()["c", 4]
+    sent = cluster.bytes_out()["c", 4]
     cluster.pause_broker(4)
     try:
         assert ("c", 4) not in cluster.bytes_out()
-        for call in (cluster.pause_broker, cluster.stop_broker, cluster.start_broker):
+        for method in (cluster.pause_broker, cluster.stop_broker, cluster.start_broker):
             with pytest.raises(BrokerStateError, match="broker 4 is paused"):
-                call(4)
-        wait_until(lambda: leader(cluster, topic) == 1, PATIENCE, "another one leads")
+                method(4)
+        wait_until(lambda: leader(cluster, topic) == 1, PATIENCE, "a follower leads")
     finally:
         cluster.resume_broker(4)
     wait_until(lambda: 4 in cluster.view([]).racks(), PATIENCE, "broker 4 is back")
-    assert cluster.bytes_out()["c", 4] >= counted
+    assert cluster.bytes_out()["c", 4] >= sent
     wait_until(lambda: 4 in in_sync(cluster, topic), PATIENCE, "broker 4 is in sync")
     cluster.move_leaders({TopicPartition(topic, 0): 4})
 
@@ -224,16 +222,16 @@ def test_a_paused_broker_can_be_killed(cluster: Cluster) -> None:
     assert 5 in cluster.view([]).racks()
 
 
-def test_a_log_tells_of_all_of_a_brokers_lives(cluster: Cluster) -> None:
-    # The line comes a moment after the broker says that it serves.
+def test_a_log_includes_earlier_processes_of_the_broker(cluster: Cluster) -> None:
+    # The line is logged shortly after the broker serves.
     started = "Kafka Server started"
     wait_until(lambda: started in cluster.log(1), PATIENCE, "broker 1 has logged its start")
-    lives = cluster.log(1).count(started)
+    starts = cluster.log(1).count(started)
     cluster.stop_broker(1)
     assert "shut down completed" in cluster.log(1)
     cluster.start_broker(1)
     wait_until(
-        lambda: cluster.log(1).count(started) == lives + 1,
+        lambda: cluster.log(1).count(started) == starts + 1,
         PATIENCE,
         "broker 1 has started",
     )

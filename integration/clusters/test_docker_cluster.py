@@ -1,4 +1,4 @@
-"""What DockerCluster alone promises: what it leaves behind, what it publishes, its errors."""
+"""DockerCluster only: published ports, clean-up and errors."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def engine() -> Iterator[docker.DockerClient]:
     client.close()
 
 
-def left(engine: docker.DockerClient, label: str) -> list[str]:
-    """Containers and networks that carry a label."""
-    found = {"label": label}
-    containers = engine.containers.list(all=True, filters=found, ignore_removed=True)
-    networks = engine.networks.list(filters=found)
+def labelled(engine: docker.DockerClient, label: str) -> list[str]:
+    """Return the names of containers and networks that carry a label."""
+    filters = {"label": label}
+    containers = engine.containers.list(all=True, filters=filters, ignore_removed=True)
+    networks = engine.networks.list(filters=filters)
     return [each.name for each in (*containers, *networks)]
 
 
-def test_ports_are_published_on_loopback_and_brokers_can_join(
+def test_ports_are_published_on_loopback_only_and_brokers_can_join(
     engine: docker.DockerClient,
 ) -> None:
     with DockerCluster(["/dc1/r 1", None]) as cluster:
@@ -55,7 +55,7 @@ def test_ports_are_published_on_loopback_and_brokers_can_join(
             for bound in each.ports.values()
             for binding in bound or ()
         ]
-        # Two doors and the agent, for each of three brokers; none for the controller.
+        # Two listeners and the agent of each of three brokers; none of the controller.
         assert bindings == ["127.0.0.1"] * 9
         volumes = [
             mount["Name"]
@@ -64,11 +64,11 @@ def test_ports_are_published_on_loopback_and_brokers_can_join(
             if mount["Type"] == "volume"
         ]
         assert volumes
-    assert left(engine, cluster.label) == []
+    assert labelled(engine, cluster.label) == []
     assert not {each.name for each in engine.volumes.list()} & set(volumes)
 
 
-def test_nothing_is_left_when_the_owner_is_killed(engine: docker.DockerClient) -> None:
+def test_containers_are_removed_when_the_owner_is_killed(engine: docker.DockerClient) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER],
         stdout=subprocess.PIPE,
@@ -78,23 +78,30 @@ def test_nothing_is_left_when_the_owner_is_killed(engine: docker.DockerClient) -
     assert owner.stdout is not None
     with owner.stdout:
         label = owner.stdout.readline().strip()
-    assert len(left(engine, label)) == 3
+    assert len(labelled(engine, label)) == 3
     owner.kill()
     owner.wait()
-    wait_until(lambda: not left(engine, label), supervisor.LAST_SECONDS, "all of it is gone")
+    wait_until(
+        lambda: not labelled(engine, label), supervisor.ON_EXIT_TIMEOUT, "everything is removed"
+    )
 
 
-def test_a_broker_that_cannot_start_shows_its_log_and_leaves_nothing(
+def test_a_broker_that_cannot_start_is_reported_with_its_log_and_removed(
     engine: docker.DockerClient,
 ) -> None:
-    before = left(engine, LABEL)
-    with pytest.raises(BrokerError, match=r"(?s)ended.*log\.retention\.ms"):
+    before = labelled(engine, LABEL)
+    with pytest.raises(BrokerError, match=r"(?s)exited.*log\.retention\.ms"):
         DockerCluster(["a"], server_properties={"log.retention.ms": "soon"})
-    assert left(engine, LABEL) == before
+    assert labelled(engine, LABEL) == before
 
 
-def test_an_image_that_cannot_be_had_says_what_to_do(engine: docker.DockerClient) -> None:
-    before = left(engine, LABEL)
-    with pytest.raises(DockerUnavailableError, match=r"rackward\.clusters\.image"):
+def test_the_error_about_a_missing_image_names_the_alternatives(
+    engine: docker.DockerClient,
+) -> None:
+    before = labelled(engine, LABEL)
+    with pytest.raises(
+        DockerUnavailableError,
+        match=r"no image 127.0.0.1:1/rackward/absent:0 .*pass image= .*apache/kafka.*LocalCluster",
+    ):
         DockerCluster(["a"], image="127.0.0.1:1/rackward/absent:0")
-    assert left(engine, LABEL) == before
+    assert labelled(engine, LABEL) == before

@@ -1,4 +1,4 @@
-"""What LocalCluster alone promises: its processes, its folder, its errors, its cache."""
+"""LocalCluster only: its processes, its folder, its errors and its cache."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rackward.clusters import (
     local,
 )
 from rackward.clusters.broker_config import free_ports
-from rackward.clusters.distribution import distribution
+from rackward.clusters.distribution import fetch_kafka
 from tests.support.waiting import PATIENCE, wait_until
 
 OWNER = textwrap.dedent("""
@@ -38,22 +38,20 @@ OWNER = textwrap.dedent("""
 """)
 
 
-def java_in(folder: Path) -> list[str]:
-    """Command lines of processes that have the folder among their arguments."""
-    listed = subprocess.run(
-        ["ps", "-Aww", "-o", "args="], capture_output=True, text=True, check=True
-    )
-    return [line for line in listed.stdout.splitlines() if f"{folder}/rackward-" in line]
+def processes_in(folder: Path) -> list[str]:
+    """Return command lines of processes of clusters in this folder."""
+    ps = subprocess.run(["ps", "-Aww", "-o", "args="], capture_output=True, text=True, check=True)
+    return [line for line in ps.stdout.splitlines() if f"{folder}/rackward-" in line]
 
 
 def is_clean(folder: Path) -> bool:
-    return not java_in(folder) and not list(folder.glob("rackward-*"))
+    return not processes_in(folder) and not list(folder.glob("rackward-*"))
 
 
-def test_nothing_is_left_when_the_block_raises(tmp_path: Path) -> None:
+def test_an_exception_in_the_block_closes_the_cluster(tmp_path: Path) -> None:
     def fail() -> None:
         with LocalCluster(["a"], directory=tmp_path):
-            assert len(java_in(tmp_path)) == 2
+            assert len(processes_in(tmp_path)) == 2
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
@@ -61,20 +59,20 @@ def test_nothing_is_left_when_the_block_raises(tmp_path: Path) -> None:
     assert is_clean(tmp_path)
 
 
-def test_a_closed_cluster_says_so(tmp_path: Path) -> None:
+def test_methods_of_a_closed_cluster_raise(tmp_path: Path) -> None:
     cluster = LocalCluster(["a"], directory=tmp_path)
     cluster.pause_broker(0)
     cluster.close()
     cluster.close()
     assert is_clean(tmp_path)
-    for call in (cluster.bytes_out, cluster.view, lambda: cluster.kill_broker(0)):
+    for method in (cluster.bytes_out, cluster.view, lambda: cluster.kill_broker(0)):
         with pytest.raises(ClusterClosedError):
-            call()
+            method()
 
 
-def test_a_cluster_that_is_dropped_is_closed(tmp_path: Path) -> None:
+def test_a_garbage_collected_cluster_is_closed(tmp_path: Path) -> None:
     cluster = LocalCluster(["a"], directory=tmp_path)
-    assert java_in(tmp_path)
+    assert processes_in(tmp_path)
     del cluster
     gc.collect()
     assert is_clean(tmp_path)
@@ -83,7 +81,9 @@ def test_a_cluster_that_is_dropped_is_closed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
-def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_killed_owner_leaves_no_process_and_no_folder(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -93,14 +93,14 @@ def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path, number: signal
     assert owner.stdout is not None
     with owner.stdout:
         assert owner.stdout.readline() == "up\n"
-    assert len(java_in(tmp_path)) == 2
+    assert len(processes_in(tmp_path)) == 2
     owner.send_signal(number)
     owner.wait()
-    wait_until(lambda: is_clean(tmp_path), PATIENCE, "all of it is gone")
+    wait_until(lambda: is_clean(tmp_path), PATIENCE, "processes and folder are gone")
 
 
 @pytest.mark.slow
-def test_two_clusters_and_brokers_that_join(tmp_path: Path) -> None:
+def test_two_clusters_at_once_and_added_brokers(tmp_path: Path) -> None:
     with (
         LocalCluster(["/dc1/r 1", None], client_racks=["/dc1/r 1", "ü"], directory=tmp_path) as one,
         LocalCluster(["a"], directory=tmp_path) as other,
@@ -117,32 +117,32 @@ def test_two_clusters_and_brokers_that_join(tmp_path: Path) -> None:
         assert len(one.bootstrap("ü").split(",")) == 3
         assert ("ü", 2) in one.bytes_out()
         other.add_broker("new")
-        with pytest.raises(UnknownClientRackError, match="name it in client_racks"):
+        with pytest.raises(UnknownClientRackError, match="Name the rack in client_racks"):
             other.bootstrap("new")
         other.close()
         assert one.view().racks()[2] == "ü"
-        assert len(java_in(tmp_path)) == 4
+        assert len(processes_in(tmp_path)) == 4
     assert is_clean(tmp_path)
 
 
-def test_a_broker_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
-    with pytest.raises(BrokerError, match=r"(?s)node \d+ .*ended.*log.retention.ms") as failed:
+def test_a_broker_that_cannot_start_is_reported_with_its_log(tmp_path: Path) -> None:
+    with pytest.raises(BrokerError, match=r"(?s)node \d+ .*exited.*log.retention.ms") as caught:
         LocalCluster(["a"], server_properties={"log.retention.ms": "soon"}, directory=tmp_path)
-    assert "soon" in failed.value.log_tail
+    assert "soon" in caught.value.log_tail
     assert is_clean(tmp_path)
 
 
-def test_a_broker_that_cannot_come_back_shows_its_log(tmp_path: Path) -> None:
+def test_a_broker_that_cannot_restart_is_reported_with_its_log(tmp_path: Path) -> None:
     with LocalCluster(["a", "b"], directory=tmp_path) as cluster:
         cluster.kill_broker(1)
         (properties,) = tmp_path.glob("rackward-*/broker-1/server.properties")
-        good = properties.read_text()
-        properties.write_text(good.replace("node.id=1", "node.id=7"))
-        with pytest.raises(BrokerError, match="node 1 ended while starting") as failed:
+        valid = properties.read_text()
+        properties.write_text(valid.replace("node.id=1", "node.id=7"))
+        with pytest.raises(BrokerError, match="node 1 exited during startup") as caught:
             cluster.start_broker(1)
-        assert failed.value.broker_id == 1
-        assert "Stored node id 1 doesn't match" in failed.value.log_tail
-        properties.write_text(good)
+        assert caught.value.broker_id == 1
+        assert "Stored node id 1 doesn't match" in caught.value.log_tail
+        properties.write_text(valid)
         cluster.start_broker(1)
         assert cluster.view().racks() == {0: "a", 1: "b"}
         with pytest.raises(BrokerStateError, match="running"):
@@ -151,35 +151,35 @@ def test_a_broker_that_cannot_come_back_shows_its_log(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("taken", ["controller", "agent", "internal"])
-def test_a_port_that_is_taken_meanwhile_is_no_failure(
+def test_a_start_is_retried_if_a_port_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as thief:
-        # The first free_ports is for the controller, the second for a broker's agent and doors.
-        call, place = {"controller": (0, 0), "agent": (1, 0), "internal": (1, 1)}[taken]
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        # The first call is for the controller, the second for a broker's agent and listeners.
+        call, index = {"controller": (0, 0), "agent": (1, 0), "internal": (1, 1)}[taken]
         calls = itertools.count()
 
-        def steal(count: int) -> list[int]:
+        def free_ports_with_a_taken_one(count: int) -> list[int]:
             ports = free_ports(count)
             if next(calls) == call:
-                ports[place] = thief.getsockname()[1]
+                ports[index] = occupied.getsockname()[1]
             return ports
 
-        monkeypatch.setattr(local, "free_ports", steal)
+        monkeypatch.setattr(local, "free_ports", free_ports_with_a_taken_one)
         with LocalCluster(["a"], directory=tmp_path) as cluster:
             assert cluster.view().racks() == {0: "a"}
             assert next(calls) == 4
 
 
-def test_a_broker_that_joins_survives_a_taken_port(
+def test_an_added_broker_is_retried_if_a_port_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
-        socket.create_server(("127.0.0.1", 0)) as thief,
+        socket.create_server(("127.0.0.1", 0)) as occupied,
         LocalCluster(["a"], directory=tmp_path) as cluster,
     ):
-        stolen = [thief.getsockname()[1], *free_ports(2)]
-        lists = iter([stolen, free_ports(3)])
+        taken = [occupied.getsockname()[1], *free_ports(2)]
+        lists = iter([taken, free_ports(3)])
         monkeypatch.setattr(local, "free_ports", lambda _: next(lists))
         assert cluster.add_broker("b") == 1
         assert cluster.view().racks() == {0: "a", 1: "b"}
@@ -190,31 +190,31 @@ def test_a_cluster_needs_a_broker() -> None:
         LocalCluster([])
 
 
-def test_a_full_cache_needs_neither_network_nor_path(tmp_path: Path) -> None:
+def test_a_filled_cache_needs_neither_network_nor_path(tmp_path: Path) -> None:
     script = OWNER.replace("time.sleep(600)", "")
-    # An address that answers nothing stands for a network that is not there.
+    # A proxy that refuses connections stands for a missing network.
     (port,) = free_ports(1)
-    without = {"PATH": "", "HTTPS_PROXY": f"http://127.0.0.1:{port}", "JAVA_HOME": "/nowhere"}
-    done = subprocess.run(
+    changes = {"PATH": "", "HTTPS_PROXY": f"http://127.0.0.1:{port}", "JAVA_HOME": "/nowhere"}
+    completed = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
-        env={**os.environ, **without},
+        env={**os.environ, **changes},
         capture_output=True,
         text=True,
         timeout=200,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, "up\n"), done.stderr
+    assert (completed.returncode, completed.stdout) == (0, "up\n"), completed.stderr
     assert is_clean(tmp_path)
 
 
-def test_a_download_that_fails_leaves_nothing_and_says_what_to_do(
+def test_a_failed_download_leaves_no_files_and_names_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (port,) = free_ports(1)
     for name in ("HTTPS_PROXY", "https_proxy"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
-    told: list[str] = []
+    messages: list[str] = []
     with pytest.raises(DownloadError, match=r"could not download Kafka 4\.3\.1 .*can be reached"):
-        distribution("4.3.1", tmp_path, told.append)
-    assert told == ["downloading Kafka 4.3.1 (45 MB, once)"]
-    assert [path.name for path in tmp_path.iterdir()] == ["download.lock"]
+        fetch_kafka("4.3.1", tmp_path, messages.append)
+    assert messages == ["downloading Kafka 4.3.1 (45 MB, once)"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kafka-4.3.1-1.lock"]

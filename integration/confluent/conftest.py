@@ -1,43 +1,52 @@
-"""What is tested here runs on confluent_kafka's own Consumer and on ours."""
+"""Fixtures: each test runs on confluent_kafka's Consumer and on rackward's, to compare them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from integration.support.confluent import CONFLUENT, RACKWARD, Consumers, Variant
-from integration.support.topics import create_topic, new_name
 from rackward.clusters import Cluster
 from tests.support.waiting import PATIENCE
 
+# Imported by the fixtures: a missing extra must skip tests, not break the collection.
+if TYPE_CHECKING:
+    from integration.support.confluent import Consumers, Variant
+
 RECORDS = 10
-"""In each of the three partitions of `filled`."""
+"""Per partition of `filled`."""
 
 
-@pytest.fixture(params=[CONFLUENT, RACKWARD], ids=str)
+@pytest.fixture(params=["confluent", "rackward"])
 def variant(request: pytest.FixtureRequest) -> Variant:
-    found: Variant = request.param
-    return found
+    from integration.support.confluent import VARIANTS
+
+    return VARIANTS[request.param]
 
 
 @pytest.fixture
 def consumers(variant: Variant, cluster: Cluster) -> Iterator[Consumers]:
-    made = Consumers(variant, cluster.bootstrap_servers)
-    yield made
-    made.close()
+    from integration.support.confluent import Consumers
+
+    consumers = Consumers(variant, cluster.bootstrap_servers)
+    yield consumers
+    consumers.close()
 
 
 @pytest.fixture(scope="session")
 def filled(cluster: Cluster) -> str:
-    """A topic of three partitions with ten records each, that no test writes to.
+    """A topic of three partitions with ten records each. No test writes to it.
 
     Record i of a partition has the value b"i", the key b"k", the headers [("n", b"i"),
     ("none", None)] and the timestamp 1000 * (i + 1).
     """
-    # The records are from 1970.
+    from confluent_kafka import Producer
+
+    from integration.support.topics import create_topic, new_name
+
+    # Retention would delete the records: their timestamps are of 1970.
     replicas = [[0, 2, 4], [2, 4, 0], [4, 0, 2]]
     topic = create_topic(cluster, new_name("filled"), replicas, retention_ms="-1")
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
@@ -52,16 +61,18 @@ def filled(cluster: Cluster) -> str:
                 timestamp=1000 * (index + 1),
             )
     assert producer.flush(PATIENCE) == 0
-    _coordinators(cluster, topic)
+    _await_coordinators(cluster, topic)
     return topic
 
 
-def _coordinators(cluster: Cluster, topic: str) -> None:
-    """Wait until every group has a coordinator; till then a consumer may be told that it has none.
+def _await_coordinators(cluster: Cluster, topic: str) -> None:
+    """Wait until every group has a coordinator: before that, commits fail with _NO_COORDINATOR.
 
-    The names are of consecutive hashes, so the coordinators are those of all partitions of the
-    offsets' topic.
+    The hashes of the group names are consecutive, so the groups belong to all partitions of
+    __consumer_offsets.
     """
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
     for number in range(10):
         settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"first-{number}"}
         consumer = Consumer(settings)

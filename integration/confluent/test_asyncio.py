@@ -1,4 +1,4 @@
-"""The consumer for asyncio: confluent's AIOConsumer, and ours in its place."""
+"""confluent's AIOConsumer, and rackward's in its place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 import assignors.confluent
-from integration.support.confluent import RACKWARD, Variant, new_group, places
+from integration.support.confluent import RACKWARD, Variant, new_group, partition_keys
 from integration.support.topics import committed
 from rackward.clusters import Cluster
 from tests.support.waiting import PATIENCE
@@ -23,10 +23,11 @@ pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
 @pytest.fixture
 def make(variant: Variant, cluster: Cluster) -> Callable[..., Any]:
-    kind = confluent_kafka.aio.AIOConsumer if variant is not RACKWARD else None
-    kind = kind or assignors.confluent.AIOConsumer
+    kind: Any = confluent_kafka.aio.AIOConsumer
+    if variant is RACKWARD:
+        kind = assignors.confluent.AIOConsumer
 
-    def made(group: str, **settings: Any) -> Any:
+    def construct(group: str, **settings: Any) -> Any:
         return kind(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
@@ -40,22 +41,24 @@ def make(variant: Variant, cluster: Cluster) -> Callable[..., Any]:
             }
         )
 
-    return made
+    return construct
 
 
-async def until(consumer: Any, enough: Callable[[list[Any]], object]) -> list[Any]:
+async def poll_until(consumer: Any, enough: Callable[[list[Any]], object]) -> list[Any]:
     deadline = time.monotonic() + PATIENCE
-    found: list[Any] = []
-    while not enough(found):
-        assert time.monotonic() < deadline, found
+    messages: list[Any] = []
+    while not enough(messages):
+        assert time.monotonic() < deadline, messages
         message = await consumer.poll(0.05)
         if message is not None:
             assert message.error() is None
-            found.append(message)
-    return found
+            messages.append(message)
+    return messages
 
 
-def test_coroutines_all_the_way(make: Callable[..., Any], filled: str, cluster: Cluster) -> None:
+def test_callbacks_are_coroutines_on_the_loop(
+    make: Callable[..., Any], filled: str, cluster: Cluster
+) -> None:
     group = new_group()
     calls: list[tuple[str, set[tuple[str, int]], int]] = []
     commits: list[int] = []
@@ -64,37 +67,39 @@ def test_coroutines_all_the_way(make: Callable[..., Any], filled: str, cluster: 
         here = threading.get_ident()
 
         async def on_assign(consumer: Any, partitions: list[TopicPartition]) -> None:
-            calls.append(("assign", places(partitions), threading.get_ident()))
+            calls.append(("assign", partition_keys(partitions), threading.get_ident()))
             if partitions:
-                # What is asked in a callback belongs to the call that the callback comes from.
+                # A call in a callback belongs to the call that has called back.
                 await consumer.incremental_assign(
                     [TopicPartition(p.topic, p.partition, 4) for p in partitions]
                 )
 
         async def on_revoke(consumer: Any, partitions: list[TopicPartition]) -> None:
-            calls.append(("revoke", places(partitions), threading.get_ident()))
-            assert places(await consumer.assignment()) == places(partitions)
+            calls.append(("revoke", partition_keys(partitions), threading.get_ident()))
+            assert partition_keys(await consumer.assignment()) == partition_keys(partitions)
 
         async def on_commit(error: object, partitions: list[TopicPartition]) -> None:
             assert error is None
             assert threading.get_ident() == here
             commits.extend(p.offset for p in partitions)
 
-        # Nothing is committed but what is said here.
+        # Automatic commits never become due.
         consumer = make(group, on_commit=on_commit, **{"auto.commit.interval.ms": 600_000})
         await consumer.subscribe([filled], on_assign=on_assign, on_revoke=on_revoke)
-        found = await until(consumer, lambda found: len(found) == 18)
-        assert sorted((m.partition(), m.offset()) for m in found) == [
+        messages = await poll_until(consumer, lambda messages: len(messages) == 18)
+        assert sorted((m.partition(), m.offset()) for m in messages) == [
             (p, n) for p in range(3) for n in range(4, 10)
         ]
-        await consumer.commit(message=found[0])
-        await until(consumer, lambda _: commits)
-        answer = await consumer.commit(asynchronous=False)
-        assert {p.offset for p in answer} == {10}
-        # Others get their turn while a poll waits; of a machine that stalls, while another does.
+        await consumer.commit(message=messages[0])
+        await poll_until(consumer, lambda _: commits)
+        result = await consumer.commit(asynchronous=False)
+        assert {p.offset for p in result} == {10}
+        # Other tasks run during a poll. A machine may stall for one poll, so several are tried.
         ticks, deadline = 0, time.monotonic() + PATIENCE
         while ticks <= 3:
-            assert time.monotonic() < deadline, f"{ticks} turns in a poll of half a second"
+            assert time.monotonic() < deadline, (
+                f"{ticks} iterations of the loop in a poll of half a second"
+            )
             poll = asyncio.create_task(consumer.poll(0.5))
             ticks = 0
             while not poll.done():
@@ -117,18 +122,20 @@ def test_two_members_in_one_loop(make: Callable[..., Any], filled: str) -> None:
     async def run() -> None:
         group = new_group()
         async with make(group) as one, make(group) as other:
-            held: list[list[TopicPartition]] = [[], []]
+            assignments: list[list[TopicPartition]] = [[], []]
 
-            async def keep(consumer: Any, at: int) -> None:
+            async def poll(consumer: Any, index: int) -> None:
                 deadline = time.monotonic() + PATIENCE
-                while {1, 2} != {len(each) for each in held}:
-                    assert time.monotonic() < deadline, held
+                while {1, 2} != {len(each) for each in assignments}:
+                    assert time.monotonic() < deadline, assignments
                     await consumer.poll(0.05)
-                    held[at] = await consumer.assignment()
+                    assignments[index] = await consumer.assignment()
 
             await one.subscribe([filled])
             await other.subscribe([filled])
-            await asyncio.gather(keep(one, 0), keep(other, 1))
-            assert places(held[0]) | places(held[1]) == {(filled, p) for p in range(3)}
+            await asyncio.gather(poll(one, 0), poll(other, 1))
+            assert partition_keys(assignments[0]) | partition_keys(assignments[1]) == {
+                (filled, p) for p in range(3)
+            }
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""close, the context manager, and what is said after it."""
+"""close, the context manager, and methods of a closed consumer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition as At
+from confluent_kafka import TopicPartition
 
-from integration.support.confluent import Callbacks, Consumers, new_group, read
+from integration.support.confluent import Callbacks, Consumers, new_group, poll_until
 from integration.support.topics import described
 from rackward.clusters import Cluster
 from tests.support.waiting import PATIENCE, wait_until
@@ -31,8 +31,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "position": lambda it: it.position([]),
     "pause": lambda it: it.pause([]),
     "resume": lambda it: it.resume([]),
-    "seek": lambda it: it.seek(At("t", 0, 0)),
-    "get_watermark_offsets": lambda it: it.get_watermark_offsets(At("t", 0)),
+    "seek": lambda it: it.seek(TopicPartition("t", 0, 0)),
+    "get_watermark_offsets": lambda it: it.get_watermark_offsets(TopicPartition("t", 0)),
     "offsets_for_times": lambda it: it.offsets_for_times([]),
     "memberid": lambda it: it.memberid(),
     "consumer_group_metadata": lambda it: it.consumer_group_metadata(),
@@ -42,14 +42,14 @@ CALLS: dict[str, Callable[[Any], object]] = {
 }
 
 
-# They say what was, and go on saying it.
-OURS_ALONE = {"assignments", "last_assignment"}
+ADDED_METHODS = {"assignments", "last_assignment"}
+"""Methods that confluent's Consumer does not have. They work after ``close``."""
 
 
-def test_a_closed_consumer(consumers: Consumers) -> None:
+def test_every_method_of_a_closed_consumer_raises(consumers: Consumers) -> None:
     consumer = consumers()
-    named = {name for name in dir(consumer) if not name.startswith("_")}
-    assert named - OURS_ALONE == {*CALLS, "close"}
+    public = {name for name in dir(consumer) if not name.startswith("_")}
+    assert public - ADDED_METHODS == {*CALLS, "close"}
     assert consumer.close() is None
     assert consumer.close() is None
     for call in CALLS.values():
@@ -57,7 +57,7 @@ def test_a_closed_consumer(consumers: Consumers) -> None:
             call(consumer)
 
 
-def test_the_context_manager(consumers: Consumers, filled: str) -> None:
+def test_the_context_manager_closes(consumers: Consumers, filled: str) -> None:
     calls = Callbacks()
     consumer = consumers()
 
@@ -65,50 +65,50 @@ def test_the_context_manager(consumers: Consumers, filled: str) -> None:
         with consumer as entered:
             assert entered is consumer
             consumer.subscribe([filled], **calls.all)
-            read(consumer, until=lambda _: consumer.assignment(), what="an assignment")
+            poll_until(consumer, until=lambda _: consumer.assignment(), what="an assignment")
             raise LookupError("planned")
 
     with pytest.raises(LookupError, match="planned"):
         fail_inside()
-    everything = {(filled, p) for p in range(3)}
-    assert calls.calls == [("assign", everything), ("revoke", everything)]
+    all_partitions = {(filled, p) for p in range(3)}
+    assert calls.calls == [("assign", all_partitions), ("revoke", all_partitions)]
     with pytest.raises(RuntimeError):
         consumer.poll(0)
     with consumer:
         pass
 
 
-def instances(cluster: Cluster, group: str) -> list[str | None]:
-    """The instance id, or None, of each member that the coordinator knows."""
-    (found,) = described(cluster, group)
-    return [member["group_instance_id"] for member in found["members"]]
+def instance_ids(cluster: Cluster, group: str) -> list[str | None]:
+    """Return the instance id, or None, of each member in the coordinator's description."""
+    (description,) = described(cluster, group)
+    return [member["group_instance_id"] for member in description["members"]]
 
 
 def test_a_dynamic_member_leaves_and_a_static_one_stays(
     consumers: Consumers, filled: str, cluster: Cluster
 ) -> None:
     group = new_group()
-    # Longer than all of this takes, so that it is not for its silence that one is given up.
-    seat = {"group.instance.id": "i", "session.timeout.ms": 240_000}
-    dynamic, static = consumers(group=group), consumers(seat, group=group)
+    # Longer than this test takes, so that no member leaves because of its session timeout.
+    static_settings = {"group.instance.id": "i", "session.timeout.ms": 240_000}
+    dynamic, static = consumers(group=group), consumers(static_settings, group=group)
     for consumer in (dynamic, static):
         consumer.subscribe([filled])
-    read(
+    poll_until(
         dynamic,
         static,
         until=lambda _: dynamic.assignment() and static.assignment(),
         what="an assignment each",
     )
-    assert sorted(instances(cluster, group), key=str) == [None, "i"]
+    assert sorted(instance_ids(cluster, group), key=str) == [None, "i"]
     static.close()
-    assert len(instances(cluster, group)) == 2
+    assert len(instance_ids(cluster, group)) == 2
     dynamic.close()
-    wait_until(lambda: instances(cluster, group) == ["i"], PATIENCE, "the dynamic one has left")
+    wait_until(lambda: instance_ids(cluster, group) == ["i"], PATIENCE, "the dynamic one has left")
 
 
-def test_close_without_ever_polling(consumers: Consumers, filled: str) -> None:
+def test_close_without_a_poll(consumers: Consumers, filled: str) -> None:
     subscribed, assigned = consumers(), consumers()
     subscribed.subscribe([filled])
-    assigned.assign([At(filled, 0)])
+    assigned.assign([TopicPartition(filled, 0)])
     assert subscribed.close() is None
     assert assigned.close() is None

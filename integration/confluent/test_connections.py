@@ -1,8 +1,7 @@
-"""Brokers that cannot be reached, and brokers that want to know who is there."""
+"""Brokers that cannot be reached, and brokers that require TLS and SASL."""
 
 from __future__ import annotations
 
-import datetime
 import logging
 import threading
 import time
@@ -12,27 +11,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka import TopicPartition as At
+from confluent_kafka import KafkaError, Producer, TopicPartition
 
 from integration.support.confluent import (
     RACKWARD,
     Consumers,
     Variant,
-    certificates,
-    read,
+    poll_until,
+    raised_code,
     read_records,
 )
 from rackward.clusters import LocalCluster
+from tests.support.certificates import make_authority
 from tests.support.waiting import PATIENCE
 
-SECRET = "wonderland-1865"
-WRONG = "looking-glass-1871"
+PASSWORD = "wonderland-1865"
+WRONG_PASSWORD = "looking-glass-1871"
 
 
 @dataclass(frozen=True)
 class Secured:
-    """A broker whose clients come in with TLS and a password, and a topic of nine records."""
+    """A broker with a listener for SASL_SSL, and a topic of nine records."""
 
     bootstrap: str
     authority: Path
@@ -44,7 +43,7 @@ class Secured:
             "security.protocol": "SASL_SSL",
             "sasl.mechanisms": "PLAIN",
             "sasl.username": "alice",
-            "sasl.password": SECRET,
+            "sasl.password": PASSWORD,
             "ssl.ca.location": str(self.authority),
             "reconnect.backoff.ms": 300,
         }
@@ -52,49 +51,44 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    signed = certificates(datetime.datetime.now(datetime.UTC))
-    door = "listener.name.rack_0."
+    authority = make_authority()
+    server = authority.sign("server")
+    listener = "listener.name.rack_0."
     login = "org.apache.kafka.common.security.plain.PlainLoginModule"
     protocols = "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,RACK_0:SASL_SSL"
     properties = {
         "listener.security.protocol.map": protocols,
-        f"{door}sasl.enabled.mechanisms": "PLAIN",
-        f"{door}plain.sasl.jaas.config": f'{login} required user_alice="{SECRET}";',
-        f"{door}ssl.keystore.type": "PEM",
-        f"{door}ssl.keystore.certificate.chain": signed.chain,
-        f"{door}ssl.keystore.key": signed.key,
+        f"{listener}sasl.enabled.mechanisms": "PLAIN",
+        f"{listener}plain.sasl.jaas.config": f'{login} required user_alice="{PASSWORD}";',
+        f"{listener}ssl.keystore.type": "PEM",
+        f"{listener}ssl.keystore.certificate.chain": server.pem + authority.pem,
+        f"{listener}ssl.keystore.key": server.key_pem(),
         "auto.create.topics.enable": "true",
         "num.partitions": "3",
     }
-    authority = tmp_path_factory.mktemp("tls") / "authority.pem"
-    authority.write_text(signed.authority)
+    path = tmp_path_factory.mktemp("tls") / "authority.pem"
+    path.write_text(authority.pem)
     with LocalCluster(("a",), server_properties=properties) as cluster:
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
         for _ in range(9):
             producer.produce("t", b"x")
         assert producer.flush(PATIENCE) == 0
-        yield Secured(cluster.bootstrap("a"), authority, "t")
+        yield Secured(cluster.bootstrap("a"), path, "t")
 
 
-def code_of(act: Any, *arguments: Any, **named: Any) -> int:
-    with pytest.raises(KafkaException) as caught:
-        act(*arguments, **named)
-    return int(caught.value.args[0].code())
-
-
-def asked_in_vain(consumer: Any) -> list[int]:
-    """The codes of what is raised by questions that no broker answers."""
-    partition = At("t", 0)
+def lookup_errors(consumer: Any) -> list[int]:
+    """Return the error codes of lookups that no broker answers."""
+    partition = TopicPartition("t", 0)
     return [
-        code_of(consumer.list_topics, timeout=0.3),
-        code_of(consumer.committed, [partition], timeout=0.3),
-        code_of(consumer.get_watermark_offsets, partition, timeout=0.3),
-        code_of(consumer.offsets_for_times, [At("t", 0, 1)], timeout=0.3),
-        code_of(consumer.cluster_id, timeout=0.3),
+        raised_code(consumer.list_topics, timeout=0.3),
+        raised_code(consumer.committed, [partition], timeout=0.3),
+        raised_code(consumer.get_watermark_offsets, partition, timeout=0.3),
+        raised_code(consumer.offsets_for_times, [TopicPartition("t", 0, 1)], timeout=0.3),
+        raised_code(consumer.cluster_id, timeout=0.3),
     ]
 
 
-IN_VAIN = [
+LOOKUP_ERRORS = [
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -103,7 +97,7 @@ IN_VAIN = [
 ]
 
 
-def test_nobody_is_there(variant: Variant) -> None:
+def test_no_broker_can_be_reached(variant: Variant) -> None:
     errors: list[tuple[int, int]] = []
     consumers = Consumers(variant, "127.0.0.1:1")
     consumer = consumers(
@@ -114,14 +108,16 @@ def test_nobody_is_there(variant: Variant) -> None:
     )
     assert consumer.subscribe(["t"]) is None
     both = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
-    found = read(consumer, until=lambda _: {code for code, _ in errors} == both, what="errors")
-    assert found == []
+    messages = poll_until(
+        consumer, until=lambda _: {code for code, _ in errors} == both, what="errors"
+    )
+    assert messages == []
     assert {thread for _, thread in errors} == {threading.get_ident()}
     assert consumer.assignment() == []
     assert consumer.memberid() is None
     assert consumer.commit() is None
-    assert code_of(consumer.commit, asynchronous=False) == KafkaError._NO_OFFSET
-    assert asked_in_vain(consumer) == IN_VAIN
+    assert raised_code(consumer.commit, asynchronous=False) == KafkaError._NO_OFFSET
+    assert lookup_errors(consumer) == LOOKUP_ERRORS
     started = time.monotonic()
     consumer.close()
     assert time.monotonic() - started < PATIENCE
@@ -130,13 +126,13 @@ def test_nobody_is_there(variant: Variant) -> None:
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [
-        ({"sasl.password": WRONG}, KafkaError._AUTHENTICATION),
+        ({"sasl.password": WRONG_PASSWORD}, KafkaError._AUTHENTICATION),
         ({"ssl.ca.location": None}, KafkaError._SSL),
         ({"security.protocol": "PLAINTEXT"}, KafkaError._ALL_BROKERS_DOWN),
     ],
     ids=["password", "authority", "protocol"],
 )
-def test_turned_away(
+def test_refused_connections(
     variant: Variant,
     secured: Secured,
     wrong: dict[str, Any],
@@ -150,19 +146,19 @@ def test_turned_away(
     consumer = consumers({k: v for k, v in settings.items() if v is not None})
     consumer.subscribe([secured.topic])
     codes = {expected, KafkaError._ALL_BROKERS_DOWN}
-    found = read(
+    messages = poll_until(
         consumer, until=lambda _: codes <= {error.code() for error in errors}, what="errors"
     )
-    assert found == []
+    assert messages == []
     assert consumer.assignment() == []
-    assert asked_in_vain(consumer)[:2] == IN_VAIN[:2]
+    assert lookup_errors(consumer)[:2] == LOOKUP_ERRORS[:2]
     consumer.close()
-    said = caplog.text + "".join(error.str() for error in errors)
-    assert WRONG not in said
-    assert SECRET not in said
+    output = caplog.text + "".join(error.str() for error in errors)
+    assert WRONG_PASSWORD not in output
+    assert PASSWORD not in output
 
 
-def test_let_in(variant: Variant, secured: Secured) -> None:
+def test_sasl_and_tls(variant: Variant, secured: Secured) -> None:
     consumers = Consumers(variant, secured.bootstrap)
     consumer = consumers({**secured.settings, "enable.auto.commit": False})
     consumer.subscribe([secured.topic])
@@ -172,21 +168,25 @@ def test_let_in(variant: Variant, secured: Secured) -> None:
     consumer.close()
 
 
-def test_let_in_with_other_credentials(variant: Variant, secured: Secured) -> None:
+def test_new_sasl_credentials(variant: Variant, secured: Secured) -> None:
     errors: list[Any] = []
     consumers = Consumers(variant, secured.bootstrap)
-    wrong = {"sasl.password": WRONG, "error_cb": errors.append, "enable.auto.commit": False}
+    wrong = {
+        "sasl.password": WRONG_PASSWORD,
+        "error_cb": errors.append,
+        "enable.auto.commit": False,
+    }
     consumer = consumers({**secured.settings, **wrong})
     consumer.subscribe([secured.topic])
-    read(consumer, until=lambda _: errors, what="that the password is wrong")
-    assert consumer.set_sasl_credentials("alice", SECRET) is None
+    poll_until(consumer, until=lambda _: errors, what="an error for the wrong password")
+    assert consumer.set_sasl_credentials("alice", PASSWORD) is None
     assert len(read_records(consumer, 9)) == 9
     assert consumer.commit(asynchronous=False)
     consumer.close()
 
 
 @pytest.mark.parametrize("inline", [False, True], ids=["file", "inline"])
-def test_let_in_by_the_names_of_java(secured: Secured, inline: bool) -> None:
+def test_java_property_names(secured: Secured, inline: bool) -> None:
     login = "org.apache.kafka.common.security.plain.PlainLoginModule"
     trust = (
         {"ssl.truststore.certificates": secured.authority.read_text()}
@@ -198,7 +198,7 @@ def test_let_in_by_the_names_of_java(secured: Secured, inline: bool) -> None:
         {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": "PLAIN",
-            "sasl.jaas.config": f'{login} required username="alice" password="{SECRET}";',
+            "sasl.jaas.config": f'{login} required username="alice" password="{PASSWORD}";',
             "ssl.truststore.type": "PEM",
             **trust,
         }

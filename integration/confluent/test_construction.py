@@ -1,4 +1,4 @@
-"""What the constructor takes, and what it refuses in which way. No broker is there."""
+"""Arguments that the constructor accepts, and the errors for others. There is no broker."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from confluent_kafka import KafkaError, KafkaException
 
 from integration.support.confluent import Variant
 
-NOWHERE = "127.0.0.1:1"
+UNREACHABLE = "127.0.0.1:1"
 INVALID = KafkaError._INVALID_ARG
 
 
-def settings_of(variant: Variant, **more: Any) -> dict[str, Any]:
+def settings_of(variant: Variant, **others: Any) -> dict[str, Any]:
     return {
-        "bootstrap.servers": NOWHERE,
+        "bootstrap.servers": UNREACHABLE,
         "group.id": "g",
         "partition.assignment.strategy": variant.eager,
         "client.rack": "a",
         "log_level": 0,
         "reconnect.backoff.ms": 500,
-        **more,
+        **others,
     }
 
 
-def test_forms_that_are_taken(variant: Variant) -> None:
+def test_accepted_arguments(variant: Variant) -> None:
     settings = settings_of(variant)
     make = variant.consumer
     for consumer in (
@@ -52,20 +52,20 @@ def test_forms_that_are_taken(variant: Variant) -> None:
     assert settings == settings_of(variant)
 
 
-def test_a_class_of_ones_own(variant: Variant) -> None:
+def test_a_subclass_may_override_poll(variant: Variant) -> None:
     class Counting(variant.consumer):  # type: ignore[misc,name-defined]
         polls = 0
 
-        def poll(self, *args: Any, **named: Any) -> Any:
+        def poll(self, *args: Any, **kwargs: Any) -> Any:
             self.polls += 1
-            return super().poll(*args, **named)
+            return super().poll(*args, **kwargs)
 
     with Counting(settings_of(variant)) as consumer:
         assert consumer.poll(0) is None
         assert consumer.polls == 1
 
 
-def test_initialised_twice(variant: Variant) -> None:
+def test_initializing_twice_is_refused(variant: Variant) -> None:
     consumer = variant.consumer(settings_of(variant))
     with pytest.raises(RuntimeError, match="already initialized"):
         consumer.__init__(settings_of(variant))
@@ -77,7 +77,7 @@ def test_initialised_twice(variant: Variant) -> None:
     [
         ((), (TypeError, ValueError)),
         (({},), ValueError),
-        (({"bootstrap.servers": NOWHERE},), ValueError),
+        (({"bootstrap.servers": UNREACHABLE},), ValueError),
         (("a string",), TypeError),
         (([("group.id", "g")],), TypeError),
         (({"group.id": "g"}, {"client.id": "c"}), TypeError),
@@ -87,7 +87,9 @@ def test_initialised_twice(variant: Variant) -> None:
     ],
     ids=str,
 )
-def test_wrong_arguments(variant: Variant, arguments: tuple[Any, ...], error: Any) -> None:
+def test_invalid_arguments_are_refused(
+    variant: Variant, arguments: tuple[Any, ...], error: Any
+) -> None:
     if arguments and isinstance(arguments[0], dict) and "group.id" in arguments[0]:
         arguments = ({**settings_of(variant), **arguments[0]}, *arguments[1:])
     with pytest.raises(error):

@@ -1,11 +1,11 @@
-"""A member joins a cooperative group of our Consumers: what moves, and what pauses meanwhile."""
+"""A member joins a cooperative group: which partitions move, and how long the others pause."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from integration.support.clients import Place
+from assignors.confluent.offsets import PartitionKey
 from integration.support.confluent_clients import Confluent
 from integration.support.drip import drip
 from integration.support.groups import ConsumerGroup
@@ -13,73 +13,75 @@ from integration.support.racks import evenly, loads, replicas_led_from
 from integration.support.topics import create_topic, new_name
 from rackward.clusters import Cluster
 
-SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
-LONGEST_PAUSE = 0.2
-"""Seconds for which a partition that stays where it is may give no record in a rebalance, or, where
-a busy machine makes longer pauses by itself, twice what it makes."""
-STEADY = 1.0
-"""Seconds of pause without a rebalance with which a measurement still says something."""
+MEMBERS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
+MAX_PAUSE = 0.2
+"""Seconds without a record of a partition that does not move in a rebalance, at most. If a busy
+machine makes longer pauses without a rebalance, the limit is twice these."""
+MAX_STEADY_PAUSE = 1.0
+"""Seconds of pause without a rebalance, up to which a measurement is valid."""
 ATTEMPTS = 5
-"""A pause that the rebalance makes is there each time; one that a busy machine makes is not."""
+"""A pause caused by the rebalance occurs in each attempt; one caused by a busy machine does not."""
 PATIENCE = 180.0
 
 
-def longest_pause(group: ConsumerGroup, kept: set[Place], since: float, until: float) -> float:
-    return max(group.reads_of(place).longest_gap(since, until) for place in kept)
+def longest_pause(
+    group: ConsumerGroup, unmoved: set[PartitionKey], since: float, until: float
+) -> float:
+    return max(group.reads_of(key).longest_gap(since, until) for key in unmoved)
 
 
-def steady_pause(group: ConsumerGroup, everything: set[Place]) -> float:
-    """The longest pause in two seconds without a rebalance, once records flow steadily."""
+def steady_pause(group: ConsumerGroup, all_partitions: set[PartitionKey]) -> float:
+    """Return the longest pause in two seconds without a rebalance, once records arrive steadily."""
     deadline = time.monotonic() + PATIENCE
     while True:
         since = time.monotonic()
         time.sleep(2.0)
-        pause = longest_pause(group, everything, since, time.monotonic())
-        if pause < STEADY:
+        pause = longest_pause(group, all_partitions, since, time.monotonic())
+        if pause < MAX_STEADY_PAUSE:
             return pause
-        assert since < deadline, f"without a rebalance, records pause for {pause:.3f} s"
+        assert since < deadline, f"pause of {pause:.3f} s without a rebalance"
 
 
 def pauses_when_a_seventh_joins(
-    group: ConsumerGroup, everything: set[Place]
+    group: ConsumerGroup, all_partitions: set[PartitionKey]
 ) -> tuple[float, float]:
-    """The longest pause of a partition that stays, and of one just before the rebalance."""
-    before = group.settle(everything, within=PATIENCE)
-    usual = steady_pause(group, everything)
+    """Return the longest pause of a partition that stays, and the longest before the rebalance."""
+    before = group.settle(all_partitions, within=PATIENCE)
+    steady = steady_pause(group, all_partitions)
     generation, started = group.generation, time.monotonic()
     group.start("a3", "a")
-    now = group.settle(everything, within=PATIENCE, after=generation)
+    now = group.settle(all_partitions, within=PATIENCE, after=generation)
     ended = time.monotonic()
     assert loads(now) == [5, 5, 5, 5, 5, 5, 6]
     assert group.generation - generation <= 2
-    assert group.handed_back(since=started) == []
-    kept = {place for name in before for place in before[name] & now[name]}
-    # The seventh is given five, one of each member but one, and nothing else moves.
-    assert len(kept) == 31
-    moved = {place for change in group.history if change.when > started for place in change.places}
-    assert not moved & kept
-    return longest_pause(group, kept, started, ended), usual
+    assert group.assigned_again(since=started) == []
+    unmoved = {key for name in before for key in before[name] & now[name]}
+    # The seventh member gets five partitions, one each from five of the six. No other moves.
+    assert len(unmoved) == 31
+    moved = {key for change in group.history if change.when > started for key in change.partitions}
+    assert not moved & unmoved
+    return longest_pause(group, unmoved, started, ended), steady
 
 
-def test_kept_partitions_are_read_while_a_member_joins(
+def test_unmoved_partitions_are_read_while_a_member_joins(
     cluster: Cluster, record_property: Callable[[str, object], None]
 ) -> None:
     topic = create_topic(cluster, new_name("joined"), replicas_led_from(evenly(36)))
-    everything = {(topic, partition) for partition in range(36)}
+    all_partitions = {(topic, partition) for partition in range(36)}
     measured: list[str] = []
     good = False
     with (
         drip(cluster, topic, 36, every=0.03),
         ConsumerGroup(cluster, topics=[topic], client=Confluent()) as group,
     ):
-        for name, rack in SIX.items():
+        for name, rack in MEMBERS.items():
             group.start(name, rack)
         while not good and len(measured) < ATTEMPTS:
             if measured:
                 group.stop("a3")
-            pause, usual = pauses_when_a_seventh_joins(group, everything)
-            measured.append(f"{pause * 1000:.0f} ms (without a rebalance {usual * 1000:.0f})")
-            good = pause < max(LONGEST_PAUSE, 2 * usual)
-    print("longest pause of a kept partition:", ", ".join(measured))
-    record_property("longest pause of a kept partition", measured[-1])
+            pause, steady = pauses_when_a_seventh_joins(group, all_partitions)
+            measured.append(f"{pause * 1000:.0f} ms (without a rebalance {steady * 1000:.0f})")
+            good = pause < max(MAX_PAUSE, 2 * steady)
+    print("longest pause of an unmoved partition:", ", ".join(measured))
+    record_property("longest pause of an unmoved partition", measured[-1])
     assert good, measured

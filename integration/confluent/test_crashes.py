@@ -1,4 +1,4 @@
-"""What is committed when a consumer is killed inside a call of ``consume``."""
+"""Offsets that are committed when a consumer is killed during a call of ``consume``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
-NAMES = ("confluent", "rackward", "confluent-aio", "rackward-aio")
+READERS = ("confluent", "rackward", "confluent-aio", "rackward-aio")
 PARTITIONS = 6
 CALL_SECONDS = 5.0
-"""Of one call of ``consume``, which asks for more records than there are."""
+"""Timeout of one call of ``consume``, for more records than the topic has."""
 
 
 class Reader:
-    """A process of `integration.support.reader_process`, and what it has reported."""
+    """A process of `integration.support.reader_process`, and the batches that it has reported."""
 
     def __init__(self, name: str, bootstrap: str, group: str, topic: str) -> None:
         self.group = group
@@ -40,10 +40,10 @@ class Reader:
             stdout=subprocess.PIPE,
             cwd=Path(__file__).parents[2],
         )
-        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread = threading.Thread(target=self._read_reports, daemon=True)
         self._thread.start()
 
-    def _listen(self) -> None:
+    def _read_reports(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             for topic, partition, end in json.loads(line):
@@ -55,7 +55,7 @@ class Reader:
         wait_until(
             lambda: sum(committed(cluster, self.group).values()) > 0,
             PATIENCE,
-            f"{name} commits what it has returned",
+            f"{name} commits offsets",
         )
 
     def kill(self) -> None:
@@ -67,26 +67,26 @@ class Reader:
                 stream.close()
 
 
-def test_nothing_is_committed_that_consume_has_not_returned(cluster: Cluster) -> None:
+def test_records_that_consume_has_not_returned_are_not_committed(cluster: Cluster) -> None:
     topic = create_topic(cluster, new_name("crash"), replicas_led_from(evenly(PARTITIONS)))
     readers: dict[str, Reader] = {}
     with drip(cluster, topic, PARTITIONS, every=0.005):
         try:
-            for name in NAMES:
+            for name in READERS:
                 readers[name] = Reader(name, cluster.bootstrap_servers, new_group(), topic)
             for name, reader in readers.items():
                 reader.await_commit(cluster, name)
-            # Several commit intervals later each is within a call that has collected records.
+            # After several commit intervals each is in a call that has collected records.
             time.sleep(CALL_SECONDS / 2)
         finally:
             for reader in readers.values():
                 reader.kill()
     lost = {
         name: sum(
-            max(0, offset - reader.delivered.get(place, 0))
-            for place, offset in committed(cluster, reader.group).items()
+            max(0, offset - reader.delivered.get(key, 0))
+            for key, offset in committed(cluster, reader.group).items()
         )
         for name, reader in readers.items()
     }
-    print("committed and never delivered:", lost)
-    assert lost == dict.fromkeys(NAMES, 0)
+    print("records committed and not returned:", lost)
+    assert lost == dict.fromkeys(READERS, 0)

@@ -1,4 +1,4 @@
-"""A pipeline of transactions whose members come, go, are killed and are left for dead."""
+"""A transactional pipeline whose members join, leave, are killed and are stopped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE = 90.0
 
 
 class Process:
-    """A member of the pipeline; its lines are kept."""
+    """A member of the pipeline in a process of its own, and the lines that it has printed."""
 
     def __init__(self, arguments: list[str]) -> None:
         self._process = subprocess.Popen(
@@ -37,43 +37,45 @@ class Process:
             text=True,
             cwd=Path(__file__).parents[2],
         )
-        self.said: list[str] = []
-        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self.lines: list[str] = []
+        self._thread = threading.Thread(target=self._read_lines, daemon=True)
         self._thread.start()
 
-    def _listen(self) -> None:
+    def _read_lines(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.said.append(line.strip())
+            self.lines.append(line.strip())
 
-    def await_word(self, word: str) -> None:
+    def await_line(self, word: str) -> None:
         wait_until(
             lambda: (
-                any(line.split()[:1] == [word] for line in self.said)
+                any(line.split()[:1] == [word] for line in self.lines)
                 or self._process.poll() is not None
             ),
             within=PATIENCE,
-            what=f"a member says {word!r}; it said {self.said[-3:]}",
+            what=f"a member prints {word!r}; last lines: {self.lines[-3:]}",
         )
-        assert self._process.poll() is None, f"it ended ({self._process.returncode}): {self.said}"
+        assert self._process.poll() is None, (
+            f"the process ended ({self._process.returncode}): {self.lines}"
+        )
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    def tell(self, order: str) -> None:
+    def send(self, command: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{order}\n")
+        self._process.stdin.write(f"{command}\n")
         self._process.stdin.flush()
 
     def kill(self) -> None:
         self._process.kill()
         self._process.wait(PATIENCE)
 
-    def end(self) -> None:
-        """Close its input, so that it closes its consumer."""
+    def stop(self) -> None:
+        """Close its standard input, so that it closes its consumer, and wait for its end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        assert self._process.wait(PATIENCE) == 0, self.said[-5:]
+        assert self._process.wait(PATIENCE) == 0, self.lines[-5:]
 
     def discard(self) -> None:
         if self._process.poll() is None:
@@ -85,7 +87,7 @@ class Process:
 
 
 class Members:
-    """Starts processes, and ends those that are left."""
+    """Starts processes, and kills those that still run."""
 
     def __init__(self, *arguments: str) -> None:
         self._arguments = arguments
@@ -94,7 +96,7 @@ class Members:
     def start(self, name: str, rack: str) -> Process:
         process = Process([*self._arguments, f"--name={name}", f"--rack={rack}"])
         self._all.append(process)
-        process.await_word("ready")
+        process.await_line("ready")
         return process
 
     def discard(self) -> None:
@@ -103,10 +105,10 @@ class Members:
 
 
 def test_each_record_is_written_once(cluster: Cluster) -> None:
-    copied_exactly_once(cluster, RACKWARD)
+    assert_copied_exactly_once(cluster, RACKWARD)
 
 
-def copied_exactly_once(cluster: Cluster, variant: Variant) -> None:
+def assert_copied_exactly_once(cluster: Cluster, variant: Variant) -> None:
     source = create_topic(cluster, new_name("source"), replicas_led_from(evenly(PARTITIONS)))
     target = create_topic(cluster, new_name("target"), replicas_led_from(evenly(PARTITIONS)))
     group = new_group()
@@ -117,16 +119,16 @@ def copied_exactly_once(cluster: Cluster, variant: Variant) -> None:
         f"--input={source}",
         f"--output={target}",
     )
-    feed = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5})
-    fed = 0
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5})
+    sent = 0
 
-    def feed_a_fifth() -> None:
-        nonlocal fed
+    def send_a_fifth() -> None:
+        nonlocal sent
         for _ in range(RECORDS // 5):
-            feed.produce(source, b"x" * 100, partition=fed % PARTITIONS)
-            feed.poll(0)
-            fed += 1
-        assert feed.flush(PATIENCE) == 0
+            producer.produce(source, b"x" * 100, partition=sent % PARTITIONS)
+            producer.poll(0)
+            sent += 1
+        assert producer.flush(PATIENCE) == 0
 
     def await_copied(count: int) -> None:
         wait_until(
@@ -137,61 +139,61 @@ def copied_exactly_once(cluster: Cluster, variant: Variant) -> None:
 
     try:
         first, second = members.start("first", "a"), members.start("second", "b")
-        feed_a_fifth()
-        await_copied(fed // 2)
+        send_a_fifth()
+        await_copied(sent // 2)
 
-        # A member joins, and is killed in a transaction that it has written records in.
+        # A member joins, and is killed in a transaction with records.
         third = members.start("third", "c")
-        third.tell("hang")
-        feed_a_fifth()
-        third.await_word("hanging")
+        third.send("hang")
+        send_a_fifth()
+        third.await_line("hanging")
         third.kill()
-        feed_a_fifth()
-        # Its successor ends that transaction; the records in it are copied by whoever reads them.
+        send_a_fifth()
+        # A new producer with the same transactional id aborts that transaction.
         third = members.start("third", "c")
 
-        # Another one is taken for dead in a transaction, and then goes on with it.
-        second.tell("hang")
-        feed_a_fifth()
-        second.await_word("hanging")
+        # Another member is stopped in a transaction until its session ends, and then continued.
+        second.send("hang")
+        send_a_fifth()
+        second.await_line("hanging")
         second.signal(signal.SIGSTOP)
         wait_until(
-            lambda: "second" not in clients(cluster, group),
+            lambda: "second" not in client_ids(cluster, group),
             within=PATIENCE,
-            what="the group gives up the second member",
+            what="the group removes the second member",
         )
         second.signal(signal.SIGCONT)
-        second.tell("go on")
-        second.await_word("refused")
-        feed_a_fifth()
+        second.send("go on")
+        second.await_line("refused")
+        send_a_fifth()
         await_copied(RECORDS)
         for member in (first, second, third):
-            member.end()
+            member.stop()
     finally:
         members.discard()
 
-    copied = read(cluster, target, "read_committed", at_least=RECORDS)
+    copied = read(cluster, target, "read_committed", min_records=RECORDS)
     assert sum(map(len, copied.values())) == RECORDS
     for partition, values in copied.items():
         assert values == [f"{partition}:{offset}".encode() for offset in range(len(values))]
-    # That it was not for want of trying: aborted copies are there, and are not read.
-    everything = read(cluster, target, "read_uncommitted", at_least=RECORDS)
+    # Aborted copies exist, so there was something not to read.
+    everything = read(cluster, target, "read_uncommitted", min_records=RECORDS)
     assert sum(map(len, everything.values())) > RECORDS
     assert sum(committed(cluster, group).values()) == RECORDS
-    refused = [line for line in second.said if line.startswith("refused")]
+    refused = [line for line in second.lines if line.startswith("refused")]
     assert refused[0] in ("refused UNKNOWN_MEMBER_ID", "refused ILLEGAL_GENERATION")
 
 
-def clients(cluster: Cluster, group: str) -> set[str]:
-    (found,) = described(cluster, group)
-    return {member["client_id"] for member in found["members"]}
+def client_ids(cluster: Cluster, group: str) -> set[str]:
+    (description,) = described(cluster, group)
+    return {member["client_id"] for member in description["members"]}
 
 
-def read(cluster: Cluster, topic: str, isolation: str, at_least: int) -> dict[int, list[bytes]]:
-    """The values in each partition, in order.
+def read(cluster: Cluster, topic: str, isolation: str, min_records: int) -> dict[int, list[bytes]]:
+    """Return the values in each partition, in order, when there are at least ``min_records``.
 
-    A transaction that is decided has its markers in one partition after another, and what it
-    wrote is behind the end till then: so this reads on until there are ``at_least`` so many.
+    The markers of a committed transaction reach one partition after another, so the first end of
+    a partition may be before its last records.
     """
     consumer = confluent_kafka.Consumer(
         {
@@ -205,21 +207,21 @@ def read(cluster: Cluster, topic: str, isolation: str, at_least: int) -> dict[in
     consumer.assign(
         [TopicPartition(topic, p, confluent_kafka.OFFSET_BEGINNING) for p in range(PARTITIONS)]
     )
-    found: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
+    values_of: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
     open_ends = set(range(PARTITIONS))
     deadline = time.monotonic() + PATIENCE
-    while open_ends or sum(map(len, found.values())) < at_least:
-        counted = sum(map(len, found.values()))
-        assert time.monotonic() < deadline, f"{counted} records, no end of {open_ends}"
+    while open_ends or sum(map(len, values_of.values())) < min_records:
+        count = sum(map(len, values_of.values()))
+        assert time.monotonic() < deadline, f"{count} records, no end of {open_ends}"
         for message in consumer.consume(5000, 0.2):
             error, partition, value = message.error(), message.partition(), message.value()
             assert partition is not None
             if error is None:
                 assert value is not None
-                found[partition].append(value)
+                values_of[partition].append(value)
                 open_ends.add(partition)
             else:
                 assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
                 open_ends.discard(partition)
     consumer.close()
-    return found
+    return values_of

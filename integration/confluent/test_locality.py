@@ -1,6 +1,6 @@
-"""Groups of our Consumers: who reads what, and that nothing of it is missed or read twice.
+"""Groups of Consumers: the assignment, and that each record is read exactly once.
 
-The figures expected here are worked out by hand in the comments, not by the code under test.
+The expected numbers are derived in the comments, not by the code under test.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from integration.support.clients import Place
+from assignors.confluent.offsets import PartitionKey
 from integration.support.confluent_clients import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
@@ -17,78 +17,83 @@ from integration.support.topics import Trickle, committed, create_topic, new_nam
 from rackward.clusters import Cluster
 from tests.support.waiting import PATIENCE, wait_until
 
-SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
-TWELVE = {f"{rack}{number}": rack for rack in "abc" for number in range(1, 5)}
+SIX_MEMBERS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
+TWELVE_MEMBERS = {f"{rack}{number}": rack for rack in "abc" for number in range(1, 5)}
 RANGE = "leader-rack-aware-range"
 COOPERATIVE = "leader-rack-aware-cooperative-sticky"
 
 
-def owners(
+def assign(
     cluster: Cluster, racks: Sequence[str], members: Mapping[str, str], strategy: str = COOPERATIVE
-) -> dict[str, frozenset[Place]]:
-    """Who owns what of a topic with leaders in these racks, once all that was sent is read."""
+) -> dict[str, frozenset[PartitionKey]]:
+    """Return the partitions of each member, for a topic with leaders in these racks.
+
+    Before, wait until every acknowledged record is read.
+    """
     topic = create_topic(cluster, new_name("led"), replicas_led_from(racks))
-    everything = {(topic, partition) for partition in range(len(racks))}
+    all_partitions = {(topic, partition) for partition in range(len(racks))}
     with (
-        Trickle(cluster, topic, len(racks)) as sent,
+        Trickle(cluster, topic, len(racks)) as trickle,
         ConsumerGroup(cluster, topics=[topic], client=Confluent(strategy)) as group,
     ):
         for name, rack in members.items():
             group.start(name, rack)
-        owned = group.settle(everything, within=90, hold=1.0)
-        wait_until(lambda: all(sent.acknowledged.values()), PATIENCE, "each partition has a record")
-        sent.stop()
+        owned = group.settle(all_partitions, within=90, hold=1.0)
+        wait_until(
+            lambda: all(trickle.acknowledged.values()), PATIENCE, "each partition has a record"
+        )
+        trickle.stop()
         wait_until(
             lambda: all(
                 offsets <= group.reads_of((topic, partition)).offsets()
-                for partition, offsets in sent.acknowledged.items()
+                for partition, offsets in trickle.acknowledged.items()
             ),
             within=PATIENCE,
             what="every acknowledged record is read",
         )
-    for partition, offsets in sent.acknowledged.items():
+    for partition, offsets in trickle.acknowledged.items():
         read = [offset for _, offset, _ in group.reads_of((topic, partition)).seen]
-        # Nobody died, so who gave a partition up committed what it had read: in order, once.
+        # No member died, so each committed before it gave a partition up.
         assert read == sorted(offsets)
     assert committed(cluster, group.id) == {
-        (topic, partition): max(offsets) + 1 for partition, offsets in sent.acknowledged.items()
+        (topic, partition): max(offsets) + 1 for partition, offsets in trickle.acknowledged.items()
     }
     return owned
 
 
 @pytest.mark.everywhere
 @pytest.mark.parametrize("strategy", [RANGE, COOPERATIVE])
-def test_with_even_leaders_everything_is_local(cluster: Cluster, strategy: str) -> None:
-    owned = owners(cluster, evenly(36), SIX, strategy)
+def test_even_leaders_are_all_local(cluster: Cluster, strategy: str) -> None:
+    owned = assign(cluster, evenly(36), SIX_MEMBERS, strategy)
     assert loads(owned) == [6] * 6
-    assert off_rack(cluster, owned, SIX) == 0
+    assert off_rack(cluster, owned, SIX_MEMBERS) == 0
 
 
 def test_twelve_members(cluster: Cluster) -> None:
-    owned = owners(cluster, evenly(36), TWELVE)
+    owned = assign(cluster, evenly(36), TWELVE_MEMBERS)
     assert loads(owned) == [3] * 12
-    assert off_rack(cluster, owned, TWELVE) == 0
+    assert off_rack(cluster, owned, TWELVE_MEMBERS) == 0
 
 
 def test_ten_of_twelve_leaders_in_one_rack(cluster: Cluster) -> None:
-    # Two each: the members in a hold 4 of the 10 led there, those in b and c the one led in
-    # their rack and 3 more. 12 - 4 - 1 - 1 = 6 are off-rack.
-    owned = owners(cluster, ["a", "a", "b", *"aaaaa", "c", *"aaa"], SIX)
+    # Two partitions each: the members in a get 4 of the 10 led there, those in b and in c the one
+    # led in their rack and 3 others. 12 - 4 - 1 - 1 = 6 are off-rack.
+    owned = assign(cluster, ["a", "a", "b", *"aaaaa", "c", *"aaa"], SIX_MEMBERS)
     assert loads(owned) == [2] * 6
-    assert off_rack(cluster, owned, SIX) == 6
+    assert off_rack(cluster, owned, SIX_MEMBERS) == 6
 
 
 def test_a_rack_without_members(cluster: Cluster) -> None:
-    # Nine each: a and b read all 12 that are led there, the 12 led in c are read across.
+    # Nine partitions each: all that are led in a and in b are local, the 12 led in c off-rack.
     members = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
-    owned = owners(cluster, evenly(36), members)
+    owned = assign(cluster, evenly(36), members)
     assert loads(owned) == [9] * 4
     assert off_rack(cluster, owned, members) == 12
 
 
 def test_a_rack_without_leaders(cluster: Cluster) -> None:
-    # Six each: the members in a and in b hold 12 of the 18 led in their rack; the 12 that are
-    # left go to c, which leads nothing.
-    owned = owners(cluster, ["a", "b"] * 18, SIX)
+    # Six partitions each: the members in a and in b get 12 of the 18 led in their rack. The other
+    # 12 go to c, where there are no leaders.
+    owned = assign(cluster, ["a", "b"] * 18, SIX_MEMBERS)
     assert loads(owned) == [6] * 6
-    assert off_rack(cluster, owned, SIX) == 12
+    assert off_rack(cluster, owned, SIX_MEMBERS) == 12

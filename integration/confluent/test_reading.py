@@ -1,4 +1,4 @@
-"""Messages, poll, consume, seek, pause and where reading starts, on partitions taken by hand."""
+"""Messages, poll, consume, seek, pause and start offsets, with a manual assignment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from integration.support.confluent import Consumers, read, read_records, where
+from integration.support.confluent import Consumers, partition_offsets, poll_until, read_records
 from integration.support.topics import create_topic, new_name
 from rackward.clusters import Cluster
 
@@ -40,7 +40,7 @@ def test_a_message_has_what_was_sent(consumers: Consumers, filled: str) -> None:
     assert message.latency() is None
 
 
-def test_poll_and_consume_wait_as_long_as_they_are_told(consumers: Consumers, filled: str) -> None:
+def test_timeouts_of_poll_and_consume(consumers: Consumers, filled: str) -> None:
     consumer = consumers()
     started = time.monotonic()
     assert consumer.poll(0) is None
@@ -60,72 +60,78 @@ def test_poll_and_consume_wait_as_long_as_they_are_told(consumers: Consumers, fi
             consumer.consume(1, wrong)
     with pytest.raises(TypeError):
         consumer.consume("1")
-    for many in (1_000_001, -1):
+    for count in (1_000_001, -1):
         with pytest.raises(ValueError, match="num_messages must be between 0 and 1000000"):
-            consumer.consume(many, 0)
+            consumer.consume(count, 0)
 
     consumer.assign([TopicPartition(filled, 0, 0)])
     assert consumer.poll().offset() == 0
     assert [m.offset() for m in consumer.consume()] == [1]
     assert [m.offset() for m in consumer.consume(num_messages=3)] == [2, 3, 4]
-    # A batch that is not full waits until the time is over, and is what there is.
+    # With fewer records than num_messages, consume returns them after the timeout.
     started = time.monotonic()
     assert [m.offset() for m in consumer.consume(100, 0.5)] == [5, 6, 7, 8, 9]
     assert time.monotonic() - started >= 0.45
 
 
-def test_where_reading_starts(consumers: Consumers, filled: str) -> None:
+def test_start_offsets(consumers: Consumers, filled: str) -> None:
     consumer = consumers({"enable.auto.commit": False})
     consumer.assign([TopicPartition(filled, 0, 8), TopicPartition(filled, 2, OFFSET_BEGINNING)])
-    assert where(read_records(consumer, 12)) == [
+    assert partition_offsets(read_records(consumer, 12)) == [
         *((0, n) for n in (8, 9)),
         *((2, n) for n in range(10)),
     ]
     consumer.assign([TopicPartition(filled, 0, OFFSET_END), TopicPartition(filled, 1, 9)])
-    assert where(read_records(consumer, 1)) == [(1, 9)]
+    assert partition_offsets(read_records(consumer, 1)) == [(1, 9)]
     assert consumer.poll(0.5) is None
-    # What is not there, neither in the group's commits nor in the log: as auto.offset.reset says.
+    # Without a committed offset, and for one out of range, auto.offset.reset applies.
     consumer.assign([TopicPartition(filled, 0, OFFSET_STORED), TopicPartition(filled, 1, 99)])
-    assert where(read_records(consumer, 20)) == [(p, n) for p in (0, 1) for n in range(10)]
+    assert partition_offsets(read_records(consumer, 20)) == [
+        (p, n) for p in (0, 1) for n in range(10)
+    ]
     consumer.commit(offsets=[TopicPartition(filled, 0, 7)], asynchronous=False)
     consumer.assign([TopicPartition(filled, 0)])
-    assert where(read_records(consumer, 3)) == [(0, 7), (0, 8), (0, 9)]
+    assert partition_offsets(read_records(consumer, 3)) == [(0, 7), (0, 8), (0, 9)]
 
 
-def test_reset_to_the_latest_and_to_an_error(consumers: Consumers, filled: str) -> None:
+def test_auto_offset_reset(consumers: Consumers, filled: str) -> None:
     consumer = consumers({"auto.offset.reset": "latest"})
     consumer.assign([TopicPartition(filled, 0), TopicPartition(filled, 1, 9)])
-    assert where(read_records(consumer, 1)) == [(1, 9)]
+    assert partition_offsets(read_records(consumer, 1)) == [(1, 9)]
     assert consumer.poll(0.5) is None
 
     consumer = consumers({"auto.offset.reset": "error"})
     consumer.assign([TopicPartition(filled, 0), TopicPartition(filled, 1, 99)])
-    found = read(consumer, until=lambda found: len(seen(found)) == 2, what="two errors")
-    assert seen(found) == {
+    messages = poll_until(
+        consumer, until=lambda messages: len(errors_of(messages)) == 2, what="two errors"
+    )
+    assert errors_of(messages) == {
         (0, KafkaError._AUTO_OFFSET_RESET, None),
         (1, KafkaError._AUTO_OFFSET_RESET, 99),
     }
 
 
-def seen(messages: list[Any]) -> set[tuple[int, int, int | None]]:
+def errors_of(messages: list[Any]) -> set[tuple[int, int, int | None]]:
     return {(m.partition(), m.error().code(), m.offset()) for m in messages}
 
 
 def test_end_of_partition(consumers: Consumers, filled: str) -> None:
     consumer = consumers({"enable.partition.eof": True})
     consumer.assign([TopicPartition(filled, p, 9) for p in range(3)])
-    found = read(consumer, until=lambda found: len(found) == 6, what="three records, three ends")
-    ends = [m for m in found if m.error() is not None]
-    assert seen(ends) == {(p, KafkaError._PARTITION_EOF, 10) for p in range(3)}
+    messages = poll_until(
+        consumer, until=lambda messages: len(messages) == 6, what="three records, three ends"
+    )
+    ends = [m for m in messages if m.error() is not None]
+    assert errors_of(ends) == {(p, KafkaError._PARTITION_EOF, 10) for p in range(3)}
     assert all(m.topic() == filled and m.value() for m in ends)
     assert consumer.poll(0.5) is None
 
 
 def test_seek_and_position(consumers: Consumers, filled: str) -> None:
     def position() -> int:
-        (found,) = consumer.position([TopicPartition(filled, 0)])
-        assert found.error is None
-        return int(found.offset)
+        (messages,) = consumer.position([TopicPartition(filled, 0)])
+        assert messages.error is None
+        return int(messages.offset)
 
     consumer = consumers()
     assert position() == OFFSET_INVALID
@@ -171,20 +177,22 @@ def test_pause_and_resume(consumers: Consumers, filled: str) -> None:
     assert consumer.pause(both) is None
     assert consumer.consume(20, 0.7) == []
     (position,) = consumer.position(both[:1])
-    # Nothing is skipped and nothing is read twice.
+    # No record is skipped or read twice.
     assert consumer.resume(both[:1]) is None
     after = max(position.offset, 0)
-    assert where(read_records(consumer, 10 - after)) == [(0, n) for n in range(after, 10)]
+    assert partition_offsets(read_records(consumer, 10 - after)) == [
+        (0, n) for n in range(after, 10)
+    ]
     assert consumer.poll(0.3) is None
     assert consumer.resume(both) is None
-    rest = where(read_records(consumer, 1))
+    rest = partition_offsets(read_records(consumer, 1))
     assert rest[0][0] == 1
-    for act in (consumer.pause, consumer.resume):
+    for method in (consumer.pause, consumer.resume):
         with pytest.raises(TypeError):
-            act(1)
+            method(1)
 
 
-def test_transactions_in_the_log(consumers: Consumers, cluster: Cluster) -> None:
+def test_isolation_levels(consumers: Consumers, cluster: Cluster) -> None:
     topic = create_topic(cluster, new_name("log"), [[0, 2, 4]])
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
     producer.init_transactions(60)
@@ -193,7 +201,7 @@ def test_transactions_in_the_log(consumers: Consumers, cluster: Cluster) -> None
         producer.produce(topic, value, partition=0)
         assert producer.flush(60) == 0
         end(60)
-    # An aborted record, its marker, a committed record, its marker.
+    # The log: an aborted record, its marker, a committed record, its marker.
     committed, uncommitted = (
         consumers({"isolation.level": level}) for level in ("read_committed", "read_uncommitted")
     )

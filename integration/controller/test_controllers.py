@@ -1,4 +1,4 @@
-"""Controllers that are killed, stopped, doubled, and left without a cluster or their topic."""
+"""Controllers that are killed or suspended, and a cluster or topic that goes away."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import pytest
 from integration.support.controllers import (
     TAKE_OVER_SECONDS,
     RunningController,
-    await_full,
-    await_holder,
-    await_kept,
+    assigned_replicas,
+    cluster_state,
     controller,
-    create,
-    fills,
-    intents_left,
-    look,
-    stop,
+    create_under_replicated,
+    pending_keys,
+    stop_brokers,
+    wait_for_active,
+    wait_for_replicas,
+    wait_until_complete,
 )
 from integration.support.topics import delete_topic, throttle_settings
 from placement_core import TopicPartition
 from rackward.clusters import Cluster
 from rackward.clusters.pytest_plugin import UniqueName
-from rackward.controller.pending_replicas import INTENTS_TOPIC
+from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
 from rackward.controller.reconciler import Step
 from tests.support.waiting import PATIENCE, wait_until
 
-AWAY_SECONDS = 60.0
+PAUSE_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -40,133 +40,144 @@ def cluster(three_brokers: Cluster) -> Cluster:
     return three_brokers
 
 
-def hit(cluster: Cluster, step: Step, name: str) -> list[str]:
-    """The command line of a controller that a signal hits at that step."""
+def signalled_controller(cluster: Cluster, step: Step, name: str) -> list[str]:
+    """Return the command line of a controller that gets the signal at that step."""
     module = "integration.support.controller_process"
     return [sys.executable, "-m", module, cluster.bootstrap_servers, step.value, name]
 
 
-def test_a_controller_killed_at_each_step_of_a_fill(
+def test_a_controller_killed_at_each_step(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     topic = unique_name("killed")
-    stop(cluster, 2)
-    create(cluster, topic)
+    stop_brokers(cluster, 2)
+    create_under_replicated(cluster, topic)
     cluster.start_broker(2)
     for step in Step:
-        died = subprocess.run(
-            hit(cluster, step, "SIGKILL"),
+        ended = subprocess.run(
+            signalled_controller(cluster, step, "SIGKILL"),
             check=False,
             capture_output=True,
             text=True,
             timeout=TAKE_OVER_SECONDS,
         )
-        assert died.returncode == -9, f"not killed at {step}: {died.stderr}"
-    assert throttle_settings(cluster) != {}, "whoever was killed last had throttled"
+        assert ended.returncode == -9, f"not killed at {step}: {ended.stderr}"
+    assert throttle_settings(cluster) != {}, (
+        "the controller that was killed last had set a throttle"
+    )
     with controller(cluster, tmp_path) as last:
-        await_full(cluster, topic, within=TAKE_OVER_SECONDS)
-        await_kept(cluster)
-        assert "forgotten" not in last.log
-    decided = {place: rows for place, rows in fills(cluster).items() if place.topic == topic}
-    assert decided.keys() == {TopicPartition(topic, number) for number in range(4)}
-    assert all(len(rows) == 1 for rows in decided.values()), f"decided on twice: {decided}"
+        wait_for_replicas(cluster, topic, within=TAKE_OVER_SECONDS)
+        wait_until_complete(cluster)
+        assert "record deleted" not in last.log
+    assigned = {tp: rows for tp, rows in assigned_replicas(cluster).items() if tp.topic == topic}
+    assert assigned.keys() == {TopicPartition(topic, number) for number in range(4)}
+    assert all(len(rows) == 1 for rows in assigned.values()), f"assigned twice: {assigned}"
 
 
 @pytest.mark.slow
-def test_one_that_sleeps_while_another_takes_over_asks_for_nothing(
+def test_a_controller_suspended_while_another_takes_over_requests_nothing(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
-    topic = unique_name("asleep")
-    stop(cluster, 2)
-    create(cluster, topic)
+    topic = unique_name("suspended")
+    stop_brokers(cluster, 2)
+    create_under_replicated(cluster, topic)
     cluster.start_broker(2)
-    log = tmp_path / "asleep.log"
+    log = tmp_path / "suspended.log"
     with log.open("w") as file:
-        asleep = subprocess.Popen(hit(cluster, Step.RECORDED, "SIGSTOP"), stderr=file)
+        suspended = subprocess.Popen(
+            signalled_controller(cluster, Step.RECORDED, "SIGSTOP"), stderr=file
+        )
     try:
         wait_until(
-            lambda: f"{topic}: 4 partitions get replicas" in log.read_text(),
+            lambda: f"{topic}: adding replicas of 4 partitions" in log.read_text(),
             TAKE_OVER_SECONDS,
-            "it has recorded what it will ask for",
+            "the assignment is recorded",
         )
-        with controller(cluster, tmp_path) as awake:
-            await_full(cluster, topic, within=TAKE_OVER_SECONDS)
-            await_kept(cluster)
-            # Somebody moves a partition meanwhile, which it must not move back.
-            place = TopicPartition(topic, 0)
-            row = look(cluster).view.replicas[place]
-            cluster.move_leaders({place: row[2]})
-            moved = look(cluster).view.replicas[place]
+        with controller(cluster, tmp_path) as active:
+            wait_for_replicas(cluster, topic, within=TAKE_OVER_SECONDS)
+            wait_until_complete(cluster)
+            # Another program moves a partition meanwhile, which must not be moved back.
+            tp = TopicPartition(topic, 0)
+            row = cluster_state(cluster).view.replicas[tp]
+            cluster.move_leaders({tp: row[2]})
+            moved = cluster_state(cluster).view.replicas[tp]
             assert moved != row
-            asleep.send_signal(signal.SIGCONT)
-            wait_until(lambda: "standing by" in log.read_text(), PATIENCE, "it stands by")
-            assert awake.holds()
-            assert look(cluster).view.replicas[place] == moved
+            suspended.send_signal(signal.SIGCONT)
+            wait_until(
+                lambda: "standing by" in log.read_text(),
+                PATIENCE,
+                "the suspended controller stands by",
+            )
+            assert active.is_active()
+            assert cluster_state(cluster).view.replicas[tp] == moved
     finally:
-        asleep.kill()
-        asleep.wait()
-    rows = [each for at, each in fills(cluster).items() if at.topic == topic]
+        suspended.kill()
+        suspended.wait()
+    rows = [each for tp, each in assigned_replicas(cluster).items() if tp.topic == topic]
     assert [len(each) for each in rows] == [1, 1, 1, 1]
 
 
-def test_two_controllers_and_a_topic_of_intents_that_is_deleted(
+def test_two_controllers_and_a_topic_of_pending_replicas_that_is_deleted(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     topic = unique_name("two")
     with controller(cluster, tmp_path, "one") as one, controller(cluster, tmp_path, "other") as two:
-        await_holder(one, two)
-        stop(cluster, 2)
-        create(cluster, topic)
-        assert len(intents_left(cluster, topic)) == 1
-        before = look(cluster).topic_ids[INTENTS_TOPIC]
+        wait_for_active(one, two)
+        stop_brokers(cluster, 2)
+        create_under_replicated(cluster, topic)
+        assert len(pending_keys(cluster, topic)) == 1
+        before = cluster_state(cluster).topic_ids[PENDING_REPLICAS_TOPIC]
 
-        def knows(one: RunningController) -> bool:
-            return bool(one.health()[1]["intents"] > 0)
+        def has_records(controller: RunningController) -> bool:
+            return bool(controller.health()[1]["pending_records"] > 0)
 
-        # Whichever: on a busy machine the lease may have changed hands, and who had it may say
-        # so until its next turn.
-        wait_until(lambda: knows(one) != knows(two), TAKE_OVER_SECONDS, "one has read the intent")
-        delete_topic(cluster, INTENTS_TOPIC)
+        # On a busy machine the lease may have moved, and the status is that of the last pass.
         wait_until(
-            lambda: look(cluster).topic_ids.get(INTENTS_TOPIC, before) != before,
+            lambda: has_records(one) != has_records(two),
             TAKE_OVER_SECONDS,
-            "the topic of intents is there again",
+            "one controller has read the record",
+        )
+        delete_topic(cluster, PENDING_REPLICAS_TOPIC)
+        wait_until(
+            lambda: cluster_state(cluster).topic_ids.get(PENDING_REPLICAS_TOPIC, before) != before,
+            TAKE_OVER_SECONDS,
+            "the topic of pending replicas exists again",
         )
         wait_until(
-            lambda: len(intents_left(cluster, topic)) == 1,
+            lambda: len(pending_keys(cluster, topic)) == 1,
             TAKE_OVER_SECONDS,
-            "the intent is there again",
+            "the record exists again",
         )
-        assert f"topic {INTENTS_TOPIC} was deleted" in one.log + two.log
+        assert f"topic {PENDING_REPLICAS_TOPIC} was deleted" in one.log + two.log
 
-        holder = await_holder(one, two)
-        holder.kill()
+        active = wait_for_active(one, two)
+        active.kill()
         cluster.start_broker(2)
-        left = two if holder is one else one
-        await_full(cluster, topic, INTENTS_TOPIC, within=TAKE_OVER_SECONDS)
-        wait_until(left.holds, PATIENCE, "the one that is left keeps the intents")
-        await_kept(cluster)
-        assert left.stop() == 130
-    rows = fills(cluster)[TopicPartition(topic, 0)]
+        other = two if active is one else one
+        wait_for_replicas(cluster, topic, PENDING_REPLICAS_TOPIC, within=TAKE_OVER_SECONDS)
+        wait_until(other.is_active, PATIENCE, "the other controller is active")
+        wait_until_complete(cluster)
+        assert other.stop() == 130
+    rows = assigned_replicas(cluster)[TopicPartition(topic, 0)]
     assert len(rows) == 1
 
 
 @pytest.mark.slow
-def test_a_cluster_that_is_away_for_a_minute(
+def test_a_cluster_that_does_not_respond_for_a_minute(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     topic = unique_name("away")
     with controller(cluster, tmp_path) as running:
-        await_holder(running)
-        stop(cluster, 2)
-        create(cluster, topic)
+        wait_for_active(running)
+        stop_brokers(cluster, 2)
+        create_under_replicated(cluster, topic)
         for broker in (0, 1):
             cluster.pause_broker(broker)
-        time.sleep(AWAY_SECONDS)
+        time.sleep(PAUSE_SECONDS)
         for broker in (0, 1):
             cluster.resume_broker(broker)
         cluster.start_broker(2)
-        await_full(cluster, topic, within=TAKE_OVER_SECONDS)
+        wait_for_replicas(cluster, topic, within=TAKE_OVER_SECONDS)
         assert running.process.poll() is None
-        wait_until(lambda: running.health()[0] == 200, PATIENCE, "it is ready again")
+        wait_until(lambda: running.health()[0] == 200, PATIENCE, "the controller is ready again")
         assert running.stop() == 130

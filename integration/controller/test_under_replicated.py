@@ -1,6 +1,6 @@
-"""Topics on fewer brokers than replicas, KIP-409, and the controller that fills them.
+"""Topics with fewer brokers than replicas (KIP-409), and the controller that adds the replicas.
 
-A cluster of three racks with a broker each; the tests leave it whole.
+The cluster has one broker in each of three racks; all of them run again after each test.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from integration.support.collecting import fill
 from integration.support.command_line import rackward
 from integration.support.controllers import (
     FILL_SECONDS,
-    await_full,
-    await_holder,
-    await_kept,
+    cluster_state,
     controller,
-    create,
-    intents_left,
-    look,
+    create_under_replicated,
+    pending_keys,
     produce,
-    stop,
+    stop_brokers,
+    wait_for_active,
+    wait_for_replicas,
+    wait_until_complete,
 )
 from integration.support.topics import create_topic
 from rackward.admin import connect
 from rackward.clusters import Cluster
 from rackward.clusters.pytest_plugin import UniqueName
-from rackward.controller.pending_replicas import Intent, read_intents
+from rackward.controller.pending_replicas import PendingReplicas, read_pending_replicas
 from rackward.placement_service import create_replica_placement
-from rackward.topics.creator import Promises
+from rackward.topics.creator import PendingReplicasRecorder
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -41,75 +41,76 @@ def cluster(three_brokers: Cluster) -> Cluster:
     return three_brokers
 
 
-def test_a_topic_made_while_a_broker_is_down_is_filled_when_it_returns(
+def test_a_topic_created_while_a_broker_is_down_gets_its_replicas_later(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
-    """Also by a controller that was killed and started again meanwhile."""
-    topic, whole = unique_name("short"), unique_name("whole")
-    rackward(cluster, *("topics", "create", whole, "-p", 3, "-r", 3, "--seed", 1, "--yes"))
+    """The controller is killed and started again meanwhile."""
+    topic, complete = unique_name("short"), unique_name("complete")
+    rackward(cluster, *("topics", "create", complete, "-p", 3, "-r", 3, "--seed", 1, "--yes"))
     with controller(cluster, tmp_path) as first:
-        await_holder(first)
-        stop(cluster, 2)
+        wait_for_active(first)
+        stop_brokers(cluster, 2)
         shape = ("--partitions", 4, "--replication-factor", 3, "--yes")
         refused = rackward(cluster, "topics", "create", topic, *shape, status=2)
         assert "replication factor 3 on 2 brokers" in refused.err
-        create(cluster, topic)
+        create_under_replicated(cluster, topic)
         assert produce(cluster, topic, 4) == 4
-        # Kafka takes no shorter lists for an old topic: the broker that is down stands in.
-        more = ("--allow-under-replicated", "--yes")
-        rackward(cluster, "topics", "add-partitions", whole, "-p", 5, *more)
-        rackward(cluster, "topics", "add-partitions", topic, "-p", 6, *more)
+        # For existing topics Kafka requires complete lists, with the offline broker as a replica.
+        options = ("--allow-under-replicated", "--yes")
+        rackward(cluster, "topics", "add-partitions", complete, "-p", 5, *options)
+        rackward(cluster, "topics", "add-partitions", topic, "-p", 6, *options)
 
-        told = rackward(cluster, "topics", "describe", topic, whole, "--json").json
+        described = rackward(cluster, "topics", "describe", topic, complete, "--json").json
         lists = {
-            (each["name"], one["partition"]): one["replicas"]
-            for each in told["topics"]
-            for one in each["partitions"]
+            (each["name"], partition["partition"]): partition["replicas"]
+            for each in described["topics"]
+            for partition in each["partitions"]
         }
         short = [row for (name, number), row in lists.items() if name == topic or number >= 3]
         assert len(short) == 8
         assert all(sorted(row) == [-1, 0, 1] and row[-1] == -1 for row in short)
         (finding,) = [
             each["message"]
-            for each in told["findings"]
+            for each in described["findings"]
             if each["kind"] == "placeholders" and each["subject"] == topic
         ]
-        assert "there are 2 live brokers in racks a, b, and 3 are needed: start 1 more" in finding
+        assert "2 live brokers in racks a, b, but 3 are needed: start 1 more" in finding
         checked = rackward(cluster, "placement", "check", "--topics", topic, status=1)
         assert "placeholders for 1 replica each" in checked.out
 
-        # The service knows what is missing, too.
-        placed = create_replica_placement(first.service, 2, 3, timeout=PATIENCE)
-        assert [row[-1] for row in placed] == [-1, -1]
+        placement = create_replica_placement(first.service, 2, 3, timeout=PATIENCE)
+        assert [row[-1] for row in placement] == [-1, -1]
         first.kill()
     with controller(cluster, tmp_path) as second:
-        # It has asked who there is before the broker is back.
-        await_holder(second)
+        # It is active before the broker is started.
+        wait_for_active(second)
         cluster.start_broker(2)
-        state = await_full(cluster, topic, whole, within=FILL_SECONDS)
-        assert sum(place.topic == topic for place in state.view.replicas) == 6
-        await_kept(cluster)
-        assert "brokers copy at most 50 MB per second" in second.log
-        assert "the throttle is lifted" in second.log
+        state = wait_for_replicas(cluster, topic, complete, within=FILL_SECONDS)
+        assert sum(tp.topic == topic for tp in state.view.replicas) == 6
+        wait_until_complete(cluster)
+        assert "throttling replication to 50.0 MB per second" in second.log
+        assert "throttle removed" in second.log
         assert second.stop() == 130
     described = rackward(cluster, "topics", "describe", topic)
     assert "-1" not in described.out.replace("--", "")
     assert "healthy" in described.out
 
 
-def test_what_could_not_be_written_is_refused(cluster: Cluster, unique_name: UniqueName) -> None:
+def test_a_topic_that_could_not_be_written_is_refused(
+    cluster: Cluster, unique_name: UniqueName
+) -> None:
     topic = unique_name("refused")
     options = ("-p", 2, "-r", 3, "--seed", 1, "--allow-under-replicated")
-    stop(cluster, 1, 2)
+    stop_brokers(cluster, 1, 2)
     try:
         two = ("--config", "min.insync.replicas=2")
         refused = rackward(cluster, "topics", "create", topic, *options, *two, "--yes", status=2)
-        assert "2 replicas in sync are needed to write" in refused.err
-        assert "the live brokers are 1 (broker 0)" in refused.err
-        assert topic not in look(cluster).topic_ids
+        assert "2 in-sync replicas are needed" in refused.err
+        assert "1 live brokers (broker 0)" in refused.err
+        assert topic not in cluster_state(cluster).topic_ids
         one = ("--config", "min.insync.replicas=1", "--yes", "--json")
-        told = rackward(cluster, "topics", "create", topic, *options, *one).json
-        assert told["topics"][0]["replicas"] == {"0": [0, -1, -2], "1": [0, -1, -2]}
+        created = rackward(cluster, "topics", "create", topic, *options, *one).json
+        assert created["topics"][0]["replicas"] == {"0": [0, -1, -2], "1": [0, -1, -2]}
         described = rackward(cluster, "topics", "describe", topic)
         assert described.out.count("0:a -1 -2") == 2
         assert "3 are needed: start 2 more" in described.out
@@ -119,40 +120,49 @@ def test_what_could_not_be_written_is_refused(cluster: Cluster, unique_name: Uni
         cluster.start_broker(2)
 
 
-def test_what_was_promised_to_a_topic_that_was_not_made_is_taken_back(
+def test_the_record_of_a_topic_that_was_not_created_is_deleted(
     cluster: Cluster, unique_name: UniqueName
 ) -> None:
-    refused, made = unique_name("refused"), unique_name("made")
+    refused, created = unique_name("refused"), unique_name("created")
     properties = {"bootstrap.servers": cluster.bootstrap_servers}
-    promised = [
-        Intent("id", topic, None, replication_factor=3, open=(0,), layout="")
-        for topic in (refused, made)
+    records = [
+        PendingReplicas("id", topic, None, replication_factor=3, partitions=(0,), layout="")
+        for topic in (refused, created)
     ]
-    with connect(properties) as admin, closing(Promises(properties, promised)) as promises:
-        promises.record(admin)
-        assert len(intents_left(cluster, refused)) == 1
-        create_topic(cluster, made, [[0, 1]])
-        promises.settle(admin, [refused])
-        assert intents_left(cluster, refused) == []
-        kept = read_intents(properties, PATIENCE).intents[f"{made}/id"]
-        assert kept.topic_id == look(cluster).topic_ids[made]
-        promises.settle(admin, [refused, made])
-    assert intents_left(cluster, made) == []
+    with (
+        connect(properties) as admin,
+        closing(PendingReplicasRecorder(properties, records)) as recorder,
+    ):
+        recorder.record(admin)
+        assert len(pending_keys(cluster, refused)) == 1
+        create_topic(cluster, created, [[0, 1]])
+        recorder.confirm(admin, [refused])
+        assert pending_keys(cluster, refused) == []
+        record = read_pending_replicas(properties, PATIENCE).records[f"{created}/id"]
+        assert record.topic_id == cluster_state(cluster).topic_ids[created]
+        recorder.confirm(admin, [refused, created])
+    assert pending_keys(cluster, created) == []
 
 
 @pytest.mark.slow
-def test_a_fill_is_throttled(cluster: Cluster, unique_name: UniqueName, tmp_path: Path) -> None:
+def test_replication_is_throttled(
+    cluster: Cluster, unique_name: UniqueName, tmp_path: Path
+) -> None:
     topic = unique_name("throttled")
     with controller(cluster, tmp_path, throttle="300kB") as running:
-        await_holder(running)
-        stop(cluster, 2)
-        create(cluster, topic)
+        wait_for_active(running)
+        stop_brokers(cluster, 2)
+        create_under_replicated(cluster, topic)
         fill(cluster, topic, 4, 3000)
         cluster.start_broker(2)
-        wait_until(lambda: look(cluster).ongoing != {}, FILL_SECONDS, "it is being filled")
-        began = time.monotonic()
-        await_full(cluster, topic, within=4 * FILL_SECONDS)
-        # 12 MB at 300 kB a second, but for the 4 MB that Kafka sends at once.
-        assert time.monotonic() - began > 15
-        await_kept(cluster)
+        wait_until(
+            lambda: cluster_state(cluster).reassignments != {},
+            FILL_SECONDS,
+            "replicas are being added",
+        )
+        started = time.monotonic()
+        wait_for_replicas(cluster, topic, within=4 * FILL_SECONDS)
+        # 12 MB at 300 kB per second, except for the 4 MB that Kafka sends at once.
+        assert time.monotonic() - started > 15
+        wait_until_complete(cluster)
         assert running.stop() == 130

@@ -1,6 +1,6 @@
-"""Moving replicas with every kind of interruption: kills, Ctrl-C, cancel, a broker's death.
+"""Reassignments that are interrupted: kill, Ctrl-C, cancel, a broker that fails.
 
-On processes alone, as in test_placement_cli.
+On local clusters only: the command is independent of how brokers run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
-from integration.support.command_line import rackward, running
+from integration.support.command_line import one_line, rackward, running
 from integration.support.topics import (
     SINGLE,
     SLOW,
@@ -26,7 +26,6 @@ from integration.support.topics import (
     fill,
     midway,
     nothing_moves,
-    one_line,
     plan,
     rows,
     throttle_settings,
@@ -41,7 +40,7 @@ pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 LEADER_LIST = "leader.replication.throttled.replicas"
 
 
-def test_a_killed_run_is_taken_up_from_elsewhere(
+def test_a_killed_run_is_resumed_from_another_folder(
     cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:
     create_topic(cluster, topic, SINGLE)
@@ -57,7 +56,7 @@ def test_a_killed_run_is_taken_up_from_elsewhere(
     assert left["broker", "0"]["leader.replication.throttled.rate"] == "60000"
     assert any(key.startswith("rackward.throttle.60000.before.") for key in left["broker", "0"])
 
-    # What is not the plan's own is refused, and so is a second plan meanwhile.
+    # Another plan is rejected meanwhile.
     other = rackward(cluster, "placement", "plan", "-r", "2", "--topics", topic, status=2)
     assert "6 partitions of" in one_line(other)
     assert "being reassigned" in other.err
@@ -66,11 +65,11 @@ def test_a_killed_run_is_taken_up_from_elsewhere(
     elsewhere.mkdir()
     (elsewhere / "copy.json").write_text((tmp_path / "plan.json").read_text())
     done = rackward(cluster, "placement", "apply", "copy.json", "--yes", "--json", cwd=elsewhere)
-    begun = done.events[1]
-    assert begun["event"] == "begun"
-    assert begun["under_way"] > 0
-    assert begun["to_do"] == 0
-    assert {"event": "throttle_lifted", "leftover": True}.items() <= done.events[2].items()
+    started = done.events[1]
+    assert started["event"] == "started"
+    assert started["in_progress"] > 0
+    assert started["pending"] == 0
+    assert {"event": "throttle_removed", "leftover": True}.items() <= done.events[2].items()
     assert done.events[-1]["ok"]
     assert rows(cluster, topic) == [tuple(each["after"]) for each in planned["partitions"]]
     assert throttle_settings(cluster) == {}
@@ -79,7 +78,7 @@ def test_a_killed_run_is_taken_up_from_elsewhere(
 
 @pytest.fixture
 def throttled_already(cluster: Cluster, topic: str) -> Iterator[Settings]:
-    """A throttle of somebody else's: a broker's own rate, an entry of the topic's list."""
+    """Set a throttle of another client: a broker's own rate, and an entry in the topic's list."""
     create_topic(cluster, topic, TRIPLE)
     rate: dict[str, str | None] = {"follower.replication.throttled.rate": "50000"}
     set_configs(cluster, ConfigResourceType.TOPIC, topic, {LEADER_LIST: "0:0"})
@@ -89,7 +88,7 @@ def throttled_already(cluster: Cluster, topic: str) -> Iterator[Settings]:
     set_configs(cluster, ConfigResourceType.BROKER, "1", dict.fromkeys(rate))
 
 
-def test_ctrl_c_gives_the_throttle_back_and_cancel_the_layout_as_they_were(
+def test_ctrl_c_restores_the_throttle_and_cancel_restores_the_layout(
     cluster: Cluster, topic: str, throttled_already: Settings, tmp_path: Path
 ) -> None:
     written = fill(cluster, topic, 6, 150)
@@ -101,10 +100,10 @@ def test_ctrl_c_gives_the_throttle_back_and_cancel_the_layout_as_they_were(
         stopped = run.send(signal.SIGINT)
     assert stopped.status == 130
     names = [event["event"] for event in stopped.events]
-    assert names[-2:] == ["throttle_lifted", "left_under_way"]
-    assert names.count("own_throttle") == 1
+    assert names[-2:] == ["throttle_removed", "left_in_progress"]
+    assert names.count("broker_throttle_found") == 1
     assert throttle_settings(cluster) == throttled_already
-    # The cluster goes on by itself, and a second run finds it so.
+    # The cluster completes the reassignment by itself, and a second run finds it completed.
     wait_until(lambda: nothing_moves(cluster), PATIENCE, "all of it is moved")
     rackward(cluster, *command)
     moved = rows(cluster, topic)
@@ -123,7 +122,7 @@ def test_ctrl_c_gives_the_throttle_back_and_cancel_the_layout_as_they_were(
     assert done.events[-1]["ok"]
     assert throttle_settings(cluster) == throttled_already
     assert nothing_moves(cluster)
-    # To the very order, but for what had arrived: Kafka by itself leaves another.
+    # In the former order, except for completed partitions. Kafka's own cancellation changes it.
     back = [each["partition"] for each in done.events[0]["partitions"]]
     assert back
     now = rows(cluster, topic)
@@ -136,7 +135,7 @@ def test_ctrl_c_gives_the_throttle_back_and_cancel_the_layout_as_they_were(
 def set_configs(
     cluster: Cluster, kind: ConfigResourceType, name: str, values: dict[str, str | None]
 ) -> None:
-    """Set, or (None) delete, what belongs to somebody else."""
+    """Set, or (None) delete, settings of another client."""
     changes = {
         key: (AlterConfigOp.DELETE, None) if value is None else (AlterConfigOp.SET, value)
         for key, value in values.items()
@@ -188,21 +187,21 @@ def test_a_broker_dies_and_a_topic_is_deleted_while_replicas_move(
     finally:
         cluster.start_broker(5)
     assert done.status == 1
-    waiting = next(event for event in done.events if event["event"] == "waiting")
+    waiting = next(event for event in done.events if event["event"] == "waiting_for_brokers")
     assert (waiting["partitions"], waiting["brokers"]) == (1, [5])
     failed = {(e["topic"], e["partition"]): e["reason"] for e in done.events[-1]["failed"]}
     assert failed == {
         (doomed, 0): "the topic was deleted",
         (doomed, 1): "the topic was deleted",
-        (topic, 0): "broker 5 is down; it waits for that",
+        (topic, 0): "waiting: broker 5 is down",
     }
-    assert done.events[-1]["placed"] == 2
-    assert done.events[-1]["under_way"] == [[topic, 0]]
+    assert done.events[-1]["completed"] == 2
+    assert done.events[-1]["in_progress"] == [[topic, 0]]
     assert throttle_settings(cluster) == {}
 
-    # The broker is back; without the lines of the topic that is gone, it is taken up.
+    # The broker is back; without the deleted topic the run is resumed.
     refused = rackward(cluster, *command, status=2)
-    assert f"the cluster has no partition {doomed}-0: take it out" in one_line(refused)
+    assert f"the cluster has no partition {doomed}-0: remove it" in one_line(refused)
     target["partitions"] = target["partitions"][:3]  # type: ignore[index]
     (tmp_path / "target.json").write_text(json.dumps(target))
     rackward(cluster, *command)

@@ -1,4 +1,4 @@
-"""Leaders laid out by the controller, for the groups that it is told of."""
+"""Leader layouts by the controller, for the configured groups."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rackward.admin import connect
 from rackward.clusters import Cluster
 from rackward.clusters.pytest_plugin import UniqueName
 from rackward.controller.app import Controller, Plugins
-from rackward.controller.config import LeaderLayouts, Settings
-from rackward.controller.leader_layout import lay_out
-from rackward.controller.pending_replicas import INTENTS_TOPIC
+from rackward.controller.config import ControllerConfig, LeaderLayoutConfig
+from rackward.controller.leader_layout import apply_leader_layout
+from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
 from tests.support.waiting import PATIENCE
 
 FAST = 20.0
@@ -44,12 +44,14 @@ def test_leaders_go_where_the_members_are_if_it_is_worth_it(
             group.start(name, rack)
         group.settle({(topic, number) for number in range(36)})
 
-        def laid(*groups: str, least_gain: float = 0.05) -> object:
-            return lay_out(admin, LeaderLayouts(3600.0, groups, least_gain), MetadataLocator())
+        def laid(*groups: str, min_gain: float = 0.05) -> object:
+            return apply_leader_layout(
+                admin, LeaderLayoutConfig(3600.0, groups, min_gain), MetadataLocator()
+            )
 
         before = cluster.view([topic])
         assert laid("somebody-else") is None
-        assert laid(group.id, least_gain=0.5) is None, "a third more is less than that"
+        assert laid(group.id, min_gain=0.5) is None, "a third more is less than that"
         assert cluster.view([topic]) == before
 
         assert laid(f"{group.id[:-1]}*") is not None
@@ -72,7 +74,7 @@ def test_it_does_so_when_it_is_time(cluster: Cluster, unique_name: UniqueName) -
     def clock() -> float:
         now = time.monotonic()
         assert now < began + PATIENCE, "leaders were never laid out"
-        if running and running[0].figures().layouts and not laid_out:
+        if running and running[0].metrics().leader_layouts and not laid_out:
             laid_out.append((now - began) * FAST)
         if laid_out and (now - began) * FAST > laid_out[0] + 2 * EVERY:
             raise Enough
@@ -81,17 +83,19 @@ def test_it_does_so_when_it_is_time(cluster: Cluster, unique_name: UniqueName) -
     with ConsumerGroup(cluster, topics=[topic]) as group:
         group.start("b1", "b")
         group.settle({(topic, number) for number in range(36)})
-        settings = Settings(
+        config = ControllerConfig(
             {"bootstrap.servers": cluster.bootstrap_servers},
-            leaders=LeaderLayouts(EVERY, (group.id,)),
+            leaders=LeaderLayoutConfig(EVERY, (group.id,)),
         )
         plugins = Plugins(RackAlternatingPlacer, MetadataLocator())
         began = time.monotonic()
-        running.append(Controller(settings, plugins, 20.0, clock=clock))
+        running.append(Controller(config, plugins, 20.0, clock=clock))
         with pytest.raises(Enough):
             running[0].run()
-    delete_topic(cluster, INTENTS_TOPIC)
+    delete_topic(cluster, PENDING_REPLICAS_TOPIC)
     wait_for_leaders(cluster, topic, {"b": 36})
     assert laid_out[0] >= EVERY
-    assert running[0].figures().layouts == 1, "when it was time again nothing was to be gained"
+    assert running[0].metrics().leader_layouts == 1, (
+        "when it was time again nothing was to be gained"
+    )
     delete_topic(cluster, topic)

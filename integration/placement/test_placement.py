@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from integration.support.command_line import rackward
+from integration.support.command_line import one_line, rackward
 from integration.support.topics import (
     SINGLE,
     TRIPLE,
@@ -21,7 +21,6 @@ from integration.support.topics import (
     create_topic,
     fill,
     in_three_racks,
-    one_line,
     plan,
     rows,
     throttle_settings,
@@ -47,16 +46,16 @@ def test_the_replication_factor_is_raised_and_lowered(
     done = rackward(cluster, "placement", "apply", path, "--yes", "--json")
     assert [event["event"] for event in done.events if event["event"] != "progressed"] == [
         "planned",
-        "begun",
-        "throttled",
-        "batch_begun",
-        "batch_begun",
-        "throttle_lifted",
+        "started",
+        "throttle_set",
+        "batch_started",
+        "batch_started",
+        "throttle_removed",
         "finished",
     ]
     last = [event for event in done.events if event["event"] == "progressed"][-1]
-    assert (last["placed"], last["partitions"]) == (6, 6)
-    assert last["copied"] == last["bytes"] == planned["expected"]["bytes"]
+    assert (last["completed"], last["partitions"]) == (6, 6)
+    assert last["bytes_copied"] == last["bytes"] == planned["expected"]["bytes"]
     raised = rows(cluster, topic)
     assert raised == [tuple(each["after"]) for each in planned["partitions"]]
     assert all(in_three_racks(row) for row in raised)
@@ -65,13 +64,13 @@ def test_the_replication_factor_is_raised_and_lowered(
     assert throttle_settings(cluster) == {}
     assert content(cluster, topic, 6) == written
 
-    # Over a pipe, in Kafka's own words; and again, when there is nothing left to do.
+    # In Kafka's format, from a pipe; the second time there is nothing left to do.
     plan(cluster, topic, tmp_path / "down.json", "-r", "1", "--format", "kafka")
     for left in (6, 0):
         text = (tmp_path / "down.json").read_text()
         arguments = ("placement", "apply", "--reassignment-json-file", "-", "--yes", "--json")
         done = rackward(cluster, *arguments, stdin=text)
-        assert done.events[1]["to_do"] == left
+        assert done.events[1]["pending"] == left
         assert done.events[-1]["ok"]
     assert rows(cluster, topic) == [(row[0],) for row in raised]
     assert content(cluster, topic, 6) == written
@@ -82,12 +81,12 @@ def size(planned: dict[str, Any]) -> int:
 
 
 def added_to(before: Iterable[Iterable[int]], after: Iterable[Iterable[int]]) -> set[int]:
-    """The brokers that have replicas which they did not have."""
+    """Return the brokers that got replicas."""
     return {broker for had, has in zip(before, after, strict=True) for broker in {*has} - {*had}}
 
 
 def every_row(cluster: Cluster) -> list[tuple[int, ...]]:
-    """The replica lists of all topics."""
+    """Return the replica lists of all topics."""
     internal = ("__consumer_offsets", "__transaction_state", "__share_group_state")
     return [
         *cluster.view().replicas.values(),
@@ -96,8 +95,10 @@ def every_row(cluster: Cluster) -> list[tuple[int, ...]]:
 
 
 def assert_level(cluster: Cluster, chosen: Iterable[int]) -> None:
-    """Nobody of ``chosen`` carries more than one replica beyond the other broker of the rack,
-    all topics together: that one should have been given the replica instead."""
+    """Check that no broker of ``chosen`` has over one replica more than the other of its rack.
+
+    Replicas of all topics count.
+    """
     carried = Counter(broker for row in every_row(cluster) for broker in row)
     for broker in chosen:
         assert carried[broker] <= carried[broker ^ 1] + 1, carried
@@ -118,7 +119,7 @@ def test_a_broker_is_drained_and_filled_again(cluster: Cluster, topic: str, tmp_
     assert all(in_three_racks(row) for row in drained)
     # No more copies than broker 5 had replicas.
     assert planned["expected"]["copies"] == 6
-    # As if it were new: all carry alike again, with what else they hold.
+    # As for a new broker: loads are even again, other topics included.
     planned = plan(cluster, topic, path, "--even")
     rackward(cluster, "placement", "apply", path, "--yes")
     evened = rows(cluster, topic)
@@ -128,16 +129,18 @@ def test_a_broker_is_drained_and_filled_again(cluster: Cluster, topic: str, tmp_
         assert leads[row[0]] <= min(leads[broker] for broker in row) + 1
     assert all(in_three_racks(row) for row in evened)
     view = cluster.view([topic])
-    assert [view.leaders[TopicPartition(topic, p)] for p in range(12)] == [r[0] for r in evened]
+    assert [view.known_leaders[TopicPartition(topic, p)] for p in range(12)] == [
+        r[0] for r in evened
+    ]
     assert planned["expected"]["copies"] == sum(
         len({*after} - {*before}) for before, after in zip(drained, evened, strict=True)
     )
     assert content(cluster, topic, 12) == written
     again = rackward(cluster, "placement", "plan", "--topics", topic, "--even")
-    assert "Nothing is to be changed." in again.out
+    assert "Nothing to change." in again.out
 
 
-def test_check_finds_what_is_wrong_and_says_so_by_its_status(cluster: Cluster, topic: str) -> None:
+def test_check_has_findings_and_exit_status_1(cluster: Cluster, topic: str) -> None:
     create_topic(cluster, topic, [[0, 1], [2, 3]])
     done = rackward(cluster, "placement", "check", "--topics", topic, "--json", status=1)
     assert done.json["figures"]["against_rack_rules"] == 2

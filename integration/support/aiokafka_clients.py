@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
 from assignors.aiokafka import LeaderRackAwareCooperativeStickyAssignor
-from integration.support.clients import Joining, Place, Strategies, Told
+from integration.support.clients import MemberConfig, OnChange, PartitionId, Strategies
 from tests.support.waiting import PATIENCE
 
 _T = TypeVar("_T")
@@ -20,73 +20,75 @@ _T = TypeVar("_T")
 class AIOKafkaClient:
     """An AIOKafkaConsumer on an event loop of its own, which runs between polls too.
 
-    It gives nothing up before what was read of it has been noted, which is when the next poll
-    begins: the next owner's records would else be noted before it.
+    Partitions are revoked only when the records of the last poll have been recorded, that is, when
+    the next poll begins. Otherwise those of the next owner might be recorded before them.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._loop = asyncio.new_event_loop()
-        self._noted = asyncio.Event()
-        self._noted.set()
+        self._recorded = asyncio.Event()
+        self._recorded.set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._listener: _AioListener | None = None
         try:
-            self.consumer = self._await(_made(make))
+            self.consumer = self._await(_started(make))
         except BaseException:
             self._end_loop()
             raise
 
     def subscribe(
-        self, told: Told, *, topics: Sequence[str] = (), pattern: str | None = None
+        self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
     ) -> None:
-        """As a `Client` does."""
-        self._listener = _AioListener(told, self._noted)
+        """See `Client`."""
+        self._listener = _AioListener(on_change, self._recorded)
 
         async def subscribe() -> None:
-            # A pattern of aiokafka matches the beginning of a name.
-            wanted: Any = {"pattern": f"(?:{pattern})$"} if pattern else {"topics": list(topics)}
-            self.consumer.subscribe(**wanted, listener=self._listener)
+            # aiokafka matches a pattern against the beginning of a name.
+            subscription: Any = (
+                {"pattern": f"(?:{pattern})$"} if pattern else {"topics": list(topics)}
+            )
+            self.consumer.subscribe(**subscription, listener=self._listener)
 
         self._await(subscribe())
 
-    def poll(self, seconds: float) -> Iterable[tuple[Place, int]]:
-        """As a `Client` does."""
+    def poll(self, seconds: float) -> Iterable[tuple[PartitionId, int]]:
+        """See `Client`."""
 
         async def poll() -> Any:
-            self._noted.set()
-            # getmany itself waits for the end of a rebalance, however long that takes.
+            self._recorded.set()
+            # getmany waits for the end of a rebalance, without a limit.
             try:
-                found = await asyncio.wait_for(
+                batches = await asyncio.wait_for(
                     self.consumer.getmany(timeout_ms=int(seconds * 1000)), 2 * seconds
                 )
             except TimeoutError:
                 return {}
-            if found:
-                self._noted.clear()
-            return found
+            if batches:
+                self._recorded.clear()
+            return batches
 
         return [
-            ((place.topic, place.partition), record.offset)
-            for place, records in self._await(poll()).items()
+            ((tp.topic, tp.partition), record.offset)
+            for tp, records in self._await(poll()).items()
             for record in records
         ]
 
-    def owned(self) -> frozenset[Place]:
-        """What it is assigned; nothing while it rebalances, as it then reads nothing."""
+    def owned(self) -> frozenset[PartitionId]:
+        """Return what it is assigned; nothing during a rebalance, in which it reads nothing."""
         return frozenset() if self._listener is None else self._listener.owned
 
     def generation(self) -> int:
-        """As a `Client` does."""
+        """See `Client`."""
         coordinator, subscription = self.consumer._coordinator, self.consumer._subscription
         joining = subscription.reassignment_in_progress or coordinator._rejoin_needed_fut.done()
         return -1 if joining else int(coordinator.generation)
 
     def close(self) -> None:
-        """As a `Client` does."""
+        """See `Client`."""
 
         async def close() -> None:
-            self._noted.set()
+            self._recorded.set()
             await self.consumer.stop()
 
         try:
@@ -103,7 +105,7 @@ class AIOKafkaClient:
         self._loop.close()
 
 
-async def _made(make: Callable[[], Any]) -> Any:
+async def _started(make: Callable[[], Any]) -> Any:
     consumer = make()
     try:
         await consumer.start()
@@ -114,40 +116,40 @@ async def _made(make: Callable[[], Any]) -> Any:
 
 
 class _AioListener(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, told: Told, noted: asyncio.Event) -> None:
-        self.owned: frozenset[Place] = frozenset()
-        self._told = told
-        self._noted = noted
+    def __init__(self, on_change: OnChange, recorded: asyncio.Event) -> None:
+        self.owned: frozenset[PartitionId] = frozenset()
+        self._on_change = on_change
+        self._recorded = recorded
 
     async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-        await self._noted.wait()
-        self._told("revoked", [(tp.topic, tp.partition) for tp in revoked])
+        await self._recorded.wait()
+        self._on_change("revoked", [(tp.topic, tp.partition) for tp in revoked])
         self.owned = frozenset()
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         self.owned = frozenset((tp.topic, tp.partition) for tp in assigned)
-        self._told("assigned", self.owned)
+        self._on_change("assigned", self.owned)
 
 
 @dataclass(frozen=True)
 class AIOKafka:
-    """Makes AIOKafkaConsumers with the assignors that ``strategies`` gives for the rack."""
+    """Constructs AIOKafkaConsumers with the assignors that ``strategies`` returns."""
 
     strategies: Strategies = lambda rack: [LeaderRackAwareCooperativeStickyAssignor(rack=rack)]
 
-    def __call__(self, joining: Joining) -> AIOKafkaClient:
-        config = {
-            # Nobody waits for a session's end: members leave, or are processes of their own.
+    def __call__(self, config: MemberConfig) -> AIOKafkaClient:
+        settings = {
+            # No test waits for a session timeout, and a busy machine must not cause one.
             "session_timeout_ms": 30_000,
             "heartbeat_interval_ms": 200,
             "metadata_max_age_ms": 2000,
             "auto_offset_reset": "earliest",
             "auto_commit_interval_ms": 1000,
             "fetch_max_wait_ms": 100,
-            "bootstrap_servers": joining.bootstrap,
-            "group_id": joining.group_id,
-            "client_id": joining.name,
-            "partition_assignment_strategy": self.strategies(joining.rack),
-            **joining.settings,
+            "bootstrap_servers": config.bootstrap,
+            "group_id": config.group_id,
+            "client_id": config.name,
+            "partition_assignment_strategy": self.strategies(config.rack),
+            **config.settings,
         }
-        return AIOKafkaClient(lambda: AIOKafkaConsumer(**config))
+        return AIOKafkaClient(lambda: AIOKafkaConsumer(**settings))

@@ -1,7 +1,7 @@
-"""Consumers of any client library as the members of one kind of group.
+"""Consumers of any client library behind one interface, `Client`.
 
-A member's thread (`integration.support.groups`) drives a `Client`; a `MakeClient` makes one from
-what its group tells it (`Joining`). One file per library implements the two, `KafkaPython` here.
+A member's thread (`integration.support.groups`) polls a `Client`, which a `MakeClient` constructs
+from a `MemberConfig`. One file per library implements both; this one does for kafka-python.
 """
 
 from __future__ import annotations
@@ -12,64 +12,73 @@ from typing import Any, Protocol
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 
-from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor, harden
+from assignors.kafka_python import (
+    LeaderRackAwareCooperativeStickyAssignor,
+    enable_workarounds,
+    install,
+)
 
-Place = tuple[str, int]
-"""Topic and partition."""
+PartitionId = tuple[str, int]
+"""Topic and partition number."""
 
-Told = Callable[[str, Iterable[Place]], None]
-"""Takes "assigned", "revoked" or "lost", and the partitions; called as the library calls its own
-callbacks, when it does."""
+OnChange = Callable[[str, Iterable[PartitionId]], None]
+"""Called with "assigned", "revoked" or "lost" and the partitions, when the library calls its own
+rebalance listener."""
 
 Strategies = Callable[[str | None], Sequence[Any]]
-"""From a rack to a value of ``partition_assignment_strategy``."""
+"""Returns a value for ``partition_assignment_strategy``; takes the member's rack."""
 
 
 @dataclass(frozen=True)
-class Joining:
-    """What a group tells a member that it starts."""
+class MemberConfig:
+    """What a group passes to a member that it starts."""
 
     bootstrap: str
-    """``host:port,...``: the door of the member's rack."""
+    """``host:port,...``: the listener for clients in the member's rack."""
     group_id: str
     name: str
     rack: str | None
     settings: Mapping[str, Any]
-    """On top of the client's own, in its library's words."""
+    """Further settings, named as the library names them."""
 
 
 class Client(Protocol):
-    """One consumer, as a member's thread uses it.
+    """One consumer.
 
     `subscribe`, `poll` and `close` are called in one thread, `owned` and `generation` in any.
     """
 
     @property
     def consumer(self) -> Any:
-        """The library's own object, for tests of that library."""
+        """The consumer object of the library."""
 
     def subscribe(
-        self, told: Told, *, topics: Sequence[str] = (), pattern: str | None = None
+        self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
     ) -> None:
-        """Subscribe to topics, or to those whose names match the whole pattern."""
+        """Subscribe to ``topics``, or to those whose whole name matches ``pattern``."""
 
-    def poll(self, seconds: float) -> Iterable[tuple[Place, int]]:
-        """The records that there are, each as its place and offset; waits so long for the first.
+    def poll(self, seconds: float) -> Iterable[tuple[PartitionId, int]]:
+        """Return the partition and offset of each record; wait for the first one at most so long.
 
-        Raises what the library raises, and where it answers with an error in place of a record.
+        Raises what the library raises, and the errors that it returns in place of records.
         """
 
-    def owned(self) -> frozenset[Place]:
-        """What it is assigned now."""
+    def owned(self) -> frozenset[PartitionId]:
+        """Return what it is assigned now."""
 
     def generation(self) -> int:
-        """The generation it is in, -1 while it is in none or on its way to another."""
+        """Return its generation; -1 outside a group and during a rebalance."""
 
     def close(self) -> None:
         """Close the consumer: a dynamic member leaves the group, a static one does not."""
 
 
-MakeClient = Callable[[Joining], Client]
+MakeClient = Callable[[MemberConfig], Client]
+
+
+def partitions_of(topic: str, count: int) -> set[PartitionId]:
+    """Return the partitions of a topic that has ``count`` of them."""
+    return {(topic, partition) for partition in range(count)}
 
 
 class KafkaPythonClient:
@@ -79,23 +88,23 @@ class KafkaPythonClient:
         self.consumer = consumer
 
     def subscribe(
-        self, told: Told, *, topics: Sequence[str] = (), pattern: str | None = None
+        self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
     ) -> None:
-        listener = _Listener(told)
+        listener = _Listener(on_change)
         if pattern is not None:
             self.consumer.subscribe(pattern=pattern, listener=listener)
         else:
             self.consumer.subscribe(topics=list(topics), listener=listener)
 
-    def poll(self, seconds: float) -> Iterable[tuple[Place, int]]:
-        found = self.consumer.poll(timeout_ms=int(seconds * 1000))
+    def poll(self, seconds: float) -> Iterable[tuple[PartitionId, int]]:
+        batches = self.consumer.poll(timeout_ms=int(seconds * 1000))
         return [
-            ((place.topic, place.partition), record.offset)
-            for place, records in found.items()
+            ((tp.topic, tp.partition), record.offset)
+            for tp, records in batches.items()
             for record in records
         ]
 
-    def owned(self) -> frozenset[Place]:
+    def owned(self) -> frozenset[PartitionId]:
         return frozenset((tp.topic, tp.partition) for tp in self.consumer.assignment())
 
     def generation(self) -> int:
@@ -108,47 +117,49 @@ class KafkaPythonClient:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, on_change: OnChange) -> None:
+        self._on_change = on_change
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-        self._told("assigned", [(tp.topic, tp.partition) for tp in assigned])
+        self._on_change("assigned", [(tp.topic, tp.partition) for tp in assigned])
 
     def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-        self._told("revoked", [(tp.topic, tp.partition) for tp in revoked])
+        self._on_change("revoked", [(tp.topic, tp.partition) for tp in revoked])
 
     def on_partitions_lost(self, lost: Iterable[Any]) -> None:
-        self._told("lost", [(tp.topic, tp.partition) for tp in lost])
+        self._on_change("lost", [(tp.topic, tp.partition) for tp in lost])
 
 
 @dataclass(frozen=True)
 class KafkaPython:
-    """Makes KafkaConsumers with the assignors that ``strategies`` gives for the rack.
+    """Constructs KafkaConsumers with the assignors that ``strategies`` returns.
 
-    Those with kafka-python's own assignors have our workarounds as well: a join that is forgotten
-    on a busy machine never ends, which is no fault of ours.
+    With ``workarounds`` those with kafka-python's own assignors have them too: otherwise, on a busy
+    machine, a join that outlasts its poll is never completed.
     """
 
     strategies: Strategies = lambda rack: [LeaderRackAwareCooperativeStickyAssignor(rack=rack)]
-    hardened: bool = True
+    workarounds: bool = True
 
-    def __call__(self, joining: Joining) -> KafkaPythonClient:
-        config = {
-            # Nobody waits for a session's end, and a busy machine must not bring one about; and
-            # heartbeats often enough that a round takes no seconds.
+    def __call__(self, config: MemberConfig) -> KafkaPythonClient:
+        settings = {
+            # No test waits for a session timeout, and a busy machine must not cause one.
+            # Heartbeats are frequent, since members learn of a rebalance by them.
             "session_timeout_ms": 30_000,
             "heartbeat_interval_ms": 200,
             "metadata_max_age_ms": 2000,
             "auto_offset_reset": "earliest",
             "auto_commit_interval_ms": 1000,
             "fetch_max_wait_ms": 100,
-            "bootstrap_servers": joining.bootstrap.split(","),
-            "group_id": joining.group_id,
-            "client_id": joining.name,
-            "partition_assignment_strategy": list(self.strategies(joining.rack)),
-            **joining.settings,
+            "bootstrap_servers": config.bootstrap.split(","),
+            "group_id": config.group_id,
+            "client_id": config.name,
+            "partition_assignment_strategy": list(self.strategies(config.rack)),
+            **config.settings,
         }
-        consumer = KafkaConsumer(**config)
-        if self.hardened:
-            harden(consumer)
+        if self.workarounds:
+            install()
+        consumer = KafkaConsumer(**settings)
+        if self.workarounds:
+            enable_workarounds(consumer)
         return KafkaPythonClient(consumer)

@@ -18,7 +18,7 @@ from kafka.errors import RetriableError
 from pyarrow import dataset
 
 from integration.support.aiokafka_clients import AIOKafka
-from integration.support.clients import Joining, KafkaPython, MakeClient, Place, Told
+from integration.support.clients import KafkaPython, MakeClient, MemberConfig, OnChange, PartitionId
 from integration.support.confluent_clients import ConfluentClient
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, replicas_led_from
@@ -27,7 +27,6 @@ from placement_core import ClusterView
 from rackward.admin import AdminConnection, connect
 from rackward.clusters import Cluster
 from rackward.clusters.admin import read_view
-from rackward.clusters.base import BaseCluster
 from rackward.collector import ClusterSource, Patterns, Selection
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -89,13 +88,12 @@ def layout(cluster: Cluster, topic: str) -> ClusterView:
 
     None of them is one that others take for dead.
     """
-    assert isinstance(cluster, BaseCluster)
-    running = {node.id for node in cluster._running()}
+    running = {node.id for node in cluster._running_nodes()}
     views: list[ClusterView] = []
 
     def agreed() -> bool:
         # Brokers hear of a change one after another.
-        views[:] = [read_view([port], [topic, OFFSETS]) for port in cluster._doors()]
+        views[:] = [read_view([port], [topic, OFFSETS]) for port in cluster._running_ports()]
         return all(view == views[0] for view in views) and running <= views[0].racks().keys()
 
     wait_until(agreed, PATIENCE, f"all brokers say the same of {topic}")
@@ -122,21 +120,21 @@ class PlainConfluent(ConfluentClient):
     librdkafka's ``assignment`` waits for its main thread, which may itself wait for a poll.
     """
 
-    _owned: frozenset[Place] = frozenset()
+    _owned: frozenset[PartitionId] = frozenset()
 
     def subscribe(
-        self, told: Told, *, topics: Sequence[str] = (), pattern: str | None = None
+        self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
     ) -> None:
         """As a `Client` does."""
 
-        def note(kind: str, places: Iterable[Place]) -> None:
+        def note(kind: str, places: Iterable[PartitionId]) -> None:
             changed = frozenset(places)
             self._owned = self._owned | changed if kind == "assigned" else self._owned - changed
-            told(kind, changed)
+            on_change(kind, changed)
 
         super().subscribe(note, topics=topics, pattern=pattern)
 
-    def poll(self, seconds: float) -> Iterable[tuple[Place, int]]:
+    def poll(self, seconds: float) -> Iterable[tuple[PartitionId, int]]:
         """As a `Client` does, a record at a time."""
         message = self.consumer.poll(seconds)
         if message is None:
@@ -145,7 +143,7 @@ class PlainConfluent(ConfluentClient):
             raise KafkaException(message.error())
         return [((message.topic(), message.partition()), message.offset())]
 
-    def owned(self) -> frozenset[Place]:
+    def owned(self) -> frozenset[PartitionId]:
         """As a `Client` does."""
         return self._owned
 
@@ -154,26 +152,26 @@ class PlainConfluent(ConfluentClient):
         return 0 if self._owned else -1
 
 
-def librdkafka(joining: Joining) -> PlainConfluent:
+def librdkafka(config: MemberConfig) -> PlainConfluent:
     """A member of a classic group, with librdkafka's own range assignor."""
-    return PlainConfluent(Consumer(_settings(joining) | {"partition.assignment.strategy": "range"}))
+    return PlainConfluent(Consumer(_settings(config) | {"partition.assignment.strategy": "range"}))
 
 
-def new_protocol(joining: Joining) -> PlainConfluent:
+def new_protocol(config: MemberConfig) -> PlainConfluent:
     """A member of a group of the new consumer protocol (KIP-848)."""
-    return PlainConfluent(Consumer(_settings(joining) | {"group.protocol": "consumer"}))
+    return PlainConfluent(Consumer(_settings(config) | {"group.protocol": "consumer"}))
 
 
-def _settings(joining: Joining) -> dict[str, Any]:
+def _settings(config: MemberConfig) -> dict[str, Any]:
     return {
         "auto.offset.reset": "earliest",
         "auto.commit.interval.ms": 500,
         "fetch.wait.max.ms": 100,
         "log_level": 0,
-        "bootstrap.servers": joining.bootstrap,
-        "group.id": joining.group_id,
-        "client.id": joining.name,
-        **({} if joining.rack is None else {"client.rack": joining.rack}),
+        "bootstrap.servers": config.bootstrap,
+        "group.id": config.group_id,
+        "client.id": config.name,
+        **({} if config.rack is None else {"client.rack": config.rack}),
     }
 
 
@@ -187,7 +185,7 @@ SESSION_MS = 20_000
 """No member is to be taken for dead because the machine is busy, and one that is gone before it
 was a member is not to be waited for by the others much longer than that."""
 
-Owned = dict[str, tuple[int, dict[str, frozenset[Place]]]]
+Owned = dict[str, tuple[int, dict[str, frozenset[PartitionId]]]]
 """Kind of group to its generation, and to the partitions of each member."""
 
 

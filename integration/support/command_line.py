@@ -1,4 +1,4 @@
-"""The real command, as a process of its own, and what it printed."""
+"""Runs the rackward command in a process of its own, also at a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended, and what it printed."""
+    """Exit status and output of a command."""
 
     status: int
     out: str
@@ -32,12 +32,12 @@ class Done:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The lines of JSON."""
+        """The output as one JSON document per line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
     @property
     def json(self) -> Any:
-        """The one JSON document."""
+        """The output as one JSON document."""
         return json.loads(self.out)
 
 
@@ -48,9 +48,10 @@ def rackward(
     stdin: str | None = None,
     status: int | None = 0,
 ) -> Done:
-    """Run it to its end; ``cluster`` may be ``host:port``. AssertionError for another status.
+    """Run the command and wait for it; raise AssertionError if it exits with another ``status``.
 
-    Any broker may be asked, and so each knows first what the test has done to the cluster.
+    ``cluster`` may be ``host:port``. On a Cluster, first wait until every broker has the current
+    metadata, because the command may ask any of them.
     """
     if not isinstance(cluster, str):
         cluster.await_metadata()
@@ -64,37 +65,37 @@ def rackward(
 
 
 class Running:
-    """A command that runs; its output is read line by line."""
+    """A running command whose output is read line by line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.lines: list[str] = []
 
-    def until(self, holds: Callable[[str], bool], within: float = SECONDS) -> str:
-        """Read on to the first line for which it holds. AssertionError where none comes."""
+    def until(self, matches: Callable[[str], bool], within: float = SECONDS) -> str:
+        """Read up to the first line that matches, and return it; AssertionError if none does."""
         deadline = time.monotonic() + within
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line)
-            if holds(line):
+            if matches(line):
                 return line
-            assert time.monotonic() < deadline, f"not in {within:g} s: {self.lines[-5:]}"
-        raise AssertionError(f"it ended before that: {self.lines[-5:]}")
+            assert time.monotonic() < deadline, f"not within {within:g} s: {self.lines[-5:]}"
+        raise AssertionError(f"the command exited before: {self.lines[-5:]}")
 
     def send(self, signum: signal.Signals) -> Done:
-        """Send a signal; returns how the command ended."""
+        """Send a signal, wait for the exit, and return the result."""
         self.process.send_signal(signum)
         return self.end()
 
     def end(self) -> Done:
-        """Wait for its end."""
+        """Wait for the exit and return the result."""
         out, err = self.process.communicate(timeout=SECONDS)
         return Done(self.process.returncode, "".join(self.lines) + out, err)
 
 
 @contextmanager
 def running(cluster: Cluster, *arguments: object, cwd: Path | None = None) -> Iterator[Running]:
-    """Start it, as `rackward` does; whatever is left of it at the end of the block is killed."""
+    """Start the command as `rackward` does; kill it at the end of the block if it still runs."""
     cluster.await_metadata()
     process = _start(cluster, arguments, cwd)
     try:
@@ -108,7 +109,7 @@ def _environment(cluster: Cluster | str) -> dict[str, str]:
     return {
         **os.environ,
         "RACKWARD_BOOTSTRAP_SERVER": servers,
-        # From another working folder the sources must be found as well.
+        # The checkout must be on the path in other working folders, too.
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
 
@@ -136,14 +137,14 @@ def _end(process: subprocess.Popen[str]) -> None:
             stream.close()
 
 
-# ---- The real command at a terminal, with somebody who answers, or leaves.
+# The command at a terminal.
 
 ROOT = Path(__file__).resolve().parents[2]
 TERMINAL_SECONDS = 180.0
 
 
 def one_line(done: Done) -> str:
-    """The line that a command ended with, status 2; AssertionError for anything else."""
+    """Return the error line of a command; AssertionError unless it is all output, status 2."""
     assert (done.status, done.out) == (2, ""), done
     assert done.err.startswith("rackward: "), done.err
     assert done.err.count("\n") == 1, done.err
@@ -153,11 +154,11 @@ def one_line(done: Done) -> str:
 def at_terminal(
     bootstrap_servers: str, *arguments: str, until: str, then: bytes | signal.Signals
 ) -> Done:
-    """Run ``rackward ARGUMENTS``; once it shows ``until``, type something or send a signal.
+    """Run ``rackward ARGUMENTS``; once it shows ``until``, type text or send a signal.
 
-    What it shows is all in ``out``, in the terminal's line ends.
+    ``out`` of the result holds all output, with the terminal's line ends.
     """
-    ours, theirs = pty.openpty()
+    master, slave = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "rackward.cli.main", *arguments],
         cwd=ROOT,
@@ -167,42 +168,42 @@ def at_terminal(
             "NO_COLOR": "1",
             "RACKWARD_BOOTSTRAP_SERVER": bootstrap_servers,
         },
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
         start_new_session=True,
     )
-    os.close(theirs)
+    os.close(slave)
     try:
-        shown = _read(ours, until)
+        shown = _read(master, until)
         if isinstance(then, bytes):
-            os.write(ours, then)
+            os.write(master, then)
         else:
             process.send_signal(then)
-        shown += _read(ours, None)
+        shown += _read(master, None)
         return Done(process.wait(TERMINAL_SECONDS), shown, "")
     finally:
         process.kill()
         process.wait()
-        os.close(ours)
+        os.close(master)
 
 
 def _read(terminal: int, until: str | None) -> str:
-    """What is shown until ``until`` is, or (None) until the other side is gone."""
+    """Return what is shown up to and including ``until``; None: until the terminal is closed."""
     deadline = time.monotonic() + TERMINAL_SECONDS
     shown = b""
     while until is None or until not in shown.decode(errors="replace"):
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([terminal], [], [], left)[0]:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0 or not select.select([terminal], [], [], remaining)[0]:
             raise AssertionError(f"not within {SECONDS:g} s: {until!r} after {shown!r}")
         try:
-            more = os.read(terminal, 65536)
+            chunk = os.read(terminal, 65536)
         except OSError:
-            # What Linux says when the other side is closed.
-            more = b""
-        if not more:
+            # EIO on Linux: the other side is closed.
+            chunk = b""
+        if not chunk:
             if until is None:
                 break
-            raise AssertionError(f"ended before {until!r}: {shown!r}")
-        shown += more
+            raise AssertionError(f"the command exited before {until!r}: {shown!r}")
+        shown += chunk
     return shown.decode(errors="replace")

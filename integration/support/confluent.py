@@ -1,9 +1,7 @@
-"""The two consumers whose behaviour is compared, and what makes and reads them in tests."""
+"""The two Consumer classes whose behaviour is compared, and helpers to construct and poll them."""
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import threading
 import time
 import uuid
@@ -12,20 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import TopicPartition
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
 
 import assignors.confluent
-from integration.support.clients import Place
+from assignors.confluent.offsets import PartitionKey
 from tests.support.waiting import PATIENCE
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A Consumer class, and its assignors' names."""
+    """A Consumer class, and the names of its eager and its cooperative assignor."""
 
     name: str
     consumer: Callable[..., Any]
@@ -48,12 +43,12 @@ VARIANTS = {variant.name: variant for variant in (CONFLUENT, RACKWARD)}
 
 
 class Consumers:
-    """Makes consumers of one variant on one cluster, and closes them all in the end."""
+    """Constructs consumers of one variant on one cluster; ``close`` closes all of them."""
 
     def __init__(self, variant: Variant, bootstrap: str) -> None:
         self.variant = variant
         self._bootstrap = bootstrap
-        self._made: list[Any] = []
+        self._consumers: list[Any] = []
 
     def __call__(
         self,
@@ -62,7 +57,7 @@ class Consumers:
         group: str | None = None,
         cooperative: bool = False,
     ) -> Any:
-        """A consumer that starts at the earliest record, in ``group`` or in one of its own."""
+        """Return a consumer that starts at the earliest record, in ``group`` or in a new group."""
         strategy = self.variant.cooperative if cooperative else self.variant.eager
         consumer = self.variant.consumer(
             {
@@ -70,8 +65,8 @@ class Consumers:
                 "group.id": group or new_group(),
                 "auto.offset.reset": "earliest",
                 "partition.assignment.strategy": strategy,
-                # Nobody is taken for dead because the machine stalls for a while, and who could
-                # not say that it leaves is given up before a test's patience ends.
+                # A machine may stall. Shorter than PATIENCE: the group removes a member that could
+                # not leave before the test fails.
                 "session.timeout.ms": 30_000,
                 "heartbeat.interval.ms": 200,
                 "fetch.wait.max.ms": 50,
@@ -80,130 +75,87 @@ class Consumers:
                 **(settings or {}),
             }
         )
-        self._made.append(consumer)
+        self._consumers.append(consumer)
         return consumer
 
     def close(self) -> None:
-        for consumer in self._made:
+        for consumer in self._consumers:
             consumer.close()
 
 
 class Callbacks:
-    """Rebalance callbacks that note themselves: ``subscribe(topics, **callbacks.all)``."""
+    """Rebalance callbacks that record their calls: ``subscribe(topics, **callbacks.all)``.
+
+    ``calls`` has the kind ("assign", "revoke" or "lost") and the partitions of each call;
+    ``details`` the consumer, the list of partitions, the assignment and the thread.
+    """
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, set[Place]]] = []
-        self.details: list[tuple[Any, list[TopicPartition], set[Place], int]] = []
+        self.calls: list[tuple[str, set[PartitionKey]]] = []
+        self.details: list[tuple[Any, list[TopicPartition], set[PartitionKey], int]] = []
 
-    def named(self, kind: str) -> Callable[[Any, list[TopicPartition]], None]:
-        def note(consumer: Any, partitions: list[TopicPartition]) -> None:
-            self.calls.append((kind, places(partitions)))
+    def callback(self, kind: str) -> Callable[[Any, list[TopicPartition]], None]:
+        def record(consumer: Any, partitions: list[TopicPartition]) -> None:
+            self.calls.append((kind, partition_keys(partitions)))
             self.details.append(
-                (consumer, partitions, places(consumer.assignment()), threading.get_ident())
+                (consumer, partitions, partition_keys(consumer.assignment()), threading.get_ident())
             )
 
-        return note
+        return record
 
     @property
     def all(self) -> dict[str, Callable[[Any, list[TopicPartition]], None]]:
-        return {f"on_{kind}": self.named(kind) for kind in ("assign", "revoke", "lost")}
+        return {f"on_{kind}": self.callback(kind) for kind in ("assign", "revoke", "lost")}
 
 
 def new_group() -> str:
     return f"group-{uuid.uuid4().hex[:8]}"
 
 
-def places(partitions: list[TopicPartition]) -> set[Place]:
+def partition_keys(partitions: list[TopicPartition]) -> set[PartitionKey]:
+    """Return topic and partition number of each."""
     return {(each.topic, each.partition) for each in partitions}
 
 
-def read(*consumers: Any, until: Callable[[list[Any]], object], what: str) -> list[Any]:
-    """Poll the consumers in turn until what came, errors included, is enough; returns it."""
+def partition_offsets(messages: list[Any]) -> list[tuple[int, int]]:
+    """Return partition number and offset of each, by partition and in the order of reading."""
+    return sorted(
+        ((each.partition(), each.offset()) for each in messages), key=lambda record: record[0]
+    )
+
+
+def poll_until(*consumers: Any, until: Callable[[list[Any]], object], what: str) -> list[Any]:
+    """Poll the consumers in turn until ``until`` accepts the messages, errors included.
+
+    Return the messages. Raise AssertionError, which names ``what``, after PATIENCE seconds.
+    """
     deadline = time.monotonic() + PATIENCE
-    found: list[Any] = []
-    while not until(found):
+    messages: list[Any] = []
+    while not until(messages):
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {PATIENCE:g} s: {what}")
         for consumer in consumers:
             message = consumer.poll(0.05)
             if message is not None:
-                found.append(message)
-    return found
+                messages.append(message)
+    return messages
 
 
 def read_records(consumer: Any, count: int) -> list[Any]:
-    """Poll until there are so many records, and no error."""
-    found: list[Any] = []
+    """Poll until there are ``count`` records. Raise AssertionError for an error message."""
+    records: list[Any] = []
     deadline = time.monotonic() + PATIENCE
-    while len(found) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count} records"
+    while len(records) < count:
+        assert time.monotonic() < deadline, f"{len(records)} of {count} records"
         message = consumer.poll(0.5)
         if message is not None:
             assert message.error() is None, message.error()
-            found.append(message)
-    return found
+            records.append(message)
+    return records
 
 
-def where(messages: list[Any]) -> list[tuple[int, int]]:
-    """Partition and offset of each, by partition and in the order of reading."""
-    return sorted(
-        ((each.partition(), each.offset()) for each in messages), key=lambda place: place[0]
-    )
-
-
-# ---- A certificate authority of a test's own, and what it signs for 127.0.0.1.
-
-_HERE = ipaddress.ip_address("127.0.0.1")
-
-
-@dataclass(frozen=True)
-class Certificates:
-    """PEM texts: the authority's certificate, a server's chain, and the server's key."""
-
-    authority: str
-    chain: str
-    key: str
-
-
-def certificates(now: datetime.datetime) -> Certificates:
-    """A new authority and a server, valid from a day before ``now`` to a day after it."""
-    authority, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    root = _signed("authority", authority, "authority", authority, now, server=False)
-    leaf = _signed("server", server, "authority", authority, now, server=True)
-    key = server.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    return Certificates(root, leaf + root, key.decode())
-
-
-def _signed(
-    subject: str,
-    key: ec.EllipticCurvePrivateKey,
-    issuer: str,
-    issuer_key: ec.EllipticCurvePrivateKey,
-    now: datetime.datetime,
-    *,
-    server: bool,
-) -> str:
-    day = datetime.timedelta(days=1)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(_name(subject))
-        .issuer_name(_name(issuer))
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - day)
-        .not_valid_after(now + day)
-        .add_extension(x509.BasicConstraints(ca=not server, path_length=None), critical=True)
-    )
-    if server:
-        names = x509.SubjectAlternativeName([x509.IPAddress(_HERE)])
-        builder = builder.add_extension(names, critical=False)
-    signed = builder.sign(issuer_key, hashes.SHA256())
-    return signed.public_bytes(serialization.Encoding.PEM).decode()
-
-
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+def raised_code(call: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
+    """Return the error code of the KafkaException that the call has to raise."""
+    with pytest.raises(KafkaException) as caught:
+        call(*args, **kwargs)
+    return int(caught.value.args[0].code())

@@ -1,4 +1,4 @@
-"""Members of test groups that are consumers of confluent-kafka: its own Consumer, or ours."""
+"""Members of test groups that are confluent-kafka consumers: its own Consumer, or rackward's."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 
 import assignors.confluent
-from integration.support.clients import Joining, Place, Told
+from integration.support.clients import MemberConfig, OnChange, PartitionId
 
 _BATCH = 2000
 _MAGIC = b"CGMDv2:"
 
 
 def generation_in(metadata: bytes) -> int:
-    """The generation in what ``consumer_group_metadata()`` returns, -1 outside the group.
+    """Return the generation in the result of ``consumer_group_metadata()``, -1 outside the group.
 
-    librdkafka writes the magic, the generation as four bytes in the machine's order, and the
-    ids.
+    librdkafka writes the magic, the generation as four bytes in the machine's order, and the ids.
     """
     assert metadata.startswith(_MAGIC), metadata
     at = len(_MAGIC)
@@ -28,36 +27,36 @@ def generation_in(metadata: bytes) -> int:
 
 
 class ConfluentClient:
-    """A Consumer of confluent-kafka, or one with its surface."""
+    """A member whose consumer has the methods of confluent's Consumer."""
 
     def __init__(self, consumer: Any) -> None:
         self.consumer = consumer
 
     def subscribe(
-        self, told: Told, *, topics: Sequence[str] = (), pattern: str | None = None
+        self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
     ) -> None:
-        def tell(kind: str) -> Callable[[Any, list[TopicPartition]], None]:
-            return lambda _, partitions: told(kind, [(p.topic, p.partition) for p in partitions])
+        def callback(kind: str) -> Callable[[Any, list[TopicPartition]], None]:
+            return lambda _, changed: on_change(kind, [(p.topic, p.partition) for p in changed])
 
         self.consumer.subscribe(
             list(topics) if pattern is None else [f"^{pattern}$"],
-            on_assign=tell("assigned"),
-            on_revoke=tell("revoked"),
-            on_lost=tell("lost"),
+            on_assign=callback("assigned"),
+            on_revoke=callback("revoked"),
+            on_lost=callback("lost"),
         )
 
-    def poll(self, seconds: float) -> Iterable[tuple[Place, int]]:
+    def poll(self, seconds: float) -> Iterable[tuple[PartitionId, int]]:
         first = self.consumer.poll(seconds)
         if first is None:
             return []
-        found = []
+        records = []
         for message in (first, *self.consumer.consume(_BATCH, 0)):
             if message.error() is not None:
                 raise KafkaException(message.error())
-            found.append(((message.topic(), message.partition()), message.offset()))
-        return found
+            records.append(((message.topic(), message.partition()), message.offset()))
+        return records
 
-    def owned(self) -> frozenset[Place]:
+    def owned(self) -> frozenset[PartitionId]:
         try:
             return frozenset((p.topic, p.partition) for p in self.consumer.assignment())
         except RuntimeError:  # closed
@@ -75,14 +74,14 @@ class ConfluentClient:
 
 @dataclass(frozen=True)
 class Confluent:
-    """Makes members that are ``consumer``\\ s with this ``partition.assignment.strategy``."""
+    """Constructs members: a ``consumer`` with ``partition.assignment.strategy=strategy``."""
 
     strategy: str = "leader-rack-aware-cooperative-sticky"
     consumer: Callable[[dict[str, Any]], Any] = assignors.confluent.Consumer
 
-    def __call__(self, joining: Joining) -> ConfluentClient:
+    def __call__(self, config: MemberConfig) -> ConfluentClient:
         settings = {
-            # Who is taken for dead on a busy machine would have its partitions given to others.
+            # On a busy machine a shorter timeout would remove members from the group.
             "session.timeout.ms": 30_000,
             "heartbeat.interval.ms": 200,
             "topic.metadata.refresh.interval.ms": 2000,
@@ -90,11 +89,11 @@ class Confluent:
             "auto.commit.interval.ms": 1000,
             "fetch.wait.max.ms": 100,
             "log_level": 0,
-            "bootstrap.servers": joining.bootstrap,
-            "group.id": joining.group_id,
-            "client.id": joining.name,
+            "bootstrap.servers": config.bootstrap,
+            "group.id": config.group_id,
+            "client.id": config.name,
             "partition.assignment.strategy": self.strategy,
-            **({} if joining.rack is None else {"client.rack": joining.rack}),
-            **joining.settings,
+            **({} if config.rack is None else {"client.rack": config.rack}),
+            **config.settings,
         }
         return ConfluentClient(self.consumer(settings))

@@ -1,5 +1,7 @@
-"""A controller that a signal hits at a step: ``python -m
-integration.support.controller_process``."""
+"""A controller that sends itself a signal at a step of a pass.
+
+python -m integration.support.controller_process BOOTSTRAP_SERVERS STEP SIGNAL
+"""
 
 from __future__ import annotations
 
@@ -11,26 +13,28 @@ import sys
 from placement_core.locators import MetadataLocator
 from placement_core.placers import RackAlternatingPlacer
 from rackward.controller.app import Controller, Plugins
-from rackward.controller.config import Settings
+from rackward.controller.config import ControllerConfig
 from rackward.controller.reconciler import Step
 
-SESSION_MS = 6000
-"""The least that brokers allow: the next controller waits for so long."""
+SESSION_TIMEOUT_MS = 6000
+"""The minimum that brokers allow."""
 
 THROTTLE = 50_000_000
 
 
 def main() -> None:
-    servers, fatal, signum = sys.argv[1], Step(sys.argv[2]), signal.Signals[sys.argv[3]]
+    servers, target, signum = sys.argv[1], Step(sys.argv[2]), signal.Signals[sys.argv[3]]
 
-    def step(now: Step) -> None:
-        if now is fatal:
+    def on_step(step: Step) -> None:
+        if step is target:
             os.kill(os.getpid(), signum)
 
     logging.basicConfig(level=logging.INFO)
-    settings = Settings({"bootstrap.servers": servers}, throttle=THROTTLE)
+    config = ControllerConfig({"bootstrap.servers": servers}, throttle=THROTTLE)
     plugins = Plugins(RackAlternatingPlacer, MetadataLocator())
-    Controller(settings, plugins, timeout=20.0, session_ms=SESSION_MS, step=step).run()
+    Controller(
+        config, plugins, timeout=20.0, session_timeout_ms=SESSION_TIMEOUT_MS, on_step=on_step
+    ).run()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Controllers as processes of their own, what they say of themselves, and what they wrote."""
+"""Controller processes, the records that they write, and topics that lack replicas."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.structs import TopicPartition as Place
+from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from integration.support.command_line import rackward
 from integration.support.topics import throttle_settings
 from placement_core import TopicPartition
 from rackward.admin import ClusterState, connect, read_state
 from rackward.clusters import Cluster
-from rackward.controller.pending_replicas import INTENTS_TOPIC, read_intents
+from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC, read_pending_replicas
 from tests.support.waiting import PATIENCE, wait_until
 
 READY_SECONDS = 120.0
-"""Most of it is for the imports of a process, on a machine that has a lot to do."""
+"""Mostly for the imports of a process on a busy machine."""
 
 
 class RunningController:
@@ -50,7 +50,7 @@ class RunningController:
         )
         self._log = folder / f"{name}.log"
         with self._log.open("a") as log:
-            self._began = log.tell()
+            self._log_start = log.tell()
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "rackward.cli.main", "controller", "--config", str(config)],
                 stdin=subprocess.DEVNULL,
@@ -60,54 +60,54 @@ class RunningController:
 
     @property
     def log(self) -> str:
-        """What it has said so far, and those of its name before it."""
+        """The log so far, also of earlier controllers of this name."""
         return self._log.read_text()
 
     @property
     def service(self) -> str:
-        """``host:port`` of its placement service."""
-        return self._said(r"placement service listens at (\S+), without TLS")
+        """``host:port`` of the placement service."""
+        return self._wait_for_log(r"placement service: address=(\S+) tls=off")
 
     def health(self) -> tuple[int, dict[str, Any]]:
-        """The status and the answer of /health/ready."""
-        address = self._said(r"health and metrics are at http://(\S+)")
+        """Return the status and the body of /health/ready."""
+        address = self._wait_for_log(r"health and metrics: http://(\S+)")
         try:
             with urllib.request.urlopen(
                 f"http://{address}/health/ready", timeout=PATIENCE
-            ) as answer:
-                return answer.status, json.load(answer)
+            ) as response:
+                return response.status, json.load(response)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
 
-    def holds(self) -> bool:
-        """Whether it keeps the intents."""
-        return bool(self.health()[1]["keeps_intents"])
+    def is_active(self) -> bool:
+        """Return whether this controller has the lease."""
+        return bool(self.health()[1]["active"])
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
+        """Kill the process and wait until it has ended."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> int:
-        """Ctrl-C; its exit status."""
+        """Interrupt the process and return its exit status."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(READY_SECONDS)
 
-    def _said(self, pattern: str) -> str:
+    def _wait_for_log(self, pattern: str) -> str:
+        """Return the last match of the pattern in this process's log."""
         deadline = time.monotonic() + READY_SECONDS
-        # A port that one before it had may be somebody else's by now.
-        while not (found := re.findall(pattern, self.log[self._began :])):
+        while not (matches := re.findall(pattern, self.log[self._log_start :])):
             assert self.process.poll() is None, f"the controller ended: {self.log}"
-            assert time.monotonic() < deadline, f"it never said {pattern}: {self.log}"
+            assert time.monotonic() < deadline, f"{pattern} is not in the log: {self.log}"
             time.sleep(0.1)
-        return str(found[-1])
+        return str(matches[-1])
 
 
 @contextmanager
 def controller(
     cluster: Cluster, folder: Path, name: str = "controller", throttle: str = "50MB"
 ) -> Iterator[RunningController]:
-    """Start one; whatever is left of it at the end of the block is killed."""
+    """Run a controller within the context; kill it at the end if it has not ended."""
     running = RunningController(cluster, folder, name, throttle)
     try:
         yield running
@@ -116,103 +116,101 @@ def controller(
             running.kill()
 
 
-def fills(cluster: Cluster) -> dict[TopicPartition, set[tuple[int, ...]]]:
-    """Every replica list that some controller ever decided on, by partition.
+def assigned_replicas(cluster: Cluster) -> dict[TopicPartition, set[tuple[int, ...]]]:
+    """Return every replica list that any controller has assigned, by partition.
 
-    Read off all records of the topic of intents, which is too small to have been compacted.
+    They are in all records of the topic of pending replicas, which is too small for compaction.
     """
     consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers.split(","), group_id=None)
-    found: dict[TopicPartition, set[tuple[int, ...]]] = {}
+    assigned: dict[TopicPartition, set[tuple[int, ...]]] = {}
     try:
-        place = Place(INTENTS_TOPIC, 0)
-        consumer.assign([place])
-        consumer.seek_to_beginning(place)
-        end = consumer.end_offsets([place])[place]
+        tp = KafkaTopicPartition(PENDING_REPLICAS_TOPIC, 0)
+        consumer.assign([tp])
+        consumer.seek_to_beginning(tp)
+        end = consumer.end_offsets([tp])[tp]
         deadline = time.monotonic() + PATIENCE
-        while consumer.position(place) < end:
-            assert time.monotonic() < deadline, "the intents could not be read"
+        while consumer.position(tp) < end:
+            assert time.monotonic() < deadline, "the records could not be read"
             for records in consumer.poll(timeout_ms=200).values():
                 for record in records:
                     if record.value is None:
                         continue
-                    told = json.loads(record.value)
-                    for number, row in told["filling"].items():
-                        key = TopicPartition(told["topic"], int(number))
-                        found.setdefault(key, set()).add(tuple(row))
+                    content = json.loads(record.value)
+                    for number, row in content["filling"].items():
+                        key = TopicPartition(content["topic"], int(number))
+                        assigned.setdefault(key, set()).add(tuple(row))
     finally:
         consumer.close()
-    return found
+    return assigned
 
-
-# ---- Topics that wait for replicas: making them, and waiting until they have them.
 
 FENCED_SECONDS = 60.0
 FILL_SECONDS = 30.0
-"""What the issue allows, from the broker's return on."""
+"""From the start of a broker until placeholders are filled."""
 TAKE_OVER_SECONDS = 180.0
-"""A controller starts, joins, and waits for the session of one that was killed."""
+"""For a controller to start, join, and wait for the session timeout of one that was killed."""
 
 
-def look(cluster: Cluster) -> ClusterState:
-    """The cluster now, whichever broker tells it."""
+def cluster_state(cluster: Cluster) -> ClusterState:
+    """Return the present state of the cluster."""
     cluster.await_metadata()
     with connect({"bootstrap.servers": cluster.bootstrap_servers}, timeout=PATIENCE) as admin:
         return read_state(admin)
 
 
-def stop(cluster: Cluster, *brokers: int) -> None:
-    """Shut brokers down; returns when the cluster knows."""
+def stop_brokers(cluster: Cluster, *brokers: int) -> None:
+    """Stop brokers and wait until they are fenced."""
     for broker in brokers:
         cluster.stop_broker(broker)
     wait_until(
-        lambda: not look(cluster).view.racks().keys() & set(brokers),
+        lambda: not cluster_state(cluster).view.racks().keys() & set(brokers),
         FENCED_SECONDS,
         f"brokers {brokers} are fenced",
     )
 
 
-def await_full(cluster: Cluster, *topics: str, within: float = FILL_SECONDS) -> ClusterState:
+def wait_for_replicas(cluster: Cluster, *topics: str, within: float = FILL_SECONDS) -> ClusterState:
     """Wait until every partition has three replicas in sync, one per rack."""
-    found: list[ClusterState] = []
+    states: list[ClusterState] = []
 
-    def full() -> bool:
-        found[:] = [look(cluster)]
-        (state,) = found
+    def complete() -> bool:
+        state = cluster_state(cluster)
+        states[:] = [state]
         racks = state.view.racks()
-        return not state.ongoing and all(
+        return not state.reassignments and all(
             len(row) == 3
-            and set(state.in_sync[place]) == set(row)
+            and set(state.in_sync[tp]) == set(row)
             and {racks.get(broker) for broker in row} == {"a", "b", "c"}
-            for place, row in state.view.replicas.items()
-            if place.topic in topics
+            for tp, row in state.view.replicas.items()
+            if tp.topic in topics
         )
 
-    wait_until(full, within, f"{topics} have three replicas in sync, one per rack")
-    return found[0]
+    wait_until(complete, within, f"{topics} have three replicas in sync, one per rack")
+    return states[0]
 
 
-def await_holder(*controllers: RunningController) -> RunningController:
-    """The one that keeps the intents."""
-    holding: list[RunningController] = []
+def wait_for_active(*controllers: RunningController) -> RunningController:
+    """Wait until one of the controllers is active, and return it."""
+    active: list[RunningController] = []
 
-    def one_holds() -> bool:
-        holding[:] = [each for each in controllers if each.holds()]
-        return len(holding) == 1
+    def one_is_active() -> bool:
+        active[:] = [each for each in controllers if each.is_active()]
+        return len(active) == 1
 
-    wait_until(one_holds, TAKE_OVER_SECONDS, "one controller keeps the intents")
-    return holding[0]
+    wait_until(one_is_active, TAKE_OVER_SECONDS, "one controller is active")
+    return active[0]
 
 
-def create(cluster: Cluster, topic: str, *more: object) -> None:
+def create_under_replicated(cluster: Cluster, topic: str, *options: object) -> None:
     rackward(
         cluster,
         *("topics", "create", topic, "--partitions", 4, "--replication-factor", 3),
-        *("--allow-under-replicated", "--config", "min.insync.replicas=2", "--yes", *more),
+        *("--allow-under-replicated", "--config", "min.insync.replicas=2", "--yes", *options),
     )
 
 
 def produce(cluster: Cluster, topic: str, partitions: int) -> int:
-    """A record for each partition, acknowledged by all replicas in sync; how many there were."""
+    """Send a record to each partition with acks=all; return the number of acknowledged ones."""
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all")
     try:
         sent = [producer.send(topic, b"x", partition=number) for number in range(partitions)]
@@ -221,14 +219,15 @@ def produce(cluster: Cluster, topic: str, partitions: int) -> int:
         producer.close()
 
 
-def intents_left(cluster: Cluster, topic: str = "") -> list[str]:
-    """The keys of the intents that there are, of one topic or of all."""
-    found = read_intents({"bootstrap.servers": cluster.bootstrap_servers}, PATIENCE).intents
-    return sorted(key for key in found if key.startswith(topic))
+def pending_keys(cluster: Cluster, topic: str = "") -> list[str]:
+    """Return the keys of the records of pending replicas, of one topic or of all."""
+    records = read_pending_replicas(
+        {"bootstrap.servers": cluster.bootstrap_servers}, PATIENCE
+    ).records
+    return sorted(key for key in records if key.startswith(topic))
 
 
-def await_kept(cluster: Cluster) -> None:
-    """Wait until no intent is left, and nothing of a throttle."""
-    wait_until(lambda: intents_left(cluster) == [], TAKE_OVER_SECONDS, "no intent is left")
-    # It was lifted before.
+def wait_until_complete(cluster: Cluster) -> None:
+    """Wait until there is no record of pending replicas, and assert that there is no throttle."""
+    wait_until(lambda: pending_keys(cluster) == [], TAKE_OVER_SECONDS, "all records are deleted")
     assert throttle_settings(cluster) == {}, "a throttle is left"

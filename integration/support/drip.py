@@ -1,7 +1,7 @@
-"""Small records into every partition of a topic, many times a second, from a process of its own.
+"""Send small records to every partition of a topic at short intervals, from another process.
 
-kafka-python sends what is for one broker in one request, where librdkafka sends one for each
-partition; and apart from the consumers whose pauses are measured it takes nothing of their time.
+kafka-python sends all records for a broker in one request; librdkafka sends one per partition. In a
+process of its own the producer takes no time of the consumers whose pauses are measured.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.waiting import PATIENCE
 
 @contextmanager
 def drip(cluster: Cluster, topic: str, partitions: int, every: float) -> Iterator[None]:
-    """Send a record to each partition every so many seconds, until the block is left."""
+    """Send a record to each partition every ``every`` seconds, until the block ends."""
     arguments = [cluster.bootstrap_servers, topic, str(partitions), str(every)]
     process = subprocess.Popen(
         [sys.executable, "-m", "integration.support.drip", *arguments], stdin=subprocess.PIPE

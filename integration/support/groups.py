@@ -1,13 +1,13 @@
-"""A consumer group of real consumers in threads, of any client library, and what happened to it.
+"""A consumer group whose members run in threads, of any client library, and its history.
 
     with ConsumerGroup(cluster, topics=["orders"]) as group:
         group.start("a1", rack="a")
         group.start("b1", rack="b")
         owned = group.settle(partitions={("orders", p) for p in range(36)})
 
-Every member polls in a thread of its own and keeps a record: each assignment and
-revocation, each record's partition, offset and time, and any error that ended it. Members are
-KafkaConsumers unless the group, or a member of it, is given another ``client``.
+Every member polls in a thread of its own. The group records each assignment and revocation, the
+partition, offset and time of each record, and the error that ended a member. Members are
+KafkaConsumers unless the group, or a member, is given another ``client``.
 """
 
 from __future__ import annotations
@@ -21,38 +21,45 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from integration.support.clients import Client, Joining, KafkaPython, MakeClient, Place, Strategies
+from integration.support.clients import (
+    Client,
+    KafkaPython,
+    MakeClient,
+    MemberConfig,
+    PartitionId,
+    Strategies,
+)
 from integration.support.topics import Trickle, committed
 from rackward.clusters import Cluster
 from tests.support.waiting import PATIENCE
 
 
 class GroupError(AssertionError):
-    """The group did not do what the test waited for; the message shows how it stands."""
+    """The group did not reach the expected state; the message has the actual one."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Partitions that a member was given, gave up ("revoked") or found gone ("lost")."""
+    """Partitions that were "assigned" to a member, or that it "revoked" or "lost"."""
 
     when: float
     member: str
     kind: str
-    places: frozenset[Place]
+    partitions: frozenset[PartitionId]
 
 
 @dataclass
 class Reads:
-    """What was read of one partition: when, and by which member, each offset in turn."""
+    """The records that were read of one partition: time, offset and member, in order."""
 
     seen: list[tuple[float, int, str]] = field(default_factory=list)
 
     def offsets(self) -> set[int]:
-        """Every offset that anyone read."""
+        """Return every offset that a member read."""
         return {offset for _, offset, _ in self.seen}
 
     def longest_gap(self, since: float, until: float) -> float:
-        """The longest time without a record between two instants, in seconds."""
+        """Return the longest time without a record between two times, in seconds."""
         times = sorted(at for at, _, _ in self.seen if since <= at <= until)
         edges = [since, *times, until]
         return max(b - a for a, b in itertools.pairwise(edges))
@@ -62,7 +69,7 @@ class Member(threading.Thread):
     """One consumer and its poll loop."""
 
     def __init__(
-        self, group: ConsumerGroup, name: str, make: Callable[[], Client], thinks: float
+        self, group: ConsumerGroup, name: str, make: Callable[[], Client], poll_interval: float
     ) -> None:
         super().__init__(name=f"member-{name}", daemon=True)
         self.group = group
@@ -70,7 +77,7 @@ class Member(threading.Thread):
         self.error: BaseException | None = None
         self._client: Client | None = None
         self._make = make
-        self._thinks = thinks
+        self._poll_interval = poll_interval
         self._ending = threading.Event()
         self._subscription: dict[str, Any] | None = None
         self.start()
@@ -79,30 +86,30 @@ class Member(threading.Thread):
         try:
             client = self._client = self._make()
             while not self._ending.is_set():
-                wanted, self._subscription = self._subscription, None
-                if wanted is not None:
-                    client.subscribe(self._note, **wanted)
-                found = client.poll(0.5)
+                subscription, self._subscription = self._subscription, None
+                if subscription is not None:
+                    client.subscribe(self._record, **subscription)
+                records = client.poll(0.5)
                 now = time.monotonic()
-                for place, offset in found:
-                    self.group.reads_of(place).seen.append((now, offset, self.label))
-                self._ending.wait(self._thinks)
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits for the group
+                for tp, offset in records:
+                    self.group.reads_of(tp).seen.append((now, offset, self.label))
+                self._ending.wait(self._poll_interval)
+        except BaseException as error:  # noqa: BLE001 - raised by raise_errors
             self.error = error
         finally:
             if self._client is not None:
                 self._client.close()
 
     def resubscribe(self, *, topics: Sequence[str] = (), pattern: str | None = None) -> None:
-        """Subscribe to something else, at the next turn of the loop."""
+        """Change the subscription before the next poll."""
         self._subscription = {"topics": topics, "pattern": pattern}
 
     def end(self) -> None:
-        """Close the consumer at the next turn of the loop."""
+        """Close the consumer after the current poll."""
         self._ending.set()
 
     def stop(self, timeout: float = PATIENCE) -> None:
-        """Close the consumer (a dynamic member leaves, a static one does not) and the thread."""
+        """Close the consumer (a dynamic member leaves, a static one does not); end the thread."""
         self.end()
         self.join(timeout)
         if self.is_alive():
@@ -110,21 +117,21 @@ class Member(threading.Thread):
 
     @property
     def consumer(self) -> Any:
-        """The client library's consumer, once it is made."""
+        """The client library's consumer; None until it is constructed."""
         return self._client and self._client.consumer
 
     @property
-    def owned(self) -> frozenset[Place]:
+    def owned(self) -> frozenset[PartitionId]:
         """What it is assigned now."""
         return frozenset() if self._client is None else self._client.owned()
 
     @property
     def generation(self) -> int:
-        """The generation it is in, -1 while it is in none or on its way to another."""
+        """Its generation; -1 outside a group and during a rebalance."""
         return -1 if self._client is None else self._client.generation()
 
-    def _note(self, kind: str, places: Iterable[Place]) -> None:
-        change = Change(time.monotonic(), self.label, kind, frozenset(places))
+    def _record(self, kind: str, tps: Iterable[PartitionId]) -> None:
+        change = Change(time.monotonic(), self.label, kind, frozenset(tps))
         self.group.history.append(change)
 
 
@@ -140,7 +147,7 @@ class ConsumerGroup:
         strategies: Strategies | None = None,
         **settings: Any,
     ) -> None:
-        """Members subscribe to ``topics`` and are what ``client`` makes, with ``settings``.
+        """Members are constructed by ``client`` with ``settings`` and subscribe to ``topics``.
 
         ``strategies`` is short for ``client=KafkaPython(strategies)``.
         """
@@ -151,13 +158,13 @@ class ConsumerGroup:
         self._topics = list(topics)
         self._client = client or (KafkaPython(strategies) if strategies else KafkaPython())
         self._settings = settings
-        self._reads: dict[Place, Reads] = {}
+        self._reads: dict[PartitionId, Reads] = {}
         self._lock = threading.Lock()
 
-    def reads_of(self, place: Place) -> Reads:
-        """What the group has read of a partition so far."""
+    def reads_of(self, tp: PartitionId) -> Reads:
+        """Return what the group has read of a partition so far."""
         with self._lock:
-            return self._reads.setdefault(place, Reads())
+            return self._reads.setdefault(tp, Reads())
 
     def start(
         self,
@@ -168,24 +175,24 @@ class ConsumerGroup:
         strategies: Sequence[Any] | None = None,
         topics: Sequence[str] | None = None,
         pattern: str | None = None,
-        thinks: float = 0.0,
+        poll_interval: float = 0.0,
         **settings: Any,
     ) -> Member:
-        """Add a member; a rack without a door of its own bootstraps as one without a rack.
+        """Add a member; it connects to the listener for its rack, if there is one.
 
-        It ``thinks`` for so many seconds between two polls. ``client``, ``strategies`` (of a
-        KafkaConsumer), ``topics`` and ``settings`` are its own in place of the group's.
+        It waits ``poll_interval`` seconds between two polls. ``client``, ``strategies`` (of a
+        KafkaConsumer), ``topics`` and ``settings`` replace those of the group.
         """
-        door = rack if rack in self._cluster.client_racks else None
-        joining = Joining(
-            bootstrap=self._cluster.bootstrap(door),
+        listener = rack if rack in self._cluster.client_racks else None
+        config = MemberConfig(
+            bootstrap=self._cluster.bootstrap(listener),
             group_id=self.id,
             name=name,
             rack=rack,
             settings={**({} if client else self._settings), **settings},
         )
         make = client or (self._client if strategies is None else KafkaPython(lambda _: strategies))
-        member = Member(self, name, lambda: make(joining), thinks)
+        member = Member(self, name, lambda: make(config), poll_interval)
         member.resubscribe(
             topics=() if pattern else self._topics if topics is None else topics, pattern=pattern
         )
@@ -193,23 +200,24 @@ class ConsumerGroup:
         return member
 
     def stop(self, name: str) -> None:
-        """Close a member and forget it; its history and reads stay."""
+        """Close and remove a member; its history and reads stay."""
         self.members.pop(name).stop()
 
     def settle(
         self,
-        partitions: Collection[Place],
+        partitions: Collection[PartitionId],
         *,
         within: float = PATIENCE,
         hold: float = 0.5,
         after: int = -1,
-    ) -> dict[str, frozenset[Place]]:
+    ) -> dict[str, frozenset[PartitionId]]:
         """Wait until all members are in one generation and own ``partitions``, each one once.
 
-        It has to stay so for ``hold`` seconds, in a generation later than ``after``. Returns
-        who owns what; GroupError after ``within`` seconds, or at once where a member died.
+        This must last for ``hold`` seconds, in a generation later than ``after``. Return the
+        partitions of each member. Raise GroupError after ``within`` seconds, or at once if a
+        member has failed.
         """
-        wanted = sorted(partitions)
+        expected = sorted(partitions)
         deadline = time.monotonic() + within
         since: float | None = None
         before: object = None
@@ -217,11 +225,11 @@ class ConsumerGroup:
             self.raise_errors()
             owned = {name: member.owned for name, member in self.members.items()}
             generations = {member.generation for member in self.members.values()}
-            found = sorted(place for places in owned.values() for place in places)
+            assigned = sorted(tp for tps in owned.values() for tp in tps)
             (generation,) = generations if len(generations) == 1 else (-1,)
             now = time.monotonic()
             state = (generation, owned)
-            if generation > after and found == wanted:
+            if generation > after and assigned == expected:
                 if state != before:
                     since = now
                 elif since is not None and now - since >= hold:
@@ -232,35 +240,35 @@ class ConsumerGroup:
             if now > deadline:
                 raise GroupError(
                     f"not settled in {within:g} s: generations {sorted(generations)}, "
-                    f"{len(found)} of {len(wanted)} partitions owned, "
-                    f"loads { {name: len(places) for name, places in owned.items()} }"
+                    f"{len(assigned)} of {len(expected)} partitions owned, "
+                    f"loads { {name: len(tps) for name, tps in owned.items()} }"
                 )
             time.sleep(0.02)
 
     @property
     def generation(self) -> int:
-        """The latest generation that a member is in."""
+        """The highest generation of a member."""
         return max((member.generation for member in self.members.values()), default=-1)
 
     def raise_errors(self) -> None:
-        """Raise what ended a member's loop, if anything did."""
+        """Raise GroupError if an error ended a member."""
         for member in self.members.values():
             if member.error is not None:
-                raise GroupError(f"member {member.label} died") from member.error
+                raise GroupError(f"member {member.label} failed") from member.error
 
-    def handed_back(self, since: float) -> list[tuple[str, Place]]:
-        """Partitions that a member gave up and got again after that instant: none is right."""
-        gone: set[tuple[str, Place]] = set()
-        back = []
+    def assigned_again(self, since: float) -> list[tuple[str, PartitionId]]:
+        """Return the partitions that a member revoked and was assigned again after that time."""
+        revoked: set[tuple[str, PartitionId]] = set()
+        again = []
         for change in list(self.history):
             if change.when < since:
                 continue
-            touched = {(change.member, place) for place in change.places}
+            changed = {(change.member, tp) for tp in change.partitions}
             if change.kind == "assigned":
-                back.extend(sorted(touched & gone))
+                again.extend(sorted(changed & revoked))
             else:
-                gone |= touched
-        return back
+                revoked |= changed
+        return again
 
     def __enter__(self) -> Self:
         return self
@@ -277,37 +285,37 @@ class ConsumerGroup:
             self.stop(name)
 
 
-# ---- What makes the reading of a partition right, whoever read it.
+# ---- Checks of the records that were read.
 
 
 def read_again(reads: Reads) -> int:
-    """How many records of a partition were read more than once.
+    """Return how many records of a partition were read more than once.
 
-    AssertionError where records were passed over: the first read is the partition's first, and
-    each is followed by the next one or, where it was not committed, by an earlier one.
+    Raise AssertionError if records were skipped: reading begins with the first one, and each is
+    followed by the next one or, if it was not committed, by an earlier one.
     """
     following = 0
     for _, offset, member in reads.seen:
-        assert offset <= following, f"{member} read {offset} where {following} comes next"
+        assert offset <= following, f"{member} read {offset}, expected {following} at most"
         following = offset + 1
     return len(reads.seen) - len(reads.offsets())
 
 
 def everything_is_read(
-    reads_of: Callable[[Place], Reads], topic: str, sent: Trickle, within: float = PATIENCE
+    reads_of: Callable[[PartitionId], Reads], topic: str, sent: Trickle, within: float = PATIENCE
 ) -> None:
-    """Wait until every record that was acknowledged has been read.
+    """Wait until every acknowledged record has been read.
 
-    AssertionError that names what is lacking, and who read around it, after ``within`` seconds.
+    Raise AssertionError after ``within`` seconds, with the missing records and their neighbours.
     """
     deadline = time.monotonic() + within
     while True:
-        lacking = {
+        missing_by_partition = {
             partition: sorted(missing)
             for partition, offsets in sent.acknowledged.items()
             if (missing := offsets - reads_of((topic, partition)).offsets())
         }
-        if not lacking:
+        if not missing_by_partition:
             return
         if time.monotonic() > deadline:
             raise AssertionError(
@@ -316,27 +324,27 @@ def everything_is_read(
                     f"{topic}-{partition}: {len(missing)} of {len(sent.acknowledged[partition])},"
                     f" {missing[0]} to {missing[-1]}, read before and after: "
                     f"{_around(reads_of((topic, partition)), missing[0], missing[-1])}"
-                    for partition, missing in lacking.items()
+                    for partition, missing in missing_by_partition.items()
                 )
             )
         time.sleep(0.05)
 
 
 def everything_is_committed(cluster: Cluster, group_id: str, sent: Trickle) -> None:
-    """Wait until the group's next record is, of each partition, the one after the last sent.
+    """Wait until the committed offset of each partition is the one after the last record sent.
 
-    Members that have read everything commit it by themselves within a second. Where all of them
-    leave before that, each commits as it leaves, unless a rebalance that the others' leaving makes
-    is just on its way: so ask for this before they leave, and again afterwards.
+    Members that have read everything commit it within a second. A member that leaves earlier
+    commits as it leaves, unless a rebalance is in progress because others leave. So call this
+    before members leave, and again afterwards.
     """
-    wanted = {partition: max(offsets) + 1 for partition, offsets in sent.acknowledged.items()}
+    expected = {partition: max(offsets) + 1 for partition, offsets in sent.acknowledged.items()}
     deadline = time.monotonic() + PATIENCE
     while True:
-        found = {partition: at for (_, partition), at in committed(cluster, group_id).items()}
-        if found == wanted or time.monotonic() > deadline:
+        actual = {partition: at for (_, partition), at in committed(cluster, group_id).items()}
+        if actual == expected or time.monotonic() > deadline:
             break
         time.sleep(0.1)
-    assert found == wanted
+    assert actual == expected
 
 
 def _around(reads: Reads, first: int, last: int) -> list[tuple[float, int, str]]:

@@ -2,16 +2,16 @@
 
 The parent writes a JSON object per line to this process, and reads one per line:
 
-    <- {"make": "aiokafka", "assignor": "sticky", "joining": {...}}        first of all
+    <- {"client": "aiokafka", "assignor": "sticky", "config": {...}}       first
     <- {"subscribe": {"topics": [...], "pattern": null}}
-    <- {"close": true}                                                     last of all
-    -> {"at": 12.3, "told": "assigned", "places": [["t", 0], ...]}         as callbacks are called
-    -> {"at": 12.3, "owned": [["t", 0], ...], "generation": 4}             as they change
+    <- {"close": true}                                                     last
+    -> {"at": 12.3, "change": "assigned", "partitions": [["t", 0], ...]}   at each callback
+    -> {"at": 12.3, "owned": [["t", 0], ...], "generation": 4}             at each change
     -> {"at": 12.3, "read": [["t", 0, 17], ...]}                           topic, partition, offset
     -> {"at": 12.3, "closing": true}
 
-``at`` is the machine's monotonic clock, which all processes share. The process ends when it is
-told to, or when its parent is gone.
+``at`` is the time of the machine's monotonic clock, which all processes share. The process ends
+after ``close``, or when its parent has ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from integration.support.clients import Joining, KafkaPython, MakeClient, Place
+from integration.support.clients import KafkaPython, MakeClient, MemberConfig, PartitionId
 
 ASSIGNORS = {
     "range": ("LeaderRackAwareRangeAssignor", "leader-rack-aware-range"),
@@ -35,9 +35,9 @@ POLL_SECONDS = 0.1
 
 
 def make_client(client: str, assignor: str) -> MakeClient:
-    """What makes members of kafka-python, confluent or aiokafka with one of `ASSIGNORS`."""
+    """Return what constructs members of a client library with one of `ASSIGNORS`."""
     name, protocol = ASSIGNORS[assignor]
-    # Each process imports the one library that it is a member with.
+    # Each process imports only the library of its member.
     if client == "confluent":
         from integration.support.confluent_clients import Confluent
 
@@ -55,14 +55,14 @@ def make_client(client: str, assignor: str) -> MakeClient:
 
 
 def main() -> None:
-    """Be a member until told otherwise."""
+    """Run the member until it is closed."""
     first = json.loads(sys.stdin.readline())
     commands: queue.Queue[dict[str, Any]] = queue.Queue()
-    threading.Thread(target=_listen, args=(commands,), daemon=True).start()
-    client = make_client(first["make"], first["assignor"])(Joining(**first["joining"]))
+    threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
+    client = make_client(first["client"], first["assignor"])(MemberConfig(**first["config"]))
 
-    def told(kind: str, places: Iterable[Place]) -> None:
-        _say(told=kind, places=sorted(places))
+    def on_change(kind: str, partitions: Iterable[PartitionId]) -> None:
+        _send(change=kind, partitions=sorted(partitions))
 
     before: object = None
     while True:
@@ -71,30 +71,30 @@ def main() -> None:
         except queue.Empty:
             command = {}
         if "close" in command:
-            _say(closing=True)
+            _send(closing=True)
             client.close()
             return
         if "subscribe" in command:
-            client.subscribe(told, **command["subscribe"])
-        found = [(*place, offset) for place, offset in client.poll(POLL_SECONDS)]
-        if found:
-            _say(read=found)
+            client.subscribe(on_change, **command["subscribe"])
+        records = [(*partition, offset) for partition, offset in client.poll(POLL_SECONDS)]
+        if records:
+            _send(read=records)
         state = {"owned": sorted(client.owned()), "generation": client.generation()}
         if state != before:
-            _say(**state)
+            _send(**state)
             before = state
 
 
-def _listen(commands: queue.Queue[dict[str, Any]]) -> None:
+def _read_commands(commands: queue.Queue[dict[str, Any]]) -> None:
     for line in sys.stdin:
         commands.put(json.loads(line))
-    # Nobody is left to tell it to end; a member that goes on would disturb other groups' tests.
+    # The parent has ended. A member that went on would disturb later tests.
     os._exit(1)
 
 
-def _say(**what: object) -> None:
-    # One write per line, whichever thread a callback comes in.
-    os.write(sys.stdout.fileno(), (json.dumps({"at": time.monotonic(), **what}) + "\n").encode())
+def _send(**event: object) -> None:
+    # One write per line: callbacks may be called in any thread.
+    os.write(sys.stdout.fileno(), (json.dumps({"at": time.monotonic(), **event}) + "\n").encode())
 
 
 if __name__ == "__main__":

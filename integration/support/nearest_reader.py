@@ -1,4 +1,4 @@
-"""A KafkaConsumer that reads from the nearest of three partitions' replicas, on four brokers."""
+"""A KafkaConsumer that reads three partitions from their nearest replicas, on four brokers."""
 
 from __future__ import annotations
 
@@ -13,78 +13,80 @@ from rackward.clusters import Cluster
 from tests.support.waiting import PATIENCE
 
 RACKS = ("/dc1/r1", "/dc2/r1", "/dc2/r2", "/dc3/r1")
-HERE = "/dc2/r9"
-"""No broker's rack: what is near is near by its data centre."""
+CLIENT_RACK = "/dc2/r9"
+"""No broker is in this rack; brokers 1 and 2 are in its data centre."""
 
 REPLICAS = ([0, 1, 3], [3, 1, 0], [0, 2, 3])
-"""The first of each leads, and none of these is in the consumer's data centre."""
+"""The first of each leads; no leader is in the consumer's data centre."""
 NEAREST = (1, 1, 2)
-AWAY = {0, 3}
+REMOTE_BROKERS = {0, 3}
 
-POLICY = NearestPolicy(back_off=0.5, most_back_off=1, patience=3, refresh=0.5)
+POLICY = NearestPolicy(backoff=0.5, max_backoff=1, response_timeout=3, metadata_interval=0.5)
 RECORD_BYTES = 20_000
-PHASE = 20
-"""Records of each partition that are read between two looks at the brokers' counts."""
-ENOUGH = len(REPLICAS) * PHASE * RECORD_BYTES
+RECORDS_BETWEEN_COUNTS = 20
+"""Records of each partition that are read before the brokers' byte counts are compared again."""
+MIN_BYTES = len(REPLICAS) * RECORDS_BETWEEN_COUNTS * RECORD_BYTES
 
 
 class Reader:
-    """A consumer that nobody told of followers but us, and the offsets that it read."""
+    """A consumer that reads from the nearest replicas, and the offsets that it read."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
-        self.places = [TopicPartition(topic, number) for number in range(len(REPLICAS))]
-        self.offsets: dict[int, list[int]] = {place.partition: [] for place in self.places}
+        self.tps = [TopicPartition(topic, number) for number in range(len(REPLICAS))]
+        self.offsets: dict[int, list[int]] = {tp.partition: [] for tp in self.tps}
         self._cluster = cluster
         self.consumer = KafkaConsumer(
-            bootstrap_servers=cluster.bootstrap(HERE).split(","),
+            bootstrap_servers=cluster.bootstrap(CLIENT_RACK).split(","),
             auto_offset_reset="earliest",
             fetch_max_wait_ms=100,
         )
-        self.consumer.assign(self.places)
-        self._reading = read_from_nearest(self.consumer, rack=HERE, policy=POLICY)
+        self.consumer.assign(self.tps)
+        self._reading = read_from_nearest(self.consumer, rack=CLIENT_RACK, policy=POLICY)
 
     def reads_from(self) -> list[int | None]:
-        """The broker that each partition was asked of last."""
-        return [self._reading.read_from.get(place) for place in self.places]
+        """Return the broker that each partition was last fetched from."""
+        return [self._reading.read_from.get(tp) for tp in self.tps]
 
     def read(self, until: Callable[[], bool], what: str) -> None:
-        """Poll until that is so."""
+        """Poll until ``until()`` is true; ``what`` describes it."""
         deadline = time.monotonic() + PATIENCE
         while not until():
             assert time.monotonic() < deadline, (what, self.reads_from(), self.counts())
-            for place, records in self.consumer.poll(timeout_ms=100).items():
-                self.offsets[place.partition].extend(record.offset for record in records)
+            for tp, records in self.consumer.poll(timeout_ms=100).items():
+                self.offsets[tp.partition].extend(record.offset for record in records)
 
-    def comes_to(self, brokers: Sequence[int | None], what: str) -> None:
-        """Poll until it is these that each partition is asked of; None: whichever leads it.
+    def wait_for_brokers(self, brokers: Sequence[int | None], what: str) -> None:
+        """Poll until each partition is fetched from its broker in ``brokers``; None: its leader.
 
-        A busy machine may keep a leader from its heartbeats, and another one leads from then on.
+        On a busy machine a leader may miss heartbeats, and another broker becomes the leader.
         """
 
-        def there() -> bool:
-            leaders = self._cluster.view([place.topic for place in self.places]).leaders
+        def reached() -> bool:
+            leaders = self._cluster.view([tp.topic for tp in self.tps]).known_leaders
             return self.reads_from() == [
-                leaders.get(place) if broker is None else broker
-                for place, broker in zip(self.places, brokers, strict=True)
+                leaders.get(tp) if broker is None else broker
+                for tp, broker in zip(self.tps, brokers, strict=True)
             ]
 
-        self.read(there, what)
+        self.read(reached, what)
 
     def counts(self) -> list[int]:
-        """How many records of each partition have been read."""
-        return [len(self.offsets[place.partition]) for place in self.places]
+        """Return the number of records read of each partition."""
+        return [len(self.offsets[tp.partition]) for tp in self.tps]
 
-    def crosses(
+    def wait_for_remote_share(
         self, share: Callable[[float], bool], brokers: Sequence[int | None], what: str
     ) -> None:
-        """Come to read from these; of the bytes sent from then on ``share`` is from elsewhere."""
-        wait_for_share(self._cluster, lambda: self.comes_to(brokers, what), self.read_more, share)
+        """Wait until ``brokers`` are read and ``share`` accepts the share of remote bytes."""
+        wait_for_share(
+            self._cluster, lambda: self.wait_for_brokers(brokers, what), self.read_more, share
+        )
 
     def read_more(self) -> None:
-        """Read on for a while."""
-        wanted = [count + PHASE for count in self.counts()]
+        """Read more records of each partition."""
+        expected = [count + RECORDS_BETWEEN_COUNTS for count in self.counts()]
         self.read(
-            lambda: all(count >= want for count, want in zip(self.counts(), wanted, strict=True)),
+            lambda: all(count >= end for count, end in zip(self.counts(), expected, strict=True)),
             "more records of each partition",
         )
 
@@ -95,30 +97,30 @@ def wait_for_share(
     read_more: Callable[[], None],
     share: Callable[[float], bool],
 ) -> None:
-    """Settle, read on, and see that the share of bytes of other data centres is right.
+    """Settle, read more, and check the share of bytes from other data centres; retry for a while.
 
-    A follower that a busy machine keeps from its heartbeats is out of sync for a moment, and
-    not read from: so this is done again for a while.
+    On a busy machine a follower may miss heartbeats. Then it is out of sync for a moment, and is
+    not read.
     """
     deadline = time.monotonic() + PATIENCE
     while True:
         settle()
-        found = crossing(cluster, read_more)
-        if share(found):
+        actual = remote_share(cluster, read_more)
+        if share(actual):
             return
-        assert time.monotonic() < deadline, f"{found:.0%} of the bytes cross data centres"
+        assert time.monotonic() < deadline, f"{actual:.0%} of the bytes are from other data centres"
 
 
-def crossing(cluster: Cluster, read_more: Callable[[], None]) -> float:
-    """Of the bytes sent while more is read, `ENOUGH` at least, the share of other data centres."""
+def remote_share(cluster: Cluster, read_more: Callable[[], None]) -> float:
+    """Return the share of remote brokers in the bytes sent while more is read."""
     before = cluster.bytes_out()
     deadline = time.monotonic() + PATIENCE
     while True:
-        # What was fetched before may be read for a while.
+        # Records that were fetched before may be read for a while.
         read_more()
         sent: Counter[bool] = Counter()
-        for (door, broker), count in cluster.bytes_out().items():
-            sent[broker in AWAY] += count - before.get((door, broker), 0)
-        if sent.total() > ENOUGH:
+        for (listener, broker), count in cluster.bytes_out().items():
+            sent[broker in REMOTE_BROKERS] += count - before.get((listener, broker), 0)
+        if sent.total() > MIN_BYTES:
             return sent[True] / sent.total()
         assert time.monotonic() < deadline, f"only {sent.total()} bytes were sent"

@@ -1,4 +1,4 @@
-"""What groups have committed, in the order in which brokers took it."""
+"""The committed offsets of groups, in the order in which brokers stored them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from itertools import pairwise
 
 from kafka import KafkaConsumer, TopicPartition
 
-from integration.support.clients import Place
+from integration.support.clients import PartitionId
 from rackward.clusters import Cluster
 from tests.support.waiting import PATIENCE
 
 TOPIC = "__consumer_offsets"
 
 
-def commit_history(cluster: Cluster, group: str) -> dict[Place, list[int]]:
-    """Every offset that ``group`` has committed of each partition, the first one first."""
-    found: dict[Place, list[int]] = {}
+def commit_history(cluster: Cluster, group: str) -> dict[PartitionId, list[int]]:
+    """Return all offsets that ``group`` has committed, per partition, in order."""
+    history: dict[PartitionId, list[int]] = {}
     for key, value in _records(cluster):
         # OffsetCommitKey is version 0 or 1; version 2 is a group's metadata.
         if value is None or struct.unpack_from(">h", key)[0] > 1:
@@ -28,12 +28,12 @@ def commit_history(cluster: Cluster, group: str) -> dict[Place, list[int]]:
         if name == group:
             (partition,) = struct.unpack_from(">i", key, at)
             (offset,) = struct.unpack_from(">q", value, 2)
-            found.setdefault((topic, partition), []).append(offset)
-    return found
+            history.setdefault((topic, partition), []).append(offset)
+    return history
 
 
-def went_back(history: dict[Place, list[int]]) -> int:
-    """How many commits were of a lower offset than the commit before."""
+def went_back(history: dict[PartitionId, list[int]]) -> int:
+    """Return the number of commits with a lower offset than the commit before."""
     return sum(b < a for offsets in history.values() for a, b in pairwise(offsets))
 
 
@@ -42,12 +42,12 @@ def _records(cluster: Cluster) -> Iterator[tuple[bytes, bytes | None]]:
         bootstrap_servers=cluster.bootstrap_servers.split(","), enable_auto_commit=False
     )
     try:
-        places = [TopicPartition(TOPIC, p) for p in consumer.partitions_for_topic(TOPIC) or ()]
-        consumer.assign(places)
+        partitions = [TopicPartition(TOPIC, p) for p in consumer.partitions_for_topic(TOPIC) or ()]
+        consumer.assign(partitions)
         consumer.seek_to_beginning()
-        ends = consumer.end_offsets(places)
+        ends = consumer.end_offsets(partitions)
         deadline = time.monotonic() + PATIENCE
-        while any(consumer.position(place) < ends[place] for place in places):
+        while any(consumer.position(each) < ends[each] for each in partitions):
             assert time.monotonic() < deadline, f"{TOPIC} is not read to its end"
             for records in consumer.poll(timeout_ms=500).values():
                 yield from ((record.key, record.value) for record in records)

@@ -1,11 +1,14 @@
-"""A read-process-write application with transactions, to be run in a process of its own.
+"""A read-process-write application with transactions, run in a process of its own.
 
-It copies each record of one topic to another, as "partition:offset", with the offsets that it
-read to in the same transaction; a batch that cannot be committed is aborted and read again. What
-happens is a line of standard output each: "ready" at an assignment, "committed N", "refused
-NAME" with the error's name, "told NAME" where poll gives an error. The line "hang" on standard
-input makes it stop in its next transaction, with the records written and the offsets not sent:
-it says "hanging" and waits for another line. It ends when standard input is closed.
+It copies each record of one topic to another, as "partition:offset", and commits the offsets in the
+same transaction. If a transaction cannot be committed, it is aborted and its records are read
+again.
+
+Standard output has a line for each event: "ready" for an assignment, "committed N" records,
+"refused NAME" for an error of a transaction, "error NAME" for an error message of the consumer.
+After the line "hang" on standard input, it stops in its next transaction, with the records written
+and the offsets not sent, prints "hanging" and waits for another line. It ends when standard input
+is closed.
 """
 
 from __future__ import annotations
@@ -21,42 +24,42 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from integration.support.confluent import CONFLUENT, RACKWARD
 
-_BATCH = 250
-_SECONDS = 90.0
+BATCH = 250
+TIMEOUT = 90.0
 
 
-def say(*words: object) -> None:
+def report(*words: object) -> None:
     print(*words, flush=True)
 
 
 class Pipeline:
-    """One member: its consumer, its producer, and the loop."""
+    """One member: a consumer, a producer, and the loop that copies records."""
 
     def __init__(
-        self, consumer: Any, producer: Producer, output: str, orders: queue.Queue[str]
+        self, consumer: Any, producer: Producer, output: str, commands: queue.Queue[str]
     ) -> None:
         self._consumer = consumer
         self._producer = producer
         self._output = output
-        self._orders = orders
+        self._commands = commands
 
     def run(self) -> None:
-        """Work until there is the order "end"."""
+        """Copy records until the command "end"."""
         while True:
-            order = "" if self._orders.empty() else self._orders.get()
-            if order == "end":
+            command = "" if self._commands.empty() else self._commands.get()
+            if command == "end":
                 return
-            self._turn(hang=order == "hang")
+            self._copy_batch(hang=command == "hang")
 
-    def _turn(self, hang: bool) -> None:
-        """Read what there is, and write it with its offsets, or not at all."""
+    def _copy_batch(self, hang: bool) -> None:
+        """Read one batch, and write it with its offsets in one transaction."""
         records: list[Any] = []
         while not records:
-            for message in self._consumer.consume(_BATCH, 0.2):
+            for message in self._consumer.consume(BATCH, 0.2):
                 if message.error() is None:
                     records.append(message)
                 else:
-                    say("told", message.error().name())
+                    report("error", message.error().name())
             if not records and not hang:
                 return
         self._producer.begin_transaction()
@@ -64,10 +67,10 @@ class Pipeline:
             self._write(records, hang)
         except KafkaException as error:
             problem: KafkaError = error.args[0]
-            say("refused", problem.name())
+            report("refused", problem.name())
             if not problem.txn_requires_abort():
                 raise
-            self._producer.abort_transaction(_SECONDS)
+            self._producer.abort_transaction(TIMEOUT)
             self._rewind()
 
     def _write(self, records: list[Any], hang: bool) -> None:
@@ -78,27 +81,27 @@ class Pipeline:
             positions[record.topic(), record.partition()] = record.offset() + 1
         metadata = self._consumer.consumer_group_metadata()
         if hang:
-            self._producer.flush(_SECONDS)
-            say("hanging")
-            self._orders.get()
+            self._producer.flush(TIMEOUT)
+            report("hanging")
+            self._commands.get()
         self._producer.send_offsets_to_transaction(
-            [TopicPartition(*place, offset) for place, offset in positions.items()],
+            [TopicPartition(*key, offset) for key, offset in positions.items()],
             metadata,
-            _SECONDS,
+            TIMEOUT,
         )
-        self._producer.commit_transaction(_SECONDS)
-        say("committed", len(records))
+        self._producer.commit_transaction(TIMEOUT)
+        report("committed", len(records))
 
     def _rewind(self) -> None:
-        """Read again what was read since the last commit, where it is still this member's."""
-        for at in self._consumer.committed(self._consumer.assignment(), _SECONDS):
-            if at.offset < 0:
-                at.offset = confluent_kafka.OFFSET_BEGINNING
+        """Seek the partitions that are still assigned to their committed offsets."""
+        for partition in self._consumer.committed(self._consumer.assignment(), TIMEOUT):
+            if partition.offset < 0:
+                partition.offset = confluent_kafka.OFFSET_BEGINNING
             try:
-                self._consumer.seek(at)
+                self._consumer.seek(partition)
             except KafkaException as error:
-                # Taken away meanwhile, so nothing to read again.
-                say("not rewound", error.args[0].name())
+                # No longer assigned.
+                report("not rewound", error.args[0].name())
 
 
 def main(arguments: list[str]) -> None:
@@ -111,12 +114,12 @@ def main(arguments: list[str]) -> None:
         {
             "bootstrap.servers": options.bootstrap,
             "transactional.id": options.name,
-            # No transaction ends by itself, however long the machine makes its member wait.
+            # No transaction times out, even if the machine stalls.
             "transaction.timeout.ms": 300_000,
             "linger.ms": 5,
         }
     )
-    producer.init_transactions(_SECONDS)
+    producer.init_transactions(TIMEOUT)
     consumer = variant.consumer(
         {
             "bootstrap.servers": options.bootstrap,
@@ -131,17 +134,17 @@ def main(arguments: list[str]) -> None:
             "heartbeat.interval.ms": 200,
         }
     )
-    consumer.subscribe([options.input], on_assign=lambda *_: say("ready"))
-    orders: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=_listen, args=(orders,), daemon=True).start()
-    Pipeline(consumer, producer, options.output, orders).run()
+    consumer.subscribe([options.input], on_assign=lambda *_: report("ready"))
+    commands: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
+    Pipeline(consumer, producer, options.output, commands).run()
     consumer.close()
 
 
-def _listen(orders: queue.Queue[str]) -> None:
+def _read_commands(commands: queue.Queue[str]) -> None:
     for line in sys.stdin:
-        orders.put(line.strip())
-    orders.put("end")
+        commands.put(line.strip())
+    commands.put("end")
 
 
 if __name__ == "__main__":

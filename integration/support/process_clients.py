@@ -21,78 +21,79 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from integration.support.clients import Joining, Place, Told
+from integration.support.clients import MemberConfig, OnChange, PartitionId
 from integration.support.groups import Change, ConsumerGroup, Reads
 
 SOURCES = Path(__file__).parents[2]
 CLOSE_SECONDS = 50.0
-"""Less than a group waits for a member to stop: what the process wrote says more."""
+"""Less than a group waits for a member to stop: the output of the process tells more."""
 
 
 @dataclass
 class Log:
-    """What several processes did, by a clock that they share: callbacks, ends, and reads."""
+    """Rebalance callbacks, ends and reads of several processes, by a clock that they share."""
 
     changes: list[Change] = field(default_factory=list)
-    reads: dict[Place, Reads] = field(default_factory=dict)
+    reads: dict[PartitionId, Reads] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def reads_of(self, place: Place) -> Reads:
-        """What was read of a partition so far; of each member in the order in which it read."""
+    def reads_of(self, tp: PartitionId) -> Reads:
+        """Return what was read of a partition so far; of each member in the order of its reads."""
         with self._lock:
-            return self.reads.setdefault(place, Reads())
+            return self.reads.setdefault(tp, Reads())
 
-    def owned_twice(self) -> list[tuple[float, Place, str, str]]:
-        """When which partition was assigned to whom, while who still owned it: none is right."""
-        owners: dict[Place, str] = {}
+    def owned_twice(self) -> list[tuple[float, PartitionId, str, str]]:
+        """Return (time, partition, member, owner) of assignments of a partition with an owner."""
+        owners: dict[PartitionId, str] = {}
         found = []
         for change in sorted(self.changes, key=lambda change: change.when):
             if change.kind == "assigned":
-                for place in sorted(change.places):
-                    owner = owners.setdefault(place, change.member)
+                for tp in sorted(change.partitions):
+                    owner = owners.setdefault(tp, change.member)
                     if owner != change.member:
-                        found.append((change.when, place, change.member, owner))
+                        found.append((change.when, tp, change.member, owner))
             else:
-                # Who closes, or is killed, reads nothing of anything any more.
-                gone = change.places if change.kind in ("revoked", "lost") else owners.keys()
-                for place in [p for p in gone if owners.get(p) == change.member]:
-                    del owners[place]
+                # A member that closes or is killed reads nothing any more.
+                released = (
+                    change.partitions if change.kind in ("revoked", "lost") else owners.keys()
+                )
+                for tp in [p for p in released if owners.get(p) == change.member]:
+                    del owners[tp]
         return found
 
-    def out_of_order(self) -> list[tuple[Place, str, int, int]]:
-        """Partition, member, breaks and assignments, where it read otherwise than one by one.
+    def out_of_order(self) -> list[tuple[PartitionId, str, int, int]]:
+        """Return (partition, member, gaps, assignments) of reads that are not one by one.
 
-        A record that does not follow the one before is right only at an assignment's beginning.
+        Only the first record after an assignment may not follow the one before.
         """
-        assigned: dict[tuple[Place, str], int] = {}
+        assigned: dict[tuple[PartitionId, str], int] = {}
         for change in self.changes:
             if change.kind == "assigned":
-                for place in change.places:
-                    assigned[place, change.member] = assigned.get((place, change.member), 0) + 1
+                for tp in change.partitions:
+                    assigned[tp, change.member] = assigned.get((tp, change.member), 0) + 1
         found = []
-        for place, reads in self.reads.items():
+        for tp, reads in self.reads.items():
             for member in {name for _, _, name in reads.seen}:
                 offsets = [offset for _, offset, name in reads.seen if name == member]
-                breaks = 1 + sum(b != a + 1 for a, b in itertools.pairwise(offsets))
-                times = assigned.get((place, member), 0)
-                if breaks > times:
-                    found.append((place, member, breaks, times))
+                gaps = 1 + sum(b != a + 1 for a, b in itertools.pairwise(offsets))
+                times = assigned.get((tp, member), 0)
+                if gaps > times:
+                    found.append((tp, member, gaps, times))
         return found
 
 
 class ProcessClient:
-    """A member in a process, told what to do and telling what it did:
-    `integration.support.member_process`.
+    """A member in a process of its own; see `integration.support.member_process`.
 
-    Its reads go to its log, not through `poll`: it may be gone by the time they are asked for.
+    Reads are written to the log and not returned by `poll`, since the process may be killed.
     """
 
-    def __init__(self, joining: Joining, client: str, assignor: str, log: Log) -> None:
-        self.name = joining.name
+    def __init__(self, config: MemberConfig, client: str, assignor: str, log: Log) -> None:
+        self.name = config.name
         self._log = log
-        self._owned: frozenset[Place] = frozenset()
+        self._owned: frozenset[PartitionId] = frozenset()
         self._generation = -1
-        self._told: Told | None = None
+        self._on_change: OnChange | None = None
         self._ending = False
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process is
         self._process = subprocess.Popen(
@@ -102,123 +103,125 @@ class ProcessClient:
             stderr=self._errors,
             cwd=SOURCES,
         )
-        self._say(make=client, assignor=assignor, joining=asdict(joining))
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._send(client=client, assignor=assignor, config=asdict(config))
+        self._reader = threading.Thread(target=self._read_events, daemon=True)
+        self._reader.start()
 
     @property
     def consumer(self) -> Self:
-        """This: the library's own object is in the other process."""
+        """This object: the library's consumer is in the other process."""
         return self
 
     def subscribe(
-        self, told: Told, *, topics: Sequence[str] = (), pattern: str | None = None
+        self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
     ) -> None:
-        """As a `Client` does."""
-        self._told = told
-        self._say(subscribe={"topics": list(topics), "pattern": pattern})
+        """See `Client`."""
+        self._on_change = on_change
+        self._send(subscribe={"topics": list(topics), "pattern": pattern})
 
-    def poll(self, seconds: float) -> Iterable[tuple[Place, int]]:
-        """Nothing; raises what the process wrote where it ended by itself."""
+    def poll(self, seconds: float) -> Iterable[tuple[PartitionId, int]]:
+        """Return nothing; raise RuntimeError with its output if the process has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
             if not self._ending:
-                raise RuntimeError(f"the process of {self.name} ended:\n{self._last_words()}")
+                raise RuntimeError(f"the process of {self.name} ended:\n{self._output()}")
         return ()
 
-    def owned(self) -> frozenset[Place]:
-        """As a `Client` does."""
+    def owned(self) -> frozenset[PartitionId]:
+        """See `Client`."""
         return self._owned
 
     def generation(self) -> int:
-        """As a `Client` does."""
+        """See `Client`."""
         return self._generation
 
     def close(self) -> None:
-        """Have it leave; where it does not, kill it and raise what it wrote."""
+        """Close the member. If it does not end, kill it and raise RuntimeError with its output."""
         self._ending = True
         with contextlib.suppress(BrokenPipeError):
-            self._say(close=True)
+            self._send(close=True)
         try:
             self._process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
             raise RuntimeError(
-                f"{self.name} did not close in {CLOSE_SECONDS:g} s:\n{self._last_words()}"
+                f"{self.name} did not close in {CLOSE_SECONDS:g} s:\n{self._output()}"
             ) from None
         finally:
-            self._listener.join()
+            self._reader.join()
             self._errors.close()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the process by SIGKILL."""
         self._ending = True
         now = time.monotonic()
         self._process.kill()
         self._process.wait()
-        self._listener.join()
-        # It lived for a moment longer, and may have been given something in it.
+        self._reader.join()
+        # It may have been assigned partitions in the moment before it ended.
         last = max(
             (each.when for each in self._log.changes if each.member == self.name), default=now
         )
         self._log.changes.append(Change(max(now, last), self.name, "killed", frozenset()))
 
-    def _say(self, **what: object) -> None:
+    def _send(self, **command: object) -> None:
         pipe = self._process.stdin
         assert pipe is not None
-        pipe.write((json.dumps(what) + "\n").encode())
+        pipe.write((json.dumps(command) + "\n").encode())
         pipe.flush()
 
-    def _listen(self) -> None:
+    def _read_events(self) -> None:
         assert self._process.stdout is not None
         closing = False
         for line in self._process.stdout:
             if not line.endswith(b"\n"):
-                return  # It was killed while it wrote.
-            said = json.loads(line)
-            # While it closes, others leave as well, and the event loop of an aiokafka member may
-            # still take part in their rebalance. It polls no more, so what it gets it never reads.
-            if closing and said.get("told") == "assigned":
+                return  # Killed while it wrote.
+            event = json.loads(line)
+            # The event loop of an aiokafka member that closes may take part in a rebalance for
+            # other members that leave. It does not poll any more, so it reads nothing of what it
+            # is assigned.
+            if closing and event.get("change") == "assigned":
                 continue
-            closing = closing or "closing" in said
-            at = said["at"]
-            if "read" in said:
-                for topic, number, offset in said["read"]:
+            closing = closing or "closing" in event
+            at = event["at"]
+            if "read" in event:
+                for topic, number, offset in event["read"]:
                     self._log.reads_of((topic, number)).seen.append((at, offset, self.name))
-            elif "owned" in said:
-                self._owned = _places(said["owned"])
-                self._generation = said["generation"]
+            elif "owned" in event:
+                self._owned = _partition_ids(event["owned"])
+                self._generation = event["generation"]
             else:
-                kind, places = said.get("told", "closing"), _places(said.get("places", ()))
-                self._log.changes.append(Change(at, self.name, kind, places))
-                if self._told is not None and "told" in said:
-                    self._told(kind, places)
+                kind = event.get("change", "closing")
+                partitions = _partition_ids(event.get("partitions", ()))
+                self._log.changes.append(Change(at, self.name, kind, partitions))
+                if self._on_change is not None and "change" in event:
+                    self._on_change(kind, partitions)
 
-    def _last_words(self) -> str:
+    def _output(self) -> str:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")[-3000:]
 
 
-def _places(said: Iterable[Sequence[Any]]) -> frozenset[Place]:
-    return frozenset((topic, partition) for topic, partition in said)
+def _partition_ids(items: Iterable[Sequence[Any]]) -> frozenset[PartitionId]:
+    return frozenset((topic, partition) for topic, partition in items)
 
 
 @dataclass(frozen=True)
 class InProcess:
-    """Makes members of a client library with an assignor: see
+    """Starts members of a client library with an assignor: see
     `integration.support.member_process`."""
 
     client: str
     assignor: str
     log: Log
 
-    def __call__(self, joining: Joining) -> ProcessClient:
-        return ProcessClient(joining, self.client, self.assignor, self.log)
+    def __call__(self, config: MemberConfig) -> ProcessClient:
+        return ProcessClient(config, self.client, self.assignor, self.log)
 
 
 def kill(group: ConsumerGroup, name: str) -> None:
-    """Kill a member that is a process, and forget it."""
+    """Kill a member that is a process, and remove it from the group."""
     member = group.members.pop(name)
     member.consumer.kill()
     member.stop()

@@ -1,4 +1,4 @@
-"""Where leaders are, and what that makes of an assignment, counted apart from the code."""
+"""Racks of leaders on the shared cluster, and off-rack partitions counted independently."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from kafka import TopicPartition
 
-from integration.support.clients import Place
+from integration.support.clients import PartitionId
 from integration.support.groups import ConsumerGroup
 from rackward.clusters import Cluster
 from tests.support.waiting import PATIENCE, wait_until
@@ -20,7 +20,7 @@ OTHERS = {"a": ("b", "c"), "b": ("c", "a"), "c": ("a", "b")}
 
 
 def replicas_led_from(racks: Iterable[str], seed: int = 7) -> list[list[int]]:
-    """Three replicas in three racks for each partition, the leader in the rack it names."""
+    """Return replica lists with one replica per rack; ``racks`` holds each leader's rack."""
     rng = random.Random(seed)
     return [
         [rng.choice(BROKERS[rack]), *(rng.choice(BROKERS[other]) for other in OTHERS[rack])]
@@ -29,50 +29,50 @@ def replicas_led_from(racks: Iterable[str], seed: int = 7) -> list[list[int]]:
 
 
 def evenly(count: int, seed: int = 7) -> list[str]:
-    """As many leaders in each rack, in an order that follows no pattern."""
+    """Return ``count`` racks, each as often as the others, in random order."""
     racks = [("a", "b", "c")[index % 3] for index in range(count)]
     random.Random(seed).shuffle(racks)
     return racks
 
 
 def off_rack(
-    cluster: Cluster, owned: Mapping[str, Iterable[Place]], racks: Mapping[str, str | None]
+    cluster: Cluster, owned: Mapping[str, Iterable[PartitionId]], racks: Mapping[str, str | None]
 ) -> int:
-    """How many partitions their owners read from another rack, as the metadata is now."""
-    view = cluster.view(sorted({topic for places in owned.values() for topic, _ in places}))
-    standing = {broker.id: broker.rack for broker in view.brokers}
-    leaders = {tuple(place): standing[broker] for place, broker in view.leaders.items()}
+    """Return the number of partitions whose leader is now in another rack than their owner."""
+    view = cluster.view(sorted({topic for tps in owned.values() for topic, _ in tps}))
+    broker_racks = view.racks()
+    leaders = {tuple(tp): broker_racks[broker] for tp, broker in view.known_leaders.items()}
     return sum(
-        leaders.get(place) is not None and leaders[place] != racks[member]
-        for member, places in owned.items()
-        for place in places
+        leaders.get(tp) is not None and leaders[tp] != racks[member]
+        for member, tps in owned.items()
+        for tp in tps
     )
 
 
 def wait_for_leaders(cluster: Cluster, topic: str, racks: Mapping[str, int]) -> None:
-    """Wait until every broker knows that so many of the topic's leaders are in each rack."""
+    """Wait until ``racks`` holds the number of the topic's leaders per rack, on every broker."""
     wait_until(
         lambda: Counter(cluster.view([topic]).leader_racks().get(topic)) == racks,
         PATIENCE,
-        f"of {topic} the racks lead {racks}",
+        f"the leaders of {topic} per rack are {racks}",
     )
     cluster.await_metadata()
 
 
 def wait_for_members(cluster: Cluster, topic: str, group: ConsumerGroup) -> None:
-    """Wait until every member, a KafkaConsumer, knows the topic's leaders as the cluster does."""
-    leaders = cluster.view([topic]).leaders
+    """Wait until every member, a KafkaConsumer, has the topic's current leaders."""
+    leaders = cluster.view([topic]).known_leaders
     wait_until(
         lambda: all(
-            member.consumer._cluster.leader_for_partition(TopicPartition(*place)) == broker
+            member.consumer._cluster.leader_for_partition(TopicPartition(*tp)) == broker
             for member in group.members.values()
-            for place, broker in leaders.items()
+            for tp, broker in leaders.items()
         ),
         PATIENCE,
-        f"all of {sorted(group.members)} know the leaders of {topic}",
+        f"{sorted(group.members)} have the leaders of {topic}",
     )
 
 
-def loads(owned: Mapping[str, Iterable[Place]]) -> list[int]:
-    """How many partitions each member has, sorted."""
-    return sorted(len(list(places)) for places in owned.values())
+def loads(owned: Mapping[str, Iterable[PartitionId]]) -> list[int]:
+    """Return the number of partitions of each member, sorted."""
+    return sorted(len(list(tps)) for tps in owned.values())

@@ -3,8 +3,8 @@
 Usage: python -m integration.support.reader_process VARIANT BOOTSTRAP GROUP TOPIC COUNT SECONDS
 
 VARIANT is a name of `integration.support.confluent.Variant`, with ``-aio`` for the AIOConsumer.
-Each line of standard output is a JSON list: topic, partition and next offset of what the batch
-had of each partition. The process ends when it is killed, or when its standard input is closed.
+Each line of standard output is a JSON list for one batch: topic, partition and next offset of each
+partition in it. The process ends when it is killed, or when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _report(batch: Iterable[Any]) -> None:
         assert message.error() is None, message.error()
         ends[message.topic(), message.partition()] = message.offset() + 1
     if ends:
-        line = json.dumps([[*place, end] for place, end in ends.items()]) + "\n"
+        line = json.dumps([[*key, end] for key, end in ends.items()]) + "\n"
         os.write(sys.stdout.fileno(), line.encode())
 
 

@@ -1,4 +1,4 @@
-"""Sparks elsewhere, on the loopback interface: a cluster of a master and two workers, a server."""
+"""Spark outside this process, on the loopback interface: a standalone cluster, a Connect server."""
 
 from __future__ import annotations
 
@@ -16,38 +16,41 @@ import pyspark
 
 from rack_traffic.session import find_java
 
-SECONDS = 120.0
+TIMEOUT = 120.0
 
 
 @contextmanager
 def spark_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
-    """Its master's URL. Every process has ended, and left nothing but ``folder``, afterwards."""
-    home, _ = find_java(os.environ)
+    """Start a master and workers, and yield the master's URL.
+
+    All processes have exited afterwards; their files are in ``folder``.
+    """
+    home = find_java(os.environ)
     environment = os.environ | {"JAVA_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
     url = f"spark://127.0.0.1:{_free_port()}"
     started = []
     try:
         host, port = url.removeprefix("spark://").split(":")
-        place = ("--host", host, "--webui-port", "0")
+        address = ("--host", host, "--webui-port", "0")
         started.append(
-            _start(folder / "master.log", environment, "master.Master", *place, "--port", port)
+            _start(folder / "master.log", environment, "master.Master", *address, "--port", port)
         )
         _wait_for(folder / "master.log", "I have been elected leader", 1)
-        size = ("--cores", "1", "--memory", "1g")
+        resources = ("--cores", "1", "--memory", "1g")
         for number in range(workers):
             work = ("--work-dir", str(folder / f"work-{number}"))
             log = folder / f"worker-{number}.log"
-            started += [_start(log, environment, "worker.Worker", *place, *size, *work, url)]
+            started += [_start(log, environment, "worker.Worker", *address, *resources, *work, url)]
         _wait_for(folder / "master.log", "Registering worker", workers)
         yield url
     finally:
         for process in reversed(started):
-            # The whole group: executors are children of workers.
+            # The process group: executors are children of workers.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
         for process in started:
             try:
-                process.wait(SECONDS)
+                process.wait(TIMEOUT)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
@@ -55,8 +58,8 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
 
 @contextmanager
 def spark_connect(folder: Path) -> Iterator[str]:
-    """The address of a Spark Connect server of two threads; it has ended afterwards."""
-    home, _ = find_java(os.environ)
+    """Start a Spark Connect server with two threads, and yield its address."""
+    home = find_java(os.environ)
     port = _free_port()
     environment = os.environ | {
         "JAVA_HOME": str(home),
@@ -78,7 +81,7 @@ def spark_connect(folder: Path) -> Iterator[str]:
     ]
     log = folder / "connect.log"
     with log.open("wb") as file:
-        # It leaves a folder of artifacts where it works.
+        # The server creates a folder of artifacts in its working folder.
         server = subprocess.Popen(
             command,
             cwd=folder,
@@ -93,7 +96,7 @@ def spark_connect(folder: Path) -> Iterator[str]:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGTERM)
-        server.wait(SECONDS)
+        server.wait(TIMEOUT)
 
 
 def _start(
@@ -110,17 +113,18 @@ def _start(
         )
 
 
-def _wait_for(log: Path, words: str, times: int) -> None:
-    ends = time.monotonic() + SECONDS
-    while log.read_text(errors="replace").count(words) < times:
-        if time.monotonic() > ends:
+def _wait_for(log: Path, text: str, count: int) -> None:
+    """Wait until the log contains ``text`` so many times; TimeoutError after TIMEOUT seconds."""
+    deadline = time.monotonic() + TIMEOUT
+    while log.read_text(errors="replace").count(text) < count:
+        if time.monotonic() > deadline:
             raise TimeoutError(
-                f"no {words!r} ({times} times) in {SECONDS:.0f} s:\n{log.read_text()}"
+                f"{text!r} was not logged {count} times in {TIMEOUT:.0f} s:\n{log.read_text()}"
             )
         time.sleep(0.05)
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    with socket.socket() as candidate:
+        candidate.bind(("127.0.0.1", 0))
+        return int(candidate.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Topics with their leaders where a test wants them, and a trickle of records into them."""
+"""Topics, groups and records on a test cluster, and plans of the command for topics."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
@@ -25,23 +24,23 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from integration.support.command_line import Done, Running, rackward
+from integration.support.command_line import Running, rackward
 from placement_core import TopicPartition
 from rackward.clusters import Cluster
 from tests.support.waiting import PATIENCE, wait_until
 
 
 def new_name(stem: str) -> str:
-    """A topic name that no other test uses."""
+    """Return a topic name that no other test uses."""
     return f"{stem}-{uuid.uuid4().hex[:8]}"
 
 
 def create_topic(
     cluster: Cluster, name: str, replicas: Sequence[Sequence[int]], **configs: str
 ) -> str:
-    """Create ``name`` with these replica lists; the first of each leads. Returns the name.
+    """Create ``name`` with these replica lists, the leader first in each; return the name.
 
-    ``configs`` have ``_`` where Kafka has a dot.
+    Names of ``configs`` have ``_`` instead of a dot.
     """
     create_topics(cluster, {name: replicas}, **configs)
     return name
@@ -50,7 +49,7 @@ def create_topic(
 def create_topics(
     cluster: Cluster, topics: Mapping[str, Sequence[Sequence[int]]], **configs: str
 ) -> None:
-    """Create several topics in one request, and return when every broker shows their leaders."""
+    """Create several topics in one request; return when every broker has their metadata."""
     assignments = {
         name: {p: list(brokers) for p, brokers in enumerate(replicas)}
         for name, replicas in topics.items()
@@ -71,7 +70,7 @@ def create_topics(
         except RetriableError:
             return False
         except TopicAlreadyExistsError:
-            pass  # An earlier try did it, and its answer was lost.
+            pass  # By an earlier attempt whose response was lost.
         return True
 
     wait_until(created, PATIENCE, f"{', '.join(list(topics)[:3])} are created")
@@ -80,21 +79,21 @@ def create_topics(
         for name, rows in assignments.items()
         for p, brokers in rows.items()
     }
-    # Brokers hear of a topic one after another, and a client may ask any of them.
+    # A client may ask any broker, and brokers apply new metadata one after another.
     cluster.await_metadata()
     if cluster.view(topics).leaders != leaders:
-        # A broker was taken for dead meanwhile.
+        # A busy broker was fenced meanwhile.
         cluster.move_leaders(leaders)
 
 
 def delete_topic(cluster: Cluster, name: str) -> None:
-    """Delete a topic, also while a broker is away that others still take to be there."""
+    """Delete a topic; repeat while a broker that has just died is not fenced yet."""
 
     def deleted() -> bool:
         try:
             with_admin(cluster, lambda admin: admin.delete_topics([name]))
         except UnknownTopicOrPartitionError:
-            pass  # An earlier try did it, and its answer was lost.
+            pass  # By an earlier attempt whose response was lost.
         except RetriableError:
             return False
         return True
@@ -103,68 +102,65 @@ def delete_topic(cluster: Cluster, name: str) -> None:
 
 
 def committed(cluster: Cluster, group_id: str) -> dict[tuple[str, int], int]:
-    """The offsets that the group has committed."""
-    found = _answer(
+    """Return the committed offsets of a group."""
+    offsets = _retry(
         cluster,
         lambda admin: admin.list_group_offsets(group_id),
-        f"the coordinator tells what {group_id} has committed",
+        f"the coordinator returns the offsets of {group_id}",
     )
-    return {(tp.topic, tp.partition): offset.offset for tp, offset in found[group_id].items()}
+    return {(tp.topic, tp.partition): offset.offset for tp, offset in offsets[group_id].items()}
 
 
 def described(cluster: Cluster, *group_ids: str) -> list[dict[str, Any]]:
-    """State and members of each group, in kafka-python's words; all groups must be there."""
+    """Return state and members of each group, as kafka-python does; all groups must exist."""
 
-    def ask(admin: Any) -> dict[str, Any]:
-        found: dict[str, Any] = admin.describe_groups(list(group_ids))
-        for each in found.values():
-            # It raises nothing, and a group that is not told of looks like one without members.
+    def describe(admin: Any) -> dict[str, Any]:
+        groups: dict[str, Any] = admin.describe_groups(list(group_ids))
+        for each in groups.values():
+            # kafka-python does not raise, and a group with an error has no members either.
             if each["error"] is not None:
                 raise CoordinatorNotAvailableError(each["error"])
-        return found
+        return groups
 
-    found = _answer(cluster, ask, f"the coordinators describe {', '.join(group_ids)}")
-    return [found[group_id] for group_id in group_ids]
+    groups = _retry(cluster, describe, f"the coordinators describe {', '.join(group_ids)}")
+    return [groups[group_id] for group_id in group_ids]
 
 
 def coordinator_of(cluster: Cluster, group_id: str) -> int:
-    """The broker that coordinates the group."""
-    found = _answer(
+    """Return the id of the group's coordinator."""
+    coordinator = _retry(
         cluster,
         lambda admin: admin._manager.run(admin._find_coordinator_id, group_id),
         f"a broker coordinates {group_id}",
     )
-    return int(found)
+    return int(coordinator)
 
 
-def _answer(cluster: Cluster, ask: Callable[[Any], Any], what: str) -> Any:
-    """The answer to a question; asked again while a coordinator moves or does not answer."""
-    answers: list[Any] = []
+def _retry(cluster: Cluster, request: Callable[[Any], Any], what: str) -> Any:
+    """Return the response; repeat the request while it fails with a retriable error."""
+    responses: list[Any] = []
 
-    def answered() -> bool:
+    def succeeded() -> bool:
         try:
-            answers.append(with_admin(cluster, ask))
+            responses.append(with_admin(cluster, request))
         except RetriableError:
             return False
         return True
 
-    wait_until(answered, PATIENCE, what)
-    return answers[0]
+    wait_until(succeeded, PATIENCE, what)
+    return responses[0]
 
 
-def with_admin(cluster: Cluster, act: Callable[[Any], Any]) -> Any:
-    """``act`` on an admin client that is closed afterwards."""
-    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
-    try:
-        return act(admin)
-    finally:
-        admin.close()
+def with_admin(cluster: Cluster, call: Callable[[Any], Any]) -> Any:
+    """Return ``call`` of an admin client that is closed afterwards."""
+    with closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))) as admin:
+        return call(admin)
 
 
 class Trickle:
-    """A producer that sends one record, small by default, to each partition, over and over.
+    """A producer that sends a record to each partition every ``every`` seconds, until stopped.
 
-    ``acknowledged`` has the offsets that brokers confirmed: what a group must have read.
+    ``acknowledged`` holds, by partition, the acknowledged offsets, which a group must read.
     """
 
     def __init__(
@@ -194,7 +190,7 @@ class Trickle:
                 )
 
     def stop(self) -> None:
-        """Send no more, and wait for what is on its way."""
+        """Stop, and wait until all records are acknowledged."""
         self._ending.set()
         self._thread.join()
         self._producer.flush(timeout=PATIENCE)
@@ -203,40 +199,35 @@ class Trickle:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         if not self._ending.is_set():
             self.stop()
 
 
-# ---- What tests that move replicas by the real command have in common.
+# Reassignments by the command.
 
 SINGLE = [[broker] for broker in range(6)]
 TRIPLE = [[0, 2, 4], [1, 3, 5], [2, 4, 1], [3, 5, 0], [4, 0, 3], [5, 1, 2]]
 SLOW = "60kB"
-"""A throttle under which 3 MB are on their way for longer than a test needs."""
+"""A throttle with which copying 3 MB takes longer than a test."""
 
 
 @contextmanager
 def moved_topic(cluster: Cluster, name: str) -> Iterator[str]:
-    """The topic is deleted at the end, and no throttle is left behind."""
+    """Yield the name; afterwards delete the topic, and check that no throttle is left."""
     yield name
     with_admin(cluster, lambda admin: admin.delete_topics([name], raise_errors=False))
     assert throttle_settings(cluster) == {}
 
 
 def rows(cluster: Cluster, topic: str) -> list[tuple[int, ...]]:
-    """The topic's replica lists, in order of partition."""
+    """Return the topic's replica lists, index = partition."""
     cluster.await_metadata()
     return [row for _, row in sorted(cluster.view([topic]).replicas.items())]
 
 
 def nothing_moves(cluster: Cluster) -> bool:
-    """Whether no reassignment is under way."""
+    """Whether no reassignment is in progress."""
     return bool(with_admin(cluster, lambda admin: admin.list_partition_reassignments()) == {})
 
 
@@ -245,27 +236,19 @@ def in_three_racks(row: tuple[int, ...]) -> bool:
 
 
 def plan(cluster: Cluster, topic: str, path: Path, *arguments: object) -> dict[str, Any]:
-    """Write a plan for the topic; returns what the file holds."""
+    """Write a plan for the topic with the command; return the content of the file."""
     rackward(cluster, "placement", "plan", "--topics", topic, "-o", path, *arguments)
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
 
 
 def midway(command: Running) -> None:
-    """Return when bytes are being copied, as the command itself says."""
+    """Wait for the command's first event of progress."""
     event = command.until(lambda line: '"progressed"' in line)
-    assert json.loads(event)["copied"] < json.loads(event)["bytes"]
+    assert json.loads(event)["bytes_copied"] < json.loads(event)["bytes"]
 
 
-def one_line(done: Done) -> str:
-    """The one line that a refusal is."""
-    assert done.out == ""
-    assert done.err.startswith("rackward: ")
-    assert done.err.count("\n") == 1
-    return done.err
-
-
-# ---- Records that are known, so that it shows when one is lost, changed or doubled.
+# Records with known content, so that a lost, changed or duplicate one is detected.
 
 RECORD_BYTES = 20_000
 
@@ -279,7 +262,7 @@ class Content:
 
 
 def fill(cluster: Cluster, topic: str, partitions: int, records: int, seed: int = 1) -> Content:
-    """Write ``records`` records, that nothing compresses, to each partition."""
+    """Write ``records`` incompressible records to each partition; return their content."""
     rng = random.Random(seed)
     digests = [hashlib.sha256() for _ in range(partitions)]
     producer = KafkaProducer(
@@ -298,8 +281,8 @@ def fill(cluster: Cluster, topic: str, partitions: int, records: int, seed: int 
 
 
 def content(cluster: Cluster, topic: str, partitions: int) -> Content:
-    """Everything that the topic holds, from the first record to the last."""
-    places = [KafkaPartition(topic, partition) for partition in range(partitions)]
+    """Read the topic from the first record to the last; return its content."""
+    topic_partitions = [KafkaPartition(topic, partition) for partition in range(partitions)]
     counts = [0] * partitions
     digests = [hashlib.sha256() for _ in range(partitions)]
     consumer = KafkaConsumer(
@@ -308,37 +291,37 @@ def content(cluster: Cluster, topic: str, partitions: int) -> Content:
         enable_auto_commit=False,
     )
     try:
-        consumer.assign(places)
+        consumer.assign(topic_partitions)
         consumer.seek_to_beginning()
-        ends = consumer.end_offsets(places)
-        left = {place for place in places if ends[place] > 0}
+        ends = consumer.end_offsets(topic_partitions)
+        unread = {partition for partition in topic_partitions if ends[partition] > 0}
         deadline = time.monotonic() + PATIENCE
-        while left:
-            found = consumer.poll(timeout_ms=1000)
+        while unread:
+            batches = consumer.poll(timeout_ms=1000)
             now = time.monotonic()
-            deadline = now + PATIENCE if found else deadline
-            assert now < deadline, f"nothing more comes, and {sorted(left)} are not at their end"
-            for place, records in found.items():
+            deadline = now + PATIENCE if batches else deadline
+            assert now < deadline, f"no more records arrive, {sorted(unread)} are not read fully"
+            for partition, records in batches.items():
                 for record in records:
-                    counts[place.partition] += 1
-                    digests[place.partition].update(record.value)
-                if records[-1].offset + 1 >= ends[place]:
-                    left.discard(place)
+                    counts[partition.partition] += 1
+                    digests[partition.partition].update(record.value)
+                if records[-1].offset + 1 >= ends[partition]:
+                    unread.discard(partition)
     finally:
         consumer.close()
     return Content(tuple(counts), tuple(each.hexdigest() for each in digests))
 
 
-# ---- Every trace of a replication throttle in a cluster's configuration, read with a plain client.
+# Replication throttles in the cluster's configuration, read without rackward.
 
 Settings = dict[tuple[str, str], dict[str, str | None]]
-"""(Kind, name) to key to value; brokers that are down are left out."""
+"""(resource type, name) to configuration key to value; without brokers that are down."""
 
 
 def throttle_settings(cluster: Cluster) -> Settings:
-    """All keys with "throttle" in them that were set for a broker, for all, or for a topic.
+    """Return all keys with "throttle" in them that are set for brokers or topics.
 
-    Those for all brokers show at each of them.
+    Cluster-wide settings are listed for each broker.
     """
     cluster.await_metadata()
 
@@ -348,18 +331,19 @@ def throttle_settings(cluster: Cluster) -> Settings:
             ConfigResource(ConfigResourceType.BROKER, str(broker.id))
             for broker in cluster.view([]).brokers
         ]
-        found: Settings = {}
-        # "modified" would pass over what is set for all brokers together.
-        for kind, named in admin.describe_configs(resources, config_filter="all").items():
-            for name, values in named.items():
-                ours = {
+        settings: Settings = {}
+        # The filter "modified" would omit cluster-wide settings.
+        configs = admin.describe_configs(resources, config_filter="all")
+        for resource_type, by_name in configs.items():
+            for name, values in by_name.items():
+                throttles = {
                     key: each["value"]
                     for key, each in values.items()
                     if "throttle" in key and each["config_source"] != "DEFAULT_CONFIG"
                 }
-                if ours:
-                    found[kind, name] = ours
-        return found
+                if throttles:
+                    settings[resource_type, name] = throttles
+        return settings
 
     settings: Settings = with_admin(cluster, read)
     return settings

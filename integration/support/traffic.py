@@ -210,7 +210,7 @@ def work_out(observed: Observed) -> Figures:
     AssertionError where it fails, TimeoutExpired after ``SPARK_SECONDS``.
     """
     with tempfile.TemporaryDirectory() as folder:
-        hourly = _worked_out(observed.snapshots, Path(folder) / "tables")
+        hourly = _computed_hours(observed.snapshots, Path(folder) / "tables")
     return Figures(
         counted=observed.counted,
         per_group=per_pair(hourly, observed.names),
@@ -249,7 +249,7 @@ def _collector(
     return collector
 
 
-def _worked_out(snapshots: Path, target: Path) -> list[dict[str, Any]]:
+def _computed_hours(snapshots: Path, target: Path) -> list[dict[str, Any]]:
     command = [
         sys.executable,
         "-m",

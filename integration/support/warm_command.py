@@ -1,10 +1,11 @@
-"""The command in processes that need not import it: each is forked from one that has.
+"""Runs the command in processes that are forked from one that has imported it.
 
-Most of a short command's time is the import of client libraries. A process is forked for each run,
-with a working folder, an environment, arguments and files of its own, as if it had been started.
+Most of a short command's time is the import of client libraries. Each run is a fork with its own
+working folder, environment, arguments and standard streams, like a new process. The parent reads a
+JSON request per line and writes the exit status:
 
     <- {"arguments": [...], "env": {...}, "cwd": "/...", "stdin": "/...", "out": "/...", ...}
-    -> 0                                                             its exit status
+    -> 0
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SOURCES = Path(__file__).parents[2]
 
 
 class WarmCommand:
-    """The process that has imported it."""
+    """The process that has imported the command."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -34,7 +35,7 @@ class WarmCommand:
             stdout=subprocess.PIPE,
             text=True,
             cwd=SOURCES,
-            # Of its own, so that what a run that is late has started ends with it.
+            # A process group of its own, so that `_end` also kills the children of a late run.
             start_new_session=True,
         )
         atexit.register(self._end)
@@ -47,7 +48,7 @@ class WarmCommand:
         stdin: str | None,
         seconds: float,
     ) -> tuple[int, str, str]:
-        """Exit status, stdout and stderr of one run. AssertionError where it takes too long."""
+        """Return exit status, stdout and stderr of one run; AssertionError after ``seconds``."""
         with tempfile.TemporaryDirectory() as folder:
             files = {name: str(Path(folder) / name) for name in ("stdin", "out", "err")}
             Path(files["stdin"]).write_text(stdin or "")
@@ -64,7 +65,9 @@ class WarmCommand:
             if not select.select([self._process.stdout], [], [], seconds)[0]:
                 self._end()
                 warm_command.cache_clear()
-                raise AssertionError(f"not done in {seconds:g} s: rackward {' '.join(arguments)}")
+                raise AssertionError(
+                    f"not finished within {seconds:g} s: rackward {' '.join(arguments)}"
+                )
             status = int(self._process.stdout.readline())
             return status, Path(files["out"]).read_text(), Path(files["err"]).read_text()
 
@@ -80,7 +83,7 @@ class WarmCommand:
 
 @cache
 def warm_command() -> WarmCommand:
-    """One for all tests; it ends with them."""
+    """Return the process that all tests share; it exits with them."""
     return WarmCommand()
 
 
@@ -120,8 +123,8 @@ def _run(request: Mapping[str, Any], command: Any) -> int:
     try:
         command()
         status = 0
-    except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:  # noqa: BLE001 - as an interpreter ends
         sys.excepthook(*sys.exc_info())
         status = 1

@@ -34,7 +34,7 @@ from integration.support.collecting import (
 from integration.support.topics import committed, with_admin
 from placement_core import ClusterView, TopicPartition
 from rackward.clusters import Cluster
-from rackward.collector import Collector, Outcome, parse_rack_map
+from rackward.collector import ClusterResult, Collector, HostRacks
 from rackward.collector.parquet_sink import ParquetSink
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -44,10 +44,10 @@ pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True, scope=
 SLOW = 120.0
 """Seconds that a process may take on a machine that has much else to do."""
 
-GONE = "WARNING down: no snapshot"
+GONE = "WARNING down: snapshot failed"
 SNAPSHOT = re.compile(
-    r"INFO up: (\d+) brokers, (\d+) partitions, (\d+) groups, (\d+) rows of members, "
-    r"(\d+) committed offsets"
+    r"INFO up: snapshot: brokers=(\d+) partitions=(\d+) groups=(\d+) members=(\d+) "
+    r"commits=(\d+)"
 )
 WHOLE = (6, 12, 6, 11, 61)
 
@@ -60,11 +60,11 @@ def scene(cluster: Cluster) -> Iterator[Scene]:
 
 def test_a_snapshot_says_what_clients_and_brokers_say(scene: Scene, tmp_path: Path) -> None:
     cluster, topic = scene.cluster, scene.topic
-    racks = parse_rack_map({"127.0.0.0/8": "mapped"}, "test")
+    racks = HostRacks.parse({"127.0.0.0/8": "mapped"}, "test")
     given = source(cluster, selection=scene.selection, racks=racks)
     roots: list[Path] = []
 
-    def look() -> tuple[datetime, Outcome, datetime]:
+    def look() -> tuple[datetime, ClusterResult, datetime]:
         roots.append(tmp_path / str(len(roots)))
         sink, began = ParquetSink(roots[-1]), datetime.now(UTC)
         (outcome,) = Collector([given], sink, open_source, interval=60.0, seed=1).run(once=True)
@@ -109,7 +109,7 @@ def _check_partitions(cluster: Cluster, view: ClusterView, topic: str, rows: Row
     assert [(row["topic"], row["partition"]) for row in rows] == [tuple(place) for place in places]
     for row, place in zip(rows, places, strict=True):
         ours = TopicPartition(*place)
-        assert row["leader"] == view.leaders[ours]
+        assert row["leader"] == view.known_leaders[ours]
         assert tuple(row["replicas"]) == view.replicas[ours]
         assert row["leader"] in row["isr"]
         assert set(row["isr"]) <= set(view.replicas[ours])
@@ -207,7 +207,7 @@ def test_two_collectors_at_once_one_of_them_killed_and_a_cluster_that_is_down(
     assert log.count(GONE) == 1
     said = [tuple(map(int, each)) for each in SNAPSHOT.findall(log)]
     # Of what it is still at when it is told to end, it may speak after it has counted.
-    late = log.count("gave up an answer that was awaited")
+    late = log.count("abandoned while waiting for a response")
     assert 0 <= len(said) - outcomes["up"]["snapshots"] <= late
     assert WHOLE in said
     # Only where a broker was taken for dead, because the machine is busy, something is missing.

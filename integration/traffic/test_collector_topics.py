@@ -26,12 +26,12 @@ from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import create_topic, new_name
 from placement_core import TopicPartition
 from rackward.admin import connect
-from rackward.admin.errors import Deadline
 from rackward.clusters import Cluster
-from rackward.collector import Patterns, RackMap, Selection, Snapshot, take_snapshot
+from rackward.collector import HostRacks, Patterns, Selection, Snapshot, take_snapshot
 from rackward.collector.collector import Worker
 from rackward.collector.parquet_sink import ParquetSink
 from rackward.collector.topic_sink import TopicSink
+from rackward.deadline import Deadline
 from tests.support.waiting import PATIENCE, wait_until
 
 # On containers all clients have one address, that of the engine's gateway.
@@ -72,7 +72,7 @@ def test_snapshots_and_exact_reports_go_to_a_topic(
     sizes = {row["partition"]: row["size_bytes"] for row in read_table(turn.root, "partitions")}
     racks = {
         place.partition: cluster.racks[broker]
-        for place, broker in view.leaders.items()
+        for place, broker in view.known_leaders.items()
         if place.topic == topic
     }
     for row in found:
@@ -128,31 +128,31 @@ def read_and_collect(cluster: Cluster, topic: str, folder: Path) -> Turn:
         producer.send(reports, b"no report").get(PATIENCE)
         producer.close()
         for each in (files, worker, worker):
-            assert each.turn(), each.outcome
+            assert each.run_once(), each.result
     finally:
         worker.close()
         files.close()
         consumer.close()
-    return Turn(root, files.outcome.faults, _messages(cluster, out))
+    return Turn(root, files.result.faults, _messages(cluster, out))
 
 
 def test_a_dead_broker_costs_what_it_alone_knows(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    victim = layout(cluster, topic).leaders[TopicPartition(topic, 0)]
+    victim = layout(cluster, topic).known_leaders[TopicPartition(topic, 0)]
     selection = Selection(Patterns([f"{topic}-group"]), Patterns([topic]))
     with connect({"bootstrap.servers": cluster.bootstrap("a")}, timeout=PATIENCE) as admin:
-        ask = admin.ask
+        send = admin.send
 
         def look() -> Snapshot:
             return take_snapshot(
-                admin, "here", selection, RackMap(), lambda: None, lambda: datetime.now(UTC)
+                admin, "here", selection, HostRacks(), lambda: None, lambda: datetime.now(UTC)
             )
 
-        def ask_victim_briefly(doing: str, request: Any, **how: Any) -> Any:
-            if how.get("node") == victim:
-                how["deadline"] = Deadline.after(2.0)
-            return ask(doing, request, **how)
+        def send_to_victim_briefly(operation: str, request: Any, **options: Any) -> Any:
+            if options.get("node") == victim:
+                options["deadline"] = Deadline.after(2.0)
+            return send(operation, request, **options)
 
         def snapshot() -> tuple[dict[int, object], tuple[str, ...]]:
             _, found = in_one_state(lambda: layout(cluster, topic), look)
@@ -169,7 +169,7 @@ def test_a_dead_broker_costs_what_it_alone_knows(
         assert faults == ()
         cluster.kill_broker(victim)
         try:
-            monkeypatch.setattr(admin, "ask", ask_victim_briefly)
+            monkeypatch.setattr(admin, "send", send_to_victim_briefly)
             ends, faults = snapshot()
             assert set(ends.values()) <= {None}
             assert len(faults) == (1 if ends else 0)

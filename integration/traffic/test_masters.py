@@ -1,4 +1,4 @@
-"""The same command on one machine, on a cluster and over Spark Connect: the same tables."""
+"""The same tables from a local Spark, a Spark cluster and Spark Connect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 280
 
 
 def rackward(*arguments: str, **environment: str) -> None:
-    """Run the command to its end; AssertionError with what it said where it fails."""
+    """Run a traffic command. Raise AssertionError with its output if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "rackward.cli.main", "traffic", *arguments],
         check=False,
@@ -32,8 +32,8 @@ def rackward(*arguments: str, **environment: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_cluster_of_two_workers_says_the_same(tmp_path: Path) -> None:
-    snapshots = written(tmp_path)
+def test_a_cluster_of_two_workers_gives_the_same_tables(tmp_path: Path) -> None:
+    snapshots = write_hour(tmp_path)
     (tmp_path / "cluster").mkdir()
     small = ("--driver-memory", "1g", *BRIEF, "--conf", "spark.sql.shuffle.partitions=4")
     with spark_cluster(tmp_path / "cluster") as master:
@@ -48,29 +48,29 @@ def test_a_cluster_of_two_workers_says_the_same(tmp_path: Path) -> None:
         executors = {
             log.parent.parent.name for log in (tmp_path / "cluster").glob("work-*/app-*/*")
         }
-        assert len(executors) >= 2, "only one worker worked"
-    check_the_same_here(snapshots, tmp_path, "--conf", "spark.sql.shuffle.partitions=4")
+        assert len(executors) >= 2, "only one worker ran executors"
+    check_against_local_spark(snapshots, tmp_path, "--conf", "spark.sql.shuffle.partitions=4")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_spark_connect_says_the_same(tmp_path: Path) -> None:
-    snapshots = written(tmp_path)
+def test_spark_connect_gives_the_same_tables(tmp_path: Path) -> None:
+    snapshots = write_hour(tmp_path)
     with spark_connect(tmp_path) as server:
         for command in ("run", "what-if"):
             rackward(command, str(snapshots), str(tmp_path / "far"), "--master", server)
-    check_the_same_here(snapshots, tmp_path)
+    check_against_local_spark(snapshots, tmp_path)
 
 
-def written(folder: Path) -> Path:
-    """Snapshots of an hour, with an optional table that is absent."""
+def write_hour(folder: Path) -> Path:
+    """Write snapshots of an hour, without the optional table."""
     faults = frozenset({Fault.DUPLICATES, Fault.LATE, Fault.RECREATED})
     write_snapshots(folder / "snapshots", observe(simulate(7, hours=1, faults=faults), every=120))
     return folder / "snapshots"
 
 
-def check_the_same_here(snapshots: Path, folder: Path, *more: str) -> None:
-    """AssertionError where the tables in ``far`` are not those of this machine."""
+def check_against_local_spark(snapshots: Path, folder: Path, *more: str) -> None:
+    """Raise AssertionError unless the tables in ``far`` equal those of a local Spark."""
     small = ("--driver-memory", "1g", *BRIEF, *more, "--master", "local[2]")
     for command in ("run", "what-if"):
         rackward(command, str(snapshots), str(folder / "near"), *small)

@@ -1,6 +1,6 @@
-"""The stream is killed in the middle of batches: the tables are as if it never was.
+"""A stream that is killed during batches writes the same tables as one that is not.
 
-Each time costs a start of Spark: RACKWARD_KILLS=10 makes it ten.
+The number of kills is 3, or that of the environment variable RACKWARD_KILLS.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ HOURS = 2
 ENDS = BEGIN + timedelta(hours=HOURS)
 KILLS = int(os.environ.get("RACKWARD_KILLS", "3"))
 PER_BATCH = 8 if KILLS <= 5 else 2
-"""Messages; some batches are over before they can be interrupted."""
+"""Messages per batch; with more kills more batches are needed."""
 STAGES = (
     "snapshots/commits/*/batch={n}",
     "progress/batch={n}",
     "partition_hours/.spark-staging-*",
     "checkpoint/offsets/{n}",
-    "set_aside/batch={n}",
+    "rejected_rows/batch={n}",
     "snapshots/brokers/*/batch={n}",
     "snapshots/members/.spark-staging-*",
 )
-"""Where in its way a batch is interrupted; not every one writes all of it."""
+"""Paths that a batch writes; the process is killed when one of them appears."""
 SPARK = (
     *("--master", "local[2]", "--driver-memory", "1g", *BRIEF),
     *("--conf", "spark.sql.shuffle.partitions=2"),
     *("--conf", "spark.sql.adaptive.enabled=false"),
 )
-BELIEFS = ("--longest-gap", "1")
+ESTIMATION = ("--max-gap", "1")
 
 
 class Stream:
-    """The command in a process group of its own, and how far its folder shows it to be."""
+    """The command in a process group of its own, and its progress as its folder shows it."""
 
     def __init__(self, cluster: Cluster, topic: str, folder: Path) -> None:
         self.folder = folder
@@ -58,9 +58,9 @@ class Stream:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "rackward.cli.main", "traffic", "stream"),
-                    *(topic, str(folder), "--once", "--delay", "5", *BELIEFS, *SPARK),
+                    *(topic, str(folder), "--once", "--delay", "5", *ESTIMATION, *SPARK),
                     *("--bootstrap-server", cluster.bootstrap_servers),
-                    *("--most-per-batch", str(PER_BATCH)),
+                    *("--max-messages-per-batch", str(PER_BATCH)),
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -74,11 +74,13 @@ class Stream:
         return (self.folder / "checkpoint" / "commits" / str(batch)).exists()
 
     def wait_until(self, true: Callable[[], bool], what: str) -> None:
-        """As soon as it is; within a millisecond or so, since a batch does not wait for us."""
+        """Return within a millisecond after ``true()``. Raise AssertionError or TimeoutError."""
         ends = time.monotonic() + SECONDS
         while not true():
             if self.process.poll() is not None:
-                raise AssertionError(f"it ended before {what}:\n{self.log.read_text()[-4000:]}")
+                raise AssertionError(
+                    f"the stream ended before {what}:\n{self.log.read_text()[-4000:]}"
+                )
             if time.monotonic() > ends:
                 raise TimeoutError(
                     f"not {what} in {SECONDS:.0f} s:\n{self.log.read_text()[-4000:]}"
@@ -86,7 +88,7 @@ class Stream:
             time.sleep(0.001)
 
     def reached(self, batch: int, path: str) -> bool:
-        """Wait for a path of that pattern; False where the batch was done first."""
+        """Wait for a path of that pattern; return False if the batch ended before."""
         self.wait_until(lambda: self.begun(batch), f"batch {batch} began")
         self.wait_until(
             lambda: next(self.folder.glob(path), None) is not None or self.done(batch),
@@ -94,9 +96,11 @@ class Stream:
         )
         return not self.done(batch)
 
-    def killed_from(self, batch: int) -> tuple[int, bool]:
-        """Kill it in the middle of ``batch`` or, where that was done first, of one after it; in
-        which, and whether it was not done."""
+    def kill_during(self, batch: int) -> tuple[int, bool]:
+        """Kill the process during ``batch``, or during a later one if that ended before.
+
+        Return the number of the batch, and whether it was interrupted.
+        """
         try:
             while not self.reached(batch, STAGES[batch % len(STAGES)].format(n=batch)):
                 batch += 1
@@ -113,7 +117,7 @@ class Stream:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("cluster", ["local"], indirect=True)
-def test_nothing_is_lost_or_doubled(cluster: Cluster, tmp_path: Path) -> None:
+def test_nothing_is_lost_or_counted_twice(cluster: Cluster, tmp_path: Path) -> None:
     faults = frozenset({Fault.DUPLICATES, Fault.RECREATED, Fault.REBALANCING})
     rows = observe(simulate(11, hours=HOURS, faults=faults), every=120)
     write_snapshots(tmp_path / "snapshots", rows)
@@ -129,7 +133,7 @@ def test_nothing_is_lost_or_doubled(cluster: Cluster, tmp_path: Path) -> None:
     killed: list[int] = []
     batch = 0
     while len(killed) < KILLS:
-        batch, inside = Stream(cluster, topic, folder).killed_from(batch)
+        batch, inside = Stream(cluster, topic, folder).kill_during(batch)
         if inside:
             killed.append(batch)
         batch += 1
@@ -142,7 +146,7 @@ def test_nothing_is_lost_or_doubled(cluster: Cluster, tmp_path: Path) -> None:
     batch_job = subprocess.run(
         [
             *(sys.executable, "-m", "rackward.cli.main", "traffic", "run"),
-            *(str(tmp_path / "snapshots"), str(tmp_path / "batch"), *BELIEFS, *SPARK),
+            *(str(tmp_path / "snapshots"), str(tmp_path / "batch"), *ESTIMATION, *SPARK),
         ],
         check=False,
         capture_output=True,

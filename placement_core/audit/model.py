@@ -1,4 +1,4 @@
-"""The values that an audit consists of."""
+"""The values of an audit: severities, kinds, findings and figures; and its input."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from enum import Enum
 from placement_core.cluster import ClusterView, TopicPartition
 from placement_core.errors import InvalidOptionError
 
+Partitions = list[TopicPartition]
+
 
 class Severity(Enum):
-    """How bad it is; the first is the worst."""
+    """The severity of a finding, the worst first."""
 
     CRITICAL = "critical"
     """Data cannot be read or written now."""
     WARNING = "warning"
-    """The next failure may do that, or load is badly spread."""
+    """The next failure may have that effect, or load is badly distributed."""
     NOTICE = "notice"
-    """Worth knowing; nothing is at risk."""
+    """For information; nothing is at risk."""
 
 
 class Kind(Enum):
-    """What was found."""
+    """The kind of a finding."""
 
     OFFLINE = "offline"
     BELOW_MIN_IN_SYNC = "below min.insync.replicas"
@@ -40,10 +42,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found.
+    """A problem of a layout.
 
-    ``subject`` is a topic, ``broker 5`` or ``rack a``; ``message`` says what is wrong with it, with
-    the values, and what to do; ``partitions`` are all those concerned, where it is about some.
+    ``subject`` is a topic, ``broker 5`` or ``rack a``; ``message`` has the problem with its values,
+    and what to do; ``partitions`` are all those affected, if the finding is about partitions.
     """
 
     severity: Severity
@@ -54,8 +56,8 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """What a broker or a rack carries; leaders are present ones, preferred those of the layout."""
+class ReplicaCounts:
+    """Replicas, current leaders and preferred leaders on a broker, or on the brokers of a rack."""
 
     brokers: int
     replicas: int
@@ -65,21 +67,21 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Counts over the whole layout.
+    """Counts over a whole layout.
 
     brokers, racks
-        Share per broker, and per rack (its id; None: brokers that do not say).
+        ReplicaCounts per broker id, and per rack id (None: brokers without a rack).
     partitions, replicas
-        All there are, replicas on brokers that are gone among them.
+        All of them, including replicas on brokers that are not live.
     offline, below_min_in_sync, under_replicated, not_preferred, against_rack_rules
-        Partitions of which that is true; ``against_rack_rules`` is None where racks are not known.
+        The number of such partitions; ``against_rack_rules`` is None if racks are not known.
     lost_offline, lost_below_min_in_sync
-        Per rack (and per node above, where racks have levels), the partitions that are served now
-        and would be without any replica, or with too few to be written, if it were lost.
+        Per rack (and per node above, if racks have levels), the partitions that are available now
+        and that its loss would leave without any replica, or with too few for writing.
     """
 
-    brokers: Mapping[int, Share]
-    racks: Mapping[str | None, Share]
+    brokers: Mapping[int, ReplicaCounts]
+    racks: Mapping[str | None, ReplicaCounts]
     partitions: int
     replicas: int
     offline: int
@@ -93,90 +95,80 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Figures, and findings from the worst on."""
+    """The result of an audit: figures, and findings with the worst first."""
 
     figures: Figures
     findings: tuple[Finding, ...]
 
     @property
     def worst(self) -> Severity | None:
-        """The severity of the worst finding; None where nothing was found."""
+        """The severity of the worst finding; None if there is no finding."""
         return self.findings[0].severity if self.findings else None
 
 
-# ---- The layout under audit, with what all its checks need, and the words that they share.
-
-Partitions = list[TopicPartition]
-
-
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """A layout, the replicas in sync (all on known brokers, where it is not said), and the least
-    number of these that each topic needs to be written."""
+class AuditInput:
+    """The layout to audit, with what its checks share.
+
+    ``racks`` has the rack of each live broker; ``leaders`` the current leaders or, if they are
+    unknown, the preferred ones that are live; ``in_sync`` the in-sync replicas of each partition on
+    live brokers; ``min_isr`` the min.insync.replicas of each topic.
+    """
 
     view: ClusterView
     racks: Mapping[int, str | None]
+    leaders: Mapping[TopicPartition, int]
     in_sync: Mapping[TopicPartition, frozenset[int]]
-    least: Mapping[str, int]
+    min_isr: Mapping[str, int]
 
     @classmethod
     def of(
         cls,
         view: ClusterView,
         in_sync: Mapping[TopicPartition, Collection[int]] | None,
-        min_in_sync: int | Mapping[str, int],
-    ) -> Subject:
-        """Read what is given. Raises InvalidOptionError for a ``min_in_sync`` below 1."""
+        min_isr: int | Mapping[str, int],
+    ) -> AuditInput:
+        """Return the input. Raises InvalidOptionError for a ``min_isr`` below 1."""
         racks = view.racks()
         topics = sorted({partition.topic for partition in view.replicas})
-        least = {
-            topic: min_in_sync if isinstance(min_in_sync, int) else min_in_sync.get(topic, 1)
+        minimum = {
+            topic: min_isr if isinstance(min_isr, int) else min_isr.get(topic, 1)
             for topic in topics
         }
-        if wrong := {topic: n for topic, n in least.items() if n < 1}:
-            topic, number = next(iter(wrong.items()))
-            raise InvalidOptionError(f"min.insync.replicas of {topic} is {number}: at least 1")
-        return cls(
-            view,
-            racks,
-            {
-                partition: frozenset(
-                    broker
-                    for broker in (replicas if in_sync is None else in_sync.get(partition, ()))
-                    if broker in racks
+        for topic, number in minimum.items():
+            if number < 1:
+                raise InvalidOptionError(
+                    f"min.insync.replicas of {topic} is {number}: give at least 1"
                 )
-                for partition, replicas in view.replicas.items()
+        rows = view.replicas if in_sync is None else in_sync
+        return cls(
+            view=view,
+            racks=racks,
+            leaders=view.leaders_or_preferred(),
+            in_sync={
+                partition: frozenset(b for b in rows.get(partition, ()) if b in racks)
+                for partition in view.replicas
             },
-            least,
+            min_isr=minimum,
         )
 
-    def leader(self, partition: TopicPartition) -> int | None:
-        """The present leader; the preferred one, in a view that knows of no leaders."""
-        if self.view.leaders:
-            return self.view.leaders.get(partition)
-        first = next(iter(self.view.replicas[partition]), None)
-        return first if first in self.racks else None
 
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, Partitions]:
-    """Partitions in order, by topic."""
-    found: dict[str, Partitions] = {}
+def group_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, Partitions]:
+    """Return the partitions by topic, in order."""
+    by_topic: dict[str, Partitions] = {}
     for partition in sorted(partitions):
-        found.setdefault(partition.topic, []).append(partition)
-    return found
+        by_topic.setdefault(partition.topic, []).append(partition)
+    return by_topic
 
 
-def numbers(partitions: Collection[TopicPartition], of: int | None = None) -> str:
-    """``partition 3``, ``partitions 1, 2`` or, of many, a count and the first few."""
-    some = ", ".join(str(partition.partition) for partition in list(partitions)[:5])
+def format_partitions(partitions: Collection[TopicPartition], total: int | None = None) -> str:
+    """Return ``partition 3``, or the number of partitions of one topic and the first five.
+
+    If there are several and ``total`` is their number, return ``all 6 partitions``.
+    """
+    first = ", ".join(str(partition.partition) for partition in list(partitions)[:5])
     if len(partitions) == 1:
-        return f"partition {some}"
-    if of == len(partitions):
-        return f"all {of} partitions"
-    return f"{len(partitions)} partitions ({some}{', ...' if len(partitions) > 5 else ''})"
-
-
-def brokers_named(brokers: Collection[int]) -> str:
-    """``broker 5`` or ``brokers 1, 2``; of many, the first ten."""
-    some = ", ".join(map(str, sorted(brokers)[:10])) + (", ..." if len(brokers) > 10 else "")
-    return f"broker{'' if len(brokers) == 1 else 's'} {some}"
+        return f"partition {first}"
+    if total == len(partitions):
+        return f"all {total} partitions"
+    return f"{len(partitions)} partitions ({first}{', ...' if len(partitions) > 5 else ''})"

@@ -1,4 +1,4 @@
-"""What cannot be served, what has too few copies, and what a rack takes with it."""
+"""Checks of replication: availability now, after the loss of a rack, and unfilled placeholders."""
 
 from __future__ import annotations
 
@@ -6,185 +6,188 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from placement_core.audit.model import (
+    AuditInput,
     Finding,
     Kind,
     Partitions,
     Severity,
-    Subject,
-    brokers_named,
-    by_topic,
-    numbers,
+    format_partitions,
+    group_by_topic,
 )
 from placement_core.cluster import TopicPartition
+from placement_core.errors import format_brokers
 from placement_core.racks import parse_rack
-from placement_core.under_replication import Wanted, held_by
+from placement_core.under_replication import ReplicationTarget, counted_replicas
+
+MAX_NAMED = 10
+"""The maximum number of broker ids in a message."""
 
 
-def states(subject: Subject) -> tuple[Partitions, Partitions, Partitions]:
-    """Partitions that are offline, below min.insync.replicas, and under-replicated.
+def unavailable_partitions(data: AuditInput) -> tuple[Partitions, Partitions, Partitions]:
+    """Return the partitions that are offline, below min.insync.replicas, and under-replicated.
 
-    The second does not repeat the first; the third holds all that lack a replica in sync.
+    The second list does not repeat the first; the third has all partitions that lack an in-sync
+    replica.
     """
     offline, below, under = [], [], []
-    for partition, replicas in subject.view.replicas.items():
-        in_sync = subject.in_sync[partition]
-        if subject.leader(partition) is None:
+    for partition, replicas in data.view.replicas.items():
+        in_sync = data.in_sync[partition]
+        if partition not in data.leaders:
             offline.append(partition)
-        elif len(in_sync) < subject.least[partition.topic]:
+        elif len(in_sync) < data.min_isr[partition.topic]:
             below.append(partition)
         if len(in_sync) < len(replicas):
             under.append(partition)
     return offline, below, under
 
 
-def state_findings(
-    subject: Subject, offline: Partitions, below: Partitions, under: Partitions
+def availability_findings(
+    data: AuditInput, offline: Partitions, below: Partitions, under: Partitions
 ) -> Iterator[Finding]:
-    """Findings by topic."""
-    for topic, found in by_topic(offline).items():
-        holders = {b for partition in found for b in subject.view.replicas[partition]}
+    """Yield findings by topic about the lists of :func:`unavailable_partitions`."""
+    for topic, partitions in group_by_topic(offline).items():
+        holders = {b for partition in partitions for b in data.view.replicas[partition]}
         yield Finding(
             Severity.CRITICAL,
             Kind.OFFLINE,
             topic,
-            f"{numbers(found)} without a leader: start {brokers_named(holders)} again, at least "
-            "one that was in sync",
-            tuple(found),
+            f"{format_partitions(partitions)} without a leader: start "
+            f"{format_brokers(holders, MAX_NAMED)} again, at least one that was in sync",
+            tuple(partitions),
         )
-    for topic, found in by_topic(below).items():
+    for topic, partitions in group_by_topic(below).items():
         yield Finding(
             Severity.CRITICAL,
             Kind.BELOW_MIN_IN_SYNC,
             topic,
-            f"{numbers(found)} with fewer than min.insync.replicas={subject.least[topic]} in "
-            f"sync, so that acks=all is refused: {_cure(subject, found)}",
-            tuple(found),
+            f"{format_partitions(partitions)} with fewer in-sync replicas than "
+            f"min.insync.replicas={data.min_isr[topic]}, so that writes with acks=all fail: "
+            f"{_remedy(data, partitions)}",
+            tuple(partitions),
         )
-    for topic, found in by_topic(under).items():
+    for topic, partitions in group_by_topic(under).items():
         yield Finding(
             Severity.WARNING,
             Kind.UNDER_REPLICATED,
             topic,
-            f"{numbers(found)} with replicas that are not in sync: {_cure(subject, found)}",
-            tuple(found),
+            f"{format_partitions(partitions)} with replicas that are not in sync: "
+            f"{_remedy(data, partitions)}",
+            tuple(partitions),
         )
 
 
-def _cure(subject: Subject, partitions: Partitions) -> str:
+def _remedy(data: AuditInput, partitions: Partitions) -> str:
     missing = {
         broker
         for partition in partitions
-        for broker in set(subject.view.replicas[partition]) - subject.in_sync[partition]
+        for broker in set(data.view.replicas[partition]) - data.in_sync[partition]
     }
-    gone = missing - subject.racks.keys()
-    if gone:
-        return f"start {brokers_named(gone)} again, or reassign what it held"
+    if down := missing - data.racks.keys():
+        return f"start {format_brokers(down, MAX_NAMED)} again, or reassign the replicas"
     if missing:
-        return f"see why {brokers_named(missing)} does not follow"
+        return f"check why {format_brokers(missing, MAX_NAMED)} does not replicate"
     return "lower min.insync.replicas, or raise the replication factor"
 
 
-def places(subject: Subject) -> dict[str, frozenset[int]]:
-    """Each rack, and each node above the racks, to its brokers; but for what holds all brokers."""
-    found: dict[str, set[int]] = {}
-    for broker, rack in subject.racks.items():
+def failure_domains(data: AuditInput) -> dict[str, frozenset[int]]:
+    """Return the brokers of each rack and of each node above, without nodes that have all."""
+    domains: dict[str, set[int]] = {}
+    for broker, rack in data.racks.items():
         path = parse_rack(rack)
         if path is None:
             continue
         is_path = isinstance(rack, str) and rack.startswith("/")
         for level in range(1, len(path) + 1):
             name = "/" + "/".join(path[:level]) if is_path else path[0]
-            found.setdefault(name, set()).add(broker)
-    everything = len(subject.racks)
-    return {name: frozenset(found[name]) for name in sorted(found) if len(found[name]) < everything}
+            domains.setdefault(name, set()).add(broker)
+    return {
+        name: frozenset(domains[name])
+        for name in sorted(domains)
+        if len(domains[name]) < len(data.racks)
+    }
 
 
-def lost_with(subject: Subject, brokers: frozenset[int]) -> tuple[Partitions, Partitions]:
-    """Partitions that are served now and, without ``brokers``, would have no replica in sync
-    left; and those that are written now and would have too few."""
+def partitions_lost_with(
+    data: AuditInput, brokers: frozenset[int]
+) -> tuple[Partitions, Partitions]:
+    """Return the partitions that the loss of ``brokers`` would make unavailable.
+
+    First those that have a leader now and would have no in-sync replica; then those that can be
+    written now and would be below min.insync.replicas.
+    """
     offline: Partitions = []
     below: Partitions = []
-    for partition, in_sync in subject.in_sync.items():
-        if subject.leader(partition) is None:
+    for partition, in_sync in data.in_sync.items():
+        if partition not in data.leaders:
             continue
-        left = len(in_sync - brokers)
-        if not left and in_sync:
+        remaining = len(in_sync - brokers)
+        if not remaining and in_sync:
             offline.append(partition)
-        elif left < subject.least[partition.topic] <= len(in_sync):
+        elif remaining < data.min_isr[partition.topic] <= len(in_sync):
             below.append(partition)
     return offline, below
 
 
-def loss_findings(
-    name: str, offline: Partitions, below: Partitions, sizes: dict[str, int]
+def rack_loss_findings(
+    domain: str, offline: Partitions, below: Partitions, sizes: Mapping[str, int]
 ) -> Iterator[Finding]:
-    """Findings about the loss of the place ``name``."""
-    for kind, found, what in (
+    """Yield findings about the loss of a failure domain; ``sizes``: partitions per topic."""
+    for kind, partitions, effect in (
         (Kind.RACK_LOSS_OFFLINE, offline, "without any replica"),
         (Kind.RACK_LOSS_BELOW_MIN_IN_SYNC, below, "with fewer than min.insync.replicas"),
     ):
-        if found:
+        if partitions:
             yield Finding(
                 Severity.WARNING,
                 kind,
-                f"rack {name}",
-                f"its loss leaves {_topics(found, sizes)} {what}: spread their replicas over "
-                "racks by a reassignment, with a higher replication factor where that is too low",
-                tuple(sorted(found)),
+                f"rack {domain}",
+                f"its loss leaves {_format_topics(partitions, sizes)} {effect}: spread the "
+                "replicas over racks by a reassignment, with a higher replication factor if it "
+                "is too low",
+                tuple(sorted(partitions)),
             )
 
 
-def _topics(partitions: list[TopicPartition], sizes: dict[str, int]) -> str:
-    topics = by_topic(partitions)
-    some = ", ".join(
-        f"{numbers(found, sizes[topic])} of {topic}" for topic, found in list(topics.items())[:3]
+def _format_topics(partitions: Partitions, sizes: Mapping[str, int]) -> str:
+    topics = group_by_topic(partitions)
+    first = ", ".join(
+        f"{format_partitions(of_topic, sizes[topic])} of {topic}"
+        for topic, of_topic in list(topics.items())[:3]
     )
     more = len(topics) - 3
-    return some + (f" and partitions of {more} more topics" if more > 0 else "")
-
-
-# ---- Placeholders: replicas that were promised to a topic and that no broker holds yet (KIP-409).
-
-
-def missing_replicas(
-    subject: Subject, wanted: Mapping[TopicPartition, Wanted]
-) -> dict[TopicPartition, int]:
-    """Partition to its placeholders, where it has any."""
-    found = {}
-    for place in sorted(wanted.keys() & subject.view.replicas.keys()):
-        want = wanted[place]
-        held = held_by(subject.view.replicas[place], want, subject.racks)
-        if len(held) < want.replication_factor:
-            found[place] = want.replication_factor - len(held)
-    return found
+    return first + (f" and partitions of {more} more topics" if more > 0 else "")
 
 
 def placeholder_findings(
-    subject: Subject, wanted: Mapping[TopicPartition, Wanted]
+    data: AuditInput, targets: Mapping[TopicPartition, ReplicationTarget]
 ) -> Iterator[Finding]:
-    """Findings by topic: what its placeholders wait for."""
-    missing = missing_replicas(subject, wanted)
-    racks = {rack for rack in subject.racks.values() if rack is not None}
-    live = len(subject.racks)
-    for topic, found in by_topic(list(missing)).items():
-        most = max(missing[place] for place in found)
-        needed = max(wanted[place].replication_factor for place in found)
-        if live < needed:
-            there = f"{live} live broker{'s' if live != 1 else ''}"
-            where = f" in rack{'s' if len(racks) != 1 else ''} {', '.join(sorted(racks))}"
-            waits = (
-                f"there {'are' if live != 1 else 'is'} {there}{where if racks else ''}, and "
-                f"{needed} are needed: start {needed - live} more, best in a rack that has none"
+    """Yield findings by topic about placeholders: replicas that no broker holds yet (KIP-409)."""
+    missing: dict[TopicPartition, int] = {}
+    for partition in sorted(targets.keys() & data.view.replicas.keys()):
+        target = targets[partition]
+        counted = counted_replicas(data.view.replicas[partition], target, data.racks)
+        if len(counted) < target.replication_factor:
+            missing[partition] = target.replication_factor - len(counted)
+    racks = sorted({rack for rack in data.racks.values() if rack is not None})
+    live = len(data.racks)
+    for topic, partitions in group_by_topic(missing).items():
+        required = max(targets[partition].replication_factor for partition in partitions)
+        if live < required:
+            in_racks = f" in rack{'s' if len(racks) != 1 else ''} {', '.join(racks)}"
+            remedy = (
+                f"{live} live broker{'s' if live != 1 else ''}{in_racks if racks else ''}, but "
+                f"{required} are needed: start {required - live} more, best in a rack without any"
             )
         else:
-            waits = "there are brokers enough: see that rackward controller runs"
-        counts = Counter(missing[place] for place in found)
-        lack = f"{most} replica{'s' if most != 1 else ''}"
-        several = "" if len(counts) == 1 else "up to "
+            remedy = "there are enough brokers: check that rackward controller is running"
+        counts = Counter(missing[partition] for partition in partitions)
+        maximum = max(counts)
         yield Finding(
             Severity.WARNING,
             Kind.PLACEHOLDERS,
             topic,
-            f"{numbers(found)} with placeholders for {several}{lack} each; {waits}",
-            tuple(found),
+            f"{format_partitions(partitions)} with placeholders for "
+            f"{'up to ' if len(counts) > 1 else ''}{maximum} replica{'s' if maximum != 1 else ''} "
+            f"each; {remedy}",
+            tuple(partitions),
         )

@@ -1,27 +1,32 @@
-"""The least sum of squared loads that subscriptions permit, as the set of all plans that reach it.
+"""The minimum sum of squared loads that subscriptions permit, as the set of all plans with it.
 
-Members are given as groups of equal subscription, partitions as classes of topics with the
-same subscribers. The result is a list of blocks. A plan has the least sum of squared loads
-exactly when the partitions of each block go to members of that block and every load in the
-block is its level or one less. (That holds for *every* such plan, so the objectives below
-balance may choose among all of them, block by block.)
+Members come as groups of equal subscription, partitions as classes of topics with the same
+subscribers. The result is a list of :class:`Block`: a plan has the minimum sum of squared loads if
+and only if the partitions of each block go to members of that block and every load in the block is
+its level or one less. Since that holds for *every* such plan, the objectives below balance can
+choose among all of them, block by block.
 
-Why this is right. Take ``2 x level - 1`` as the price of every member and every class in a
-block. A member at load ``level - 1`` or ``level`` fits that price: its next unit would cost
+Worked example. Members m1, m2, m3 subscribe to {x}, {x, y} and {x, y, z}; the topics x, y, z have
+10, 40 and 90 partitions. The mean is below 47, but only m3 may take z, so m3 gets all of z and
+nothing else, m2 all of y, m1 all of x: three blocks of level 10, 40 and 90. With 90, 40 and 10
+partitions instead, x fills up the other two: one block of level 47, with loads 47, 47 and 46.
+
+Why this is right. Take ``2 x level - 1`` as the price of every member and every class in a block.
+A member at load ``level - 1`` or ``level`` fits that price: its next unit would cost
 ``2 x load + 1``, its last cost ``2 x load - 1``. Subscriptions inside a block join equal prices.
-Those that lead from one block to another lead from a lower price to a higher, because of how
-blocks are split off (below). These are the complementary slackness conditions of the
-convex flow problem: a plan is optimal if and only if it meets them.
+Those from one block to another lead from a lower price to a higher one, because of how blocks are
+split off (below). These are the complementary slackness conditions of the convex flow problem: a
+plan is optimal if and only if it meets them.
 
-How blocks are found. Suppose that a set of N members and P partitions is one block: its level
-is ``h = ceil(P / N)``, and with ``N x h - P`` fillers, at most one for a member, every member
-takes exactly h units. That is a transportation problem without costs. If all can be sent,
-it is one block. Otherwise take what the unsent units can reach in the residual network: the
-least set that maximises "partitions that only it may take, beyond k for each of its members",
-where k is h, or h - 1 if it is only fillers that stay unsent. Being least, each part of it is
-loaded above k given the rest, so all levels inside are above k; being a maximum, nothing outside is
-above k. No subscription leads out of the reached set, and those that lead into it from
-outside lead to a higher level: they are cut, and both sides are treated in the same way.
+How blocks are found. Suppose that N members and P partitions are one block: its level is
+``h = ceil(P / N)``, and with ``N x h - P`` fillers, at most one per member, every member takes
+exactly h units. That is a transportation problem without costs. If all units can be sent, it is
+one block. Otherwise take what the unsent units can reach in the residual network: the minimal set
+that maximises "partitions that only this set may take, beyond k for each of its members", where k
+is h, or h - 1 if only fillers stay unsent. It is minimal, so each part of it is loaded above k
+given the rest, and all levels inside are above k. It is a maximum, so nothing outside is above k.
+No subscription leads out of the reached set, and those that lead into it lead to a higher level:
+they are cut, and both sides are treated in the same way.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement_core.flow.min_cost_flow import solve
-from placement_core.flow.network import IntArray, Network
+from placement_core.flow.network import IntArray, Network, connected_components
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,80 +52,64 @@ class Block:
 def balanced_blocks(
     sizes: IntArray, members: IntArray, subscribed: NDArray[np.bool_]
 ) -> list[Block]:
-    """Split a group into its blocks.
+    """Return the blocks of a consumer group, in an order that depends on the input alone.
 
-    ``sizes`` holds the partitions of each topic class, ``members`` the (positive) number of
-    members of each group, ``subscribed[class, group]`` who may take what; every class that
-    has partitions needs a subscriber. Groups that can get nothing are in blocks of level 0.
-    Blocks come in an order that depends on the input alone.
+    ``sizes`` is the number of partitions per topic class, ``members`` the (positive) number of
+    members per group, ``subscribed[class, group]`` which group subscribes to which class. Every
+    class with partitions needs a subscriber. Groups that cannot get any partition are in blocks of
+    level 0.
     """
     blocks: list[Block] = []
-    filled = np.flatnonzero(sizes > 0)
-    pending = components(filled, np.arange(len(members)), subscribed)
+    non_empty = np.flatnonzero(sizes > 0)
+    pending = connected_components(non_empty, np.arange(len(members)), subscribed)
     while pending:
         classes, groups = pending.pop()
-        total, count = int(sizes[classes].sum()), int(members[groups].sum())
-        level = -(-total // count)
-        reach = subscribed[np.ix_(classes, groups)]
-        if reach.all():
+        partitions, count = int(sizes[classes].sum()), int(members[groups].sum())
+        level = -(-partitions // count)
+        within = subscribed[np.ix_(classes, groups)]
+        split = None
+        if not within.all():
+            split = _overloaded(sizes[classes], members[groups], within, level)
+        if split is None:
             blocks.append(Block(classes, groups, level))
             continue
-        inside = _overloaded(sizes[classes], members[groups], reach, level)
-        if inside is None:
-            blocks.append(Block(classes, groups, level))
-            continue
-        for of_class, of_group in (inside, (~inside[0], ~inside[1])):
-            pending += components(classes[of_class], groups[of_group], subscribed)
+        for of_class, of_group in (split, (~split[0], ~split[1])):
+            pending += connected_components(classes[of_class], groups[of_group], subscribed)
     return blocks
 
 
-def components(
-    classes: IntArray, groups: IntArray, subscribed: NDArray[np.bool_]
-) -> list[tuple[IntArray, IntArray]]:
-    """The connected parts of a set of classes and groups, by their lowest group."""
-    reach = subscribed[np.ix_(classes, groups)]
-    parts = []
-    open_groups = np.ones(len(groups), bool)
-    while open_groups.any():
-        of_group = np.zeros(len(groups), bool)
-        of_group[int(np.argmax(open_groups))] = True
-        while True:
-            of_class = reach[:, of_group].any(axis=1)
-            wider = of_group | reach[of_class].any(axis=0)
-            if (wider == of_group).all():
-                break
-            of_group = wider
-        parts.append((classes[of_class], groups[of_group]))
-        open_groups &= ~of_group
-    return parts
-
-
 def _overloaded(
-    sizes: IntArray, members: IntArray, reach: NDArray[np.bool_], level: int
+    sizes: IntArray, members: IntArray, subscribed: NDArray[np.bool_], level: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
-    """Flags of the classes and groups that must carry more than the rest; None if all is level."""
+    """Return flags of the classes and groups that must carry more than the rest.
+
+    None if loads of ``level`` and ``level - 1`` are possible for all.
+    """
     count = len(members)
-    lane_hub, lane_class = np.nonzero(reach.T)
-    every_group = np.arange(count)
-    filler = len(sizes)
+    lane_hub, lane_class = np.nonzero(subscribed.T)
+    groups = np.arange(count)
+    filler_class = len(sizes)
     fillers = int(members.sum()) * level - int(sizes.sum())
     solution = solve(
         Network(
             supply=np.append(sizes, fillers),
-            need=members * level,
-            hub=every_group,
-            hubs=count,
+            demand=members * level,
+            member_hub=groups,
+            hub_count=count,
             lane_class=lane_class,
             lane_hub=lane_hub,
             lane_cost=np.zeros(len(lane_class), np.int64),
-            arc_class=np.full(count, filler),
-            arc_member=every_group,
-            arc_room=members,
+            arc_class=np.full(count, filler_class),
+            arc_member=groups,
+            arc_capacity=members,
             arc_cost=np.zeros(count, np.int64),
-            late=np.array([filler]),
+            deferred=np.array([filler_class]),
         )
     )
-    if solution.stuck is None:
+    if solution.min_cut is None:
         return None
-    reached = solution.ruler.unreached
-    return solution.stuck.classes[:filler] < reached, solution.stuck.members < reached
+    infinity = solution.lengths.infinity
+    return (
+        solution.min_cut.classes[:filler_class] < infinity,
+        solution.min_cut.members < infinity,
+    )

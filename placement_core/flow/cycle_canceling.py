@@ -1,4 +1,26 @@
-"""Cancel negative cycles until there are none: from any choice to one that costs the least."""
+"""Cycle canceling: from any feasible choice to one of minimum cost.
+
+Goal. Partitions hold units on brokers (a replica, or the leader), and a unit can move from broker
+u to broker v if some partition permits it, at a cost of its own (a copy, a change of leader).
+Loads cost something too: the sum of squares, or what consumers cannot read locally. Find the
+choice for which the sum of both is minimal.
+
+Algorithm. All single moves form a dense graph between brokers, with the cheapest partition for each
+pair as the arc (:class:`ExchangeGraph`); the cost of loads is written as arcs between brokers and a
+few further nodes (:class:`LoadCosts`). A choice has the minimum cost if and only if that graph has
+no cycle of negative cost. So:
+
+1. :func:`level_loads` brings loads near their mean by direct moves, the cheapest first. It does
+   most of the work and need not be exact.
+2. :func:`cancel_negative_cycles` finds cycles of negative cost, carries each out as often as it
+   pays, and ends when none is left.
+
+Worked example: brokers 0, 1, 2 hold 4, 2 and 0 units, and a move costs 1. With squared loads times
+a scale of 5, the arc from broker u to the hub (one unit more on u) costs ``5 (2 load + 1)`` and the
+arc back ``5 (1 - 2 load)``. The cycle 0 -> 2 -> hub -> 0 costs 1 + 5 x 1 + 5 x (-7) = -29 the first
+time and 1 + 5 x 3 + 5 x (-5) = -9 the second time. A third time it would cost 1 + 5 x 5 - 5 x 3 =
+11, so it is carried out twice: loads 2, 2, 2.
+"""
 
 from __future__ import annotations
 
@@ -7,179 +29,187 @@ from typing import Protocol
 
 import numpy as np
 
-from placement_core.flow.network import IntArray
+from placement_core.errors import SolverLimitError
+from placement_core.flow.network import IntArray, connected_components
 
-# ---- Cycles of negative cost in a dense graph.
-
-FAR = 1 << 60
-"""The cost of an arc that is not there: more than any path of arcs that are."""
-
-
-def negative_cycles(cost: IntArray) -> list[list[int]]:
-    """Cycles of negative cost without a node in common; empty if and only if there is none.
-
-    Bellman-Ford from all nodes at once. A cycle in the graph of predecessors is negative: a node
-    only takes a predecessor that is strictly nearer. Distances that settle are potentials that
-    make every arc's reduced cost non-negative, which rules a negative cycle out.
-
-    Raises RuntimeError if distances neither settle nor form a cycle, which cannot be.
-    """
-    count = len(cost)
-    every = np.arange(count)
-    distance = np.zeros(count, np.int64)
-    before = np.full(count, -1)
-    for _ in range(count + 1):
-        through = distance[:, None] + cost
-        nearest = through.argmin(axis=0)
-        least = through[nearest, every]
-        nearer = least < distance
-        if not nearer.any():
-            return []
-        distance[nearer] = least[nearer]
-        before[nearer] = nearest[nearer]
-        if found := _rings(before.tolist()):
-            return found
-    raise RuntimeError("distances that neither settle nor form a cycle")
+INF = 1 << 60
+"""The cost of an arc that does not exist: more than any path of arcs that do."""
 
 
-def _rings(before: list[int]) -> list[list[int]]:
-    """The cycles in a graph in which every node has at most one predecessor."""
-    seen = [0] * len(before)
-    rings = []
-    for start in range(len(before)):
-        node, walk = start, []
-        while node >= 0 and not seen[node]:
-            seen[node] = start + 1
-            walk.append(node)
-            node = before[node]
-        if node >= 0 and walk and seen[node] == start + 1:
-            rings.append(walk[walk.index(node) :][::-1])
-    return rings
-
-
-def fewest_arcs(cost: IntArray) -> list[int]:
-    """A negative cycle with as few arcs as any has; there must be one.
-
-    Walks of one arc more per round, until one that comes back to its start is negative. A
-    closed walk of that few arcs visits no node twice: one of its parts would be negative,
-    and shorter.
-    """
-    count = len(cost)
-    walks = [cost]
-    reached = cost
-    while (closed := reached.diagonal()).min() >= 0:
-        reached = np.stack([(row[:, None] + cost).min(axis=0) for row in reached])
-        np.minimum(reached, FAR, out=reached)
-        walks.append(reached)
-        if len(walks) > count:
-            raise RuntimeError("a negative cycle that is longer than the graph is large")
-    start = node = int(closed.argmin())
-    backwards = []
-    for earlier, later in zip(reversed(walks[:-1]), reversed(walks[1:]), strict=True):
-        came_from = earlier[start] + cost[:, node]
-        node = int(np.flatnonzero(came_from == later[start, node])[0])
-        backwards.append(node)
-    return [start, *backwards[::-1]]
-
-
-class Exchange(Protocol):
-    """The choices of all partitions, and how they can change."""
+class ExchangeGraph(Protocol):
+    """The choice of all partitions, and the moves of single units that it permits."""
 
     loads: IntArray
     """Units on each broker."""
 
-    unit: int
-    """What a cost of 1 in :meth:`costs` is worth beside the outer costs."""
+    cost_scale: int
+    """The factor of :meth:`costs` beside the costs of loads."""
 
     def costs(self) -> IntArray:
-        """``[u, v]``: the least cost of taking a unit from u to v; FAR where no partition can."""
+        """Return ``[u, v]``: the minimum cost of moving a unit from u to v; INF if none can."""
 
-    def find(self, source: int, target: int, cost: int, most: int) -> IntArray:
-        """Up to ``most`` partitions that can take a unit from ``source`` to ``target``.
+    def find(self, source: int, target: int, cost: int, limit: int) -> IntArray:
+        """Return up to ``limit`` partitions that can move a unit from ``source`` to ``target``.
 
-        Each at exactly ``cost``, and each whatever the others do.
+        Each does so at exactly ``cost``, and whatever the others do.
         """
 
     def apply(self, partitions: IntArray, source: int, target: int) -> None:
-        """Take one unit of each of ``partitions`` from ``source`` to ``target``."""
+        """Move one unit of each of ``partitions`` from ``source`` to ``target``."""
 
 
-class Outer(Protocol):
-    """What loads cost: arcs between brokers (first) and further nodes, and among these."""
+class LoadCosts(Protocol):
+    """The cost of loads, as arcs between the brokers (first) and further nodes, and among these."""
 
     def costs(self, loads: IntArray) -> IntArray:
-        """The arcs' marginal costs at ``loads``; FAR where there is none.
+        """Return the marginal cost of every arc at ``loads``; INF if the arc does not exist.
 
         Sums of these costs along a cycle must not fall as the cycle is repeated.
         """
 
 
-def settle(exchange: Exchange, outer: Outer) -> int:
-    """Change ``exchange`` into a choice of least cost; how many units had to be exchanged."""
-    exchanged = 0
+@dataclass(frozen=True, slots=True)
+class SquaredLoads:
+    """The sum of squared loads, times ``scale``, through one hub.
+
+    ``base`` is the load of each broker that is not subject to exchange.
+    """
+
+    base: IntArray
+    scale: int
+
+    def costs(self, loads: IntArray) -> IntArray:
+        """Return the arcs from each broker to the hub (one unit more) and back (one unit less)."""
+        count = len(loads)
+        total = loads + self.base
+        cost = np.full((count + 1, count + 1), INF, np.int64)
+        cost[:count, count] = (2 * total + 1) * self.scale
+        cost[count, :count] = np.where(loads > 0, (1 - 2 * total) * self.scale, INF)
+        return cost
+
+
+def level_loads(exchange: ExchangeGraph, base: IntArray, areas: IntArray | None = None) -> None:
+    """Bring loads near their mean by moves of single units, the cheapest first.
+
+    The mean is that of ``base`` plus loads over all brokers that can exchange units, in either
+    direction, directly or through others. ``areas`` (a number per broker) restricts moves to one
+    area. What stays uneven, or was not done at minimum cost, is left to
+    :func:`cancel_negative_cycles`.
+    """
+    every = np.arange(len(base))
+    while True:
+        cost = exchange.costs()
+        if areas is not None:
+            cost[areas[:, None] != areas[None, :]] = INF
+        linked = (cost < INF) | (cost < INF).T | np.eye(len(base), dtype=bool)
+        total = exchange.loads + base
+        mean = np.empty(len(base))
+        for brokers, _ in connected_components(every, every, linked):
+            mean[brokers] = total[brokers].mean()
+        above = np.minimum(total - np.ceil(mean).astype(np.int64), exchange.loads)
+        below = np.floor(mean).astype(np.int64) - total
+        if not _level_once(exchange, cost, above, below):
+            return
+
+
+def _level_once(exchange: ExchangeGraph, cost: IntArray, above: IntArray, below: IntArray) -> bool:
+    """Move units once over all pairs of brokers, cheapest first; return True if any was moved."""
+    any_moved = False
+    sources, targets = np.flatnonzero(above > 0), np.flatnonzero(below > 0)
+    pairs = cost[np.ix_(sources, targets)]
+    for price in np.unique(pairs[pairs < INF]).tolist():
+        for source, row in zip(sources.tolist(), pairs == price, strict=True):
+            for target in targets[row].tolist():
+                limit = int(min(above[source], below[target]))
+                if above[source] <= 0:
+                    break
+                if limit <= 0:
+                    continue
+                found = exchange.find(source, target, price, limit)
+                exchange.apply(found, source, target)
+                above[source] -= len(found)
+                below[target] -= len(found)
+                any_moved |= len(found) > 0
+    return any_moved
+
+
+def cancel_negative_cycles(exchange: ExchangeGraph, load_costs: LoadCosts) -> int:
+    """Change ``exchange`` into a choice of minimum cost; return the number of units moved.
+
+    Raises SolverLimitError if costs add up beyond int64, and RuntimeError on a defect of the solver
+    or of ``exchange``.
+    """
+    moved = 0
     while True:
         inner = exchange.costs()
-        cost = _joined(inner, exchange.unit, outer.costs(exchange.loads))
+        cost = _joined(inner, exchange.cost_scale, load_costs.costs(exchange.loads))
         if not negative_cycles(cost):
-            return exchanged
-        done = _one_pass(exchange, outer, inner.copy())
-        if not done:
-            done = _cancel(exchange, outer, inner, fewest_arcs(cost))
-            if not done:
+            return moved
+        in_pass = _cancel_pass(exchange, load_costs, inner.copy())
+        if not in_pass:
+            # A cycle that needs one partition for two of its arcs may be infeasible. A cycle with
+            # the fewest arcs never is.
+            in_pass = _cancel(exchange, load_costs, inner, fewest_arcs(cost))
+            if not in_pass:
                 raise RuntimeError("a negative cycle that cannot be carried out")
-        exchanged += done
+        moved += in_pass
 
 
-def _one_pass(exchange: Exchange, outer: Outer, inner: IntArray) -> int:
-    """Cancel cycles for as long as ``inner`` shows any; how many units that exchanged.
-
-    Making that matrix is what takes time, and a cycle changes little of it. So it is used on,
-    without the arcs that turn out to be gone; new ones are for the next pass to find.
-    """
-    exchanged = 0
-    while cycles := negative_cycles(_joined(inner, exchange.unit, outer.costs(exchange.loads))):
-        for cycle in cycles:
-            exchanged += _cancel(exchange, outer, inner, cycle)
-    return exchanged
-
-
-def _joined(inner: IntArray, unit: int, outer: IntArray) -> IntArray:
-    cost = outer.copy()
+def _joined(inner: IntArray, scale: int, load_costs: IntArray) -> IntArray:
+    """Return the whole graph: the costs of loads, and the moves between brokers over them."""
+    cost = load_costs.copy()
     brokers = len(inner)
-    there = inner < FAR
-    cost[:brokers, :brokers][there] = inner[there] * unit
+    exists = inner < INF
+    cost[:brokers, :brokers][exists] = inner[exists] * scale
     return cost
 
 
-def _cancel(exchange: Exchange, outer: Outer, inner: IntArray, cycle: list[int]) -> int:
-    """Carry ``cycle`` out as often as it pays; how many units that exchanged.
+def _cancel_pass(exchange: ExchangeGraph, load_costs: LoadCosts, inner: IntArray) -> int:
+    """Cancel cycles for as long as ``inner`` shows any; return the number of units moved.
 
-    Where it cannot be carried out at all, the arc that failed is struck from ``inner``.
+    Computing that matrix takes most of the time, and a cycle changes little of it. So it is used
+    on, without the arcs that turn out to be gone; new arcs are left to the next pass.
+    """
+    moved = 0
+    while cycles := negative_cycles(
+        _joined(inner, exchange.cost_scale, load_costs.costs(exchange.loads))
+    ):
+        for cycle in cycles:
+            moved += _cancel(exchange, load_costs, inner, cycle)
+    return moved
+
+
+def _cancel(
+    exchange: ExchangeGraph, load_costs: LoadCosts, inner: IntArray, cycle: list[int]
+) -> int:
+    """Carry ``cycle`` out as often as it pays; return the number of units moved.
+
+    If it cannot be carried out at all, the arc that failed is removed from ``inner``.
     """
     brokers = len(inner)
     arcs = list(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
     steps = [(u, v, int(inner[u, v])) for u, v in arcs if u < brokers and v < brokers]
-    others = [(u, v) for u, v in arcs if u >= brokers or v >= brokers]
-    own = sum(cost for _, _, cost in steps) * exchange.unit
-    times = _worthwhile(exchange, outer, steps, others, own)
+    load_arcs = [(u, v) for u, v in arcs if u >= brokers or v >= brokers]
+    own_cost = sum(cost for _, _, cost in steps) * exchange.cost_scale
+    times = _repetitions(exchange, load_costs, steps, load_arcs, own_cost)
     while times:
         failed, found = _carry_out(exchange, steps, times)
         if failed is None:
             return times * len(steps)
         if not found:
-            inner[failed] = FAR
+            inner[failed] = INF
         times = found
     return 0
 
 
-def _worthwhile(
-    exchange: Exchange,
-    outer: Outer,
+def _repetitions(
+    exchange: ExchangeGraph,
+    load_costs: LoadCosts,
     steps: list[tuple[int, int, int]],
-    others: list[tuple[int, int]],
-    own: int,
+    load_arcs: list[tuple[int, int]],
+    own_cost: int,
 ) -> int:
-    """How often the cycle pays: the largest number whose last repetition still does."""
+    """Return how often the cycle pays: the largest number whose last repetition still does."""
     change = np.zeros_like(exchange.loads)
     for u, v, _ in steps:
         change[u] -= 1
@@ -189,14 +219,14 @@ def _worthwhile(
         loads = exchange.loads + change * (nth - 1)
         if loads.min() < 0:
             return False
-        cost = outer.costs(loads)
-        return own + sum(int(cost[u, v]) for u, v in others) < 0
+        cost = load_costs.costs(loads)
+        return own_cost + sum(int(cost[u, v]) for u, v in load_arcs) < 0
 
-    most = max((int(exchange.loads[u]) for u, _, _ in steps), default=0)
+    limit = max((int(exchange.loads[u]) for u, _, _ in steps), default=0)
     low, high = 0, 1
-    while high <= most and pays(high):
+    while high <= limit and pays(high):
         low, high = high, high * 2
-    high = min(high, most + 1)
+    high = min(high, limit + 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if pays(middle) else (low, middle)
@@ -204,10 +234,12 @@ def _worthwhile(
 
 
 def _carry_out(
-    exchange: Exchange, steps: list[tuple[int, int, int]], times: int
+    exchange: ExchangeGraph, steps: list[tuple[int, int, int]], times: int
 ) -> tuple[tuple[int, int] | None, int]:
-    """Take ``times`` units along each step; or leave everything as it was, and return a step that
-    does not have so many, and how many it has."""
+    """Move ``times`` units along each step and return (None, times).
+
+    If a step has fewer, leave everything as it was and return that step and how many it has.
+    """
     done: list[tuple[IntArray, int, int]] = []
     for u, v, cost in steps:
         found = exchange.find(u, v, cost, times)
@@ -220,89 +252,73 @@ def _carry_out(
     return None, times
 
 
-# ---- The bulk of the work: units straight from brokers above the level to brokers below.
+def negative_cycles(cost: IntArray) -> list[list[int]]:
+    """Return cycles of negative cost that share no node; empty if and only if there is none.
 
+    Bellman-Ford from all nodes at once. A cycle in the graph of predecessors is negative: a node
+    only takes a predecessor that brings it strictly nearer. Distances that converge are potentials
+    for which every arc's reduced cost is non-negative, so there is no negative cycle.
 
-def even_out(exchange: Exchange, base: IntArray, areas: IntArray | None = None) -> None:
-    """Bring loads near their level by single exchanges, the cheapest first.
-
-    The level is the mean of ``base`` plus loads over the brokers that can exchange units, in
-    either direction, through others. ``areas`` (a number per broker) keeps to exchanges within
-    an area. What is left uneven, or was not done at least cost, is for
-    :func:`~placement_core.flow.cycle_canceling.settle`: nothing here has to be exact.
+    Raises SolverLimitError if a path costs less than -INF / 2, beyond which sums would not fit into
+    int64, and RuntimeError if distances neither converge nor form a cycle, which cannot happen.
     """
-    while True:
-        cost = exchange.costs()
-        if areas is not None:
-            cost[areas[:, None] != areas[None, :]] = FAR
-        part = _parts(cost < FAR)
-        total = exchange.loads + base
-        mean = np.bincount(part, total) / np.maximum(np.bincount(part), 1)
-        above = np.minimum(total - np.ceil(mean[part]).astype(np.int64), exchange.loads)
-        below = np.floor(mean[part]).astype(np.int64) - total
-        if not _one_leveling_pass(exchange, cost, above, below):
-            return
+    count = len(cost)
+    every = np.arange(count)
+    distance = np.zeros(count, np.int64)
+    predecessor = np.full(count, -1)
+    for _ in range(count + 1):
+        through = distance[:, None] + cost
+        nearest = through.argmin(axis=0)
+        shortest = through[nearest, every]
+        improved = shortest < distance
+        if not improved.any():
+            return []
+        distance[improved] = shortest[improved]
+        predecessor[improved] = nearest[improved]
+        if cycles := _cycles(predecessor.tolist()):
+            return cycles
+        if distance.min() < -INF // 2:
+            raise SolverLimitError(
+                f"the costs of {count} brokers and racks add up to {-distance.min()}, more than "
+                "int64 arithmetic is safe for: plan fewer topics at a time"
+            )
+    raise RuntimeError("distances that neither converge nor form a cycle")
 
 
-def _one_leveling_pass(
-    exchange: Exchange, cost: IntArray, above: IntArray, below: IntArray
-) -> bool:
-    """One pass over the pairs of brokers, cheapest first; whether it exchanged anything."""
-    any_done = False
-    givers, takers = np.flatnonzero(above > 0), np.flatnonzero(below > 0)
-    pairs = cost[np.ix_(givers, takers)]
-    for price in np.unique(pairs[pairs < FAR]).tolist():
-        for giver, row in zip(givers.tolist(), pairs == price, strict=True):
-            for taker in takers[row].tolist():
-                most = int(min(above[giver], below[taker]))
-                if above[giver] <= 0:
-                    break
-                if most <= 0:
-                    continue
-                found = exchange.find(giver, taker, price, most)
-                exchange.apply(found, giver, taker)
-                above[giver] -= len(found)
-                below[taker] -= len(found)
-                any_done |= len(found) > 0
-    return any_done
+def _cycles(predecessor: list[int]) -> list[list[int]]:
+    """Return the cycles of a graph in which every node has at most one predecessor (else -1)."""
+    seen_from = [0] * len(predecessor)
+    cycles = []
+    for start in range(len(predecessor)):
+        node, walk = start, []
+        while node >= 0 and not seen_from[node]:
+            seen_from[node] = start + 1
+            walk.append(node)
+            node = predecessor[node]
+        if node >= 0 and walk and seen_from[node] == start + 1:
+            cycles.append(walk[walk.index(node) :][::-1])
+    return cycles
 
 
-def _parts(linked: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> IntArray:
-    """The connected part of each broker, as a number."""
-    part = np.full(len(linked), -1)
-    either = linked | linked.T
-    for broker in range(len(linked)):
-        if part[broker] >= 0:
-            continue
-        inside = np.zeros(len(linked), bool)
-        inside[broker] = True
-        while True:
-            wider = inside | either[inside].any(axis=0)
-            if (wider == inside).all():
-                break
-            inside = wider
-        part[inside] = broker
-    return part
+def fewest_arcs(cost: IntArray) -> list[int]:
+    """Return a negative cycle with the fewest arcs; there must be one.
 
-
-# ---- Even loads as outer costs: the sum of squared loads, through one hub.
-
-
-@dataclass(frozen=True, slots=True)
-class SquaredLoads:
-    """The sum of squared loads, ``worth`` per unit.
-
-    ``base`` is what each broker carries besides what is exchanged.
+    Walks of one arc more per round, until one that returns to its start is negative. A closed walk
+    of that few arcs visits no node twice: one of its parts would be negative, and shorter.
     """
-
-    base: IntArray
-    worth: int
-
-    def costs(self, loads: IntArray) -> IntArray:
-        """Arcs from each broker to a hub (one unit more) and back (one less)."""
-        count = len(loads)
-        total = loads + self.base
-        cost = np.full((count + 1, count + 1), FAR, np.int64)
-        cost[:count, count] = (2 * total + 1) * self.worth
-        cost[count, :count] = np.where(loads > 0, (1 - 2 * total) * self.worth, FAR)
-        return cost
+    count = len(cost)
+    walks = [cost]
+    shortest = cost
+    while (closed := shortest.diagonal()).min() >= 0:
+        shortest = np.stack([(row[:, None] + cost).min(axis=0) for row in shortest])
+        np.minimum(shortest, INF, out=shortest)
+        walks.append(shortest)
+        if len(walks) > count:
+            raise RuntimeError("a negative cycle that is longer than the graph is large")
+    start = node = int(closed.argmin())
+    backwards = []
+    for earlier, later in zip(reversed(walks[:-1]), reversed(walks[1:]), strict=True):
+        through = earlier[start] + cost[:, node]
+        node = int(np.flatnonzero(through == later[start, node])[0])
+        backwards.append(node)
+    return [start, *backwards[::-1]]

@@ -1,10 +1,11 @@
-"""Which replica should lead, given where the consumers are. Only the order of replicas changes.
+"""Leader layouts: which replica should lead, given the racks of the consumers.
 
-Two consumers in rack a, one in b and none in c, balanced, read two thirds of a topic in a and one
-in b: so that is where its leaders should be, 2 : 1 : 0, and evenly over each rack's brokers.
+Two consumers in rack a, one in b and none in c read two thirds of a topic in a and one third in b.
+So its leaders should be in the proportion 2 : 1 : 0, and even over the brokers of each rack. Only
+the order of replicas changes.
 """
 
-from placement_core.leaders.model import LeaderLayout, Locality, Readers
+from placement_core.leaders.model import ConsumerDemand, LeaderLayout, Locality
 from placement_core.leaders.plan import plan_leaders
 
-__all__ = ["LeaderLayout", "Locality", "Readers", "plan_leaders"]
+__all__ = ["ConsumerDemand", "LeaderLayout", "Locality", "plan_leaders"]

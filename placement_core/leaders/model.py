@@ -1,4 +1,4 @@
-"""What a leader layout is made from, and what comes out."""
+"""The input and the result of a leader layout."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from placement_core.errors import InvalidOptionError
 
 
 @dataclass(frozen=True, slots=True)
-class Readers:
-    """Consumers that share some topics evenly: a group, or a part of one.
+class ConsumerDemand:
+    """Consumers that share some topics evenly: a consumer group, or a part of one.
 
-    All of them read all of ``topics``, and every consumer gets the floor or the ceiling of all
-    these partitions together, as in a group that rackward's or any other sticky assignor
-    balances. Consumers that are balanced topic by topic (range) are one ``Readers`` per topic; a
-    group whose members differ in what they subscribe to is one per subscription.
+    All consumers read all of ``topics``, and each gets the floor or the ceiling of its share of all
+    these partitions together, as in a group that a sticky assignor balances. A group that is
+    balanced topic by topic (range) is one ``ConsumerDemand`` per topic; a group whose members
+    differ in their subscriptions is one per subscription.
 
-    ``consumers`` holds how many stand in each rack (None: not known). ``weight`` is the
-    traffic that they read from a partition, in any one unit, beside that of others.
+    ``consumers`` is the number of consumers per rack (None: unknown rack). ``weight`` is the
+    traffic that they read from one partition, in any unit that all demands share.
 
-    Raises InvalidOptionError where the values cannot be meant.
+    Raises InvalidOptionError if a number of consumers or the weight is out of range.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Readers:
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """Of ``partitions``, how many a balanced, leader-rack-aware assignment reads locally.
+    """How many of ``partitions`` a balanced, leader-rack-aware assignment reads locally.
 
-    ``before`` counts with the present leaders, ``after`` with those of the layout. A partition
-    is local where the rack of its leader is known and is its consumer's.
+    ``before`` counts with the current leaders, ``after`` with those of the layout. A partition is
+    local if the rack of its leader is known and is that of its consumer.
     """
 
-    readers: str
+    name: str
     partitions: int
     before: int
     after: int
@@ -60,20 +60,21 @@ class LeaderLayout:
     """Replica lists in a new order.
 
     order
-        The replica list of every partition in question, changed or not.
+        The replica list of every partition whose leader was chosen, changed or not.
     moves
-        The partitions whose list changes; no data moves.
+        The partitions whose list changes; no data is copied.
     localities
-        Per ``Readers``, in their order; those without consumers or partitions are left out.
-    most_local
-        Whether it is proved that no order of replicas is more local (in weighted steps).
-    most_even
-        Whether it is proved that none as local spreads leaders more evenly over brokers, and
-        none as even changes fewer.
+        One per ``ConsumerDemand``, in their order, without those that have no consumers or
+        partitions.
+    locality_proved
+        Whether it is proved that no order of replicas is more local (weighted).
+    balance_proved
+        Whether it is proved that no order that is as local has leaders more even over brokers, and
+        none that is as even has fewer changes.
     """
 
     order: Mapping[TopicPartition, tuple[int, ...]]
     moves: tuple[Move, ...]
     localities: tuple[Locality, ...]
-    most_local: bool
-    most_even: bool
+    locality_proved: bool
+    balance_proved: bool

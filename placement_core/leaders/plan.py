@@ -1,127 +1,211 @@
-"""From the racks of the consumers to the order of replicas that lets them read locally."""
+"""Leader layouts: from the racks of consumers to the order of replicas that lets them read locally.
+
+Objectives, in this order:
+
+1. the minimum of weighted partitions that balanced assignments of all consumers read from another
+   rack;
+2. the minimum sum of squared preferred leaders per broker, over the whole cluster;
+3. the fewest changes of preferred leader. Replicas behind the leader keep their order.
+
+Algorithm. Topics that the same consumers read form a class (:class:`TopicClass`). Within a class,
+all three objectives are optimal together, given the leaders of all other classes
+(:mod:`placement_core.leaders.problem` has the costs, :mod:`placement_core.leaders.search` the
+search). Classes are improved in turn, in order of their first topic, those without consumers last,
+until no class alone can be improved. With one class, that is the optimum. With several, the first
+objective is still optimal as long as no demand has topics in more than one of them. The layout
+contains what is proved.
+
+Worked example: 36 partitions, RF 3, on racks a, b and c of two brokers each, 12 leaders in each
+rack. Two consumers in a and one in b read 24 partitions in a and 12 in b. The layout moves the 12
+leaders of rack c to a: 12 changes, and leaders per broker are 12 12, 6 6, 0 0.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from placement_core.cluster import ClusterView, TopicPartition, moves_between
-from placement_core.flow import IntArray
-from placement_core.leaders.model import LeaderLayout, Locality, Readers
-from placement_core.leaders.problem import Setting
-from placement_core.leaders.search import TopicClass
+from placement_core.flow import IntArray, level_loads
+from placement_core.leaders.model import ConsumerDemand, LeaderLayout, Locality
+from placement_core.leaders.problem import LeaderCosts, LeaderProblem, Quotas, RankScales
+from placement_core.leaders.search import LeaderChoice, best_leaders, set_initial_leaders
 
-MOST_ROUNDS = 10
-"""Passes over the classes of topics; each one that changes anything improves the whole."""
+MAX_PASSES = 10
+"""The maximum number of passes over the classes; each one that changes anything is better."""
 
 
 def plan_leaders(
     view: ClusterView,
-    readers: Sequence[Readers],
+    demands: Sequence[ConsumerDemand],
     *,
     topics: Collection[str] | None = None,
     levels: int | None = None,
 ) -> LeaderLayout:
-    """The order of replicas by these objectives, in this order:
+    """Return the order of replicas with the best leaders for ``demands``.
 
-    1. the least traffic that balanced assignments of all ``readers`` have to read from another
-       rack: partitions, times the steps of their readers' weights;
-    2. the least sum of squared preferred leaders per broker, over the whole cluster;
-    3. the fewest changes of preferred leader. (Replicas behind the leader keep their order.)
+    Objectives and exactness are in :mod:`placement_core.leaders.plan`. Leaders are chosen from the
+    replicas on brokers of ``view``; a partition without such a replica stays as it is.
 
-    What is exact. Topics that the same readers share form a class. Within a class, all three ranks
-    are exact together, given the leaders of all others
-    (:mod:`~placement_core.leaders.problem`, :mod:`~placement_core.leaders.search`). Classes are
-    settled in turn, in order of their first topic, those that nobody reads last, again and
-    again until no class alone can be improved. With one class, that is the optimum. With more, the
-    first rank still is one as long as no ``Readers`` have topics in several classes. The layout
-    says what is proved.
+    topics
+        The topics whose leaders may change; others only count. Default: all.
+    levels
+        Racks that are equal in so many of their widest levels count as one. Default: all levels.
 
-    Leaders are chosen from the replicas on brokers of ``view``; a partition without such a
-    replica stays as it is. ``topics`` may change, the others only count (left out: all).
-    ``levels``: racks that are alike in so many of their widest levels count as one (left out: a
-    rack is its whole path). Topics that ``view`` does not have are ignored in ``readers``.
-
-    Raises InvalidOptionError for ``topics`` that the cluster does not have, for ``levels`` below
-    1, and where two of the ``readers`` have one name.
+    Topics of a demand that ``view`` does not have are ignored. Raises InvalidOptionError for
+    ``topics`` that the cluster does not have, for ``levels`` below 1, and if two demands have the
+    same name.
     """
-    setting = Setting.of(view, readers, topics, levels)
-    classes = _classes(setting)
-    totals = setting.preferred(setting.fixed)
-    led = setting.led_elsewhere()
-    for one in classes:
-        _count(setting, one, totals, led, 1)
-    settled = not classes
-    for _ in range(MOST_ROUNDS):
-        changes = 0
-        for one in classes:
-            _count(setting, one, totals, led, -1)
-            counted = [q.beside(led[n]) for n in one.readers if (q := setting.quotas[n])]
-            changes += one.settle(setting.rack, setting.places, totals, counted)
-            _count(setting, one, totals, led, 1)
-        if not changes or len(classes) == 1:
-            settled = True
+    problem = LeaderProblem.of(view, demands, topics, levels)
+    classes = _topic_classes(problem)
+    per_broker = problem.preferred_leaders(problem.fixed)
+    per_rack = problem.fixed_leaders()
+    for topic_class in classes:
+        _count(problem, topic_class, per_broker, per_rack, 1)
+    converged = not classes
+    for _ in range(MAX_PASSES):
+        changed = False
+        for topic_class in classes:
+            _count(problem, topic_class, per_broker, per_rack, -1)
+            quotas = [
+                quotas.with_other_leaders(per_rack[n])
+                for n in topic_class.demands
+                if (quotas := problem.quotas[n])
+            ]
+            changed |= topic_class.improve(problem.rack_of, problem.rack_slots, per_broker, quotas)
+            _count(problem, topic_class, per_broker, per_rack, 1)
+        if not changed or len(classes) == 1:
+            converged = True
             break
-    proved = settled and all(one.proved for one in classes)
+    proved = converged and all(topic_class.proved for topic_class in classes)
     localities = tuple(
-        Locality(one.name, q.partitions, q.local(today), q.local(after))
-        for one, q, today, after in zip(
-            readers, setting.quotas, setting.led_today(), led, strict=True
+        Locality(demand.name, quotas.partitions, quotas.local(before), quotas.local(after))
+        for demand, quotas, before, after in zip(
+            demands, problem.quotas, problem.current_leaders(), per_rack, strict=True
         )
-        if q
+        if quotas
     )
-    order = _order(view, classes, setting)
+    order = _order(problem, classes)
     return LeaderLayout(
         order=order,
         moves=moves_between({p: view.replicas[p] for p in order}, order),
         localities=localities,
-        most_local=all(one.after == one.partitions for one in localities)
+        locality_proved=all(each.after == each.partitions for each in localities)
         or (proved and not _overlapping(classes)),
-        most_even=proved and (len(classes) < 2 or int(np.ptp(totals)) <= 1),
+        balance_proved=proved and (len(classes) < 2 or int(np.ptp(per_broker)) <= 1),
     )
 
 
-def _classes(setting: Setting) -> list[TopicClass]:
-    """Topics by who reads them, those that nobody reads last."""
-    found: dict[tuple[int, ...], list[TopicPartition]] = {}
-    for partition in setting.free:
-        found.setdefault(setting.read_by[partition.topic], []).append(partition)
-    last = found.pop((), None)
-    if last:
-        found[()] = last
-    replicas, number = setting.view.replicas, setting.number
+@dataclass(slots=True)
+class TopicClass:
+    """Partitions that the same demands read, and their leaders.
+
+    ``brokers`` are the numbers, in the whole cluster, of the brokers that hold a replica: those
+    that ``choice`` counts. ``demands`` are the positions of the demands. ``proved`` is whether the
+    leaders are proved optimal, given those of the other classes.
+    """
+
+    partitions: Sequence[TopicPartition]
+    brokers: IntArray
+    choice: LeaderChoice
+    demands: tuple[int, ...]
+    started: bool = False
+    proved: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        partitions: Sequence[TopicPartition],
+        replicas: Mapping[TopicPartition, tuple[int, ...]],
+        broker_index: Mapping[int, int],
+        demands: tuple[int, ...],
+    ) -> TopicClass:
+        """Return the class with its present leaders.
+
+        Each partition needs at least one replica on a broker of ``broker_index``.
+        """
+        rows = [replicas[partition] for partition in partitions]
+        options = np.full((len(rows), max(map(len, rows))), -1)
+        for row, brokers in enumerate(rows):
+            for slot, broker in enumerate(brokers):
+                options[row, slot] = broker_index.get(broker, -1)
+        used = np.unique(options[options >= 0])
+        number = np.full(int(used[-1]) + 2, -1)
+        number[used] = np.arange(len(used))
+        options = number[options]
+        return cls(partitions, used, LeaderChoice.of(options, options[:, 0], len(used)), demands)
+
+    def improve(
+        self, rack_of: IntArray, rack_slots: int, other_leaders: IntArray, demands: list[Quotas]
+    ) -> bool:
+        """Choose the best leaders, given all other ones; return whether any leader changed.
+
+        ``rack_of`` and ``other_leaders`` are per broker of the whole cluster; ``demands`` are those
+        of this class.
+        """
+        before = self.choice.chosen.copy()
+        base = other_leaders[self.brokers]
+        scales = RankScales.of(len(self.brokers), int(base.max()) + len(self.partitions))
+        costs = LeaderCosts(rack_of[self.brokers], base, scales, rack_slots)
+        if not self.started:
+            self.started = True
+            if demands:
+                set_initial_leaders(self.choice, costs, demands)
+            else:
+                level_loads(self.choice, base)
+        self.proved = best_leaders(self.choice, costs, demands)
+        return bool((self.choice.chosen != before).any())
+
+
+def _topic_classes(problem: LeaderProblem) -> list[TopicClass]:
+    """Return the movable partitions by demands, those that no demand reads last."""
+    by_demands: dict[tuple[int, ...], list[TopicPartition]] = {}
+    for partition in problem.movable:
+        by_demands.setdefault(problem.demands_of[partition.topic], []).append(partition)
+    if unread := by_demands.pop((), None):
+        by_demands[()] = unread
     return [
-        TopicClass.of(partitions, replicas, number, readers)
-        for readers, partitions in found.items()
+        TopicClass.of(partitions, problem.view.replicas, problem.broker_index, demands)
+        for demands, partitions in by_demands.items()
     ]
 
 
 def _count(
-    setting: Setting, one: TopicClass, totals: IntArray, led: Sequence[IntArray], sign: int
+    problem: LeaderProblem,
+    topic_class: TopicClass,
+    per_broker: IntArray,
+    per_rack: Sequence[IntArray],
+    sign: int,
 ) -> None:
-    """Count a class in, or out (``sign`` -1): leaders per broker, and per rack for its readers."""
-    mine = np.zeros_like(totals)
-    mine[one.brokers] = one.choice.loads
-    totals += sign * mine
-    for n in one.readers:
-        led[n][:] += sign * setting.per_rack(mine)
+    """Add (``sign`` 1) or subtract (-1) the leaders of a class, in both arrays.
+
+    ``per_rack`` has an array per demand, of which those of the class change.
+    """
+    counts = np.zeros_like(per_broker)
+    counts[topic_class.brokers] = topic_class.choice.loads
+    per_broker += sign * counts
+    for n in topic_class.demands:
+        per_rack[n][:] += sign * problem.per_rack(counts)
 
 
 def _overlapping(classes: Sequence[TopicClass]) -> bool:
-    read = [n for one in classes for n in one.readers]
-    return len(set(read)) < len(read)
+    """Return whether a demand has topics in more than one class."""
+    positions = [n for topic_class in classes for n in topic_class.demands]
+    return len(set(positions)) < len(positions)
 
 
 def _order(
-    view: ClusterView, classes: Sequence[TopicClass], setting: Setting
+    problem: LeaderProblem, classes: Sequence[TopicClass]
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Every free partition's replicas with the chosen one in front."""
-    ids = list(setting.number)
+    """Return the replicas of each movable partition, the chosen leader first."""
+    ids = list(problem.broker_index)
     order = {}
-    for one in classes:
-        for partition, chosen in zip(one.partitions, one.choice.chosen.tolist(), strict=True):
-            leader = ids[int(one.brokers[chosen])]
-            behind = (broker for broker in view.replicas[partition] if broker != leader)
+    for topic_class in classes:
+        chosen = topic_class.choice.chosen.tolist()
+        for partition, number in zip(topic_class.partitions, chosen, strict=True):
+            leader = ids[int(topic_class.brokers[number])]
+            behind = (b for b in problem.view.replicas[partition] if b != leader)
             order[partition] = (leader, *behind)
     return dict(sorted(order.items()))

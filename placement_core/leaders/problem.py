@@ -1,4 +1,32 @@
-"""Brokers, racks and readers in numbers, and what leaders outside the choice count for."""
+"""The leader problem in arrays: brokers and racks as numbers, quotas, and the costs of leaders.
+
+Quotas. How many partitions can a balanced assignment read locally, given where the leaders are? Let
+N consumers, ``n[r]`` of them in rack r, share P partitions, of which ``L[r]`` have their leader in
+r. Each consumer gets ``f = floor(P / N)`` or one more. So rack r has a *quota* between
+``low[r] = n[r] x f`` and ``high[r] = low[r] + n[r]`` (``low[r]`` if N divides P), and quotas add up
+to P. With the best quotas, the partitions that are read from other racks number::
+
+    max( sum of surpluses of L over high,  sum of shortages of L below low )
+
+No fewer, since a surplus is read from elsewhere and a shortage is filled from elsewhere. No more,
+since between ``low`` and ``high`` quotas can follow L: to meet a surplus, other racks' quotas are
+raised only as far as needed. Racks without consumers have a quota of 0. Consumers without a rack
+have a quota in a rack that has no leaders. A balanced, leader-rack-aware assignment reaches this
+number exactly.
+
+Costs. In the graph of :mod:`placement_core.flow.cycle_canceling`, a leader's unit goes from its
+broker to the rack and on to a sink. By rank, it costs: a partition that is not read locally; then
+the growth of the sum of squared leaders per broker. (Changes of leader are the costs of moves
+between brokers, the lowest rank.)
+
+- For a single group of consumers the arcs are exact. Below its lowest quota a rack passes units on
+  free of cost; up to the highest, through a node that all racks share and that passes on what is
+  left of the partitions when all lowest quotas are met; any more units are not local.
+- For several groups, each partition's one leader serves all of them, and such shared nodes cannot
+  be added up. Costs that depend on the leaders in one rack can: the *surplus* over highest quotas,
+  or the *shortage* below lowest ones. Either is a lower bound of the partitions that are not local,
+  and exact where highest and lowest quotas agree (:mod:`placement_core.leaders.search`).
+"""
 
 from __future__ import annotations
 
@@ -9,318 +37,290 @@ import numpy as np
 
 from placement_core.cluster import ClusterView, TopicPartition
 from placement_core.errors import InvalidOptionError
-from placement_core.flow import FAR, IntArray
-from placement_core.leaders.model import Readers
+from placement_core.flow import INF, IntArray
+from placement_core.leaders.model import ConsumerDemand
 from placement_core.racks import RackPath, parse_rack
 
-# ---- How many partitions a balanced assignment can read locally, from where the leaders are.
-#
-# Let N consumers, ``n[r]`` of them in rack r, share P partitions, of which ``L[r]`` are led in r.
-# Each gets ``f = floor(P / N)`` or one more; rack r gets a *quota* of ``low[r] = n[r] x f`` to
-# ``high[r] = low[r] + n[r]`` (to ``low[r]``, where N divides P), and quotas add up to P. The best
-# quotas leave
-#
-#     max( sum of what L exceeds high by,  sum of what L is short of low by )
-#
-# partitions to be read in other racks. No fewer, since a surplus is read elsewhere and a shortage
-# is filled from elsewhere. As few, since between ``low`` and ``high`` quotas can follow L:
-# surpluses are met by raising quotas elsewhere only as far as they have to be.
-#
-# Racks without consumers have a quota of 0; consumers without a rack have one where nobody leads.
-# Derived from the same numbers as an assignment's, so a balanced assignment reaches it exactly.
-
-STEPS = 100
-"""Weights are counted in hundredths of the heaviest; none is less than one."""
+MAX_WEIGHT = 100
+"""The integer weight of the heaviest demand; others are scaled to it, 1 or more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Quotas:
-    """What one set of readers can read in each rack; ``steps`` is the weight of a partition.
+class LeaderProblem:
+    """What stays the same while leaders are chosen.
 
-    All arrays are per rack, and two places more: where leaders stand whose rack is not known (no
-    consumer does), and where consumers stand whose rack has no broker (no leader does).
-    ``elsewhere`` counts leaders of partitions that the layout in hand does not choose.
-    """
-
-    low: IntArray
-    high: IntArray
-    partitions: int
-    steps: int
-    elsewhere: IntArray
-
-    @classmethod
-    def of(
-        cls,
-        readers: Readers,
-        racks: Sequence[RackPath],
-        levels: int | None,
-        partitions: int,
-        steps: int,
-    ) -> Quotas | None:
-        """The quotas of ``readers`` over ``racks``; None without consumers or partitions."""
-        number = {rack: n for n, rack in enumerate(racks)}
-        count = np.zeros(len(racks) + 2, np.int64)
-        for rack, consumers in readers.consumers.items():
-            path = parse_rack(rack)
-            count[-1 if path is None else number.get(path[:levels], -1)] += consumers
-        total = int(count.sum())
-        if not total or not partitions:
-            return None
-        each, rest = divmod(partitions, total)
-        low = count * each
-        return cls(low, low + count * (rest > 0), partitions, steps, np.zeros_like(low))
-
-    def local(self, leaders: IntArray) -> int:
-        """How many partitions are read locally with ``leaders`` per rack (and elsewhere)."""
-        return self.partitions - self.off(leaders)
-
-    def surplus(self, leaders: IntArray) -> int:
-        """By how many partitions racks exceed their highest quotas."""
-        return int(np.maximum(leaders + self.elsewhere - self.high, 0).sum())
-
-    def shortage(self, leaders: IntArray) -> int:
-        """By how many partitions racks miss their lowest quotas."""
-        return int(np.maximum(self.low - leaders - self.elsewhere, 0).sum())
-
-    def beside(self, elsewhere: IntArray) -> Quotas:
-        """The same, with ``elsewhere`` as given."""
-        return replace(self, elsewhere=elsewhere)
-
-    def off(self, leaders: IntArray) -> int:
-        """How many partitions are not read locally."""
-        return max(self.surplus(leaders), self.shortage(leaders))
-
-
-def weight_steps(weights: Sequence[float]) -> list[int]:
-    """Each weight in steps of which the heaviest has :data:`STEPS`."""
-    heaviest = max(weights, default=1.0)
-    return [max(1, round(weight / heaviest * STEPS)) for weight in weights]
-
-
-def racks_of(racks: Mapping[int, str | None], levels: int | None) -> list[RackPath]:
-    """The known racks, cut to ``levels`` levels (None: all), sorted."""
-    paths = (parse_rack(rack) for rack in racks.values())
-    return sorted({path[:levels] for path in paths if path is not None})
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What does not change while leaders are chosen.
-
-    number
-        Broker id to number.
-    rack
-        Per broker its rack; ``places - 2`` where that is not known.
-    places
-        The length of arrays per rack (see :class:`~placement_core.leaders.problem.Quotas`).
+    broker_index
+        Broker id to number, in ascending order of ids.
+    rack_of
+        Per broker, the number of its rack; ``rack_slots - 2`` if it is unknown.
+    rack_slots
+        The length of arrays per rack (see :class:`Quotas`).
     quotas
-        Per set of readers; None where it has no consumers or no partitions.
-    read_by
-        Topic to the places of its readers (those with quotas).
-    free, fixed
-        Partitions to choose leaders of, and the others.
+        Per demand; None for a demand without consumers or partitions.
+    demands_of
+        Topic to the positions of the demands that read it and have quotas.
+    movable, fixed
+        Partitions whose leader is chosen, and all others.
     """
 
     view: ClusterView
-    number: dict[int, int]
-    rack: IntArray
-    places: int
+    broker_index: dict[int, int]
+    rack_of: IntArray
+    rack_slots: int
     quotas: tuple[Quotas | None, ...]
-    read_by: dict[str, tuple[int, ...]]
-    free: tuple[TopicPartition, ...]
+    demands_of: dict[str, tuple[int, ...]]
+    movable: tuple[TopicPartition, ...]
     fixed: tuple[TopicPartition, ...]
 
     @classmethod
     def of(
         cls,
         view: ClusterView,
-        readers: Sequence[Readers],
+        demands: Sequence[ConsumerDemand],
         topics: Collection[str] | None,
         levels: int | None,
-    ) -> Setting:
-        """Check and number. Raises InvalidOptionError as ``plan_leaders`` does."""
+    ) -> LeaderProblem:
+        """Return the problem. Raises InvalidOptionError as ``plan_leaders`` does."""
         known = {partition.topic for partition in view.replicas}
-        _check(known, readers, topics, levels)
-        racks = racks_of(view.racks(), levels)
-        place = {rack: n for n, rack in enumerate(racks)}
+        _validate(known, demands, topics, levels)
         paths = {broker: parse_rack(rack) for broker, rack in sorted(view.racks().items())}
-        number = {broker: n for n, broker in enumerate(paths)}
-        rack = [len(racks) if path is None else place[path[:levels]] for path in paths.values()]
+        racks = sorted({path[:levels] for path in paths.values() if path is not None})
+        rack_index = {rack: n for n, rack in enumerate(racks)}
+        broker_index = {broker: n for n, broker in enumerate(paths)}
         sizes: dict[str, int] = dict.fromkeys(sorted(known), 0)
         for partition in view.replicas:
             sizes[partition.topic] += 1
-        steps = weight_steps([one.weight for one in readers])
+        weights = scale_weights([demand.weight for demand in demands])
         quotas = tuple(
-            Quotas.of(one, racks, levels, sum(sizes.get(topic, 0) for topic in one.topics), step)
-            for one, step in zip(readers, steps, strict=True)
+            Quotas.of(demand, racks, levels, sum(sizes.get(t, 0) for t in demand.topics), weight)
+            for demand, weight in zip(demands, weights, strict=True)
         )
-        read_by = {
-            topic: tuple(n for n, one in enumerate(readers) if quotas[n] and topic in one.topics)
-            for topic in sizes
-        }
         may_change = known if topics is None else topics
-        free: list[TopicPartition] = []
+        movable: list[TopicPartition] = []
         fixed: list[TopicPartition] = []
         for partition, replicas in sorted(view.replicas.items()):
-            can = partition.topic in may_change and any(broker in number for broker in replicas)
-            (free if can else fixed).append(partition)
+            live = any(broker in broker_index for broker in replicas)
+            (movable if live and partition.topic in may_change else fixed).append(partition)
         return cls(
-            view,
-            number,
-            np.array(rack, np.int64),
-            len(racks) + 2,
-            quotas,
-            read_by,
-            tuple(free),
-            tuple(fixed),
+            view=view,
+            broker_index=broker_index,
+            rack_of=np.array(
+                [len(racks) if p is None else rack_index[p[:levels]] for p in paths.values()],
+                np.int64,
+            ),
+            rack_slots=len(racks) + 2,
+            quotas=quotas,
+            demands_of={
+                topic: tuple(
+                    n for n, demand in enumerate(demands) if quotas[n] and topic in demand.topics
+                )
+                for topic in sizes
+            },
+            movable=tuple(movable),
+            fixed=tuple(fixed),
         )
 
-    def preferred(self, partitions: Collection[TopicPartition]) -> IntArray:
-        """Preferred leaders per broker."""
-        totals = np.zeros(len(self.number), np.int64)
+    def preferred_leaders(self, partitions: Collection[TopicPartition]) -> IntArray:
+        """Return the number of preferred leaders among ``partitions``, per broker."""
+        counts = np.zeros(len(self.broker_index), np.int64)
         for partition in partitions:
-            leader = self.number.get(next(iter(self.view.replicas[partition]), -1))
+            leader = self.broker_index.get(next(iter(self.view.replicas[partition]), -1))
             if leader is not None:
-                totals[leader] += 1
-        return totals
+                counts[leader] += 1
+        return counts
 
     def per_rack(self, per_broker: IntArray) -> IntArray:
-        """Leaders per rack, from those per broker."""
-        led = np.zeros(self.places, np.int64)
-        np.add.at(led, self.rack, per_broker)
-        return led
+        """Return leaders per rack, from those per broker."""
+        leaders = np.zeros(self.rack_slots, np.int64)
+        np.add.at(leaders, self.rack_of, per_broker)
+        return leaders
 
-    def led_elsewhere(self) -> list[IntArray]:
-        """Per set of readers, preferred leaders of its fixed partitions, per rack."""
-        return self._led({p: next(iter(self.view.replicas[p]), -1) for p in self.fixed})
+    def fixed_leaders(self) -> list[IntArray]:
+        """Return per demand the preferred leaders of its fixed partitions, per rack."""
+        return self._leaders({p: next(iter(self.view.replicas[p]), -1) for p in self.fixed})
 
-    def led_today(self) -> list[IntArray]:
-        """Per set of readers, present leaders per rack; preferred ones, in a view without any."""
-        if not self.view.leaders:
-            return self._led({p: next(iter(row), -1) for p, row in self.view.replicas.items()})
-        return self._led({p: self.view.leaders.get(p, -1) for p in self.view.replicas})
+    def current_leaders(self) -> list[IntArray]:
+        """Return per demand the current leaders per rack; preferred ones if these are unknown."""
+        leaders = self.view.leaders_or_preferred()
+        return self._leaders({p: leaders.get(p, -1) for p in self.view.replicas})
 
-    def _led(self, leaders: Mapping[TopicPartition, int]) -> list[IntArray]:
-        """Where nobody leads, or a broker that is gone, counts as a rack that is not known."""
-        led = [np.zeros(self.places, np.int64) for _ in self.quotas]
+    def _leaders(self, leaders: Mapping[TopicPartition, int]) -> list[IntArray]:
+        """Return ``leaders`` per demand and rack; a broker that is not live has an unknown rack."""
+        counts = [np.zeros(self.rack_slots, np.int64) for _ in self.quotas]
         for partition, broker in leaders.items():
-            leader = self.number.get(broker)
-            rack = self.places - 2 if leader is None else self.rack[leader]
-            for n in self.read_by[partition.topic]:
-                led[n][rack] += 1
-        return led
+            leader = self.broker_index.get(broker)
+            rack = self.rack_slots - 2 if leader is None else self.rack_of[leader]
+            for n in self.demands_of[partition.topic]:
+                counts[n][rack] += 1
+        return counts
 
 
-def _check(
+def _validate(
     known: Collection[str],
-    readers: Sequence[Readers],
+    demands: Sequence[ConsumerDemand],
     topics: Collection[str] | None,
     levels: int | None,
 ) -> None:
     if levels is not None and levels < 1:
         raise InvalidOptionError(f"levels is {levels}: compare racks by at least one level")
-    names = [one.name for one in readers]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidOptionError(f"two sets of readers are named {twice[0]}: name each its own")
+    names = [demand.name for demand in demands]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidOptionError(
+            f"two consumer demands are named {repeated[0]}: give each a name of its own"
+        )
     if missing := sorted(set(topics or ()) - set(known)):
         raise InvalidOptionError(f"the cluster has no topic {', '.join(missing)}: check the names")
 
 
-# ---- What a choice of leaders costs beyond its changes, as arcs from brokers to racks and a sink.
-#
-# A leader's unit runs from its broker to the rack, and on to the sink. On the way it costs,
-# higher rank first: a partition that is not read locally; the growth of the sum of squared leaders
-# per broker. (Changes of leader cost where brokers are exchanged; they rank last.)
-#
-# For one set of readers the arcs are exact: below its lowest quota a rack passes units on for
-# nothing; up to the highest, through a node that all racks share and that passes on what is
-# left of the partitions when all lowest quotas are taken; whatever else is not local.
-#
-# For several sets of readers, each partition's one leader serves all of them, and such shared nodes
-# cannot be added up. But costs that depend on one rack's leaders alone can: the *surplus* over
-# highest quotas, or the *shortage* below lowest ones. Either is at most what cannot be local, and
-# is that where highest and lowest quotas agree (:mod:`~placement_core.leaders.search`).
+def scale_weights(weights: Sequence[float]) -> list[int]:
+    """Return the weights as integers: the heaviest is :data:`MAX_WEIGHT`, the others 1 or more."""
+    heaviest = max(weights, default=1.0)
+    return [max(1, round(weight / heaviest * MAX_WEIGHT)) for weight in weights]
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
-    """What a partition that is not local, and one unit of the squares, are worth."""
+class Quotas:
+    """How many partitions the consumers of one demand can read in each rack.
 
-    local: int
+    All arrays are per rack, with two more entries at the end: one for leaders in an unknown rack
+    (where no consumer is), one for consumers in a rack without brokers (where no leader is).
+    ``other_leaders`` are leaders of partitions that are not being chosen at the moment. ``weight``
+    is the integer weight of a partition.
+    """
+
+    low: IntArray
+    high: IntArray
+    partitions: int
+    weight: int
+    other_leaders: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        demand: ConsumerDemand,
+        racks: Sequence[RackPath],
+        levels: int | None,
+        partitions: int,
+        weight: int,
+    ) -> Quotas | None:
+        """Return the quotas over ``racks``; None if there are no consumers or partitions."""
+        rack_index = {rack: n for n, rack in enumerate(racks)}
+        consumers = np.zeros(len(racks) + 2, np.int64)
+        for rack, count in demand.consumers.items():
+            path = parse_rack(rack)
+            consumers[-1 if path is None else rack_index.get(path[:levels], -1)] += count
+        total = int(consumers.sum())
+        if not total or not partitions:
+            return None
+        share, rest = divmod(partitions, total)
+        low = consumers * share
+        return cls(low, low + consumers * (rest > 0), partitions, weight, np.zeros_like(low))
+
+    def with_other_leaders(self, other_leaders: IntArray) -> Quotas:
+        """Return the same quotas beside ``other_leaders``."""
+        return replace(self, other_leaders=other_leaders)
+
+    def local(self, leaders: IntArray) -> int:
+        """Return how many partitions are read locally with ``leaders`` per rack, and the others."""
+        return self.partitions - self.off_rack(leaders)
+
+    def off_rack(self, leaders: IntArray) -> int:
+        """Return how many partitions are not read locally."""
+        return max(self.surplus(leaders), self.shortage(leaders))
+
+    def surplus(self, leaders: IntArray) -> int:
+        """Return by how many partitions racks exceed their highest quotas."""
+        return int(np.maximum(leaders + self.other_leaders - self.high, 0).sum())
+
+    def shortage(self, leaders: IntArray) -> int:
+        """Return by how many partitions racks are below their lowest quotas."""
+        return int(np.maximum(self.low - leaders - self.other_leaders, 0).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class RankScales:
+    """The cost of a partition that is not read locally, and of one unit of squared leaders."""
+
+    off_rack: int
     square: int
 
     @classmethod
-    def of(cls, brokers: int, largest: int) -> Ranks:
-        """Such that no simple cycle's lower ranks outweigh a higher one.
+    def of(cls, brokers: int, max_leaders: int) -> RankScales:
+        """Return scales with which no simple cycle's lower ranks outweigh a higher one.
 
         A cycle changes at most one leader per broker, and passes each broker's arc to its rack at
-        most once; ``largest`` bounds the leaders of a broker.
+        most once; ``max_leaders`` is the maximum number of leaders on a broker.
         """
         square = brokers + 2
-        return cls(local=(brokers + 1) * (2 * largest + 2) * square + brokers + 2, square=square)
+        return cls(
+            off_rack=(brokers + 1) * (2 * max_leaders + 2) * square + brokers + 2, square=square
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderCosts:
-    """The outer costs of a choice of leaders.
+    """The costs of leaders per broker and rack; a :class:`~placement_core.flow.LoadCosts`.
 
-    ``rack`` is each broker's, ``base`` the leaders that it has besides. ``exact`` is the one
-    set of readers that is counted exactly; ``surplus`` and ``shortage`` are those that are
-    counted as their name says.
+    ``rack_of`` is the rack of each broker, ``base`` its leaders of other partitions. ``exact`` has
+    the quotas of the one demand that is counted exactly; ``surplus`` and ``shortage`` have those
+    that are counted by their bounds.
     """
 
-    rack: IntArray
+    rack_of: IntArray
     base: IntArray
-    ranks: Ranks
-    racks: int
+    scales: RankScales
+    rack_slots: int
     exact: Quotas | None = None
     surplus: Sequence[Quotas] = ()
     shortage: Sequence[Quotas] = ()
 
-    def leaders(self, loads: IntArray) -> IntArray:
-        """Leaders per rack."""
-        counted = np.zeros(self.racks, np.int64)
-        np.add.at(counted, self.rack, loads)
-        return counted
+    def leaders_per_rack(self, loads: IntArray) -> IntArray:
+        """Return the leaders per rack, from those per broker."""
+        counts = np.zeros(self.rack_slots, np.int64)
+        np.add.at(counts, self.rack_of, loads)
+        return counts
 
     def costs(self, loads: IntArray) -> IntArray:
-        """See ``Outer``: nodes are brokers, racks, the shared node, the sink."""
+        """See ``LoadCosts``. Nodes are the brokers, the racks, the shared node and the sink."""
         brokers = len(loads)
-        shared, sink = brokers + self.racks, brokers + self.racks + 1
-        cost = np.full((sink + 1, sink + 1), FAR, np.int64)
+        shared, sink = brokers + self.rack_slots, brokers + self.rack_slots + 1
+        cost = np.full((sink + 1, sink + 1), INF, np.int64)
         every, racks = np.arange(brokers), np.arange(brokers, shared)
         total = loads + self.base
-        cost[every, brokers + self.rack] = (2 * total + 1) * self.ranks.square
-        back = np.where(loads > 0, (1 - 2 * total) * self.ranks.square, FAR)
-        cost[brokers + self.rack, every] = back
-        led = self.leaders(loads)
+        cost[every, brokers + self.rack_of] = (2 * total + 1) * self.scales.square
+        back = np.where(loads > 0, (1 - 2 * total) * self.scales.square, INF)
+        cost[brokers + self.rack_of, every] = back
+        leaders = self.leaders_per_rack(loads)
         if self.exact is not None:
-            self._exact(cost, led, self.exact, racks)
+            self._set_exact(cost, leaders, self.exact, racks)
             return cost
-        cost[racks, sink] = self._marginal(led)
-        cost[sink, racks] = -self._marginal(led - 1)
+        cost[racks, sink] = self._marginal(leaders)
+        cost[sink, racks] = -self._marginal(leaders - 1)
         return cost
 
-    def _marginal(self, led: IntArray) -> IntArray:
-        """What one more leader costs in each rack."""
-        added = np.zeros(self.racks, np.int64)
+    def _marginal(self, leaders: IntArray) -> IntArray:
+        """Return the cost of one more leader in each rack, by the bounds."""
+        added = np.zeros(self.rack_slots, np.int64)
         for quotas in self.surplus:
-            added += quotas.steps * (led + quotas.elsewhere >= quotas.high)
+            added += quotas.weight * (leaders + quotas.other_leaders >= quotas.high)
         for quotas in self.shortage:
-            added -= quotas.steps * (led + quotas.elsewhere < quotas.low)
-        return added * self.ranks.local
+            added -= quotas.weight * (leaders + quotas.other_leaders < quotas.low)
+        return added * self.scales.off_rack
 
-    def _exact(self, cost: IntArray, led: IntArray, quotas: Quotas, racks: IntArray) -> None:
+    def _set_exact(
+        self, cost: IntArray, leaders: IntArray, quotas: Quotas, racks: IntArray
+    ) -> None:
+        """Set the arcs between racks, shared node and sink in ``cost``."""
         shared, sink = int(racks[-1]) + 1, int(racks[-1]) + 2
-        total = led + quotas.elsewhere
-        worth = quotas.steps * self.ranks.local
+        total = leaders + quotas.other_leaders
+        off_rack = quotas.weight * self.scales.off_rack
         rest = quotas.partitions - int(quotas.low.sum())
         low = np.minimum(total, quotas.low)
         between = np.minimum(total - low, quotas.high - quotas.low)
         passed = np.diff(np.minimum(np.cumsum(between), rest), prepend=0)
         beyond = total - low - passed
-        cost[racks, sink] = np.where(low < quotas.low, 0, worth)
-        cost[sink, racks] = np.where(beyond > 0, -worth, np.where(low > 0, 0, FAR))
+        cost[racks, sink] = np.where(low < quotas.low, 0, off_rack)
+        cost[sink, racks] = np.where(beyond > 0, -off_rack, np.where(low > 0, 0, INF))
         cost[racks[passed < quotas.high - quotas.low], shared] = 0
         cost[shared, racks[passed > 0]] = 0
         if passed.sum() < rest:

@@ -1,27 +1,42 @@
-"""Who leads each partition, and every exchange of one leader for another."""
+"""The search for the best leaders of one class of topics: those that the same consumers read.
+
+For one demand, or none, the best leaders are a single flow
+(:mod:`placement_core.flow.cycle_canceling`). With several, the quotas of each demand couple the
+racks: which racks get the remainder of the partitions. If all quotas are single numbers, surplus
+and shortage agree and a flow is exact. If they are ranges, both are lower bounds. So the search
+branches: ranges are halved, the branch with the lowest bound first, until the best choice so far
+is as good as the bound of every branch that is left (:func:`best_leaders`).
+
+It starts from a choice of racks instead of brokers: the same problem with a handful of nodes
+(:func:`set_initial_leaders`).
+"""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
 
-from placement_core.cluster import TopicPartition
-from placement_core.flow import FAR, IntArray, even_out, settle
-from placement_core.leaders.problem import LeaderCosts, Quotas, Ranks
+from placement_core.flow import INF, IntArray, cancel_negative_cycles, level_loads
+from placement_core.leaders.problem import LeaderCosts, Quotas, RankScales
+
+MAX_FLOWS = 400
+"""The maximum number of flows to solve. After that the best choice so far is used, unproved."""
 
 
 @dataclass(slots=True)
 class LeaderChoice:
-    """The leader (a broker's number, not its id) of each partition; an ``Exchange``.
+    """The leader of each partition; an :class:`~placement_core.flow.ExchangeGraph`.
+
+    Brokers are numbers, not ids.
 
     options
-        ``[partition, slot]``: the brokers that may lead it; -1 in slots that are not used.
+        ``[partition, slot]``: the brokers that may lead it; -1 in unused slots.
     before
-        Per partition, who leads it today; -1 where that one may not. Others cost 1: a change.
+        Per partition, its present leader; -1 if that broker may not lead. Any other leader costs 1.
     chosen
         Per partition, one of its options.
     """
@@ -29,140 +44,132 @@ class LeaderChoice:
     options: IntArray
     before: IntArray
     chosen: IntArray
-    brokers: int
-    unit: int = 1
+    broker_count: int
+    cost_scale: int = 1
     loads: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
-        self.loads = np.bincount(self.chosen, minlength=self.brokers)
+        self.loads = np.bincount(self.chosen, minlength=self.broker_count)
 
     @classmethod
-    def of(cls, options: IntArray, before: IntArray, brokers: int) -> LeaderChoice:
-        """Today's leaders where they may stay, the first that may elsewhere (there must be one)."""
+    def of(cls, options: IntArray, before: IntArray, broker_count: int) -> LeaderChoice:
+        """Return the choice of the leaders ``before`` where allowed, else of the first option."""
         first = options[np.arange(len(options)), (options >= 0).argmax(axis=1)]
-        stays = (options == before[:, None]).any(axis=1) & (before >= 0)
-        before = np.where(stays, before, -1)
-        return cls(options, before, np.where(stays, before, first), brokers)
+        allowed = (options == before[:, None]).any(axis=1) & (before >= 0)
+        before = np.where(allowed, before, -1)
+        return cls(options, before, np.where(allowed, before, first), broker_count)
 
-    def changed(self) -> int:
-        """The partitions that another leads than before, where that one could stay."""
+    def changed_count(self) -> int:
+        """Return how many partitions have a new leader although the present one may stay."""
         return int(((self.chosen != self.before) & (self.before >= 0)).sum())
 
-    def take(self, chosen: IntArray) -> None:
-        """Choose ``chosen`` instead."""
+    def choose(self, chosen: IntArray) -> None:
+        """Replace the leaders of all partitions."""
         self.chosen = chosen
-        self.loads = np.bincount(chosen, minlength=self.brokers)
+        self.loads = np.bincount(chosen, minlength=self.broker_count)
 
     def costs(self) -> IntArray:
-        """See ``Exchange``: -1, 0 or 1, or FAR."""
-        cost = np.full((self.brokers, self.brokers), FAR, np.int64)
+        """See ``ExchangeGraph``: -1, 0 or 1, or INF."""
+        cost = np.full((self.broker_count, self.broker_count), INF, np.int64)
         saved = (self.chosen != self.before).astype(np.int64)
         for column in self.options.T:
             rows = np.flatnonzero((column >= 0) & (column != self.chosen))
             price = (column[rows] != self.before[rows]) - saved[rows]
-            pair = self.chosen[rows] * self.brokers + column[rows]
+            pair = self.chosen[rows] * self.broker_count + column[rows]
             for value in (1, 0, -1):
-                there = np.bincount(pair[price == value], minlength=cost.size).reshape(cost.shape)
-                np.minimum(cost, value, out=cost, where=there > 0)
+                exists = np.bincount(pair[price == value], minlength=cost.size).reshape(cost.shape)
+                np.minimum(cost, value, out=cost, where=exists > 0)
         return cost
 
-    def find(self, source: int, target: int, cost: int, most: int) -> IntArray:
-        """See ``Exchange``. The partitions are spread evenly over all that can."""
+    def find(self, source: int, target: int, cost: int, limit: int) -> IntArray:
+        """See ``ExchangeGraph``. The partitions are spread evenly over all that qualify."""
         rows: IntArray = np.flatnonzero(self.chosen == source)
         rows = rows[(self.options[rows] == target).any(axis=1)]
         before = self.before[rows]
         rows = rows[(before != target).astype(np.int64) - (before != source) == cost]
-        if len(rows) <= most:
+        if len(rows) <= limit:
             return rows
-        return rows[np.arange(most) * len(rows) // most]
+        return rows[np.arange(limit) * len(rows) // limit]
 
     def apply(self, partitions: IntArray, source: int, target: int) -> None:
-        """See ``Exchange``."""
+        """See ``ExchangeGraph``."""
         self.chosen[partitions] = target
         self.loads[source] -= len(partitions)
         self.loads[target] += len(partitions)
 
 
-# ---- The best leaders of one class of topics, for one set of readers or for several.
-#
-# For one set, or none, it is a single flow. For several, each set's quotas are what couples its
-# racks: which racks get the rest of the partitions. Where quotas are fixed, surplus and
-# shortage agree and a flow is exact; where they are a range, both are bounds. So the ranges are
-# halved, best bound first, until the best choice found is as good as every bound that is left.
-
-MOST_BRANCHES = 400
-"""Flows to try at most; what is best by then is taken, and not called proved."""
-
-
-def best_leaders(choice: LeaderChoice, costs: LeaderCosts, readers: Sequence[Quotas]) -> bool:
-    """Change ``choice`` into the best there is; whether that is proved.
+def best_leaders(choice: LeaderChoice, costs: LeaderCosts, demands: Sequence[Quotas]) -> bool:
+    """Change ``choice`` into the best one; return whether that is proved.
 
     By rank: weighted partitions not read locally, squared leaders per broker, changes of leader.
-    ``costs`` are those without readers.
+    ``costs`` are those without any demand.
     """
-    if len(readers) < 2:
-        settle(choice, replace(costs, exact=readers[0] if readers else None))
+    if len(demands) < 2:
+        cancel_negative_cycles(choice, replace(costs, exact=demands[0] if demands else None))
         return True
     order = count()
-    waiting = [(-1, next(order), tuple(readers))]
-    least, best, tried = _value(choice, costs, readers), choice.chosen.copy(), 0
-    while waiting:
-        bound, _, ranges = heapq.heappop(waiting)
-        if bound >= least or tried >= MOST_BRANCHES:
-            choice.take(best)
-            return bound >= least
-        kinds = [True] * len(readers)
+    branches = [(-1, next(order), tuple(demands))]
+    lowest, best, flows = _total(choice, costs, demands), choice.chosen.copy(), 0
+    while branches:
+        bound, _, ranges = heapq.heappop(branches)
+        if bound >= lowest or flows >= MAX_FLOWS:
+            choice.choose(best)
+            return bound >= lowest
+        by_surplus = [True] * len(demands)
         for _ in range(2):
-            tried += 1
-            settle(choice, _relaxed(costs, ranges, kinds))
-            led, lower = costs.leaders(choice.loads), _lower_ranks(choice, costs)
-            off = [quotas.steps * quotas.off(led) for quotas in readers]
-            if costs.ranks.local * sum(off) + lower < least:
-                least, best = costs.ranks.local * sum(off) + lower, choice.chosen.copy()
-            counted = [
-                quotas.steps * (quotas.surplus(led) if of_surplus else quotas.shortage(led))
-                for quotas, of_surplus in zip(ranges, kinds, strict=True)
+            flows += 1
+            cancel_negative_cycles(choice, _relaxed(costs, ranges, by_surplus))
+            leaders = costs.leaders_per_rack(choice.loads)
+            lower_ranks = _lower_ranks(choice, costs)
+            off_rack = [quotas.weight * quotas.off_rack(leaders) for quotas in demands]
+            total = costs.scales.off_rack * sum(off_rack) + lower_ranks
+            if total < lowest:
+                lowest, best = total, choice.chosen.copy()
+            bounds = [
+                quotas.weight * (quotas.surplus(leaders) if surplus else quotas.shortage(leaders))
+                for quotas, surplus in zip(ranges, by_surplus, strict=True)
             ]
-            bound = max(bound, costs.ranks.local * sum(counted) + lower)
-            gaps = [one - other for one, other in zip(off, counted, strict=True)]
-            larger = [quotas.surplus(led) >= quotas.shortage(led) for quotas in ranges]
-            if bound >= least or larger == kinds:
+            bound = max(bound, costs.scales.off_rack * sum(bounds) + lower_ranks)
+            gaps = [cost - low for cost, low in zip(off_rack, bounds, strict=True)]
+            larger = [quotas.surplus(leaders) >= quotas.shortage(leaders) for quotas in ranges]
+            if bound >= lowest or larger == by_surplus:
                 break
-            kinds = larger
-        if bound < least:
+            by_surplus = larger
+        if bound < lowest:
             for half in _halves(ranges, int(np.argmax(gaps))):
-                heapq.heappush(waiting, (bound, next(order), half))
-    choice.take(best)
+                heapq.heappush(branches, (bound, next(order), half))
+    choice.choose(best)
     return True
 
 
 def _relaxed(
-    costs: LeaderCosts, ranges: Sequence[Quotas], of_surplus: Sequence[bool]
+    costs: LeaderCosts, ranges: Sequence[Quotas], by_surplus: Sequence[bool]
 ) -> LeaderCosts:
-    kinds = list(zip(ranges, of_surplus, strict=True))
+    """Return ``costs`` with a lower bound for each demand: its surplus or its shortage."""
+    pairs = list(zip(ranges, by_surplus, strict=True))
     return replace(
         costs,
-        surplus=[quotas for quotas, is_surplus in kinds if is_surplus],
-        shortage=[quotas for quotas, is_surplus in kinds if not is_surplus],
+        surplus=[quotas for quotas, surplus in pairs if surplus],
+        shortage=[quotas for quotas, surplus in pairs if not surplus],
     )
 
 
-def _value(choice: LeaderChoice, costs: LeaderCosts, readers: Sequence[Quotas]) -> int:
-    led = costs.leaders(choice.loads)
-    off = sum(quotas.steps * quotas.off(led) for quotas in readers)
-    return costs.ranks.local * off + _lower_ranks(choice, costs)
+def _total(choice: LeaderChoice, costs: LeaderCosts, demands: Sequence[Quotas]) -> int:
+    leaders = costs.leaders_per_rack(choice.loads)
+    off_rack = sum(quotas.weight * quotas.off_rack(leaders) for quotas in demands)
+    return costs.scales.off_rack * off_rack + _lower_ranks(choice, costs)
 
 
 def _lower_ranks(choice: LeaderChoice, costs: LeaderCosts) -> int:
     total = choice.loads + costs.base
-    return costs.ranks.square * int((total * total).sum()) + choice.changed()
+    return costs.scales.square * int((total * total).sum()) + choice.changed_count()
 
 
 def _halves(ranges: tuple[Quotas, ...], which: int) -> list[tuple[Quotas, ...]]:
-    """The ranges with the widest one of a set of readers cut in two.
+    """Return ``ranges`` twice, with the widest range of the ``which``-th demand cut in two.
 
-    That set is one whose bound is below what it costs, so that not all its ranges are single
-    numbers; its quotas add up to its partitions, which narrows the others.
+    The bound of that demand is below its cost, so its ranges are not all single numbers. Its
+    quotas add up to its partitions, which narrows its other ranges.
     """
     quotas = ranges[which]
     rack = int(np.argmax(quotas.high - quotas.low))
@@ -181,98 +188,37 @@ def _halves(ranges: tuple[Quotas, ...], which: int) -> list[tuple[Quotas, ...]]:
     return halves
 
 
-# ---- Where the search for the best leaders starts: racks first, then brokers within each rack.
+def set_initial_leaders(
+    choice: LeaderChoice, costs: LeaderCosts, demands: Sequence[Quotas]
+) -> None:
+    """Bring ``choice`` near the best one in few steps, however many partitions it has.
 
-
-def first_leaders(choice: LeaderChoice, costs: LeaderCosts, readers: Sequence[Quotas]) -> None:
-    """Bring ``choice`` near its best in few steps, however many partitions it has.
-
-    A choice of racks instead of brokers is the same problem with a handful of nodes, in which one
-    cycle moves thousands of leaders; its locality is the best there is. Each partition then
-    takes the replica in its rack (today's leader, or else the first), and brokers are evened out
-    rack by rack.
+    First racks are chosen: there, one cycle moves thousands of leaders, and the locality is the
+    best possible. Then each partition gets the replica in its rack (the present leader, or else the
+    first), and leaders are leveled within each rack.
     """
-    base = costs.leaders(costs.base)
+    base = costs.leaders_per_rack(costs.base)
     in_racks = LeaderChoice(
-        options=_racks_of(costs.rack, choice.options),
-        before=_racks_of(costs.rack, choice.before),
-        chosen=costs.rack[choice.chosen],
-        brokers=costs.racks,
+        options=_racks_of(costs.rack_of, choice.options),
+        before=_racks_of(costs.rack_of, choice.before),
+        chosen=costs.rack_of[choice.chosen],
+        broker_count=costs.rack_slots,
     )
-    largest = int(base.max()) + len(choice.chosen)
-    of_racks = replace(
+    rack_costs = replace(
         costs,
-        rack=np.arange(costs.racks),
+        rack_of=np.arange(costs.rack_slots),
         base=base,
-        ranks=Ranks.of(costs.racks, largest),
+        scales=RankScales.of(costs.rack_slots, int(base.max()) + len(choice.chosen)),
     )
-    best_leaders(in_racks, of_racks, readers)
-    there = (in_racks.options == in_racks.chosen[:, None]) & (choice.options >= 0)
-    first = choice.options[np.arange(len(there)), there.argmax(axis=1)]
-    stays = costs.rack[choice.chosen] == in_racks.chosen
-    choice.take(np.where(stays, choice.chosen, first))
-    even_out(choice, costs.base, costs.rack)
+    best_leaders(in_racks, rack_costs, demands)
+    in_rack = (in_racks.options == in_racks.chosen[:, None]) & (choice.options >= 0)
+    first = choice.options[np.arange(len(in_rack)), in_rack.argmax(axis=1)]
+    stays = costs.rack_of[choice.chosen] == in_racks.chosen
+    choice.choose(np.where(stays, choice.chosen, first))
+    level_loads(choice, costs.base, costs.rack_of)
 
 
-def _racks_of(rack: IntArray, brokers: IntArray) -> IntArray:
-    """The racks of ``brokers``; -1 stays -1."""
-    found: IntArray = np.where(brokers >= 0, rack[brokers], -1)
-    return found
-
-
-# ---- Topics that the same readers share, with their leaders in arrays.
-
-
-@dataclass(slots=True)
-class TopicClass:
-    """Partitions whose leaders are chosen together, and who reads them.
-
-    ``brokers`` are the numbers, in the whole cluster, of those that ``choice`` knows: the ones
-    that hold a replica. ``readers`` are the places of those who read.
-    """
-
-    partitions: Sequence[TopicPartition]
-    brokers: IntArray
-    choice: LeaderChoice
-    readers: tuple[int, ...]
-    started: bool = False
-    proved: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        partitions: Sequence[TopicPartition],
-        replicas: Mapping[TopicPartition, tuple[int, ...]],
-        number: Mapping[int, int],
-        readers: tuple[int, ...],
-    ) -> TopicClass:
-        """``replicas`` of ``partitions``, each with at least one broker that ``number`` has."""
-        lists = [replicas[partition] for partition in partitions]
-        options = np.full((len(lists), max(map(len, lists))), -1)
-        for row, brokers in enumerate(lists):
-            for slot, broker in enumerate(brokers):
-                options[row, slot] = number.get(broker, -1)
-        used = np.unique(options[options >= 0])
-        place = np.full(int(used[-1]) + 2, -1)
-        place[used] = np.arange(len(used))
-        options = place[options]
-        return cls(partitions, used, LeaderChoice.of(options, options[:, 0], len(used)), readers)
-
-    def settle(self, rack: IntArray, racks: int, base: IntArray, readers: list[Quotas]) -> bool:
-        """Choose the best leaders given everything else; whether that changed any.
-
-        ``rack`` and ``base`` are per broker of the whole cluster; ``readers`` are this class's,
-        with the leaders of other classes counted as elsewhere.
-        """
-        before = self.choice.chosen.copy()
-        here, beside = rack[self.brokers], base[self.brokers]
-        largest = int(beside.max()) + len(self.partitions)
-        costs = LeaderCosts(here, beside, Ranks.of(len(self.brokers), largest), racks)
-        if not self.started:
-            self.started = True
-            if readers:
-                first_leaders(self.choice, costs, readers)
-            else:
-                even_out(self.choice, beside)
-        self.proved = best_leaders(self.choice, costs, readers)
-        return bool((self.choice.chosen != before).any())
+def _racks_of(rack_of: IntArray, brokers: IntArray) -> IntArray:
+    """Return the racks of ``brokers``; -1 stays -1."""
+    racks: IntArray = np.where(brokers >= 0, rack_of[brokers], -1)
+    return racks

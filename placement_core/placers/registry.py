@@ -1,4 +1,4 @@
-"""The front door: ask a placer, and use its answer only if it can be used."""
+"""Placers by name, and :func:`place`: call a placer and validate what it returns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from placement_core.cluster import ClusterView
 from placement_core.errors import PlacerError, RackwardError
-from placement_core.locators import RackLocator, locate
+from placement_core.locators import RackLocator, apply_locator
 from placement_core.placers.like_topic import LikeTopicPlacer
 from placement_core.placers.multi_level import MultiLevelPlacer
 from placement_core.placers.round_robin import RackAlternatingPlacer, SimplePlacer
@@ -15,9 +15,9 @@ from placement_core.placers.spec import (
     PlacementSpec,
     ReplicaLists,
     ReplicaPlacer,
-    among_live,
     candidates,
-    checked_layout,
+    eligible_brokers,
+    validate_layout,
 )
 from placement_core.placers.under_replicated import UnderReplicatedPlacer
 from placement_core.plugins import load_plugin
@@ -28,21 +28,30 @@ PLACERS: Mapping[str, type[ReplicaPlacer]] = {
     "multi-level": MultiLevelPlacer,
     "like-topic": LikeTopicPlacer,
 }
-"""The placers that come with rackward, by the names that tools know them under."""
+"""The placers that come with rackward, by the names that tools use."""
 
-ENTRY_POINTS = "rackward.placers"
-"""The entry point group in which packages register placers of their own."""
+ENTRY_POINT_GROUP = "rackward.placers"
+"""The entry point group in which packages register placers."""
 
 
 def load_placer(name: str, properties: Mapping[str, str] | None = None) -> ReplicaPlacer:
-    """The placer of that name: one of PLACERS, an entry point, or ``module:Class``.
+    """Return the placer with this name: a key of PLACERS, an entry point, or ``module:Class``.
 
-    Raises InvalidOptionError; :func:`placement_core.plugins.load_plugin` says how it is made.
+    It is constructed by :func:`placement_core.plugins.load_plugin`. Raises InvalidOptionError.
     """
-    found: ReplicaPlacer = load_plugin(
-        "placer", name, properties or {}, PLACERS, ENTRY_POINTS, "place"
+    placer: ReplicaPlacer = load_plugin(
+        "placer", name, properties or {}, PLACERS, ENTRY_POINT_GROUP, "place"
     )
-    return found
+    return placer
+
+
+def placer_name(placer: ReplicaPlacer) -> str:
+    """Return the name of a placer for messages: a key of PLACERS, or ``module:Class``."""
+    kind = type(placer.placer if isinstance(placer, UnderReplicatedPlacer) else placer)
+    for name, builtin in PLACERS.items():
+        if kind is builtin:
+            return name
+    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def place(
@@ -54,45 +63,36 @@ def place(
     locator: RackLocator | None = None,
     fallback: SimplePlacer | None = None,
 ) -> ReplicaLists:
-    """The replica lists that ``placer`` (default: rack-alternating) gives, checked.
+    """Call ``placer`` (default: rack-alternating) and return its validated replica lists.
 
-    ``locator``, where given, is asked for the brokers' racks now; else ``view`` has them.
-    With ``spec.ignore_racks`` nobody is asked, and placers see brokers without racks.
-    Where the placer answers None, ``fallback`` places (default: simple, with a new seed).
-    With an UnderReplicatedPlacer the lists end in a placeholder for each missing broker.
+    If ``locator`` is given, it is called for the brokers' racks; otherwise ``view`` has them. With
+    ``spec.ignore_racks`` it is not called, and placers see brokers without racks. If the placer
+    returns None, ``fallback`` places (default: simple, with a new seed). With an
+    UnderReplicatedPlacer, lists end in a placeholder for each missing broker.
 
-    Raises PlacementError where no placer could do it, PlacerError, which names the placer,
-    where it raises or where its answer breaks the rules of ReplicaPlacer, and whatever
-    :func:`placement_core.locators.locate` raises.
+    Raises PlacementError if no placer could place the partitions, PlacerError, with the placer's
+    name, if it raises an error or violates the rules of ReplicaPlacer, and the errors of
+    :func:`placement_core.locators.apply_locator`.
     """
     if spec.ignore_racks:
         view = view.without_racks()
     elif locator is not None:
-        view = locate(locator, view)
+        view = apply_locator(locator, view)
     chosen = placer or RackAlternatingPlacer()
-    usable = among_live(view, broker_ids)
+    usable = eligible_brokers(view, broker_ids)
     if not isinstance(chosen, UnderReplicatedPlacer):
         candidates(replace(spec, ignore_racks=True), view, broker_ids)
-    layout = _asked(chosen, spec, view, broker_ids, usable)
+    layout = _call(chosen, spec, view, broker_ids, usable)
     if layout is None:
         last: ReplicaPlacer = fallback or SimplePlacer()
         if isinstance(chosen, UnderReplicatedPlacer):
-            last = chosen.over(last)
-        layout = _asked(last, spec, view, broker_ids, usable)
+            last = chosen.wrapping(last)
+        layout = _call(last, spec, view, broker_ids, usable)
     assert layout is not None
     return layout
 
 
-def placer_name(placer: ReplicaPlacer) -> str:
-    """What errors call a placer: its name on tools, or ``module:Class``."""
-    kind = type(placer.placer if isinstance(placer, UnderReplicatedPlacer) else placer)
-    for name, known in PLACERS.items():
-        if kind is known:
-            return name
-    return f"{kind.__module__}:{kind.__qualname__}"
-
-
-def _asked(
+def _call(
     placer: ReplicaPlacer,
     spec: PlacementSpec,
     view: ClusterView,
@@ -102,13 +102,13 @@ def _asked(
     try:
         layout = placer.place(spec, view, broker_ids)
     except Exception as error:
-        # Placers may be anybody's: whatever they raise ends as one line that names them.
-        told = str(error) if isinstance(error, RackwardError) else _kind_and_text(error)
-        raise PlacerError(placer_name(placer), told) from error
+        # A plug-in may raise anything. All of it is reported in one line with its name.
+        message = str(error) if isinstance(error, RackwardError) else _kind_and_text(error)
+        raise PlacerError(placer_name(placer), message) from error
     if layout is None:
         return None
     try:
-        return checked_layout(
+        return validate_layout(
             layout, spec, usable, under_replicated=isinstance(placer, UnderReplicatedPlacer)
         )
     except ValueError as error:

@@ -1,4 +1,24 @@
-"""The ring of one node of the rack tree; rack_rings says what it is for."""
+"""The ring of one node of the rack tree: which child gets the next replica.
+
+A ring is a circle with marks. A child with b brokers below it has b marks, evenly spaced: one turn
+for each of its brokers, so that in the end brokers get equal shares, and not rooms. A pointer
+starts at a random angle and goes round. The child whose mark it meets gets the replica and passes
+it down its own ring. Marks of children with equal sizes coincide; each lap meets such children in
+the same cyclic order, beginning with a random one. That keeps rings from running in step, which
+would put the same few brokers together again and again.
+
+A child keeps its turn, and is passed over, while it is full for the partition (every broker below
+it has a replica) or has more of its replicas than another child that is not full. So the replicas
+of one partition are spread over the children as evenly as their sizes permit, whatever the marks
+say.
+
+Worked example: children A and B with 2 and 1 brokers, starting angle 0. A has marks at 0.25, 0.75,
+1.25 ..., B at 0.5, 1.5 ...; partitions of RF 1 go to A B A A B A ...: two thirds to A.
+
+A child that is passed over near the end cannot catch up any more. So :func:`level_last` evens out
+the last partitions afterwards: replicas placed last go from a child that is ahead by a whole turn
+to one that is behind, if their partition is as well spread after it.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +27,32 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil
 
-Held = tuple[tuple[int, ...], tuple[int, ...]]
-"""The children that have replicas of a partition already, once for each replica: first on brokers
-that count in the ring's sizes, then on others, below the same children, that get no new ones."""
+HeldChildren = tuple[tuple[int, ...], tuple[int, ...]]
+"""The children that have replicas of a partition already, once per replica: first those on brokers
+that count in the ring's sizes, then those on other brokers below the same children, which get no
+new replicas."""
 
-NOTHING: Held = ((), ())
+NONE_HELD: HeldChildren = ((), ())
+
+LAST_PARTITIONS = 8
+"""The number of last partitions, per child of the node, that :func:`level_last` may change."""
 
 
 class Ring:
-    """Whose turn it is among the children of a node.
+    """The turns of the children of one node.
 
     ``sizes[c]`` is the number of brokers below child c, and of its marks on the circle;
-    ``served[c]`` how many turns it has had before. ``draw`` says where the pointer starts.
+    ``served[c]`` the number of turns that it has had before. ``rng`` draws the starting angle.
     """
 
-    def __init__(self, sizes: Sequence[int], served: Sequence[int], draw: random.Random) -> None:
+    def __init__(self, sizes: Sequence[int], served: Sequence[int], rng: random.Random) -> None:
         self.sizes = sizes
-        self._draw = draw
-        self._offsets: list[int] = []
-        # Asked for only where a partition has as many replicas as there are children, or more:
-        # few children, and few ways to hold them.
-        self._barred_by: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
-        angle = draw.random()
+        self._rng = rng
+        self._lap_offsets: list[int] = []
+        # Needed only if a partition has at least as many replicas as the node has children: few
+        # children, and few combinations of them.
+        self._excluded_by: dict[HeldChildren, list[int]] = {}
+        angle = rng.random()
         self._marks = [
             ceil(angle * size - 0.5) + before for size, before in zip(sizes, served, strict=True)
         ]
@@ -36,157 +60,147 @@ class Ring:
         heapify(self._heap)
 
     def last_turn(self, child: int) -> float:
-        """The angle, whole laps included, at which the child had its latest turn."""
+        """Return the angle, in laps, of the child's latest turn."""
         return (self._marks[child] - 0.5) / self.sizes[child]
 
     def next_turn(self, child: int) -> float:
-        """The angle at which the child has its next turn."""
+        """Return the angle, in laps, of the child's next turn."""
         return (self._marks[child] + 0.5) / self.sizes[child]
 
-    def pass_turn(self, giver: int, taker: int) -> None:
-        """Count one turn less for ``giver`` and one more for ``taker``, after all is dealt."""
-        self._marks[giver] -= 1
-        self._marks[taker] += 1
+    def move_turn(self, source: int, target: int) -> None:
+        """Count one turn less for ``source`` and one more for ``target``, after all is placed."""
+        self._marks[source] -= 1
+        self._marks[target] += 1
 
-    def each_one(self, partitions: int) -> list[int]:
-        """The children for as many partitions as said, which have nothing and want one each."""
+    def pick_one_each(self, partitions: int) -> list[int]:
+        """Return the child for each of ``partitions`` that have no replica and need one."""
         if len(set(self.sizes)) > 1:
-            return self._turns(partitions)
-        most = max(self._marks)
-        picked = self._turns(min(partitions, sum(most - mark for mark in self._marks)))
+            return self._advance(partitions)
+        furthest = max(self._marks)
+        picked = self._advance(min(partitions, sum(furthest - mark for mark in self._marks)))
         children = len(self.sizes)
-        # All are at one mark now, if partitions are left: whole rounds need no heap.
-        rounds = (partitions - len(picked)) // children
-        for mark in range(most, most + rounds):
-            first = -self._offset(mark // self.sizes[0]) % children
+        # All children are at one mark now if partitions are left: whole laps need no heap.
+        laps = (partitions - len(picked)) // children
+        for mark in range(furthest, furthest + laps):
+            first = -self._lap_offset(mark // self.sizes[0]) % children
             picked.extend(range(first, children))
             picked.extend(range(first))
-        if rounds:
-            self._marks = [most + rounds] * children
+        if laps:
+            self._marks = [furthest + laps] * children
             self._heap = sorted(map(self._turn, range(children)))
-        return picked + self._turns(partitions - len(picked))
+        return picked + self._advance(partitions - len(picked))
 
-    def _turns(self, count: int) -> list[int]:
-        """The children at the pointer, one after the other."""
+    def _advance(self, turns: int) -> list[int]:
+        """Return the children at the pointer for so many turns."""
         heap, marks, turn = self._heap, self._marks, self._turn
         picked = []
-        for _ in range(count):
+        for _ in range(turns):
             child = heap[0][2]
             marks[child] += 1
             heapreplace(heap, turn(child))
             picked.append(child)
         return picked
 
-    def several(self, wanted: int, held: Held) -> list[int]:
-        """The children for ``wanted`` more replicas of a partition. There must be room."""
+    def pick(self, count: int, held: HeldChildren) -> list[int]:
+        """Return the children for ``count`` more replicas of a partition; there must be room."""
         inside, outside = held
         all_held = inside + outside if outside else inside
-        # Where some child has nothing, those that have something are barred.
+        # If some child has no replica, those that have one are excluded.
         few = len(all_held) < len(self._marks)
-        picked = self._round(wanted, all_held if few else self._barred(inside, outside))
-        while len(picked) < wanted:
-            barred = self._barred((*inside, *picked), outside)
-            picked += self._round(wanted - len(picked), barred)
+        picked = self._lap(count, all_held if few else self._excluded(inside, outside))
+        while len(picked) < count:
+            excluded = self._excluded((*inside, *picked), outside)
+            picked += self._lap(count - len(picked), excluded)
         return picked
 
-    def _round(self, wanted: int, barred: Sequence[int]) -> list[int]:
-        """Once round, or until as many as wanted are picked: each child once that is not barred."""
+    def _lap(self, count: int, excluded: Sequence[int]) -> list[int]:
+        """Return up to ``count`` children that are not excluded, each once, in order of turns."""
         heap, marks = self._heap, self._marks
         picked = []
         aside = []
         while heap:
             child = heap[0][2]
-            if child in barred:
+            if child in excluded:
                 aside.append(heappop(heap))
                 continue
             picked.append(child)
             marks[child] += 1
-            if len(picked) == wanted:
+            if len(picked) == count:
                 heapreplace(heap, self._turn(child))
                 break
-            # Nobody twice in a round.
             heappop(heap)
             aside.append(self._turn(child))
         for turn in aside:
             heappush(heap, turn)
         return picked
 
-    def _barred(self, inside: tuple[int, ...], outside: tuple[int, ...]) -> Sequence[int]:
-        """The children that are full, or have more of the partition than one that is not."""
-        if (inside, outside) not in self._barred_by:
-            has = [inside.count(c) + outside.count(c) for c in range(len(self.sizes))]
-            room = [c for c, size in enumerate(self.sizes) if inside.count(c) < size]
-            least = min((has[child] for child in room), default=0)
-            next_ones = {child for child in room if has[child] == least}
-            self._barred_by[inside, outside] = [c for c in range(len(has)) if c not in next_ones]
-        return self._barred_by[inside, outside]
+    def _excluded(self, inside: tuple[int, ...], outside: tuple[int, ...]) -> Sequence[int]:
+        """Return the children that are full, or have more replicas than one that is not."""
+        if (inside, outside) not in self._excluded_by:
+            counts = [inside.count(c) + outside.count(c) for c in range(len(self.sizes))]
+            not_full = [c for c, size in enumerate(self.sizes) if inside.count(c) < size]
+            fewest = min((counts[child] for child in not_full), default=0)
+            allowed = {child for child in not_full if counts[child] == fewest}
+            self._excluded_by[inside, outside] = [c for c in range(len(counts)) if c not in allowed]
+        return self._excluded_by[inside, outside]
 
     def _turn(self, child: int) -> tuple[float, int, int]:
-        """When the child is next; among children of one mark, who is first; the child."""
+        """Return the heap entry of a child: its next angle, its order at that angle, the child."""
         mark, size = self._marks[child], self.sizes[child]
         lap = mark // size
-        offset = self._offsets[lap] if lap < len(self._offsets) else self._offset(lap)
+        offsets = self._lap_offsets
+        offset = offsets[lap] if lap < len(offsets) else self._lap_offset(lap)
         return (mark + 0.5) / size, (child + offset) % len(self.sizes), child
 
-    def _offset(self, lap: int) -> int:
-        """By how much the order of children of one mark is turned in that lap."""
-        offsets = self._offsets
+    def _lap_offset(self, lap: int) -> int:
+        """Return by how much the order of children at one angle is rotated in a lap."""
+        offsets = self._lap_offsets
         while lap >= len(offsets):
-            offsets.append(self._draw.randrange(len(self.sizes)))
+            offsets.append(self._rng.randrange(len(self.sizes)))
         return offsets[lap]
 
 
-# ---- The last unevenness of a ring, taken out.
-#
-# A child that is passed over near the end cannot be made up for any more. What is uneven by a
-# turn or two then is evened out afterwards: replicas dealt last go from a child that is ahead to
-# one that is behind, wherever their partition is as well spread after it.
+def level_last(ring: Ring, picked: Sequence[list[int]], held: Sequence[HeldChildren]) -> None:
+    """Change ``picked``, the children of the last partitions, until no child is a turn ahead.
 
-LOOK_BACK = 8
-"""How many of the last partitions are to be looked at, for each child of the node."""
-
-
-def level(ring: Ring, chosen: Sequence[list[int]], held: Sequence[Held]) -> None:
-    """Change ``chosen``, the children picked for the last partitions, until nobody is ahead.
-
-    ``held`` has the children of the replicas that those partitions had before: they stay.
+    ``held`` has the children of the replicas that those partitions had before, which stay.
     """
-    while any(_step(ring, chosen, held, *pair) for pair in _uneven(ring)):
+    while any(_move_one(ring, picked, held, *pair) for pair in _uneven_pairs(ring)):
         pass
 
 
-def _uneven(ring: Ring) -> list[tuple[int, int]]:
-    """Children ahead, each with one that is behind it by a whole turn, the worst first."""
+def _uneven_pairs(ring: Ring) -> list[tuple[int, int]]:
+    """Return children that are ahead with one that is behind by a whole turn, worst first."""
     children = range(len(ring.sizes))
     behind = min(map(ring.next_turn, children))
     ahead = max(map(ring.last_turn, children))
-    givers = [child for child in children if ring.last_turn(child) > behind]
-    takers = [child for child in children if ring.next_turn(child) < ahead]
+    sources = [child for child in children if ring.last_turn(child) > behind]
+    targets = [child for child in children if ring.next_turn(child) < ahead]
     pairs = [
-        (ring.next_turn(taker) - ring.last_turn(giver), giver, taker)
-        for giver in givers
-        for taker in takers
+        (ring.next_turn(target) - ring.last_turn(source), source, target)
+        for source in sources
+        for target in targets
     ]
-    return [(giver, taker) for gap, giver, taker in sorted(pairs) if gap < 0]
+    return [(source, target) for gap, source, target in sorted(pairs) if gap < 0]
 
 
-def _step(
+def _move_one(
     ring: Ring,
-    chosen: Sequence[list[int]],
-    held: Sequence[Held],
-    giver: int,
-    taker: int,
+    picked: Sequence[list[int]],
+    held: Sequence[HeldChildren],
+    source: int,
+    target: int,
 ) -> bool:
-    """Let ``taker`` have one of the replicas of ``giver``, and say whether that was possible."""
-    for picked, kept in zip(reversed(chosen), reversed(held), strict=True):
-        if giver in picked:
-            inside = [*picked, *kept[0]]
-            everywhere = [*inside, *kept[1]]
-            room = inside.count(taker) < ring.sizes[taker]
-            if room and everywhere.count(taker) < everywhere.count(giver):
-                # The last one: what comes before it stays in order of need.
-                last = len(picked) - 1 - picked[::-1].index(giver)
-                picked[last] = taker
-                ring.pass_turn(giver, taker)
+    """Move one replica from ``source`` to ``target`` if a partition permits it; return whether."""
+    for children, (held_inside, held_outside) in zip(reversed(picked), reversed(held), strict=True):
+        if source in children:
+            inside = [*children, *held_inside]
+            everywhere = [*inside, *held_outside]
+            has_room = inside.count(target) < ring.sizes[target]
+            if has_room and everywhere.count(target) < everywhere.count(source):
+                # The last replica of the source: what comes before it keeps its order.
+                last = len(children) - 1 - children[::-1].index(source)
+                children[last] = target
+                ring.move_turn(source, target)
                 return True
     return False

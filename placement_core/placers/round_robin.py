@@ -1,10 +1,38 @@
-"""Brokers in a row in which neighbours stand in different racks, and the walk along it.
+"""Round-robin placement: Kafka's rule without racks, and the rack-alternating rule of KIP-36.
 
-The rule is KIP-36's. Leaders go round the row. A partition's followers are looked for from
-the broker after the leader on, ``shift`` times the number of racks further, where the shift
-grows by one with every round of leaders, so that one leader does not always have the same
-followers. The walk passes over a broker whose rack has a replica of the partition while
-there is a rack that has none. With one rack for all this is Kafka's rule for no racks.
+Goal. Leaders even over brokers; replicas of a partition in as many racks as there are; and not
+always the same followers for a leader, so that the load of a failed broker is spread.
+
+Algorithm.
+
+1. The brokers are put in a row that takes one broker from each rack in turn, racks by name and
+   brokers by id, so that neighbours stand in different racks. Without racks the row is by id.
+2. Leaders go round the row: partition p is led by the broker at position ``p + start_index``.
+3. Followers come from the brokers behind the leader in the row. The walk passes over a broker
+   whose rack has a replica of the partition while another rack has none.
+4. In each further round of leaders, the walk starts ``number of racks`` positions further on.
+   ``shift`` is the number of such rounds that partition 0 begins with.
+
+Worked example: racks 1: {0, 5}, 2: {3, 4}, 3: {1, 2} give the row 0 3 1 5 4 2. RF 3, start index
+and shift 0::
+
+    partitions 0 to 5     031  315  154  542  420  203
+    partitions 6 to 11    042  320  103  531  415  254
+
+Five brokers without racks, RF 3::
+
+    partitions 0 to 4     012  123  234  340  401
+    partitions 5 to 9     023  134  240  301  412
+
+Racks 1: {0}, 2: {1, 2}, RF 2: 01, 10, 20. The walk from broker 1 passes over 2, whose rack leads.
+
+Properties. With racks >= RF, no rack has two replicas of a partition; otherwise every rack has one.
+With a multiple of the number of brokers as partitions, every broker leads equally many, and has
+equally many replicas if racks are equal in size. A broker alone in its rack gets more replicas.
+
+Added partitions and replicas. Partitions added to a topic continue its rotation: start index and
+shift are derived from the lists that it has. Replicas added to partitions are those that the rule
+gives a topic created with the higher replication factor.
 """
 
 from __future__ import annotations
@@ -15,271 +43,269 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
+from typing import ClassVar, Self
 
 from placement_core.cluster import ClusterView
-from placement_core.errors import InvalidOptionError
-from placement_core.placers.spec import Candidates, PlacementSpec, ReplicaLists, candidates
+from placement_core.placers.spec import (
+    Candidates,
+    PlacementSpec,
+    ReplicaLists,
+    candidates,
+    require_int,
+)
 from placement_core.plugins import read_properties
+
+SAMPLE = 24
+"""The number of partitions that are compared to find the shift of a topic."""
+
+
+def new_seed() -> int:
+    """Return a random seed. A placer keeps the seed it is made with, so a plan can be repeated."""
+    return secrets.randbelow(1 << 32)
+
+
+@dataclass(frozen=True, slots=True)
+class _RoundRobinPlacer:
+    """The options and the procedure that both placers below share."""
+
+    name: ClassVar[str]
+    uses_racks: ClassVar[bool]
+
+    start_index: int | None = None
+    shift: int | None = None
+    seed: int = field(default_factory=new_seed)
+
+    def __post_init__(self) -> None:
+        for name, value in (("start_index", self.start_index), ("shift", self.shift)):
+            if value is not None:
+                require_int(name, value, 0)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Construct from ``start_index``, ``shift`` and ``seed``. Raises InvalidOptionError."""
+        return cls(**read_properties(cls.name, properties, start_index=int, shift=int, seed=int))
+
+    def place(
+        self, spec: PlacementSpec, view: ClusterView, broker_ids: Collection[int] | None = None
+    ) -> ReplicaLists:
+        """See ReplicaPlacer. Raises PlacementError, of which MissingRacksError is one."""
+        if not self.uses_racks:
+            spec = replace(spec, ignore_racks=True)
+        alternation = Alternation.of(candidates(spec, view, broker_ids))
+        start, shift = self._start_and_shift(alternation, spec, view)
+        return alternation.place(spec, start, shift)
+
+    def _start_and_shift(
+        self, alternation: Alternation, spec: PlacementSpec, view: ClusterView
+    ) -> tuple[int, int]:
+        """Return the start index and the shift of partition 0.
+
+        If one of the options is given, the other is 0 by default. Otherwise both are derived from
+        the topic's own partitions or, for a new topic, drawn by the seed.
+        """
+        if self.start_index is not None or self.shift is not None:
+            return self.start_index or 0, self.shift or 0
+        rows = existing_rows(spec, view)
+        start = alternation.most_likely_start(rows)
+        if start is not None:
+            return start, alternation.most_likely_shift(rows, start)
+        rng = topic_rng(self.seed, spec)
+        size = len(alternation.order)
+        return rng.randrange(size), rng.randrange(size)
+
+
+@dataclass(frozen=True, slots=True)
+class SimplePlacer(_RoundRobinPlacer):
+    """Kafka's placement without racks: leaders round the brokers by id, followers behind them.
+
+    ``start_index`` is the position of partition 0's leader, ``shift`` the number of rounds that its
+    followers are shifted by (each 0 if only the other is given). With neither, partitions added to
+    a topic continue its rotation, and a new topic starts where ``seed`` decides.
+
+    The rule and its worked table are in :mod:`placement_core.placers.round_robin`.
+    """
+
+    name: ClassVar[str] = "simple"
+    uses_racks: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class RackAlternatingPlacer(_RoundRobinPlacer):
+    """Kafka's rack-aware placement (KIP-36): replicas in as many racks as there are.
+
+    A rack id is compared as a whole, paths too: MultiLevelPlacer is for racks with levels. If no
+    broker has a rack, this is SimplePlacer. If only some brokers have one it raises
+    MissingRacksError, unless the spec ignores racks.
+
+    Differences to Kafka: the proposal lets a broker create topics automatically as if there were
+    no racks if some brokers lack one; here that takes ``ignore_racks``. Today's controllers place
+    by another rule if a request has no lists; given lists they accept any, so these are what a
+    topic gets.
+
+    ``start_index``, ``shift`` and ``seed`` are as for SimplePlacer. The rule and its worked table
+    are in :mod:`placement_core.placers.round_robin`.
+    """
+
+    name: ClassVar[str] = "rack-alternating"
+    uses_racks: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
-    """``order``: the candidates in their row. ``rack_of``: a number, from 0 to ``racks - 1``,
-    for the rack of each live broker, as far as a candidate stands in that rack too."""
+    """The row of the candidates, and the walk along it.
+
+    order
+        The candidates in their row.
+    strides
+        Per position, the distance to the next broker in another rack. A large rack fills the end of
+        the row by itself, and a walk broker by broker would pass all of it for every partition.
+    rack_of
+        The rack, 0 to ``racks - 1``, of every live broker in a rack that has a candidate.
+    """
 
     order: tuple[int, ...]
+    strides: tuple[int, ...]
     rack_of: Mapping[int, int]
     racks: int
 
-    def leader(self, partition: int, start: int) -> int:
-        """The place in the row of the partition's leader."""
-        return (partition + start) % len(self.order)
+    @classmethod
+    def of(cls, among: Candidates) -> Alternation:
+        """Return the row that takes one candidate from each rack in turn."""
+        if not among.racks:
+            order, rack_of, racks = among.ids, dict.fromkeys(among.ids, 0), 1
+        else:
+            by_rack: dict[Hashable, list[int]] = {}
+            for broker in sorted(among.ids, key=lambda broker: (among.racks[broker], broker)):
+                by_rack.setdefault(among.racks[broker], []).append(broker)
+            number = {rack: index for index, rack in enumerate(by_rack)}
+            in_turn = chain.from_iterable(zip_longest(*by_rack.values()))
+            order = tuple(broker for broker in in_turn if broker is not None)
+            rack_of = {b: number[rack] for b, rack in among.racks.items() if rack in number}
+            racks = len(by_rack)
+        return cls(order, _strides([rack_of[broker] for broker in order]), rack_of, racks)
 
-    def rows(self, spec: PlacementSpec, start: int, shift: int) -> list[tuple[int, ...]]:
-        """The replicas of each partition of ``spec``: the present ones, and then the rule's."""
-        wanted, order = spec.replication_factor, self.order
-        strides = self._strides()
+    def place(self, spec: PlacementSpec, start: int, shift: int) -> ReplicaLists:
+        """Return the replicas of each partition of ``spec``: the present ones, then the rule's."""
+        order = self.order
         rows = []
         for index in range(spec.partitions):
             partition = spec.first_partition + index
-            at = self.leader(partition, start)
-            present = spec.row(index)
-            row = list(present) or [order[at]]
-            if len(present) > 1 and present[0] == order[at] and present[-1] in order:
-                # The rule laid this list as far as it goes: walk on from its end.
-                at = order.index(present[-1]) + 1
+            position = self._leader_position(partition, start)
+            present = spec.present_replicas(index)
+            row = list(present) or [order[position]]
+            if len(present) > 1 and present[0] == order[position] and present[-1] in order:
+                # The rule made this list: continue the walk from its last replica.
+                position = order.index(present[-1]) + 1
             else:
-                # Lists that other rules laid get theirs from where the rule would have led, so
-                # that the new replicas are spread even where the present leaders are not.
-                at += 1 + self._offset(partition, shift)
-            self._walk(row, wanted, at, strides)
+                # A list that another rule made gets its new replicas where the rule would place
+                # them, so that these are even also if the present leaders are not.
+                position += 1 + self._follower_offset(partition, shift)
+            self._walk(row, spec.replication_factor, position)
             rows.append(tuple(row))
-        return rows
+        return tuple(rows)
 
-    def _offset(self, partition: int, shift: int) -> int:
+    def most_likely_start(self, rows: Mapping[int, tuple[int, ...]]) -> int | None:
+        """Return the start index that explains most leaders of ``rows`` (by partition).
+
+        Some leaders may have been changed since. None if no leader is a candidate.
+        """
+        position = {broker: index for index, broker in enumerate(self.order)}
+        votes = Counter(
+            (position[row[0]] - partition) % len(position)
+            for partition, row in rows.items()
+            if row[0] in position
+        )
+        return votes.most_common(1)[0][0] if votes else None
+
+    def most_likely_shift(self, rows: Mapping[int, tuple[int, ...]], start: int) -> int:
+        """Return the lowest of the shifts that reproduce most of the first lists with followers."""
+        size = len(self.order)
+        with_followers = [(partition, row) for partition, row in rows.items() if len(row) > 1]
+        offsets = [
+            (partition, *self._offsets_of(partition, row, start))
+            for partition, row in with_followers[:SAMPLE]
+        ]
+        votes = [
+            sum(
+                (last - self._follower_offset(partition, shift)) % size < count
+                for partition, last, count in offsets
+            )
+            for shift in range(max(size - 1, 1))
+        ]
+        return votes.index(max(votes))
+
+    def _offsets_of(self, partition: int, row: tuple[int, ...], start: int) -> tuple[int, int]:
+        """Return the follower offsets with which the rule gives ``row`` to the partition.
+
+        They are consecutive (modulo the number of candidates): the last of them, and their count.
+        """
+        order, size = self.order, len(self.order)
+        leader = self._leader_position(partition, start)
+        if len(row) > size or row[0] != order[leader] or row[1] not in order:
+            return 0, 0
+        first = order.index(row[1])
+        walked = [row[0]]
+        self._walk(walked, len(row), first)
+        if tuple(walked) != row:
+            return 0, 0
+        # The walk reaches the first follower from its own position, and from those right before it
+        # that it passes over: the leader's rack, or the leader itself if there is only one rack.
+        count = 1
+        while (
+            self.rack_of[order[first - count]] == self.rack_of[row[0]]
+            if self.racks > 1
+            else order[first - count] == row[0]
+        ):
+            count += 1
+        return (first - leader - 1) % size, count
+
+    def _leader_position(self, partition: int, start: int) -> int:
+        return (partition + start) % len(self.order)
+
+    def _follower_offset(self, partition: int, shift: int) -> int:
+        """Return the number of positions from behind the leader to the start of the walk."""
         size = len(self.order)
         return (shift + partition // size) * self.racks % max(size - 1, 1)
 
-    def _walk(self, row: list[int], wanted: int, at: int, strides: Sequence[int]) -> None:
-        """Fill ``row`` from place ``at`` on; there must be brokers enough."""
-        order, rack_of = self.order, self.rack_of
+    def _walk(self, row: list[int], length: int, position: int) -> None:
+        """Extend ``row`` to ``length`` brokers from ``position`` on; there must be enough."""
+        order, rack_of, strides = self.order, self.rack_of, self.strides
         used = {rack_of[broker] for broker in row if broker in rack_of}
-        while len(row) < wanted:
-            at %= len(order)
-            broker = order[at]
+        while len(row) < length:
+            position %= len(order)
+            broker = order[position]
             rack = rack_of[broker]
             if rack in used and len(used) < self.racks:
-                at += strides[at]
+                position += strides[position]
                 continue
             if broker not in row:
                 row.append(broker)
                 used.add(rack)
-            at += 1
-
-    def _strides(self) -> list[int]:
-        """For each place, how far on the next broker is that stands in another rack.
-
-        A large rack fills the end of the row by itself: nobody wants to walk all along it for
-        every partition.
-        """
-        racks = [self.rack_of[broker] for broker in self.order]
-        strides = [1] * (2 * len(racks))
-        for at in range(2 * len(racks) - 2, -1, -1):
-            if racks[at % len(racks)] == racks[(at + 1) % len(racks)]:
-                strides[at] = strides[at + 1] + 1
-        return strides[: len(racks)]
+            position += 1
 
 
-def alternation(among: Candidates) -> Alternation:
-    """The candidates with racks taken in turn, each in order of its name, brokers of their ids."""
-    if not among.racks:
-        return Alternation(among.ids, dict.fromkeys(among.ids, 0), 1)
-    by_rack: dict[Hashable, list[int]] = {}
-    for broker in sorted(among.ids, key=lambda broker: (among.racks[broker], broker)):
-        by_rack.setdefault(among.racks[broker], []).append(broker)
-    number = {rack: index for index, rack in enumerate(by_rack)}
-    return Alternation(
-        _in_turn(list(by_rack.values())),
-        {broker: number[rack] for broker, rack in among.racks.items() if rack in number},
-        len(by_rack),
-    )
+def _strides(racks: Sequence[int]) -> tuple[int, ...]:
+    """Return per position of a ring the distance to the next position with another rack."""
+    size = len(racks)
+    strides = [1] * (2 * size)
+    for position in range(2 * size - 2, -1, -1):
+        if racks[position % size] == racks[(position + 1) % size]:
+            strides[position] = strides[position + 1] + 1
+    return tuple(strides[:size])
 
 
-def _in_turn(groups: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    rounds = chain.from_iterable(zip_longest(*groups))
-    return tuple(broker for broker in rounds if broker is not None)
-
-
-# ---- Where a rotation begins: as told, as the topic's other partitions did, or as a seed says.
-
-SAMPLE = 24
-"""How many partitions are compared to find the shift that a topic was laid out with."""
-
-
-def new_seed() -> int:
-    """A seed that nobody has chosen. It stays with its placer, so that a plan can be repeated."""
-    return secrets.randbelow(1 << 32)
-
-
-def seeded(seed: int, spec: PlacementSpec, *purpose: object) -> random.Random:
-    """A generator of its own for each topic and purpose, the same on every Python."""
+def topic_rng(seed: int, spec: PlacementSpec, *purpose: object) -> random.Random:
+    """Return the random generator of a topic and purpose, the same on every Python version."""
     return random.Random(repr((seed, spec.topic, *purpose)))
 
 
-def checked_start(name: str, value: int | None) -> None:
-    """Raises InvalidOptionError where an index is given and is not a whole number from 0 on."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-        raise InvalidOptionError(f"{name} is {value!r}: give a whole number, 0 or more")
-
-
-def known_rows(spec: PlacementSpec, view: ClusterView) -> dict[int, tuple[int, ...]]:
-    """The replica lists that the topic has before the placement, by partition."""
-    target = range(spec.first_partition, spec.first_partition + spec.partitions)
+def existing_rows(spec: PlacementSpec, view: ClusterView) -> dict[int, tuple[int, ...]]:
+    """Return the replica lists that the topic has before the placement, by partition number."""
+    placed = range(spec.first_partition, spec.first_partition + spec.partitions)
     rows = {
         partition: tuple(row)
         for (topic, partition), row in view.replicas.items()
-        if topic == spec.topic and partition not in target and row
+        if topic == spec.topic and partition not in placed and row
     }
-    rows.update({target[i]: row for i, row in enumerate(spec.present) if row})
+    rows.update({placed[i]: row for i, row in enumerate(spec.present) if row})
     return dict(sorted(rows.items()))
-
-
-def start_and_shift(
-    ring: Alternation,
-    spec: PlacementSpec,
-    view: ClusterView,
-    start_index: int | None,
-    shift: int | None,
-    seed: int,
-) -> tuple[int, int]:
-    """The start index and the shift of partition 0.
-
-    Where either is given, the other is 0 unless it is given too. Where neither is, the
-    topic's own partitions say where it began; without any, the seed does.
-    """
-    if start_index is not None or shift is not None:
-        return start_index or 0, shift or 0
-    known = known_rows(spec, view)
-    start = _start_of(ring, known)
-    if start is not None:
-        return start, _shift_of(ring, known, start)
-    draw = seeded(seed, spec)
-    return draw.randrange(len(ring.order)), draw.randrange(len(ring.order))
-
-
-def _start_of(ring: Alternation, known: Mapping[int, tuple[int, ...]]) -> int | None:
-    """The start index that most leaders agree with: some may have been moved since."""
-    place = {broker: index for index, broker in enumerate(ring.order)}
-    votes = Counter(
-        (place[row[0]] - partition) % len(place)
-        for partition, row in known.items()
-        if row[0] in place
-    )
-    return votes.most_common(1)[0][0] if votes else None
-
-
-def _shift_of(ring: Alternation, known: Mapping[int, tuple[int, ...]], start: int) -> int:
-    """The shift with which the rule comes closest to the first lists with followers."""
-    sample = [(partition, row) for partition, row in known.items() if len(row) > 1][:SAMPLE]
-
-    def agreeing(shift: int) -> int:
-        return sum(
-            ring.rows(PlacementSpec(1, len(row), first_partition=partition), start, shift) == [row]
-            for partition, row in sample
-            if len(row) <= len(ring.order)
-        )
-
-    return max(range(max(len(ring.order) - 1, 1)), key=agreeing)
-
-
-# ---- Kafka's placement without racks.
-
-
-@dataclass(frozen=True, slots=True)
-class SimplePlacer:
-    """Leaders go round the brokers in order of their ids, followers after their leader.
-
-    Every round of leaders sets the followers one broker further. Five brokers, RF 3, start
-    and shift 0: 012 123 234 340 401, then 023 134 240 301 412. Racks play no part.
-
-    ``start_index`` is the place of partition 0's leader, ``shift`` what its followers are set
-    off by (each 0 where only the other is given). With neither, partitions added to a topic
-    continue what its others began, and a new topic begins where ``seed`` says.
-    """
-
-    start_index: int | None = None
-    shift: int | None = None
-    seed: int = field(default_factory=new_seed)
-
-    def __post_init__(self) -> None:
-        checked_start("start_index", self.start_index)
-        checked_start("shift", self.shift)
-
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> SimplePlacer:
-        """From ``start_index``, ``shift`` and ``seed``."""
-        given = read_properties("simple", properties, start_index=int, shift=int, seed=int)
-        return cls(**given)
-
-    def place(
-        self, spec: PlacementSpec, view: ClusterView, broker_ids: Collection[int] | None = None
-    ) -> ReplicaLists:
-        """See ReplicaPlacer. Raises PlacementError where the brokers are too few."""
-        ring = alternation(candidates(replace(spec, ignore_racks=True), view, broker_ids))
-        begin = start_and_shift(ring, spec, view, self.start_index, self.shift, self.seed)
-        return tuple(ring.rows(spec, *begin))
-
-
-# ---- Kafka's rack-aware placement, KIP-36.
-
-
-@dataclass(frozen=True, slots=True)
-class RackAlternatingPlacer:
-    """Each partition's replicas in as many racks as there are, leaders even over brokers.
-
-    The brokers are put in a row that takes one from each rack in turn. With racks 1: {0, 5},
-    2: {3, 4} and 3: {1, 2} that is 0 3 1 5 4 2. Leaders go round the row; followers come next
-    in it, racks that have a replica passed over while one has none. Each further round sets
-    the followers off by the number of racks. RF 3, start and shift 0:
-
-        partitions 0 to 5     031  315  154  542  420  203
-        partitions 6 to 11    042  320  103  531  415  254
-
-    - racks >= RF: no rack has two replicas of a partition; otherwise every rack has one.
-    - partitions a multiple of the brokers: as many leaders on every broker, and where the
-      racks are equal in size as many replicas too. A broker that is alone in its rack gets
-      more replicas than others.
-
-    A rack id is compared as a whole, paths too: for levels there is MultiLevelPlacer. With no
-    racks at all this is SimplePlacer. Where some brokers lack a rack it raises
-    MissingRacksError, unless the spec says to ignore racks. (The proposal lets a broker create
-    topics by itself as if there were no racks in that case: ask for ignore_racks there. The
-    controllers of today's Kafka lay out topics by yet another rule when they are given no
-    lists; given lists they take any, so these are what a topic gets.)
-
-    ``start_index``, ``shift`` and ``seed`` are as for SimplePlacer.
-    """
-
-    start_index: int | None = None
-    shift: int | None = None
-    seed: int = field(default_factory=new_seed)
-
-    def __post_init__(self) -> None:
-        checked_start("start_index", self.start_index)
-        checked_start("shift", self.shift)
-
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> RackAlternatingPlacer:
-        """From ``start_index``, ``shift`` and ``seed``."""
-        given = read_properties(
-            "rack-alternating", properties, start_index=int, shift=int, seed=int
-        )
-        return cls(**given)
-
-    def place(
-        self, spec: PlacementSpec, view: ClusterView, broker_ids: Collection[int] | None = None
-    ) -> ReplicaLists:
-        """See ReplicaPlacer. Raises PlacementError and MissingRacksError."""
-        ring = alternation(candidates(spec, view, broker_ids))
-        begin = start_and_shift(ring, spec, view, self.start_index, self.shift, self.seed)
-        return tuple(ring.rows(spec, *begin))

@@ -1,4 +1,9 @@
-"""What a placer is asked for."""
+"""What a placer gets, what it returns, and the validation of both.
+
+A *placer* decides which brokers hold the replicas of partitions and which replica leads: a pure
+function from a :class:`PlacementSpec` and a :class:`~placement_core.cluster.ClusterView` to one
+replica list per partition. :class:`ReplicaPlacer` is the interface.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from placement_core.cluster import ClusterView, placeholders
-from placement_core.errors import InvalidOptionError, MissingRacksError, PlacementError, listed
+from placement_core.errors import (
+    InvalidOptionError,
+    MissingRacksError,
+    PlacementError,
+    format_brokers,
+)
 from placement_core.racks import RackPath, parse_rack
 
 ReplicaLists = tuple[tuple[int, ...], ...]
@@ -18,15 +28,19 @@ ReplicaLists = tuple[tuple[int, ...], ...]
 class PlacementSpec:
     """The partitions to place: ``first_partition`` and the ``partitions - 1`` after it.
 
-    ``replication_factor`` is the number of replicas that each shall have in the end.
-    ``topic``, where known, lets a placer continue what the topic's other partitions began,
-    and gives each topic a start of its own under one seed.
-    ``present`` holds the replicas that the partitions have already, index = partition -
-    ``first_partition``; an absent or empty entry is a partition that does not exist yet. A
-    placer keeps them, and their order, and adds what is missing.
-    ``ignore_racks`` places as if no broker had a rack.
+    replication_factor
+        The number of replicas that each partition shall have in the end.
+    topic
+        The name of the topic, if known. A placer continues the rotation of the topic's other
+        partitions, and starts each topic at a different point with one seed.
+    present
+        The replicas that the partitions have already, index = partition - ``first_partition``. A
+        missing or empty entry is a partition that does not exist yet. A placer keeps present
+        replicas, in their order, and appends the missing ones.
+    ignore_racks
+        Place as if no broker had a rack.
 
-    Raises InvalidOptionError where the values cannot be meant.
+    Raises InvalidOptionError if a value is out of range.
     """
 
     partitions: int
@@ -37,10 +51,10 @@ class PlacementSpec:
     ignore_racks: bool = False
 
     def __post_init__(self) -> None:
-        _at_least("partitions", self.partitions, 1)
-        _at_least("replication_factor", self.replication_factor, 1)
-        _at_least("first_partition", self.first_partition, 0)
-        object.__setattr__(self, "present", _replica_lists(self.present))
+        require_int("partitions", self.partitions, 1)
+        require_int("replication_factor", self.replication_factor, 1)
+        require_int("first_partition", self.first_partition, 0)
+        object.__setattr__(self, "present", _to_tuples(self.present))
         if len(self.present) > self.partitions:
             raise InvalidOptionError(
                 f"present has {len(self.present)} replica lists for {self.partitions} partitions: "
@@ -54,51 +68,49 @@ class PlacementSpec:
             if len(row) > self.replication_factor:
                 raise InvalidOptionError(
                     f"partition {partition} has {len(row)} replicas {row}, more than the "
-                    f"replication factor {self.replication_factor}: a placer takes no replica away"
+                    f"replication factor {self.replication_factor}: a placer removes no replica"
                 )
 
-    def row(self, index: int) -> tuple[int, ...]:
-        """The present replicas of the ``index``-th partition to place; () where it is new."""
+    def present_replicas(self, index: int) -> tuple[int, ...]:
+        """Return the present replicas of the ``index``-th partition; () if it is new."""
         return self.present[index] if index < len(self.present) else ()
 
 
-def _at_least(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidOptionError(f"{name} is {value!r}: give a whole number, {least} or more")
-
-
-def _replica_lists(rows: Iterable[Iterable[int]]) -> ReplicaLists:
+def _to_tuples(rows: Iterable[Iterable[int]]) -> ReplicaLists:
     return tuple(tuple(row) for row in rows)
 
 
-# ---- What every placer is: one method, from values to values.
+def require_int(name: str, value: object, minimum: int) -> None:
+    """Raise InvalidOptionError unless ``value`` is an integer (no bool) of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise InvalidOptionError(f"{name} is {value!r}: give a whole number, {minimum} or more")
 
 
 @runtime_checkable
 class ReplicaPlacer(Protocol):
-    """Decides which brokers hold the replicas of partitions, and which replica leads."""
+    """Decides which brokers hold the replicas of partitions, and which replica leads.
+
+    Any class with this method is a placer; it does not have to inherit from this one.
+    """
 
     def place(
         self, spec: PlacementSpec, view: ClusterView, broker_ids: Collection[int] | None = None
     ) -> ReplicaLists | None:
-        """The replica lists of the partitions of ``spec``, in order of their numbers.
+        """Return the replica lists of the partitions of ``spec``, in order of their numbers.
 
-        ``view`` holds the live brokers and the replica lists of the cluster's topics. New
-        replicas go to ``broker_ids`` only, or to any live broker where that is None. None as
-        an answer defers to the simple placer. Raises a RackwardError where it cannot be done.
+        ``view`` has the live brokers and the replica lists of the cluster's topics. New replicas
+        go to ``broker_ids`` only, or to any live broker if that is None. Return None to defer to
+        the simple placer. Raise a RackwardError if the placement is not possible.
         """
         ...
 
 
-# ---- The brokers that may get replicas, and whether they are enough.
-
-
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """``ids``: the brokers that may get new replicas, in ascending order.
+    """The brokers that may get new replicas, ``ids`` in ascending order, and the racks.
 
-    ``racks`` is empty where racks do not matter (none is known, or they are ignored), and
-    otherwise has the rack of every candidate, and of all other live brokers that say theirs.
+    ``racks`` is empty if racks do not matter (none is known, or they are ignored). Otherwise it
+    has the rack of every candidate and of every other live broker that has one.
     """
 
     ids: tuple[int, ...]
@@ -108,13 +120,13 @@ class Candidates:
 def candidates(
     spec: PlacementSpec, view: ClusterView, broker_ids: Collection[int] | None
 ) -> Candidates:
-    """The candidates of a request.
+    """Return the candidates of a request.
 
-    Raises PlacementError where ``broker_ids`` names a broker that is not live or where the
-    brokers are too few, and MissingRacksError where some of the candidates lack a rack.
+    Raises PlacementError if ``broker_ids`` names a broker that is not live or if the brokers are
+    too few, and MissingRacksError if only some of the candidates have a rack.
     """
-    chosen = among_live(view, broker_ids)
-    _check_enough(spec, chosen)
+    chosen = eligible_brokers(view, broker_ids)
+    _require_enough(spec, chosen)
     racks = {
         broker.id: rack
         for broker in view.brokers
@@ -128,76 +140,73 @@ def candidates(
     return Candidates(tuple(sorted(chosen)), racks)
 
 
-def among_live(view: ClusterView, broker_ids: Collection[int] | None) -> frozenset[int]:
-    """The live brokers that were asked for, however many.
+def eligible_brokers(view: ClusterView, broker_ids: Collection[int] | None) -> frozenset[int]:
+    """Return ``broker_ids``, or all live brokers if that is None.
 
-    Raises PlacementError where ``broker_ids`` names a broker that is not live.
+    Raises PlacementError if ``broker_ids`` names a broker that is not live.
     """
     live = frozenset(broker.id for broker in view.brokers)
     chosen = live if broker_ids is None else frozenset(broker_ids)
     if unknown := chosen - live:
         raise PlacementError(
-            f"{listed(unknown)} asked for, but the live brokers are "
+            f"{format_brokers(unknown)} requested, but the live brokers are "
             f"{', '.join(map(str, sorted(live))) or 'none'}: name live ones"
         )
     return chosen
 
 
-def _check_enough(spec: PlacementSpec, chosen: frozenset[int]) -> None:
-    """Every partition finds as many brokers as it lacks replicas, none of them twice."""
-    wanted = spec.replication_factor
-    if len(chosen) < wanted and len(spec.present) < spec.partitions:
+def _require_enough(spec: PlacementSpec, chosen: frozenset[int]) -> None:
+    """Raise PlacementError unless every partition can have all its replicas on distinct brokers."""
+    replicas = spec.replication_factor
+    if len(chosen) < replicas and len(spec.present) < spec.partitions:
         raise PlacementError(
-            f"replication factor {wanted} on {len(chosen)} brokers: ask for "
-            f"{len(chosen)} replicas at most, or for more brokers"
+            f"replication factor {replicas} on {len(chosen)} brokers: request "
+            f"{len(chosen)} replicas at most, or more brokers"
         )
     for partition, row in enumerate(spec.present, spec.first_partition):
-        if len(chosen.union(row)) < wanted:
+        if len(chosen.union(row)) < replicas:
             raise PlacementError(
-                f"replication factor {wanted} for partition {partition}, which has replicas on "
-                f"{list(row)}: the {listed(chosen)} to choose from are too few"
+                f"replication factor {replicas} for partition {partition}, which has replicas on "
+                f"{list(row)}: the {format_brokers(chosen)} to choose from are too few"
             )
 
 
-# ---- Whether an answer of a placer can be used, whoever wrote the placer.
-
-
-def checked_layout(
+def validate_layout(
     layout: object, spec: PlacementSpec, usable: Set[int], *, under_replicated: bool = False
 ) -> ReplicaLists:
-    """The layout as tuples. Raises ValueError saying what is wrong with it.
+    """Return the layout that a placer returned, as tuples; raise ValueError if it is not valid.
 
-    ``usable`` are the brokers that may get new replicas. There must be a list for every
-    partition, with as many different brokers as replicas are wanted, the present ones first.
-    ``under_replicated``: with a placeholder at its end for each broker that is missing, and for
-    no other.
+    ``usable`` are the brokers that may get new replicas. There must be a list for every partition,
+    with ``replication_factor`` distinct brokers, the present ones first. With
+    ``under_replicated``, lists must end in one placeholder per broker that is missing, and no other
+    list may have any.
     """
     if not _is_sequence(layout):
-        raise ValueError(f"it answered {layout!r}, which is not a sequence of replica lists")
+        raise ValueError(f"it returned {layout!r}, which is not a sequence of replica lists")
     if len(layout) != spec.partitions:
         raise ValueError(
-            f"it placed {len(layout)} partitions, and {spec.partitions} were asked for"
+            f"it placed {len(layout)} partitions, but {spec.partitions} were requested"
         )
-    checked = []
+    rows = []
     for index, row in enumerate(layout):
+        present = spec.present_replicas(index)
         missing = 0
         if under_replicated:
-            present = spec.row(index)
             missing = max(0, spec.replication_factor - len(usable | set(present)))
-        if problem := _problem(row, spec.row(index), spec, usable, missing):
+        if problem := _problem(row, present, spec, usable, missing):
             raise ValueError(f"it gave partition {spec.first_partition + index} {problem}")
-        checked.append(tuple(row))
-    return tuple(checked)
+        rows.append(tuple(row))
+    return tuple(rows)
 
 
 def _problem(
     row: object, present: tuple[int, ...], spec: PlacementSpec, usable: Set[int], missing: int
 ) -> str | None:
-    """What is wrong with the replicas of one partition, of which so many are ``missing``."""
+    """Return what is wrong with one partition's replicas, of which ``missing`` are not possible."""
     if not _is_sequence(row) or set(map(type, row)) != {int}:
         return f"{row!r}, which is not a sequence of broker ids"
     if len(row) != spec.replication_factor:
-        return f"{len(row)} replicas {list(row)}, and {spec.replication_factor} were asked for"
+        return f"{len(row)} replicas {list(row)}, but {spec.replication_factor} were requested"
     if missing:
         if tuple(row[-missing:]) != placeholders(missing):
             return f"{list(row)}, which does not end in {list(placeholders(missing))}"
@@ -206,10 +215,9 @@ def _problem(
     if len(brokers) < len(row):
         return f"a broker twice: {list(row)}"
     if present and tuple(row[: len(present)]) != present:
-        kept = list(present)
-        return f"{list(row)}, which does not keep its present replicas {kept} in front"
-    if not brokers <= usable and (strangers := brokers.difference(usable, present)):
-        return f"{list(row)}, where {sorted(strangers)} are not live brokers among those asked for"
+        return f"{list(row)}, which does not keep its present replicas {list(present)} in front"
+    if not brokers <= usable and (unusable := brokers.difference(usable, present)):
+        return f"{list(row)}, where {sorted(unusable)} are not live brokers among those requested"
     return None
 
 

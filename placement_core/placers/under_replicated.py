@@ -1,106 +1,140 @@
-"""Placement on fewer brokers than replicas are wanted, KIP-409."""
+"""Placement with fewer live brokers than replicas (KIP-409).
+
+Goal. Create a topic although some brokers are down: its partitions get the replicas that live
+brokers can hold, and a placeholder, -1, -2, -3 ..., for each one that is missing (see
+:mod:`placement_core.cluster`). :mod:`placement_core.under_replication` fills them later.
+
+Constraints. There must be at least min(``min_insync_replicas``, RF) live brokers, so that producers
+can write with any acks from the first moment on. Leaders are as even over the live brokers as the
+wrapped placer makes them.
+
+Algorithm. A partition can reach ``min(RF, live brokers + replicas that it has on other brokers)``
+replicas. If all partitions reach RF, the wrapped placer places them. Otherwise it is called with
+the number that they reach as replication factor: once if that number is the same for all, else
+once for each run of consecutive partitions with the same number. Each call sees the lists of the
+runs before it and the present lists of those after it, so that it continues their rotation.
+
+Worked example, RF 3, brokers 0 in rack a and 1 in rack b live, 2 in rack c down::
+
+    new topic of 3 partitions                      0 1 -1   1 0 -1   0 1 -1
+    partition with replicas on 0 and 2             0 2 1
+    partition with a replica on 0                  0 1 -1
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
-from placement_core.cluster import ClusterView, TopicPartition, padded, without_placeholders
-from placement_core.errors import InvalidOptionError, PlacementError, listed
+from placement_core.cluster import (
+    ClusterView,
+    TopicPartition,
+    with_placeholders,
+    without_placeholders,
+)
+from placement_core.errors import InvalidOptionError, PlacementError, format_brokers
 from placement_core.placers.round_robin import RackAlternatingPlacer
-from placement_core.placers.spec import PlacementSpec, ReplicaLists, ReplicaPlacer, among_live
+from placement_core.placers.spec import (
+    PlacementSpec,
+    ReplicaLists,
+    ReplicaPlacer,
+    eligible_brokers,
+    require_int,
+)
+
+UNNAMED_TOPIC = ""
+"""Stands for the topic of a spec without a name; Kafka has no topic of this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnderReplicatedPlacer:
-    """Another placer's lists, with placeholders for the replicas that no live broker can hold.
+    """Wraps a placer; returns placeholders for the replicas that no live broker can hold.
 
-    Where there are brokers enough it is that placer. Where there are fewer, the placer is asked
-    for as many replicas as can be had, and the rest are placeholders: -1, -2, -3 (see
-    :mod:`placement_core.cluster`). On broker 1 alone, RF 3: 1 -1 -2.
+    ``min_insync_replicas`` is the topic's own setting if it has one, else the cluster's.
 
-    There must be at least min(``min_insync_replicas``, RF) live brokers, so that producers can
-    write with any acks from the first moment on. ``min_insync_replicas`` is the topic's own
-    setting where it has one, else the cluster's.
+    Never used unless a placer is wrapped explicitly: brokers report such partitions as complete,
+    but they have fewer copies than requested until the placeholders are filled.
 
-    Off unless somebody wraps a placer in it: the partitions show as complete to brokers, and have
-    fewer copies than was asked for until the placeholders are filled
-    (:mod:`placement_core.under_replication`).
+    The rule and a worked table are in :mod:`placement_core.placers.under_replicated`.
     """
 
     placer: ReplicaPlacer = field(default_factory=RackAlternatingPlacer)
     min_insync_replicas: int = 1
 
     def __post_init__(self) -> None:
-        least = self.min_insync_replicas
-        if isinstance(least, bool) or not isinstance(least, int) or least < 1:
-            raise InvalidOptionError(
-                f"min_insync_replicas is {least!r}: give a whole number, 1 or more"
-            )
+        require_int("min_insync_replicas", self.min_insync_replicas, 1)
         if isinstance(self.placer, UnderReplicatedPlacer):
             raise InvalidOptionError("an under-replicated placer wraps another one: wrap it once")
 
-    def over(self, placer: ReplicaPlacer) -> UnderReplicatedPlacer:
-        """The same, over another placer."""
+    def wrapping(self, placer: ReplicaPlacer) -> UnderReplicatedPlacer:
+        """Return the same placer around another one."""
         return replace(self, placer=placer)
 
     def place(
         self, spec: PlacementSpec, view: ClusterView, broker_ids: Collection[int] | None = None
     ) -> ReplicaLists | None:
-        """See ReplicaPlacer. Raises PlacementError where the live brokers are too few."""
-        usable = among_live(view, broker_ids)
-        wanted = spec.replication_factor
-        reach = [
-            min(wanted, len(usable.union(spec.row(index)))) for index in range(spec.partitions)
+        """See ReplicaPlacer. Raises PlacementError if there are too few live brokers."""
+        usable = eligible_brokers(view, broker_ids)
+        reachable = [
+            min(spec.replication_factor, len(usable.union(spec.present_replicas(index))))
+            for index in range(spec.partitions)
         ]
-        # Placers count what brokers hold.
-        held = {place: without_placeholders(row) for place, row in view.replicas.items()}
-        known = replace(view, replicas=held)
-        if min(reach) == wanted:
-            return self.placer.place(spec, known, broker_ids)
-        self._check_writable(spec, usable)
-        if len(set(reach)) == 1:
-            layout = self.placer.place(
-                replace(spec, replication_factor=reach[0]), known, broker_ids
-            )
-        else:
-            layout = self._one_by_one(spec, known, broker_ids, reach)
-        return None if layout is None else tuple(padded(row, wanted) for row in layout)
+        view = replace(
+            view, replicas={p: without_placeholders(row) for p, row in view.replicas.items()}
+        )
+        if min(reachable) == spec.replication_factor:
+            return self.placer.place(spec, view, broker_ids)
+        self._require_writable(spec, usable)
+        layout = self._place_runs(spec, view, broker_ids, reachable)
+        if layout is None:
+            return None
+        return tuple(with_placeholders(row, spec.replication_factor) for row in layout)
 
-    def _check_writable(self, spec: PlacementSpec, usable: frozenset[int]) -> None:
-        least = min(self.min_insync_replicas, spec.replication_factor)
-        if len(usable) < least:
-            live = listed(usable) if usable else "none"
+    def _require_writable(self, spec: PlacementSpec, usable: frozenset[int]) -> None:
+        minimum = min(self.min_insync_replicas, spec.replication_factor)
+        if len(usable) < minimum:
+            live = format_brokers(usable) if usable else "none"
             raise PlacementError(
-                f"{least} replicas in sync are needed to write (the lesser of "
+                f"{minimum} in-sync replicas are needed to write (the smaller of "
                 f"min.insync.replicas {self.min_insync_replicas} and replication factor "
-                f"{spec.replication_factor}), and the live brokers are {len(usable)} ({live}): "
+                f"{spec.replication_factor}), but there are {len(usable)} live brokers ({live}): "
                 "wait for more brokers, or lower min.insync.replicas"
             )
 
-    def _one_by_one(
+    def _place_runs(
         self,
         spec: PlacementSpec,
         view: ClusterView,
         broker_ids: Collection[int] | None,
-        reach: list[int],
+        reachable: Sequence[int],
     ) -> ReplicaLists | None:
-        """Partitions that hold replicas on dead brokers can have more than others."""
-        rows: list[tuple[int, ...]] = []
-        for index, replicas in enumerate(reach):
-            number = spec.first_partition + index
-            one = replace(
+        """Place each run of partitions that reach the same number of replicas."""
+        if len(set(reachable)) == 1:
+            spec = replace(spec, replication_factor=reachable[0])
+            return self.placer.place(spec, view, broker_ids)
+        topic = UNNAMED_TOPIC if spec.topic is None else spec.topic
+        rows = [spec.present_replicas(index) for index in range(spec.partitions)]
+        start = 0
+        for replicas, run in groupby(reachable):
+            end = start + len(list(run))
+            known = {
+                TopicPartition(topic, spec.first_partition + index): row
+                for index, row in enumerate(rows)
+                if row
+            }
+            run_spec = replace(
                 spec,
-                partitions=1,
+                partitions=end - start,
                 replication_factor=replicas,
-                first_partition=number,
-                present=(spec.row(index),),
+                topic=topic,
+                first_partition=spec.first_partition + start,
+                present=tuple(rows[start:end]),
             )
-            layout = self.placer.place(one, view, broker_ids)
+            run_view = replace(view, replicas={**view.replicas, **known})
+            layout = self.placer.place(run_spec, run_view, broker_ids)
             if layout is None:
                 return None
-            rows.append(tuple(layout[0]))
-            if spec.topic is not None:
-                place = TopicPartition(spec.topic, number)
-                view = replace(view, replicas={**view.replicas, place: rows[-1]})
+            rows[start:end] = map(tuple, layout)
+            start = end
         return tuple(rows)

@@ -1,4 +1,28 @@
-"""From a layout to the nearest one that keeps the rules: fewest replicas copied."""
+"""Reassignment plans: the nearest layout that satisfies all rules, with the fewest replicas copied.
+
+Objectives, in this order:
+
+1. Every partition has its replication factor, on distinct brokers that stay, and satisfies the rack
+   rules (:mod:`placement_core.rack_bounds`): each rack at most one replica while there are as many
+   racks; else at least one, and as even as the racks' brokers permit; with levels, the widest
+   first.
+2. The minimum sum of squared replicas per broker that 1 permits: floor or ceiling of the mean, if
+   racks are equal in size.
+3. The fewest replicas that have to be copied to brokers that do not hold them.
+4. For these replica sets, the minimum sum of squared preferred leaders per broker.
+5. The fewest changes of preferred leader.
+
+Of the replicas that do not lead, those that stay come first, in their present order.
+
+Algorithm. :func:`initial_choice` returns replica sets that satisfy 1 and keep as many replicas as
+possible. They are improved by cycle canceling (:mod:`placement_core.flow.cycle_canceling`) over the
+graph of :class:`~placement_core.reassignment.replica_sets.ReplicaSets`, in which the squared loads
+outweigh all copies. Leaders are then chosen from the sets in the same way. So 1 to 3 are optimal
+together, and so are 4 and 5 for the replica sets that were found.
+
+Worked example: brokers 0, 1, 2 without racks hold t-0 to t-5, RF 1, as 0 0 0 0 1 1. The minimum of
+squared loads is 2 2 2; two replicas have to be copied, from broker 0 to broker 2.
+"""
 
 from __future__ import annotations
 
@@ -8,233 +32,32 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement_core.cluster import ClusterView, Move, TopicPartition, moves_between
-from placement_core.errors import InvalidOptionError
-from placement_core.flow import IntArray, SquaredLoads, even_out, settle
+from placement_core.errors import InvalidOptionError, format_brokers
+from placement_core.flow import IntArray, SquaredLoads, cancel_negative_cycles, level_loads
 from placement_core.leaders.search import LeaderChoice
 from placement_core.rack_bounds import RackTree
 from placement_core.racks import RackPath, parse_rack
 from placement_core.reassignment.replica_sets import ReplicaSets
 
-# ---- What is asked of a reassignment, checked and in arrays.
-
 NO_RACK: RackPath = ("",)
+"""The rack of every broker if racks are ignored or none is known."""
 
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Brokers are numbers in the order of ``brokers`` (their ids, ascending).
-
-    held
-        ``[partition, slot]``: present replicas on brokers that may keep them, in their order;
-        -1 elsewhere.
-    leader
-        Per partition, its first replica; -1 where that broker may not stay.
-    replicas
-        Per partition, the replication factor wanted.
-    base, base_leaders
-        Per broker, replicas and preferred leaders of the partitions not in question.
-    """
-
-    brokers: tuple[int, ...]
-    racks: tuple[RackPath, ...]
-    partitions: tuple[TopicPartition, ...]
-    held: IntArray
-    leader: IntArray
-    replicas: IntArray
-    base: IntArray
-    base_leaders: IntArray
-
-
-def read_request(
-    view: ClusterView,
-    replication_factor: int | Mapping[str, int] | None,
-    drain: Collection[int],
-    topics: Collection[str] | None,
-    ignore_racks: bool,
-) -> Request:
-    """Check what was asked. Raises InvalidOptionError; arguments as for ``plan_reassignment``."""
-    racks = view.racks()
-    if unknown := sorted(set(drain) - set(racks)):
-        raise InvalidOptionError(
-            f"cannot drain {_names(unknown)}: the cluster has {_names(sorted(racks))}"
-        )
-    staying = {broker: rack for broker, rack in sorted(racks.items()) if broker not in drain}
-    if not staying:
-        raise InvalidOptionError("no broker would stay: drain fewer brokers")
-    paths = _paths(staying, ignore_racks)
-    known = {partition.topic for partition in view.replicas}
-    chosen = known if topics is None else set(topics)
-    if missing := sorted(chosen - known):
-        raise InvalidOptionError(f"the cluster has no topic {', '.join(missing)}: check the names")
-    partitions = tuple(sorted(p for p in view.replicas if p.topic in chosen))
-    number = {broker: n for n, broker in enumerate(staying)}
-    lists = [view.replicas[partition] for partition in partitions]
-    factors = _factors(partitions, lists, replication_factor, known, len(staying))
-    held = np.full((len(lists), max(map(len, lists), default=1)), -1)
-    for row, replicas in enumerate(lists):
-        for slot, broker in enumerate(replicas):
-            held[row, slot] = number.get(broker, -1)
-    base, base_leaders = np.zeros(len(staying), np.int64), np.zeros(len(staying), np.int64)
-    if len(partitions) < len(view.replicas):
-        for partition, replicas in view.replicas.items():
-            if partition.topic in chosen:
-                continue
-            for slot, broker in enumerate(replicas):
-                if broker in number:
-                    base[number[broker]] += 1
-                    base_leaders[number[broker]] += slot == 0
-    return Request(
-        brokers=tuple(staying),
-        racks=paths,
-        partitions=partitions,
-        held=held,
-        leader=held[:, 0],
-        replicas=factors,
-        base=base,
-        base_leaders=base_leaders,
-    )
-
-
-def _paths(racks: Mapping[int, str | None], ignore_racks: bool) -> tuple[RackPath, ...]:
-    paths = [None if ignore_racks else parse_rack(rack) for rack in racks.values()]
-    without = [broker for broker, path in zip(racks, paths, strict=True) if path is None]
-    if without and len(without) < len(paths):
-        raise InvalidOptionError(
-            f"{_names(without)} without a rack, others with: give every broker a rack, or "
-            "ignore racks"
-        )
-    return tuple(path or NO_RACK for path in paths)
-
-
-def _factors(
-    partitions: Sequence[TopicPartition],
-    lists: Sequence[tuple[int, ...]],
-    wanted: int | Mapping[str, int] | None,
-    known: Collection[str],
-    brokers: int,
-) -> IntArray:
-    if isinstance(wanted, Mapping) and (missing := sorted(set(wanted) - set(known))):
-        raise InvalidOptionError(
-            f"a replication factor for {', '.join(missing)}, which the cluster does not have: "
-            "check the names"
-        )
-    factors = np.zeros(len(partitions), np.int64)
-    for row, (partition, replicas) in enumerate(zip(partitions, lists, strict=True)):
-        factor: object = wanted
-        if isinstance(wanted, Mapping):
-            factor = wanted.get(partition.topic)
-        factor = len(replicas) if factor is None else factor
-        where = f"{partition.topic}-{partition.partition}"
-        if len(set(replicas)) < len(replicas):
-            raise InvalidOptionError(f"{where} names a broker twice: {list(replicas)}")
-        if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
-            raise InvalidOptionError(
-                f"the replication factor of {where} is {factor!r}: give a whole number from 1"
-            )
-        if factor > brokers:
-            raise InvalidOptionError(
-                f"{where} cannot have {factor} replicas on {brokers} "
-                f"broker{'s' if brokers > 1 else ''}: lower the factor, or drain fewer brokers"
-            )
-        factors[row] = factor
-    return factors
-
-
-def _names(brokers: Sequence[int]) -> str:
-    """``broker 1`` or ``brokers 1, 2, 3``; of many, the first ten."""
-    some = ", ".join(map(str, brokers[:10])) + (", ..." if len(brokers) > 10 else "")
-    return f"broker{'' if len(brokers) == 1 else 's'} {some}"
-
-
-# ---- Where the search for a target starts: all that can stay stays, the rest where load is least.
-
-
-def first_choice(
-    tree: RackTree,
-    held: IntArray,
-    replicas: IntArray,
-    share: IntArray,
-    bounds: tuple[IntArray, IntArray],
-    base: IntArray,
-    first: IntArray,
-) -> IntArray:
-    """Replica sets that meet the bounds with as few copies as loads left aside permit.
-
-    Arguments as in :class:`~placement_core.reassignment.replica_sets.ReplicaSets`; ``base`` is
-    what brokers carry besides. ``first`` is, per partition, a holder that stays wherever it can,
-    -1 for none. Sets that can be extended to lawful ones form a matroid (the
-    bounds are nested), so that taking holders one by one keeps as many as can be kept; the
-    least loaded come first, since a partition that loses a replica should lose the one
-    that its broker can least afford.
-    """
-    chosen = np.full((len(held), int(replicas.max(initial=0))), -1)
-    counts = np.zeros((len(held), len(tree.parent)), np.int64)
-    filled = np.zeros(len(held), np.int64)
-    least, most = (bound[share] for bound in bounds)
-    present = base + np.bincount(held[held >= 0], minlength=len(base))
-    weight = np.where((held >= 0) & (held != first[:, None]), present[held], -1)
-    ordered = np.take_along_axis(held, np.argsort(weight, axis=1, kind="stable"), axis=1)
-    for broker in ordered.T:
-        rows = np.flatnonzero((broker >= 0) & (filled < replicas))
-        nodes = tree.nodes[tree.leaf[broker[rows]]]
-        wider = counts[rows]
-        wider[np.arange(len(rows))[:, None], nodes] += 1
-        stays = tree.extendable(wider, least[rows], most[rows], replicas[rows])
-        rows, wider = rows[stays], wider[stays]
-        counts[rows] = wider
-        chosen[rows, filled[rows]] = broker[rows]
-        filled[rows] += 1
-    loads = base + np.bincount(chosen[chosen >= 0], minlength=len(base))
-    _fill(tree, chosen, counts, filled, (replicas, least, most), loads)
-    return chosen
-
-
-def _fill(
-    tree: RackTree,
-    chosen: IntArray,
-    counts: IntArray,
-    filled: IntArray,
-    rules: tuple[IntArray, IntArray, IntArray],
-    loads: IntArray,
-) -> None:
-    """Give every partition what it lacks, a few at a time, from the racks of least load."""
-    replicas, least, most = rules
-    in_rack = [np.flatnonzero(tree.leaf == rack) for rack in range(len(tree.nodes))]
-    together = max(1, len(loads) // 3)
-    waiting = np.flatnonzero(filled < replicas)
-    while len(waiting):
-        rows, waiting = waiting[:together], waiting[together:]
-        mean = np.array([loads[brokers].mean() for brokers in in_rack])
-        rack_of = np.full(len(rows), -1)
-        for rack in np.argsort(mean, kind="stable")[::-1].tolist():
-            wider = counts[rows]
-            wider[:, tree.nodes[rack]] += 1
-            fits = tree.extendable(wider, least[rows], most[rows], replicas[rows])
-            rack_of[fits] = rack
-        for rack in np.unique(rack_of).tolist():
-            here = rows[rack_of == rack]
-            for row in here.tolist():
-                brokers = in_rack[rack][~np.isin(in_rack[rack], chosen[row])]
-                broker = brokers[loads[brokers].argmin()]
-                chosen[row, filled[row]] = broker
-                loads[broker] += 1
-            filled[here] += 1
-            counts[here[:, None], tree.nodes[rack]] += 1
-        waiting = np.concatenate((rows[filled[rows] < replicas[rows]], waiting))
+MAX_NAMED = 10
+"""The maximum number of broker ids in an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A target, and what it takes to get there.
+    """A target layout and the moves to it.
 
     target
-        The replica list of every partition in question, changed or not.
+        The replica list of every partition of the plan's topics, changed or not.
     moves
-        The partitions whose list changes, in order of topic and partition.
+        The partitions whose list changes, by topic and partition.
     copies
-        Replicas to copy: the fewest that lead to any target of these rules.
+        The number of replicas to copy: the minimum for the objectives of the plan.
     leader_changes
-        Partitions whose preferred leader changes.
+        The number of partitions whose preferred leader changes.
     """
 
     target: Mapping[TopicPartition, tuple[int, ...]]
@@ -252,51 +75,33 @@ def plan_reassignment(
     even: bool = True,
     ignore_racks: bool = False,
 ) -> Reassignment:
-    """The nearest layout without faults. By rank:
+    """Return the nearest layout that satisfies the rules, by the objectives of this module.
 
-    1. every partition has its replication factor in distinct brokers of ``view.brokers`` that
-       are not in ``drain``, and keeps the rack rules (each rack at most one replica while there
-       are as many racks; else at least one, and as even as the racks' brokers permit; with
-       levels, the widest first): :mod:`~placement_core.rack_bounds`;
-    2. the least sum of squared replicas per broker that rule 1 permits: floor or ceiling, where
-       racks are equal;
-    3. the fewest replicas that have to be copied to brokers that do not hold them;
-    4. for these replica sets, the least sum of squared preferred leaders per broker;
-    5. then the fewest changes of preferred leader; of the replicas that do not lead, those that
-       stay come first, in their present order.
+    replication_factor
+        For all topics, or per topic. Default: the length of each partition's present list.
+    drain
+        Brokers that lose all replicas. A broker in replica lists that ``view.brokers`` does not
+        have loses its replicas as well.
+    topics
+        The topics that may change; others only count in the loads of brokers. Default: all.
+    even
+        If False, copies rank before loads: faults are repaired and nothing else moves. Preferred
+        leaders that may stay keep their replicas, even if loads are less even for it. If a
+        replication factor falls, other replicas are removed.
+    ignore_racks
+        Treat all brokers as one rack. Required if only some of them have a rack.
 
-    Ranks 1 to 3 are exact together, and so are 4 and 5 for the replica sets found: see
-    :mod:`placement_core.flow`.
-
-    ``replication_factor``: for all topics, or per topic; left out: the length of the present
-    list. ``topics``: those that may change; others only count where loads are added up.
-    ``even=False`` ranks copies before loads: it repairs faults and moves nothing else. And
-    preferred leaders that may stay keep their replicas, also where that is less even: what is
-    taken away, from a topic whose replication factor falls, is taken from the others.
-    ``ignore_racks`` treats all brokers as one rack; it is needed where only some of them have
-    one. A broker that appears in replica lists but not in ``view.brokers`` is gone, and loses
-    its replicas as in a drain.
-
-    Raises InvalidOptionError where no such layout exists.
+    Raises InvalidOptionError if no such layout exists or an option is out of range.
     """
-    request = read_request(view, replication_factor, drain, topics, ignore_racks)
-    if not request.partitions:
+    problem = read_problem(view, replication_factor, drain, topics, ignore_racks)
+    if not problem.partitions:
         return Reassignment({}, (), 0, 0)
-    tree = RackTree.of(request.racks)
-    factors, share = np.unique(request.replicas, return_inverse=True)
-    bounds = [tree.shares(factor) for factor in factors.tolist()]
-    least, most = (np.stack(rows) for rows in zip(*bounds, strict=True))
-    first = np.full_like(request.leader, -1) if even else request.leader
-    start = first_choice(
-        tree, request.held, request.replicas, share, (least, most), request.base, first
-    )
-    pinned = np.where((start == first[:, None]).any(axis=1), first, -1)
-    sets = ReplicaSets(tree, start, request.held, share, least, most, pinned)
-    _settle_replicas(sets, request.base, even)
-    leaders = LeaderChoice.of(sets.chosen, request.leader, len(request.brokers))
-    even_out(leaders, request.base_leaders)
-    settle(leaders, SquaredLoads(request.base_leaders, len(request.brokers) + 2))
-    target = _target(request, sets.chosen, leaders.chosen)
+    sets = _initial_sets(problem, keep_leaders=not even)
+    _improve(sets, problem.base, even)
+    leaders = LeaderChoice.of(sets.chosen, problem.leader, len(problem.brokers))
+    level_loads(leaders, problem.base_leaders)
+    cancel_negative_cycles(leaders, SquaredLoads(problem.base_leaders, len(problem.brokers) + 2))
+    target = _target(problem, sets.chosen, leaders.chosen)
     moves = moves_between({p: view.replicas[p] for p in target}, target)
     return Reassignment(
         target=target,
@@ -306,33 +111,252 @@ def plan_reassignment(
     )
 
 
-def _settle_replicas(sets: ReplicaSets, base: IntArray, even: bool) -> None:
-    """Rank loads and copies: a cycle visits each broker once, and its squares add up to less
-    than twice the largest load that it can lead to."""
+@dataclass(frozen=True, slots=True)
+class ReassignmentProblem:
+    """The validated arguments in arrays. Brokers are numbers in the order of ``brokers``.
+
+    brokers, racks
+        The ids of the brokers that stay, in ascending order, and their racks.
+    held
+        ``[partition, slot]``: present replicas on brokers that stay, in their order; else -1.
+    leader
+        Per partition, its first replica; -1 if that broker does not stay.
+    replicas
+        Per partition, the replication factor of the target.
+    base, base_leaders
+        Per broker, replicas and preferred leaders of all other partitions.
+    """
+
+    brokers: tuple[int, ...]
+    racks: tuple[RackPath, ...]
+    partitions: tuple[TopicPartition, ...]
+    held: IntArray
+    leader: IntArray
+    replicas: IntArray
+    base: IntArray
+    base_leaders: IntArray
+
+
+def read_problem(
+    view: ClusterView,
+    replication_factor: int | Mapping[str, int] | None,
+    drain: Collection[int],
+    topics: Collection[str] | None,
+    ignore_racks: bool,
+) -> ReassignmentProblem:
+    """Validate the arguments of ``plan_reassignment``. Raises InvalidOptionError."""
+    racks = view.racks()
+    if unknown := set(drain) - set(racks):
+        raise InvalidOptionError(
+            f"cannot drain {format_brokers(unknown, MAX_NAMED)}: the cluster has "
+            f"{format_brokers(racks, MAX_NAMED)}"
+        )
+    staying = {broker: rack for broker, rack in sorted(racks.items()) if broker not in drain}
+    if not staying:
+        raise InvalidOptionError("no broker would stay: drain fewer brokers")
+    paths = _rack_paths(staying, ignore_racks)
+    known = {partition.topic for partition in view.replicas}
+    chosen = known if topics is None else set(topics)
+    if missing := sorted(chosen - known):
+        raise InvalidOptionError(f"the cluster has no topic {', '.join(missing)}: check the names")
+    partitions = tuple(sorted(p for p in view.replicas if p.topic in chosen))
+    number = {broker: n for n, broker in enumerate(staying)}
+    rows = [view.replicas[partition] for partition in partitions]
+    replicas = _replication_factors(partitions, rows, replication_factor, known, len(staying))
+    held = np.full((len(rows), max(map(len, rows), default=1)), -1)
+    for row, brokers in enumerate(rows):
+        for slot, broker in enumerate(brokers):
+            held[row, slot] = number.get(broker, -1)
+    base, base_leaders = np.zeros(len(staying), np.int64), np.zeros(len(staying), np.int64)
+    if len(partitions) < len(view.replicas):
+        for partition, brokers in view.replicas.items():
+            if partition.topic in chosen:
+                continue
+            for slot, broker in enumerate(brokers):
+                if broker in number:
+                    base[number[broker]] += 1
+                    base_leaders[number[broker]] += slot == 0
+    return ReassignmentProblem(
+        brokers=tuple(staying),
+        racks=paths,
+        partitions=partitions,
+        held=held,
+        leader=held[:, 0],
+        replicas=replicas,
+        base=base,
+        base_leaders=base_leaders,
+    )
+
+
+def _rack_paths(racks: Mapping[int, str | None], ignore_racks: bool) -> tuple[RackPath, ...]:
+    paths = [None if ignore_racks else parse_rack(rack) for rack in racks.values()]
+    without = [broker for broker, path in zip(racks, paths, strict=True) if path is None]
+    if without and len(without) < len(paths):
+        raise InvalidOptionError(
+            f"{format_brokers(without, MAX_NAMED)} without a rack, others with: give every broker "
+            "a rack, or ignore racks"
+        )
+    return tuple(path or NO_RACK for path in paths)
+
+
+def _replication_factors(
+    partitions: Sequence[TopicPartition],
+    rows: Sequence[tuple[int, ...]],
+    requested: int | Mapping[str, int] | None,
+    known: Collection[str],
+    brokers: int,
+) -> IntArray:
+    """Return the replication factor of each partition's target."""
+    if isinstance(requested, Mapping) and (missing := sorted(set(requested) - set(known))):
+        raise InvalidOptionError(
+            f"a replication factor for {', '.join(missing)}, which the cluster does not have: "
+            "check the names"
+        )
+    factors = np.zeros(len(partitions), np.int64)
+    for row, (partition, replicas) in enumerate(zip(partitions, rows, strict=True)):
+        factor: object = requested
+        if isinstance(requested, Mapping):
+            factor = requested.get(partition.topic)
+        factor = len(replicas) if factor is None else factor
+        name = f"{partition.topic}-{partition.partition}"
+        if len(set(replicas)) < len(replicas):
+            raise InvalidOptionError(f"{name} names a broker twice: {list(replicas)}")
+        if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
+            raise InvalidOptionError(
+                f"the replication factor of {name} is {factor!r}: give a whole number from 1"
+            )
+        if factor > brokers:
+            raise InvalidOptionError(
+                f"{name} cannot have {factor} replicas on {brokers} "
+                f"broker{'s' if brokers > 1 else ''}: lower the factor, or drain fewer brokers"
+            )
+        factors[row] = factor
+    return factors
+
+
+def _initial_sets(problem: ReassignmentProblem, keep_leaders: bool) -> ReplicaSets:
+    """Return the sets that cycle canceling starts from.
+
+    With ``keep_leaders``, a preferred leader that is in its set at the start is pinned to it.
+    """
+    tree = RackTree.of(problem.racks)
+    factors, bounds_of = np.unique(problem.replicas, return_inverse=True)
+    bounds = [tree.bounds(factor) for factor in factors.tolist()]
+    lower, upper = (np.stack(rows) for rows in zip(*bounds, strict=True))
+    first = problem.leader if keep_leaders else np.full_like(problem.leader, -1)
+    chosen = initial_choice(
+        tree, problem.held, problem.replicas, (lower[bounds_of], upper[bounds_of]),
+        problem.base, first,
+    )  # fmt: skip
+    pinned = np.where((chosen == first[:, None]).any(axis=1), first, -1)
+    return ReplicaSets(tree, chosen, problem.held, bounds_of, lower, upper, pinned)
+
+
+def initial_choice(
+    tree: RackTree,
+    held: IntArray,
+    replicas: IntArray,
+    bounds: tuple[IntArray, IntArray],
+    base: IntArray,
+    first: IntArray,
+) -> IntArray:
+    """Return replica sets within the bounds that keep as many replicas as possible.
+
+    ``bounds`` are the lower and upper ones, ``[partition, node]``; ``base`` is the load of brokers
+    from other partitions; ``first`` is, per partition, a holder that stays if it can, -1 for none.
+
+    Sets that can be extended to sets within the bounds form a matroid, since the bounds are nested.
+    So adding holders one by one keeps as many as possible. Those on the least loaded brokers come
+    first: if a partition loses a replica, it should be the one on its most loaded broker.
+    """
+    chosen = np.full((len(held), int(replicas.max(initial=0))), -1)
+    counts = np.zeros((len(held), len(tree.parent)), np.int64)
+    filled = np.zeros(len(held), np.int64)
+    lower, upper = bounds
+    present = base + np.bincount(held[held >= 0], minlength=len(base))
+    load = np.where((held >= 0) & (held != first[:, None]), present[held], -1)
+    ordered = np.take_along_axis(held, np.argsort(load, axis=1, kind="stable"), axis=1)
+    for broker in ordered.T:
+        rows = np.flatnonzero((broker >= 0) & (filled < replicas))
+        nodes = tree.nodes[tree.rack_of[broker[rows]]]
+        extended = counts[rows]
+        extended[np.arange(len(rows))[:, None], nodes] += 1
+        stays = tree.can_extend(extended, lower[rows], upper[rows], replicas[rows])
+        rows, extended = rows[stays], extended[stays]
+        counts[rows] = extended
+        chosen[rows, filled[rows]] = broker[rows]
+        filled[rows] += 1
+    loads = base + np.bincount(chosen[chosen >= 0], minlength=len(base))
+    _fill(tree, chosen, counts, filled, (replicas, lower, upper), loads)
+    return chosen
+
+
+def _fill(
+    tree: RackTree,
+    chosen: IntArray,
+    counts: IntArray,
+    filled: IntArray,
+    rules: tuple[IntArray, IntArray, IntArray],
+    loads: IntArray,
+) -> None:
+    """Add the missing replicas, some partitions at a time, in the least loaded racks.
+
+    ``rules`` are the replication factors and the lower and upper bounds, per partition.
+    """
+    replicas, lower, upper = rules
+    in_rack = [np.flatnonzero(tree.rack_of == rack) for rack in range(len(tree.nodes))]
+    at_once = max(1, len(loads) // 3)
+    pending = np.flatnonzero(filled < replicas)
+    while len(pending):
+        rows, pending = pending[:at_once], pending[at_once:]
+        mean = np.array([loads[brokers].mean() for brokers in in_rack])
+        rack_of = np.full(len(rows), -1)
+        for rack in np.argsort(mean, kind="stable")[::-1].tolist():
+            extended = counts[rows]
+            extended[:, tree.nodes[rack]] += 1
+            fits = tree.can_extend(extended, lower[rows], upper[rows], replicas[rows])
+            rack_of[fits] = rack
+        for rack in np.unique(rack_of).tolist():
+            of_rack = rows[rack_of == rack]
+            for row in of_rack.tolist():
+                brokers = in_rack[rack][~np.isin(in_rack[rack], chosen[row])]
+                broker = brokers[loads[brokers].argmin()]
+                chosen[row, filled[row]] = broker
+                loads[broker] += 1
+            filled[of_rack] += 1
+            counts[of_rack[:, None], tree.nodes[rack]] += 1
+        pending = np.concatenate((rows[filled[rows] < replicas[rows]], pending))
+
+
+def _improve(sets: ReplicaSets, base: IntArray, even: bool) -> None:
+    """Optimise loads and copies, in the order that ``even`` gives them.
+
+    The scales make the higher rank outweigh the lower one: a cycle adds at most one copy per
+    broker, and changes the squared loads by less than four times the highest possible load.
+    """
     if even:
-        even_out(sets, base)
-        settle(sets, SquaredLoads(base, len(base) + 2))
+        level_loads(sets, base)
+        cancel_negative_cycles(sets, SquaredLoads(base, len(base) + 2))
         return
-    sets.unit = 4 * (int((base + sets.loads).max()) + len(sets.chosen)) + 2
-    settle(sets, SquaredLoads(base, 1))
+    sets.cost_scale = 4 * (int((base + sets.loads).max()) + len(sets.chosen)) + 2
+    cancel_negative_cycles(sets, SquaredLoads(base, 1))
 
 
 def _target(
-    request: Request, chosen: IntArray, leader: IntArray
+    problem: ReassignmentProblem, chosen: IntArray, leader: IntArray
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Replica lists: the leader, then those that stay in their order, then the new ones."""
-    held = request.held
-    place = np.full(chosen.shape, held.shape[1])
+    """Return replica lists: the leader, the replicas that stay in their order, the new ones."""
+    held = problem.held
+    position = np.full(chosen.shape, held.shape[1])
     for slot in range(held.shape[1] - 1, -1, -1):
-        place[(chosen == held[:, slot, None]) & (chosen >= 0)] = slot
-    place[chosen == leader[:, None]] = -1
-    place[chosen < 0] = held.shape[1] + 1
-    broker = np.lexsort((chosen, place), axis=1)
-    ordered = np.take_along_axis(chosen, broker, axis=1)
-    ids = np.append(np.array(request.brokers, np.int64), -1)[ordered].tolist()
+        position[(chosen == held[:, slot, None]) & (chosen >= 0)] = slot
+    position[chosen == leader[:, None]] = -1
+    position[chosen < 0] = held.shape[1] + 1
+    ordered = np.take_along_axis(chosen, np.lexsort((chosen, position), axis=1), axis=1)
+    ids = np.append(np.array(problem.brokers, np.int64), -1)[ordered].tolist()
     return {
         partition: tuple(row[:count])
         for partition, row, count in zip(
-            request.partitions, ids, request.replicas.tolist(), strict=True
+            problem.partitions, ids, problem.replicas.tolist(), strict=True
         )
     }

@@ -1,4 +1,10 @@
-"""From the pipeline's tables to a :class:`Summary`, in one pass and in bounded memory."""
+"""Sums of the pipeline's tables: one pass over each, in bounded memory, to a :class:`Summary`.
+
+The hourly table may have more rows than fit in memory; :class:`RunningSums` keeps one row per key.
+The what-if tables have a row per group, scenario and interval. Over several intervals, the cost per
+month of a group is the mean of the intervals, weighted by their length; its recommended change and
+its moves are those of the latest interval.
+"""
 
 from __future__ import annotations
 
@@ -10,50 +16,48 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rack_traffic.output_tables import HOURS_PER_MONTH, SCENARIOS
 from rack_traffic.report.model import (
-    HOURS_PER_MONTH,
-    HOURS_TO_EXTRAPOLATE,
+    MIN_HOURS_TO_EXTRAPOLATE,
     Change,
     ClusterHours,
     GroupTotal,
     HourTotal,
     PairTotal,
+    RejectedRows,
     ScenarioTotal,
-    SetAside,
     Summary,
     Traffic,
 )
-
-# ---- Sums by key over more rows than fit into memory: what is kept grows with the keys alone.
 
 _ROWS_TO_COMPACT = 500_000
 
 
 class RunningSums:
-    """Sums of columns by key columns, fed a batch at a time.
+    """Sums of columns by key columns, computed batch by batch.
 
-    A null key is a key of its own and a null value adds nothing. Batches in the same order give the
-    same sums to the last digit.
+    Null is a key like others; a null value is not added. The same batches in the same order give
+    exactly the same sums. Memory grows with the number of keys, not of rows.
     """
 
     def __init__(self, keys: Sequence[str], values: Sequence[str]) -> None:
         self._keys = list(keys)
         self._values = list(values)
         self._parts: list[pa.Table] = []
-        self._waiting = 0
-        self._compacted = 0
+        self._rows = 0
+        self._rows_after_compaction = 0
 
     def add(self, rows: pa.Table) -> None:
-        """Add ``rows``, which have the key and value columns among others."""
+        """Add the key and value columns of ``rows``."""
         part = self._sum(rows)
         self._parts.append(part)
-        self._waiting += part.num_rows
-        # Doubling keeps the work in proportion to the rows where nearly all keys differ.
-        if self._waiting > max(_ROWS_TO_COMPACT, 2 * self._compacted):
+        self._rows += part.num_rows
+        # The limit doubles with the number of keys, so that the work stays linear in the rows.
+        if self._rows > max(_ROWS_TO_COMPACT, 2 * self._rows_after_compaction):
             self._compact()
 
     def result(self) -> list[dict[str, object]]:
-        """A row per key, with the keys and the sums under their columns' names."""
+        """Return a row per key: column name to key or sum."""
         if not self._parts:
             return []
         self._compact()
@@ -63,7 +67,7 @@ class RunningSums:
     def _compact(self) -> None:
         table = self._sum(pa.concat_tables(self._parts))
         self._parts = [table]
-        self._waiting = self._compacted = table.num_rows
+        self._rows = self._rows_after_compaction = table.num_rows
 
     def _sum(self, rows: pa.Table) -> pa.Table:
         summed = rows.group_by(self._keys, use_threads=False).aggregate(
@@ -73,29 +77,15 @@ class RunningSums:
         return summed.select([*self._keys, *named]).rename_columns([*self._keys, *self._values])
 
 
-# ---- What the what-if tables say of each group and of all: weighed by the lengths of intervals.
-#
-# A group may have been looked at over several intervals. Its cost per month is then the mean over
-# them, each weighed by its length, and the change to make is that of the latest.
-
 AS_IS = "as_is"
-SCENARIO_ORDER = (
-    AS_IS,
-    "apache_range",
-    "apache_cooperative_sticky",
-    "rackward_range",
-    "rackward_cooperative_sticky",
-    "rackward_after_leader_layout",
-    "follower_fetching",
-)
 
 GroupKey = tuple[str, str]
 """Cluster and group."""
 
 
 @dataclass(slots=True)
-class _Sum:
-    """A group under a scenario, over its intervals so far."""
+class _ScenarioSum:
+    """A group under a scenario, over the intervals added so far."""
 
     seconds: float = 0.0
     weighed_cost: float = 0.0
@@ -119,7 +109,7 @@ class _Sum:
         self.crossing_bytes += row["crossing_bytes"] or 0
         self.unknown_bytes += row["unknown_bytes"] or 0
         if self.latest is None or row["interval_end"] >= self.latest:
-            # Moves are made once, not once per interval.
+            # Partitions move once, not in every interval.
             self.latest = row["interval_end"]
             self.moves = row["moves"] or 0
             self.leader_moves = row["leader_moves"] or 0
@@ -128,7 +118,7 @@ class _Sum:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfTotals:
-    """Totals per scenario, in order; topics shared with others per group; the time looked at."""
+    """Totals per scenario, the number of shared topics per group, and the time covered."""
 
     scenarios: tuple[ScenarioTotal, ...]
     shared_topics: Mapping[GroupKey, int]
@@ -136,50 +126,51 @@ class WhatIfTotals:
     until: datetime | None
 
 
-def what_if_totals(batches: Iterable[pa.Table]) -> WhatIfTotals:
-    """Add up the what-if table (columns of :data:`rack_traffic.report.load.WHAT_IF`)."""
-    sums: dict[str, dict[GroupKey, _Sum]] = {}
+def sum_what_if(batches: Iterable[pa.Table]) -> WhatIfTotals:
+    """Return the totals of the table WHAT_IF."""
+    sums: dict[str, dict[GroupKey, _ScenarioSum]] = {}
     since: datetime | None = None
     until: datetime | None = None
     for rows in batches:
         for row in rows.to_pylist():
-            group = _what_if_group(row)
-            sums.setdefault(row["scenario"] or "", {}).setdefault(group, _Sum()).add(row)
+            group = _group_key(row)
+            sums.setdefault(row["scenario"] or "", {}).setdefault(group, _ScenarioSum()).add(row)
             start, end = row["interval_start"], row["interval_end"]
             since = start if since is None or start < since else since
             until = end if until is None or end > until else until
     as_is = sums.get(AS_IS, {})
-    named = [name for name in SCENARIO_ORDER if name in sums]
-    named += sorted(set(sums) - set(SCENARIO_ORDER))
+    scenarios = [name for name in SCENARIOS if name in sums]
+    scenarios += sorted(set(sums) - set(SCENARIOS))
     return WhatIfTotals(
-        tuple(_total(name, sums[name], as_is) for name in named),
+        tuple(_scenario_total(name, sums[name], as_is) for name in scenarios),
         {group: each.shared_topics for group, each in as_is.items() if each.shared_topics},
         since,
         until,
     )
 
 
-def _total(
-    name: str, groups: Mapping[GroupKey, _Sum], as_is: Mapping[GroupKey, _Sum]
+def _scenario_total(
+    name: str, groups: Mapping[GroupKey, _ScenarioSum], as_is: Mapping[GroupKey, _ScenarioSum]
 ) -> ScenarioTotal:
-    left = [as_is[group] for group in sorted(as_is) if group not in groups]
-    everyone = [groups[group] for group in sorted(groups)] + left
+    """Return the total of a scenario; a group without it counts with its current cost."""
+    unchanged = [as_is[group] for group in sorted(as_is) if group not in groups]
+    all_groups = [groups[group] for group in sorted(groups)] + unchanged
     return ScenarioTotal(
         scenario=name,
         groups=len(groups),
-        groups_as_is=len(left),
-        cost_per_month=sum(each.cost_per_month for each in everyone),
-        local_bytes=sum(each.local_bytes for each in everyone),
-        crossing_bytes=sum(each.crossing_bytes for each in everyone),
-        unknown_bytes=sum(each.unknown_bytes for each in everyone),
+        groups_as_is=len(unchanged),
+        cost_per_month=sum(each.cost_per_month for each in all_groups),
+        local_bytes=sum(each.local_bytes for each in all_groups),
+        crossing_bytes=sum(each.crossing_bytes for each in all_groups),
+        unknown_bytes=sum(each.unknown_bytes for each in all_groups),
         moves=sum(each.moves for each in groups.values()),
         leader_moves=sum(each.leader_moves for each in groups.values()),
     )
 
 
 @dataclass(slots=True)
-class _Ranked:
-    """A group's changes over its intervals so far."""
+class _RankingSum:
+    """A group in the ranking, over the intervals added so far."""
 
     seconds: float
     now: float
@@ -188,15 +179,15 @@ class _Ranked:
     latest: Mapping[str, Any]
 
 
-def changes(
+def recommended_changes(
     batches: Iterable[pa.Table], shared_topics: Mapping[GroupKey, int]
 ) -> dict[GroupKey, Change]:
-    """The change per group, from the ranking (:data:`rack_traffic.report.load.RANKING`)."""
-    found: dict[GroupKey, _Ranked] = {}
+    """Return the recommended change of each group in the table RANKING."""
+    sums: dict[GroupKey, _RankingSum] = {}
     for rows in batches:
         for row in rows.to_pylist():
-            key, seconds = _what_if_group(row), _seconds(row)
-            each = found.setdefault(key, _Ranked(0.0, 0.0, 0.0, 0.0, row))
+            key, seconds = _group_key(row), _seconds(row)
+            each = sums.setdefault(key, _RankingSum(0.0, 0.0, 0.0, 0.0, row))
             each.seconds += seconds
             each.now += seconds * (row["cost_per_month_now"] or 0.0)
             each.after += seconds * (row["cost_per_month_after"] or 0.0)
@@ -214,16 +205,16 @@ def changes(
             text=each.latest["change"] or "",
             shared_topics=shared_topics.get(key, 0),
         )
-        for key, each in found.items()
+        for key, each in sums.items()
     }
 
 
-def _what_if_group(row: Mapping[str, Any]) -> GroupKey:
+def _group_key(row: Mapping[str, Any]) -> GroupKey:
     return row["cluster"] or "", row["group"] or ""
 
 
 def _seconds(row: Mapping[str, Any]) -> float:
-    """Of the interval; an instant weighs next to nothing, and more than nothing."""
+    """Return the length of the interval, at least a microsecond, so that no sum is 0."""
     length: float = (row["interval_end"] - row["interval_start"]).total_seconds()
     return max(length, 1e-6)
 
@@ -234,20 +225,20 @@ _LOCAL, _CROSSING, _UNKNOWN = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class HourlySums:
-    """The hourly table, added up three ways."""
+    """Sums of the hourly table by pair of racks, by hour, and by group."""
 
     pairs: tuple[PairTotal, ...] = ()
     hours: tuple[HourTotal, ...] = ()
     groups: dict[GroupKey, Traffic] = field(default_factory=dict)
 
 
-def hourly_sums(batches: Iterable[pa.Table]) -> HourlySums:
-    """Add up the hourly table (columns of :data:`rack_traffic.report.load.HOURLY`)."""
-    pairs = RunningSums(("cluster", "kind", "from_rack", "to_rack", "where"), _VALUES)
-    hours = RunningSums(("cluster", "kind", "hour", "where"), _VALUES)
-    groups = RunningSums(("cluster", "group", "where"), _VALUES)
+def sum_hourly(batches: Iterable[pa.Table]) -> HourlySums:
+    """Return the sums of the table HOURLY."""
+    pairs = RunningSums(("cluster", "kind", "from_rack", "to_rack", "class"), _VALUES)
+    hours = RunningSums(("cluster", "kind", "hour", "class"), _VALUES)
+    groups = RunningSums(("cluster", "group", "class"), _VALUES)
     for batch in batches:
-        rows = batch.append_column("where", _where(batch["crossed_level"]))
+        rows = batch.append_column("class", _traffic_class(batch["crossed_level"]))
         pairs.add(rows)
         hours.add(rows)
         groups.add(rows.filter(pc.equal(rows["kind"], "consume")))
@@ -266,58 +257,60 @@ def hourly_sums(batches: Iterable[pa.Table]) -> HourlySums:
     )
 
 
-def set_aside_counts(batches: Iterable[pa.Table]) -> tuple[SetAside, ...]:
-    """Rows set aside, by table and reason, most first."""
+def count_rejected_rows(batches: Iterable[pa.Table]) -> tuple[RejectedRows, ...]:
+    """Return the number of rejected rows by table and reason, largest first."""
     counts: dict[tuple[str, str], int] = {}
     for batch in batches:
-        counted = batch.group_by(["table", "reason"], use_threads=False).aggregate(
-            [([], "count_all")]
-        )
-        for row in counted.to_pylist():
+        sums = batch.group_by(["table", "reason"], use_threads=False).aggregate([([], "count_all")])
+        for row in sums.to_pylist():
             key = row["table"] or "", row["reason"] or ""
             counts[key] = counts.get(key, 0) + row["count_all"]
     ranked = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    return tuple(SetAside(table, reason, rows) for (table, reason), rows in ranked)
+    return tuple(RejectedRows(table, reason, rows) for (table, reason), rows in ranked)
 
 
-def summarise(
+def summarize(
     hourly: HourlySums,
     what_if: WhatIfTotals | None = None,
     changes: dict[GroupKey, Change] | None = None,
-    set_aside: tuple[SetAside, ...] | None = None,
+    rejected_rows: tuple[RejectedRows, ...] | None = None,
 ) -> Summary:
-    """Everything together. Without a what-if there are no scenarios, and without a ranking no
-    changes; a group that was ranked and read nothing in the period is there with no traffic."""
+    """Return the summary. Without ``what_if`` it has no scenarios, without ``changes`` no changes.
+
+    A group that has a change but read nothing in the period has no traffic.
+    """
     clusters = _cluster_hours(hourly.hours)
-    measured = {each.cluster: each.hours for each in clusters}
+    hours_of = {each.cluster: each.hours for each in clusters}
     changes = changes or {}
     groups = [
-        _group(key, hourly.groups.get(key, Traffic()), changes.get(key), measured.get(key[0], 0))
+        _group_total(
+            key, hourly.groups.get(key, Traffic()), changes.get(key), hours_of.get(key[0], 0)
+        )
         for key in sorted(set(hourly.groups) | set(changes))
     ]
-    groups.sort(key=_rank)
+    groups.sort(key=_group_order)
     return Summary(
         clusters=clusters,
         pairs=tuple(sorted(hourly.pairs, key=_pair_order)),
         hours=tuple(sorted(hourly.hours, key=lambda each: (each.cluster, each.kind, each.hour))),
         groups=tuple(groups),
         scenarios=what_if.scenarios if what_if else (),
-        set_aside=set_aside,
-        whatif_from=what_if.since if what_if else None,
-        whatif_until=what_if.until if what_if else None,
+        rejected_rows=rejected_rows,
+        what_if_since=what_if.since if what_if else None,
+        what_if_until=what_if.until if what_if else None,
     )
 
 
-def _group(key: GroupKey, traffic: Traffic, change: Change | None, hours: int) -> GroupTotal:
+def _group_total(key: GroupKey, traffic: Traffic, change: Change | None, hours: int) -> GroupTotal:
     per_month: float | None = None
     if change is not None:
         per_month = change.cost_per_month_now
-    elif hours >= HOURS_TO_EXTRAPOLATE or traffic.cost == 0:
+    elif hours >= MIN_HOURS_TO_EXTRAPOLATE or traffic.cost == 0:
         per_month = traffic.cost * HOURS_PER_MONTH / hours if hours else 0.0
     return GroupTotal(*key, traffic, per_month, change)
 
 
-def _rank(each: GroupTotal) -> tuple[float, float, float, int, str, str]:
+def _group_order(each: GroupTotal) -> tuple[float, float, float, int, str, str]:
     saving = each.change.saving_per_month if each.change else 0.0
     monthly = each.cost_per_month or 0.0
     read = each.traffic
@@ -329,13 +322,13 @@ def _cluster_hours(hours: tuple[HourTotal, ...]) -> tuple[ClusterHours, ...]:
     for each in hours:
         seen.setdefault(each.cluster, set()).add(each.hour)
     return tuple(
-        ClusterHours(name, len(found), min(found), max(found))
-        for name, found in sorted(seen.items())
+        ClusterHours(name, len(hours), min(hours), max(hours))
+        for name, hours in sorted(seen.items())
     )
 
 
-def _where(level: pa.ChunkedArray) -> pa.ChunkedArray:
-    """0 in one rack, 1 across racks, 2 where a rack is not known."""
+def _traffic_class(level: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return _LOCAL, _CROSSING or _UNKNOWN for each ``crossed_level``."""
     known = pc.if_else(
         pc.equal(level, 0), pa.scalar(_LOCAL, pa.int8()), pa.scalar(_CROSSING, pa.int8())
     )
@@ -343,24 +336,24 @@ def _where(level: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _by_key(sums: RunningSums, *keys: str) -> dict[tuple[Any, ...], Traffic]:
-    found: dict[tuple[Any, ...], Traffic] = {}
+    traffic: dict[tuple[Any, ...], Traffic] = {}
     for row in sums.result():
-        key = tuple(_plain(name, row[name]) for name in keys)
-        found[key] = found.get(key, Traffic()) + _traffic(row)
-    return found
+        key = tuple(_key_value(name, row[name]) for name in keys)
+        traffic[key] = traffic.get(key, Traffic()) + _traffic(row)
+    return traffic
 
 
-def _plain(name: str, value: Any) -> Any:
-    """Racks that are not known are None, however that was written; other names are never None."""
+def _key_value(name: str, value: Any) -> Any:
+    """Return None for an unknown rack, null or empty; an empty string for other nulls."""
     return value or None if name.endswith("_rack") else "" if value is None else value
 
 
 def _traffic(row: dict[str, Any]) -> Traffic:
-    where, size = row["where"], row["bytes"] or 0
+    traffic_class, size = row["class"], row["bytes"] or 0
     return Traffic(
-        local_bytes=size if where == _LOCAL else 0,
-        crossing_bytes=size if where == _CROSSING else 0,
-        unknown_bytes=size if where == _UNKNOWN else 0,
+        local_bytes=size if traffic_class == _LOCAL else 0,
+        crossing_bytes=size if traffic_class == _CROSSING else 0,
+        unknown_bytes=size if traffic_class == _UNKNOWN else 0,
         estimated_bytes=row["estimated_bytes"] or 0,
         reported_bytes=row["reported_bytes"] or 0,
         unsized_offsets=row["unsized_offsets"] or 0,

@@ -1,8 +1,11 @@
-"""A summary as JSON: `SHAPE` documents it in the command's help."""
+"""Export of a summary as JSON, and as small Parquet tables.
+
+``JSON_FORMAT`` documents the JSON in the help of the command. The tables have the same content, for
+notebooks and dashboards.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,36 +14,37 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rack_traffic.report import findings as reliability
-from rack_traffic.report.findings import Finding
-from rack_traffic.report.load import ReportOutputError
+from rack_traffic.atomic_write import write_atomically
+from rack_traffic.errors import OutputError
+from rack_traffic.output_tables import KINDS
+from rack_traffic.report.findings import Finding, reliability_of
 from rack_traffic.report.model import Change, GroupTotal, Summary, Traffic
 
-SHAPE = """\
+JSON_FORMAT = """\
 {"schema_version": 1, "command": "traffic report", "period": {"since", "until"},
  "clusters": [{"cluster", "hours", "first", "last"}],
  "totals": {kind: TRAFFIC}, "cost_per_month_now", "saving_per_month",
- "findings": [{"weight": act|check|know, "headline", "detail", "sure",
+ "findings": [{"priority": act|check|info, "headline", "detail", "reliability",
                "saving_per_month"}],
  "pairs": [{"cluster", "kind", "from_rack", "to_rack", ...TRAFFIC}],
  "hours": [{"cluster", "kind", "hour", ...TRAFFIC}],
- "groups": [{"cluster", "group", ...TRAFFIC, "sure", "cost_per_month",
+ "groups": [{"cluster", "group", ...TRAFFIC, "reliability", "cost_per_month",
              "change": null or {"scenario", "text", "cost_per_month_now",
                "cost_per_month_after", "saving_per_month", "locality_now",
                "locality_after", "shared_topics"}}],
  "scenarios": [{"scenario", "groups", "groups_as_is", "cost_per_month",
                 "local_bytes", "crossing_bytes", "unknown_bytes", "moves",
                 "leader_moves"}],
- "what_if": {"since", "until"}, "set_aside": null or [{"table", "reason", "rows"}]}
+ "what_if": {"since", "until"}, "rejected_rows": null or [{"table", "reason", "rows"}]}
 TRAFFIC is "local_bytes", "crossing_bytes", "unknown_bytes", "estimated_bytes",
  "reported_bytes", "unsized_offsets", "cost". kind is consume, replicate or produce.
-A rack that is not known is null. Times are UTC; "until" and "last" begin an hour."""
+Unknown racks are null. Times are UTC; "until" and "last" are the beginnings of hours."""
 
-_MONEY_DIGITS = 6
+_COST_DIGITS = 6
 
 
 def summary_json(summary: Summary, findings: tuple[Finding, ...]) -> dict[str, Any]:
-    """``summary`` as values that :mod:`json` writes; money to six digits."""
+    """Return the values of the JSON document; costs are rounded to six digits."""
     first = min((each.first for each in summary.clusters), default=None)
     last = max((each.last for each in summary.clusters), default=None)
     return {
@@ -54,18 +58,16 @@ def summary_json(summary: Summary, findings: tuple[Finding, ...]) -> dict[str, A
             }
             for each in summary.clusters
         ],
-        "totals": {
-            kind: _traffic(summary.of_kind(kind)) for kind in ("consume", "replicate", "produce")
-        },
-        "cost_per_month_now": _money(summary.cost_per_month_now),
-        "saving_per_month": _money(summary.saving_per_month),
+        "totals": {kind: _traffic(summary.of_kind(kind)) for kind in KINDS},
+        "cost_per_month_now": _cost(summary.cost_per_month_now),
+        "saving_per_month": _cost(summary.saving_per_month),
         "findings": [
             {
-                "weight": each.weight,
+                "priority": each.priority,
                 "headline": each.headline,
                 "detail": each.detail,
-                "sure": each.sure,
-                "saving_per_month": _money(each.saving_per_month),
+                "reliability": each.reliability,
+                "saving_per_month": _cost(each.saving_per_month),
             }
             for each in findings
         ],
@@ -94,7 +96,7 @@ def summary_json(summary: Summary, findings: tuple[Finding, ...]) -> dict[str, A
                 "scenario": each.scenario,
                 "groups": each.groups,
                 "groups_as_is": each.groups_as_is,
-                "cost_per_month": _money(each.cost_per_month),
+                "cost_per_month": _cost(each.cost_per_month),
                 "local_bytes": each.local_bytes,
                 "crossing_bytes": each.crossing_bytes,
                 "unknown_bytes": each.unknown_bytes,
@@ -103,12 +105,12 @@ def summary_json(summary: Summary, findings: tuple[Finding, ...]) -> dict[str, A
             }
             for each in summary.scenarios
         ],
-        "what_if": {"since": _time(summary.whatif_from), "until": _time(summary.whatif_until)},
-        "set_aside": None
-        if summary.set_aside is None
+        "what_if": {"since": _time(summary.what_if_since), "until": _time(summary.what_if_until)},
+        "rejected_rows": None
+        if summary.rejected_rows is None
         else [
             {"table": each.table, "reason": each.reason, "rows": each.rows}
-            for each in summary.set_aside
+            for each in summary.rejected_rows
         ],
     }
 
@@ -118,8 +120,8 @@ def _group(each: GroupTotal) -> dict[str, Any]:
         "cluster": each.cluster,
         "group": each.group,
         **_traffic(each.traffic),
-        "sure": reliability.of(each.traffic).level,
-        "cost_per_month": _money(each.cost_per_month),
+        "reliability": reliability_of(each.traffic).level,
+        "cost_per_month": _cost(each.cost_per_month),
         "change": None if each.change is None else _change(each.change),
     }
 
@@ -128,9 +130,9 @@ def _change(change: Change) -> dict[str, Any]:
     return {
         "scenario": change.scenario,
         "text": change.text,
-        "cost_per_month_now": _money(change.cost_per_month_now),
-        "cost_per_month_after": _money(change.cost_per_month_after),
-        "saving_per_month": _money(change.saving_per_month),
+        "cost_per_month_now": _cost(change.cost_per_month_now),
+        "cost_per_month_after": _cost(change.cost_per_month_after),
+        "saving_per_month": _cost(change.saving_per_month),
         "locality_now": change.locality_now,
         "locality_after": change.locality_after,
         "shared_topics": change.shared_topics,
@@ -145,19 +147,17 @@ def _traffic(traffic: Traffic) -> dict[str, Any]:
         "estimated_bytes": traffic.estimated_bytes,
         "reported_bytes": traffic.reported_bytes,
         "unsized_offsets": traffic.unsized_offsets,
-        "cost": _money(traffic.cost),
+        "cost": _cost(traffic.cost),
     }
 
 
-def _money(amount: float | None) -> float | None:
-    return None if amount is None else round(amount, _MONEY_DIGITS)
+def _cost(amount: float | None) -> float | None:
+    return None if amount is None else round(amount, _COST_DIGITS)
 
 
 def _time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
-
-# ---- A summary as small Parquet tables, for notebooks and dashboards.
 
 _TEXT, _LONG, _REAL = pa.string(), pa.int64(), pa.float64()
 _TIME = pa.timestamp("us", tz="UTC")
@@ -188,7 +188,7 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
         "cluster": _TEXT,
         "group": _TEXT,
         **_TRAFFIC,
-        "sure": _TEXT,
+        "reliability": _TEXT,
         "cost_per_month": _REAL,
         **_CHANGE,
     },
@@ -203,46 +203,37 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
         "moves": _LONG,
         "leader_moves": _LONG,
     },
-    "set_aside": {"table": _TEXT, "reason": _TEXT, "rows": _LONG},
+    "rejected_rows": {"table": _TEXT, "reason": _TEXT, "rows": _LONG},
     "findings": {
-        "weight": _TEXT,
+        "priority": _TEXT,
         "headline": _TEXT,
         "detail": _TEXT,
-        "sure": _TEXT,
+        "reliability": _TEXT,
         "saving_per_month": _REAL,
     },
 }
-"""Table to columns. ``groups`` has a change's columns beside its own, null where there is none."""
+"""Table name to columns. ``groups`` includes the columns of a change, null if there is none."""
 
 
-def summary_tables(shape: Mapping[str, Any]) -> dict[str, pa.Table]:
-    """The tables of :data:`SCHEMAS` from what :func:`~.json_shape.summary_json` returns."""
+def summary_tables(data: Mapping[str, Any]) -> dict[str, pa.Table]:
+    """Return the tables of :data:`SCHEMAS` from the result of :func:`summary_json`."""
     tables = {}
     for name, columns in SCHEMAS.items():
-        rows = [{**row, **(row.get("change") or {})} for row in shape[name] or ()]
+        rows = [{**row, **(row.get("change") or {})} for row in data[name] or ()]
         schema = pa.schema(list(columns.items()))
         tables[name] = pa.table([_column(rows, *each) for each in columns.items()], schema=schema)
     return tables
 
 
 def write_tables(tables: Mapping[str, pa.Table], folder: Path) -> None:
-    """Write each table to ``folder/NAME.parquet``, whole or not at all.
-
-    Raises ReportOutputError.
-    """
+    """Write each table atomically to ``folder/NAME.parquet``. Raise OutputError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
-            unfinished = folder / f".{name}.parquet.{os.getpid()}"
-            try:
-                pq.write_table(table, unfinished)
-                unfinished.replace(folder / f"{name}.parquet")
-            finally:
-                unfinished.unlink(missing_ok=True)
+            with write_atomically(folder / f"{name}.parquet") as file:
+                pq.write_table(table, file)
     except OSError as error:
-        raise ReportOutputError(
-            f"cannot write tables to {folder}: {error.strerror or error}"
-        ) from error
+        raise OutputError(f"cannot write tables to {folder}: {error.strerror or error}") from error
 
 
 def _column(rows: Sequence[Mapping[str, Any]], name: str, kind: pa.DataType) -> pa.Array:

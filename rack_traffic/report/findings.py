@@ -1,4 +1,4 @@
-"""What the figures mean, in plain words: what to do first, what it brings, how sure that is."""
+"""Findings: what the figures of a report mean, what to do, and how reliable the figures are."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from rack_traffic.report import format as wording
 from rack_traffic.report.format import Currency, count
 from rack_traffic.report.model import GroupTotal, Summary, Traffic, share, total
 
-Weight = Literal["act", "check", "know"]
-"""Do something about it; look into it; good to know."""
+Priority = Literal["act", "check", "info"]
+"""``act``: change something; ``check``: look into it; ``info``: background."""
 
-_MOST_OF_IT = 0.8
+_LARGE_SHARE = 0.8
+"""Of the saving: it is said how few groups bring it."""
 _FEW_GROUPS = 0.5
-_HOT_PAIR = 0.3
-_NAMED_GROUPS = 3
+_HOT_PAIR_SHARE = 0.3
+_MAX_GROUP_NAMES = 3
 
 _CHANGES = {
     "rackward_range": ("Move", "to rackward's Range assignor"),
@@ -34,30 +35,33 @@ _CHANGES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know: a headline, what lies behind it, and how sure it is (None: a fact).
+    """A finding: a headline and its explanation.
 
-    ``saving_per_month`` is what acting on it would save, None where that is not the point.
+    ``reliability`` is that of the figures (None: exact), ``saving_per_month`` the saving if it is
+    acted on (None: it has none).
     """
 
-    weight: Weight
+    priority: Priority
     headline: str
     detail: str
-    sure: str | None = None
+    reliability: str | None = None
     saving_per_month: float | None = None
 
 
 def findings(summary: Summary, currency: Currency) -> tuple[Finding, ...]:
-    """All that ``summary`` gives cause to say: what to act on first, by what it saves."""
-    found = [
+    """Return the findings of ``summary``, by priority and then by saving."""
+    unsorted = [
         *_savings(summary, currency),
         *_no_change(summary),
         *_hot_pair(summary, currency),
         *reliability_findings(summary),
         *_replication(summary, currency),
     ]
-    order: tuple[Weight, ...] = ("act", "check", "know")
+    order: tuple[Priority, ...] = ("act", "check", "info")
     return tuple(
-        sorted(found, key=lambda each: (order.index(each.weight), -(each.saving_per_month or 0)))
+        sorted(
+            unsorted, key=lambda each: (order.index(each.priority), -(each.saving_per_month or 0))
+        )
     )
 
 
@@ -74,23 +78,23 @@ def _savings(summary: Summary, currency: Currency) -> Iterator[Finding]:
             "act",
             f"{do} {count(len(groups), 'group')} {how}",
             _which(ranked, saving, currency) + _shared(groups),
-            of_groups(groups).words,
+            reliability_of_groups(groups).name,
             saving,
         )
 
 
 def _which(ranked: list[GroupTotal], saving: float, currency: Currency) -> str:
     named = ", ".join(
-        f"{each.group} ({currency.text(_saving(each))})" for each in ranked[:_NAMED_GROUPS]
+        f"{each.group} ({currency.text(_saving(each))})" for each in ranked[:_MAX_GROUP_NAMES]
     )
     if len(ranked) == 1:
         return f"{named} a month."
     few, so_far = 0, 0.0
-    while so_far < saving * _MOST_OF_IT:
+    while so_far < saving * _LARGE_SHARE:
         so_far += _saving(ranked[few])
         few += 1
     text = f"Begin with {named}."
-    if len(ranked) > _NAMED_GROUPS and few <= len(ranked) * _FEW_GROUPS:
+    if len(ranked) > _MAX_GROUP_NAMES and few <= len(ranked) * _FEW_GROUPS:
         these = "One group brings" if few == 1 else f"{few:,} of these groups bring"
         text += f" {these} {wording.percent(so_far / saving)} of it."
     return text
@@ -121,19 +125,19 @@ def _no_change(summary: Summary) -> Iterator[Finding]:
             "Check the period, and that the collector sees the groups and their commits.",
         )
     elif consumed.bytes and not consumed.crossing_bytes and not consumed.unknown_bytes:
-        yield Finding("know", "No byte that groups read crossed racks", "There is nothing to save.")
+        yield Finding("info", "No byte that groups read crossed racks", "There is nothing to save.")
     elif summary.saving_per_month is None and consumed.crossing_bytes:
         yield Finding(
             "check",
             "No what-if was given",
-            "So this report says what crosses, and not what would change it. Compute the what-if "
-            "tables and make the report again.",
+            "The report shows cross-rack traffic, but not what would reduce it. Run `rackward "
+            "traffic what-if`, and create the report again.",
         )
     elif summary.saving_per_month == 0 and consumed.crossing_bytes:
         yield Finding(
-            "know",
+            "info",
             "No change would lower the cost",
-            "Every group reads as locally as its members, leaders and racks permit.",
+            "The reads of every group are as local as its members, leaders and racks permit.",
         )
 
 
@@ -147,11 +151,11 @@ def _hot_pair(summary: Summary, currency: Currency) -> Iterator[Finding]:
     if len(costs) < 3 or whole <= 0:
         return
     (cluster, one, other), cost = max(costs.items(), key=lambda each: (each[1], each[0]))
-    if cost / whole < _HOT_PAIR:
+    if cost / whole < _HOT_PAIR_SHARE:
         return
     where = f" of cluster {cluster}" if len(summary.clusters) > 1 else ""
     yield Finding(
-        "know",
+        "info",
         f"{wording.percent(cost / whole)} of the cost is read from rack {one} in rack {other}",
         f"{currency.text(cost)} in this period, the most of all pairs of racks{where}. A rack that "
         "leads more partitions than its members read causes such a stream.",
@@ -159,7 +163,7 @@ def _hot_pair(summary: Summary, currency: Currency) -> Iterator[Finding]:
 
 
 def reliability_findings(summary: Summary) -> Iterator[Finding]:
-    """What the data lack, and what to do about that."""
+    """Return findings about missing and estimated data."""
     consumed = summary.consumed
     unknown = share(consumed.unknown_bytes, consumed.bytes)
     if unknown:
@@ -200,17 +204,17 @@ def reliability_findings(summary: Summary) -> Iterator[Finding]:
             "Their partitions' sizes on disk could not be read, so their bytes are missing here. "
             "Give the collector the right to describe log directories.",
         )
-    if summary.set_aside:
-        rows = sum(each.rows for each in summary.set_aside)
-        worst = summary.set_aside[0]
+    if summary.rejected_rows:
+        rows = sum(each.rows for each in summary.rejected_rows)
+        first = summary.rejected_rows[0]
         yield Finding(
             "check",
-            f"{count(rows, 'snapshot row was', 'snapshot rows were')} set aside",
-            f"They broke the contract of their table; most often {worst.table}: {worst.reason} "
-            f"({worst.rows:,}).",
+            f"{count(rows, 'snapshot row was', 'snapshot rows were')} rejected",
+            f"They are invalid; the most frequent reason is {first.table}: {first.reason} "
+            f"({first.rows:,} rows).",
         )
-    if (text := gaps(summary)) is not None:
-        yield Finding("check", text, "Nothing is told of hours in which nothing was collected.")
+    if (text := missing_hours(summary)) is not None:
+        yield Finding("check", text, "The report does not include the traffic of these hours.")
 
 
 def _replication(summary: Summary, currency: Currency) -> Iterator[Finding]:
@@ -218,7 +222,7 @@ def _replication(summary: Summary, currency: Currency) -> Iterator[Finding]:
     if copied.cost <= 0:
         return
     yield Finding(
-        "know",
+        "info",
         f"Replication crosses racks too: {wording.bytes_text(copied.crossing_bytes)}, "
         f"{currency.text(copied.cost)}",
         "It is what keeping replicas in other racks costs, and no assignor changes it.",
@@ -229,22 +233,20 @@ def _saving(each: GroupTotal) -> float:
     return each.change.saving_per_month if each.change is not None else 0.0
 
 
-# ---- How sure a figure is, in words that mean the same wherever they stand.
+ReliabilityLevel = Literal["exact", "good", "fair", "rough", "none"]
 
-Level = Literal["exact", "good", "fair", "rough", "none"]
+MIN_EXACT_SHARE = 0.95
+MAX_GOOD_DOUBTFUL_SHARE = 0.05
+MAX_FAIR_DOUBTFUL_SHARE = 0.25
 
-EXACT_FROM = 0.95
-GOOD_UP_TO = 0.05
-FAIR_UP_TO = 0.25
-
-WORDS: dict[Level, str] = {
+LEVEL_NAMES: dict[ReliabilityLevel, str] = {
     "exact": "exact",
     "good": "measured",
     "fair": "partly known",
     "rough": "rough",
     "none": "no data",
 }
-EXPLAINED: dict[Level, str] = {
+LEVEL_MEANINGS: dict[ReliabilityLevel, str] = {
     "exact": "clients reported at least 95 % of the bytes exactly",
     "good": "measured from committed offsets; at most 5 % estimated or of unknown rack",
     "fair": "at most 25 % estimated or of unknown rack",
@@ -255,21 +257,21 @@ EXPLAINED: dict[Level, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """A level, and the shares of bytes that it is from."""
+    """A level, and the shares of exact, estimated and unknown-rack bytes that it follows from."""
 
-    level: Level
+    level: ReliabilityLevel
     exact: float
     estimated: float
     unknown: float
 
     @property
-    def words(self) -> str:
-        """For people."""
-        return WORDS[self.level]
+    def name(self) -> str:
+        """Return the display name of the level."""
+        return LEVEL_NAMES[self.level]
 
 
-def of(traffic: Traffic) -> Reliability:
-    """How sure the bytes and the cost of ``traffic`` are."""
+def reliability_of(traffic: Traffic) -> Reliability:
+    """Return the reliability of the bytes and the cost of ``traffic``."""
     size = traffic.bytes
     if not size:
         return Reliability("none", 0.0, 0.0, 0.0)
@@ -277,33 +279,37 @@ def of(traffic: Traffic) -> Reliability:
     estimated = traffic.estimated_bytes / size
     unknown = traffic.unknown_bytes / size
     doubtful = estimated + unknown
-    level: Level = "rough"
-    if exact >= EXACT_FROM and doubtful <= GOOD_UP_TO:
+    level: ReliabilityLevel = "rough"
+    if exact >= MIN_EXACT_SHARE and doubtful <= MAX_GOOD_DOUBTFUL_SHARE:
         level = "exact"
-    elif doubtful <= GOOD_UP_TO:
+    elif doubtful <= MAX_GOOD_DOUBTFUL_SHARE:
         level = "good"
-    elif doubtful <= FAIR_UP_TO:
+    elif doubtful <= MAX_FAIR_DOUBTFUL_SHARE:
         level = "fair"
     return Reliability(level, exact, estimated, unknown)
 
 
-def of_groups(groups: Iterable[GroupTotal]) -> Reliability:
-    """The same of all that several groups read."""
-    return of(total(each.traffic for each in groups))
+def reliability_of_groups(groups: Iterable[GroupTotal]) -> Reliability:
+    """Return the reliability of the traffic of several groups together."""
+    return reliability_of(total(each.traffic for each in groups))
 
 
-def gaps(summary: Summary) -> str | None:
-    """How many hours between a cluster's first and last are missing; None where none is."""
+def missing_hours(summary: Summary) -> str | None:
+    """Return how many hours between the first and last of a cluster are missing; None if none."""
     spans = {
         each.cluster: ((each.last - each.first) // timedelta(hours=1) + 1, each.hours)
         for each in summary.clusters
     }
-    gappy = {name: (span, span - seen) for name, (span, seen) in spans.items() if span > seen}
-    if not gappy:
+    incomplete = {name: (span, span - seen) for name, (span, seen) in spans.items() if span > seen}
+    if not incomplete:
         return None
-    name, (span, missing) = max(gappy.items(), key=lambda each: (each[1][1], each[0]))
+    name, (span, missing) = max(incomplete.items(), key=lambda each: (each[1][1], each[0]))
     text = f"{count(missing, 'hour')} of {span:,} {'is' if missing == 1 else 'are'} missing"
     if len(spans) == 1:
         return text
-    others = f" (fewer or as many in {count(len(gappy) - 1, 'other')})" if len(gappy) > 1 else ""
+    others = (
+        f" (fewer or as many in {count(len(incomplete) - 1, 'other')})"
+        if len(incomplete) > 1
+        else ""
+    )
     return f"{text} in cluster {name}{others}"

@@ -1,4 +1,4 @@
-"""Numbers and names for people: the same everywhere on the page."""
+"""Formats of numbers and names on the page and in findings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def bytes_text(size: float) -> str:
-    """Such as ``1.23 GB``: three digits, units of a thousand."""
+    """Return a text such as ``1.23 GB``: three digits, decimal units."""
     unit = 0
     while unit < len(_UNITS) - 1 and abs(size) >= 999.5:
         size /= 1000
@@ -38,17 +38,17 @@ def bytes_text(size: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Currency:
-    """How money is written: ``$ 1,234`` without the space for a sign, ``EUR 1,234`` for a code."""
+    """A currency symbol, written as ``$1,234``, or a code, written as ``EUR 1,234``."""
 
     sign: str = "$"
 
     @property
     def prefix(self) -> str:
-        """What stands before the number."""
+        """Return the text before the number."""
         return f"{self.sign} " if self.sign[-1:].isalnum() else self.sign
 
     def text(self, amount: float) -> str:
-        """Whole from 100 on, to the cent below, and never "0.00" for what is more than nothing."""
+        """Return the amount with cents if below 100; a positive amount is never shown as 0.00."""
         if amount < 0:
             return f"-{self.text(-amount)}"
         if 0 < amount < 0.005:
@@ -59,7 +59,7 @@ class Currency:
 
 
 def percent(part: float | None) -> str:
-    """A share such as ``12.3 %``; neither 0 nor 100 unless it is; a dash for None."""
+    """Return a share such as ``12.3 %``; never 0 or 100 by rounding; a dash for None."""
     if part is None:
         return "–"  # noqa: RUF001
     if 0 < part < 0.0005:
@@ -70,12 +70,12 @@ def percent(part: float | None) -> str:
 
 
 def time_text(moment: datetime) -> str:
-    """To the minute; the page says once that all times are UTC."""
+    """Return a time to the minute, without its zone: all times of the page are UTC."""
     return moment.strftime("%Y-%m-%d %H:%M")
 
 
-def middle_cut(text: str, width: int) -> str:
-    """``text`` in at most ``width`` characters; names that differ mostly do so at their ends."""
+def cut_middle(text: str, width: int) -> str:
+    """Return ``text`` in at most ``width`` characters, both ends kept: names differ there."""
     if len(text) <= width:
         return text
     head = (width - 1) // 2
@@ -83,10 +83,10 @@ def middle_cut(text: str, width: int) -> str:
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
-    """``1 group``, ``1,234 groups``."""
+    """Return a text such as ``1 group`` or ``1,234 groups``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def scenario_name(scenario: str) -> str:
-    """For people; one that is not known yet keeps its own name."""
+    """Return the display name of a scenario; an unknown one keeps its name."""
     return SCENARIO_NAMES.get(scenario, scenario.replace("_", " "))

@@ -1,7 +1,7 @@
-"""What a report says, as frozen values: the input of every renderer, the output of the sums.
+"""The data of a report, as frozen values: the result of the sums, the input of the renderers.
 
-Bytes are bytes, money is in the currency of the price table, times are aware and in UTC, months
-have 730 hours. A rack that is None is not known.
+Costs are in the currency of the price table, times are aware and in UTC, months have 730 hours. A
+rack that is None is unknown.
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
 
-HOURS_PER_MONTH = 730.0
-HOURS_TO_EXTRAPOLATE = 24
-"""With fewer hours of measurements than this, no cost per month is told from them alone."""
+from rack_traffic.output_tables import KINDS
 
-KINDS = ("consume", "replicate", "produce")
-"""Kinds of traffic, in the order in which they are shown."""
+MIN_HOURS_TO_EXTRAPOLATE = 24
+"""A cost per month is extrapolated from measurements of at least so many hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes by where they went.
+    """Bytes within a rack, across racks, and of unknown racks.
 
-    The first three add up to all bytes. Of all bytes, ``estimated_bytes`` are a usual rate where
-    nothing could be measured, and ``reported_bytes`` are exact, from clients. ``unsized_offsets``
-    are records and markers whose bytes are not known and not among these. ``cost`` is that of
-    ``crossing_bytes``: bytes of unknown racks have none.
+    These three add up to all bytes. ``estimated_bytes`` and ``reported_bytes`` are parts of all
+    bytes: the former are a usual rate because nothing could be measured, the latter are exact
+    values from clients. ``unsized_offsets`` are records and control records of unknown size, which
+    the bytes do not include. ``cost`` is that of ``crossing_bytes``; bytes of unknown racks have
+    none.
     """
 
     local_bytes: int = 0
@@ -39,12 +38,12 @@ class Traffic:
 
     @property
     def bytes(self) -> int:
-        """All bytes."""
+        """Return all bytes."""
         return self.local_bytes + self.crossing_bytes + self.unknown_bytes
 
     @property
     def crossing_share(self) -> float | None:
-        """Of the bytes whose racks are known; None where there are none."""
+        """Return the share of crossing bytes in those with known racks; None if there are none."""
         return share(self.crossing_bytes, self.local_bytes + self.crossing_bytes)
 
     def __add__(self, other: Traffic) -> Traffic:
@@ -61,13 +60,12 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class ClusterHours:
-    """The hours of a cluster in which anything was measured."""
+    """The number of hours with measurements of a cluster, and the first and last of them."""
 
     cluster: str
     hours: int
     first: datetime
     last: datetime
-    """The beginning of its last hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +91,10 @@ class HourTotal:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What to change for a group, and what that does to its cost per month.
+    """The recommended change for a group, and its effect on the cost per month.
 
-    Localities are shares of the bytes whose racks are known. ``shared_topics`` of the group are
-    read by other groups too.
+    Localities are shares of the bytes whose racks are known. ``shared_topics`` of the group's
+    topics have other groups too.
     """
 
     cost_per_month_now: float
@@ -111,23 +109,25 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class GroupTotal:
-    """What a group read over the period; ``change`` is None where no what-if looked at it."""
+    """The traffic of a group over the period.
+
+    ``cost_per_month`` is that of the what-if or else extrapolated from the hours with measurements;
+    None if there are too few. ``change`` is None without a what-if for the group.
+    """
 
     cluster: str
     group: str
     traffic: Traffic
     cost_per_month: float | None
-    """The what-if's where there is one; otherwise that of the measured hours, or None where they
-    are too few."""
     change: Change | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioTotal:
-    """All groups under one scenario, as traffic and cost per month.
+    """Traffic and cost per month of all groups under one scenario.
 
-    ``groups`` were computed under it; for ``groups_as_is`` it could not be, and they count with
-    what they cost as they are.
+    The scenario was computed for ``groups``; ``groups_as_is`` have no result for it, and count with
+    their current traffic.
     """
 
     scenario: str
@@ -142,13 +142,13 @@ class ScenarioTotal:
 
     @property
     def crossing_share(self) -> float | None:
-        """Of the bytes whose racks are known; None where there are none."""
+        """Return the share of crossing bytes in those with known racks; None if there are none."""
         return share(self.crossing_bytes, self.local_bytes + self.crossing_bytes)
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
-    """Rows of an input table that broke its contract."""
+class RejectedRows:
+    """The number of rows of a snapshot table that were rejected for one reason."""
 
     table: str
     reason: str
@@ -157,11 +157,11 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Everything a report tells, sorted and small: see the classes above.
+    """All data of a report, sorted.
 
-    ``groups`` come by what can be saved, then by cost, most first. ``set_aside`` is None where no
-    table of rows set aside was given, which is not the same as none. ``whatif_from`` and
-    ``whatif_until`` span the intervals of the what-if.
+    ``groups`` are sorted by saving, then by cost, largest first. ``rejected_rows`` is None if it is
+    unknown whether rows were rejected. The intervals of the what-if lie in [``what_if_since``,
+    ``what_if_until``).
     """
 
     clusters: tuple[ClusterHours, ...] = ()
@@ -169,9 +169,9 @@ class Summary:
     hours: tuple[HourTotal, ...] = ()
     groups: tuple[GroupTotal, ...] = ()
     scenarios: tuple[ScenarioTotal, ...] = ()
-    set_aside: tuple[SetAside, ...] | None = None
-    whatif_from: datetime | None = None
-    whatif_until: datetime | None = None
+    rejected_rows: tuple[RejectedRows, ...] | None = None
+    what_if_since: datetime | None = None
+    what_if_until: datetime | None = None
     _kinds: dict[str, Traffic] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -179,17 +179,17 @@ class Summary:
             self._kinds[kind] = total(each.traffic for each in self.pairs if each.kind == kind)
 
     def of_kind(self, kind: str) -> Traffic:
-        """All traffic of one of :data:`KINDS`."""
+        """Return all traffic of one of :data:`KINDS`."""
         return self._kinds[kind]
 
     @property
     def consumed(self) -> Traffic:
-        """What all groups read."""
+        """Return the traffic of all groups."""
         return self._kinds["consume"]
 
     @property
     def cost_per_month_now(self) -> float | None:
-        """Of all groups; None where one that crosses is not known."""
+        """Return the cost of all groups; None if that of any group is unknown."""
         if not self.groups:
             return None
         known = [each.cost_per_month for each in self.groups]
@@ -197,16 +197,16 @@ class Summary:
 
     @property
     def saving_per_month(self) -> float | None:
-        """Of all changes; None where no what-if was given."""
+        """Return the saving of all changes; None without a what-if."""
         changes = [each.change for each in self.groups if each.change is not None]
         return sum(each.saving_per_month for each in changes) if changes else None
 
 
 def total(several: Iterable[Traffic]) -> Traffic:
-    """The sum; nothing where there is none."""
+    """Return the sum of ``several``."""
     return reduce(lambda one, other: one + other, several, Traffic())
 
 
 def share(part: float, whole: float) -> float | None:
-    """``part`` of ``whole``; None where the whole is nothing."""
+    """Return ``part / whole``; None if ``whole`` is 0."""
     return part / whole if whole else None

@@ -1,8 +1,8 @@
-"""The page: one HTML file with everything in it, which asks nothing of any network.
+"""The page: one HTML file that contains everything, and makes no network request.
 
-Names from clusters are hostile input. Jinja2 escapes them where they are text; in the page's data
-``<``, ``>``, ``&`` and ``'`` are written as escapes of JSON; the script only ever sets text; and a
-content security policy lets no script run but the two that are in the page, told by their hashes.
+Names from clusters are untrusted input. Jinja2 escapes them in text; in the page's data ``<``,
+``>``, ``&`` and ``'`` are JSON escapes; the script sets text only; and a content security policy
+permits the two scripts of the page only, by their hashes.
 """
 
 from __future__ import annotations
@@ -20,41 +20,40 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from rack_traffic.report import charts
-from rack_traffic.report import findings as reliability
+from rack_traffic.output_tables import HOURS_PER_MONTH, KINDS
 from rack_traffic.report import format as wording
-from rack_traffic.report.charts import scopes, span_text
-from rack_traffic.report.findings import Finding
-from rack_traffic.report.format import Currency
-from rack_traffic.report.model import (
-    HOURS_PER_MONTH,
-    HOURS_TO_EXTRAPOLATE,
-    KINDS,
-    GroupTotal,
-    Summary,
+from rack_traffic.report.charts import groups_chart, what_if_chart
+from rack_traffic.report.findings import (
+    LEVEL_MEANINGS,
+    LEVEL_NAMES,
+    Finding,
+    reliability_of,
 )
-
-# ---- The groups' table as columns that are small in JSON: its script makes rows of those it shows.
+from rack_traffic.report.format import Currency
+from rack_traffic.report.model import MIN_HOURS_TO_EXTRAPOLATE, GroupTotal, Summary
+from rack_traffic.report.views import bar_text, make_views
 
 _NO_CHANGE = "Nothing to change"
 _NOT_COMPUTED = "Not computed"
 
 
 def group_columns(groups: Sequence[GroupTotal]) -> dict[str, Any]:
-    """Columns by name, a value per group. Clusters, changes and levels are positions in
-    ``clusters``, ``changes`` and ``levels``; what is not known is null."""
+    """Return the table of groups by column, which is small in JSON: name to a value per group.
+
+    Clusters, changes and reliability levels are indexes into ``clusters``, ``changes`` and
+    ``levels``; unknown values are null.
+    """
     clusters = sorted({each.cluster for each in groups})
     changes = sorted({_change(each) for each in groups})
-    sure = [reliability.of(each.traffic) for each in groups]
-    cluster_at = {name: at for at, name in enumerate(clusters)}
-    change_at = {text: at for at, text in enumerate(changes)}
-    levels = list(reliability.WORDS)
+    cluster_index = {name: index for index, name in enumerate(clusters)}
+    change_index = {text: index for index, text in enumerate(changes)}
+    levels = list(LEVEL_NAMES)
     return {
         "clusters": clusters,
         "changes": changes,
-        "levels": [[level, *_explained(level)] for level in levels],
+        "levels": [[level, LEVEL_NAMES[level], LEVEL_MEANINGS[level]] for level in levels],
         "group": [each.group for each in groups],
-        "cluster": [cluster_at[each.cluster] for each in groups],
+        "cluster": [cluster_index[each.cluster] for each in groups],
         "bytes": [each.traffic.bytes for each in groups],
         "crossing": [_digits(each.traffic.crossing_share) for each in groups],
         "crossing_after": [
@@ -72,8 +71,8 @@ def group_columns(groups: Sequence[GroupTotal]) -> dict[str, Any]:
             None if each.change is None else _digits(each.change.saving_per_month)
             for each in groups
         ],
-        "change": [change_at[_change(each)] for each in groups],
-        "sure": [levels.index(each.level) for each in sure],
+        "change": [change_index[_change(each)] for each in groups],
+        "reliability": [levels.index(reliability_of(each.traffic).level) for each in groups],
     }
 
 
@@ -83,12 +82,8 @@ def _change(each: GroupTotal) -> str:
     return each.change.text or _NO_CHANGE
 
 
-def _explained(level: reliability.Level) -> tuple[str, str]:
-    return reliability.WORDS[level], reliability.EXPLAINED[level]
-
-
 def _digits(value: float | None) -> float | None:
-    """Enough of them to sort and to show."""
+    """Round to five digits, which suffice to sort and to show."""
     return None if value is None else float(f"{value:.5g}")
 
 
@@ -98,8 +93,7 @@ DEFAULT_TOP = 10
 
 @dataclass(frozen=True, slots=True)
 class PageOptions:
-    """How the page looks: its title, the currency, how many groups the chart has, and when it was
-    made (aware)."""
+    """The creation time (aware), the title, the currency, and the number of groups in the chart."""
 
     generated_at: datetime
     title: str = DEFAULT_TITLE
@@ -109,7 +103,7 @@ class PageOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """A figure at the top of the page."""
+    """A key figure at the top of the page."""
 
     name: str
     value: str
@@ -119,25 +113,25 @@ class _Tile:
 
 @dataclass(frozen=True, slots=True)
 class _Plotly:
-    """plotly.js, gzip in base64: less than half of it; and the hash of its text."""
+    """The script plotly.js, compressed with gzip, as base64; and the hash of its text."""
 
     packed: str
     hash: str
 
 
 def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOptions) -> str:
-    """The whole HTML document. The same input gives the same document."""
+    """Return the HTML document; the same for the same input."""
     environment = _environment()
     currency = options.currency
-    views = scopes(summary, currency)
+    views = make_views(summary, currency)
     costly = sorted(
         (each for each in summary.groups if each.cost_per_month),
         key=lambda each: (-(each.cost_per_month or 0), each.cluster, each.group),
     )[: options.top]
     data = {
         "views": views.views,
-        "what_if": charts.what_if_chart(summary.scenarios, currency) if summary.scenarios else None,
-        "top_groups": charts.groups_chart(costly, currency) if costly else None,
+        "what_if": what_if_chart(summary.scenarios, currency) if summary.scenarios else None,
+        "top_groups": groups_chart(costly, currency) if costly else None,
         "groups": group_columns(summary.groups),
         "currency": currency.prefix,
     }
@@ -152,13 +146,14 @@ def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOp
         period=_period(summary),
         what_if_period=_what_if_period(summary),
         views=views,
-        span=span_text(views.span),
+        bar=bar_text(views.hours_per_bar),
         costly=costly,
         kinds=[(wording.KIND_NAMES[kind], summary.of_kind(kind)) for kind in KINDS],
-        reliability=reliability,
-        consumed=reliability.of(summary.consumed),
+        level_names=LEVEL_NAMES,
+        level_meanings=LEVEL_MEANINGS,
+        consumed=reliability_of(summary.consumed),
         hours_per_month=HOURS_PER_MONTH,
-        hours_to_extrapolate=HOURS_TO_EXTRAPOLATE,
+        hours_to_extrapolate=MIN_HOURS_TO_EXTRAPOLATE,
         several_clusters=len({each.cluster for each in summary.groups}) > 1,
         data=data,
         style=Markup(_source(environment, "page.css")),
@@ -170,19 +165,19 @@ def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOp
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("rack_traffic.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    return made
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return environment
 
 
 def _source(environment: Environment, name: str) -> str:
-    """A template's text as it is: style and script are no templates."""
+    """Return the text of a file that is not a template: the style sheet or the script."""
     loader = environment.loader
     assert loader is not None
     return loader.get_source(environment, name)[0]
@@ -204,36 +199,35 @@ def _tiles(summary: Summary, currency: Currency) -> list[_Tile]:
     monthly, saving = summary.cost_per_month_now, summary.saving_per_month
     over = f"{currency.text(consumed.cost)} in the period measured"
     tiles = [
-        _Tile("Cost of crossing, per month", currency.text(monthly), over, "crossing")
+        _Tile("Cross-rack cost, per month", currency.text(monthly), over, "crossing")
         if monthly is not None
-        else _Tile(
-            "Cost of crossing, in this period", currency.text(consumed.cost), "groups' reads"
-        )
+        else _Tile("Cross-rack cost, in this period", currency.text(consumed.cost), "groups' reads")
     ]
     if saving is None:
-        tiles.append(_Tile("Could be saved, per month", "not known", "no what-if was given"))
+        tiles.append(_Tile("Possible saving, per month", "unknown", "no what-if was given"))
     else:
         changed = sum(
             1 for each in summary.groups if each.change and each.change.saving_per_month > 0
         )
         by = f"by changing {wording.count(changed, 'group')} of {len(summary.groups):,}"
-        tiles.append(_Tile("Could be saved, per month", currency.text(saving), by, "local"))
+        tiles.append(_Tile("Possible saving, per month", currency.text(saving), by, "local"))
     known = consumed.local_bytes + consumed.crossing_bytes
     tiles.append(
         _Tile(
-            "Of what groups read, crosses racks",
+            "Share of reads that cross racks",
             wording.percent(consumed.crossing_share),
             f"{wording.bytes_text(consumed.crossing_bytes)} of {wording.bytes_text(known)}",
         )
     )
-    sure = reliability.of(consumed)
+    reliability = reliability_of(consumed)
     parts = (
-        ("exact", sure.exact),
-        ("estimated", sure.estimated),
-        ("of unknown rack", sure.unknown),
+        ("exact", reliability.exact),
+        ("estimated", reliability.estimated),
+        ("of unknown rack", reliability.unknown),
     )
-    told = ", ".join(f"{wording.percent(part)} {name}" for name, part in parts if part)
-    tiles.append(_Tile("How sure", sure.words, told or reliability.EXPLAINED[sure.level]))
+    shares = ", ".join(f"{wording.percent(part)} {name}" for name, part in parts if part)
+    meaning = shares or LEVEL_MEANINGS[reliability.level]
+    tiles.append(_Tile("Reliability", reliability.name, meaning))
     return tiles
 
 
@@ -246,7 +240,7 @@ def _period(summary: Summary) -> str | None:
 
 
 def _what_if_period(summary: Summary) -> str | None:
-    if summary.whatif_from is None or summary.whatif_until is None:
+    if summary.what_if_since is None or summary.what_if_until is None:
         return None
-    first, end = wording.time_text(summary.whatif_from), wording.time_text(summary.whatif_until)
+    first, end = wording.time_text(summary.what_if_since), wording.time_text(summary.what_if_until)
     return f"{first} to {end} UTC"

@@ -1,1 +1,1 @@
-"""The steps from snapshots to bytes and cost: DataFrames in, a DataFrame out, one idea a file."""
+"""Transforms from snapshots to bytes and cost: each takes DataFrames and returns one."""

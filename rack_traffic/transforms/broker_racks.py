@@ -1,53 +1,52 @@
-"""In which rack each broker stood, and when."""
+"""The rack of each broker over time."""
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from rack_traffic.transforms.split_by_hour import micros
 
-ALWAYS = 1 << 62
-"""Later, or with a minus sign earlier, than every time in microseconds."""
+FOREVER = 1 << 62
+"""A time in microseconds after every other time; before every other time if negative."""
 
 
 def broker_racks(brokers: DataFrame) -> DataFrame:
-    """(cluster, broker, rack, since, until): the spans [since, until) of each broker's rack.
+    """Return (cluster, broker, rack, since, until): a row per time span [since, until) in which a
+    broker has one rack; times are in microseconds.
 
-    A broker hardly ever changes its rack, so this is little more than a row per broker. The first
-    rack that is known of a broker holds from the beginning, since brokers may be read after what
-    stands on them. A change is taken to be half-way between the two snapshots that show it. A
-    rack that a broker says only at times is taken to hold in between.
+    Brokers rarely change their rack, so this is about one row per broker. The first known rack of
+    a broker holds from the beginning of time, because a snapshot of the brokers may be later than
+    other snapshots. A change is assumed half-way between the two snapshots that show it. A rack
+    that is missing in some snapshots is assumed not to have changed there.
     """
-    series = Window.partitionBy("cluster", "broker").orderBy("at", "rack")
+    by_time = Window.partitionBy("cluster", "broker").orderBy("at", "rack")
     known = brokers.filter(F.col("rack").isNotNull()).select(
         "cluster", "broker", "rack", micros("taken_at").alias("at")
     )
     changes = known.select(
         "*",
-        F.lag("rack").over(series).alias("before"),
-        F.lag("at").over(series).alias("before_at"),
-    ).filter(F.col("before").isNull() | (F.col("before") != F.col("rack")))
+        F.lag("rack").over(by_time).alias("before_rack"),
+        F.lag("at").over(by_time).alias("before_at"),
+    ).filter(F.col("before_rack").isNull() | (F.col("before_rack") != F.col("rack")))
+    middle = F.expr("before_at + (at - before_at) div 2")
     spans = changes.select(
         "cluster",
         "broker",
         "rack",
-        F.coalesce(F.expr("before_at + (at - before_at) div 2"), F.lit(-ALWAYS)).alias("since"),
+        F.coalesce(middle, F.lit(-FOREVER)).alias("since"),
     )
-    order = Window.partitionBy("cluster", "broker").orderBy("since")
+    by_since = Window.partitionBy("cluster", "broker").orderBy("since")
     return spans.select(
-        "cluster",
-        "broker",
-        "rack",
-        "since",
-        F.coalesce(F.lead("since").over(order), F.lit(ALWAYS)).alias("until"),
+        "*", F.coalesce(F.lead("since").over(by_since), F.lit(FOREVER)).alias("until")
     )
 
 
 def with_rack(rows: DataFrame, racks: DataFrame, broker: str, at: str, name: str) -> DataFrame:
-    """``rows`` and the rack ``name`` in which the broker of column ``broker`` stood at ``at``.
+    """Return ``rows`` with a column ``name``: the rack of ``broker`` at the time ``at``.
 
-    ``at`` is a column of microseconds; the rack is null where none is known.
+    ``racks`` is the result of :func:`broker_racks`; ``broker`` and ``at`` (microseconds) are
+    columns of ``rows``. The rack is null if it is unknown.
     """
     spans = F.broadcast(
         racks.select(
@@ -58,10 +57,10 @@ def with_rack(rows: DataFrame, racks: DataFrame, broker: str, at: str, name: str
             "until",
         )
     )
-    held: Column = (
+    matches = (
         (rows["cluster"] == F.col("_cluster"))
         & (F.col(broker) == F.col("_broker"))
         & (F.col(at) >= F.col("since"))
         & (F.col(at) < F.col("until"))
     )
-    return rows.join(spans, held, how="left").select(*rows.columns, name)
+    return rows.join(spans, matches, how="left").select(*rows.columns, name)

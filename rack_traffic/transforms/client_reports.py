@@ -1,60 +1,69 @@
-"""Exact bytes from clients, in the place of estimates."""
+"""Exact bytes that clients report, which replace estimates."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rack_traffic.transforms.split_by_hour import HOUR, hour_of, hours_between, micros, share_of
+from rack_traffic.transforms.split_by_hour import (
+    HOUR_US,
+    hour_numbers,
+    hour_start,
+    micros,
+    overlap_us,
+)
 
-SERIES = ("cluster", "group", "topic", "partition", "hour")
-_KEY = ("cluster", "group", "member_id", "topic", "partition", "from_rack", "to_rack")
+_PARTITION_HOUR = ("cluster", "group", "topic", "partition", "hour")
+_REPORT = ("cluster", "group", "member_id", "topic", "partition", "from_rack", "to_rack")
 
 
 def reported_hours(reports: DataFrame) -> DataFrame:
-    """(cluster, group, topic, partition, hour, from_rack, to_rack, bytes, covered).
+    """Return (cluster, group, topic, partition, hour, from_rack, to_rack, bytes, covered_us).
 
-    ``covered`` is the time of the hour, in microseconds, for which clients report this partition,
-    the same on all rows of a partition and hour. A report that comes twice counts once.
+    ``covered_us`` is the time of the hour, in microseconds, for which clients reported the
+    partition; it is the same in all rows of a partition and hour. Duplicate reports count once.
     """
-    times = reports.select(
-        *_KEY, "bytes", micros("from_at").alias("start"), micros("to_at").alias("end")
-    ).dropDuplicates([*_KEY, "start", "end"])
-    hours = times.select("*", F.explode(hours_between("start", "end")).alias("number"))
-    time = share_of("number", "start", "end")
-    cut = hours.select(
+    timed = reports.select(
+        *_REPORT, "bytes", micros("from_at").alias("start"), micros("to_at").alias("end")
+    ).dropDuplicates([*_REPORT, "start", "end"])
+    hours = timed.select("*", F.explode(hour_numbers("start", "end")).alias("hour_number"))
+    overlap = overlap_us("hour_number", "start", "end")
+    parts = hours.select(
         "cluster",
         "group",
         "topic",
         "partition",
-        hour_of("number").alias("hour"),
+        hour_start("hour_number").alias("hour"),
         "from_rack",
         "to_rack",
-        F.round(F.col("bytes") * time / (F.col("end") - F.col("start")))
+        F.round(F.col("bytes") * overlap / (F.col("end") - F.col("start")))
         .cast("bigint")
         .alias("bytes"),
-        # A member that read from two racks in one report's time covers that time once.
-        F.struct("member_id", "start", "end").alias("span"),
-        time.alias("time"),
+        # A report is one row per rack from which the member read; its time counts once.
+        F.struct("member_id", "start", "end").alias("report"),
+        overlap.alias("overlap"),
     )
-    racks = cut.groupBy(*SERIES, "from_rack", "to_rack").agg(F.sum("bytes").alias("bytes"))
+    sizes = parts.groupBy(*_PARTITION_HOUR, "from_rack", "to_rack").agg(
+        F.sum("bytes").alias("bytes")
+    )
     covered = (
-        cut.select(*SERIES, "span", "time")
+        parts.select(*_PARTITION_HOUR, "report", "overlap")
         .distinct()
-        .groupBy(*SERIES)
-        .agg(F.least(F.sum("time"), F.lit(HOUR)).alias("covered"))
+        .groupBy(*_PARTITION_HOUR)
+        .agg(F.least(F.sum("overlap"), F.lit(HOUR_US)).alias("covered_us"))
     )
-    return racks.join(covered, on=list(SERIES), how="inner")
+    return sizes.join(covered, on=list(_PARTITION_HOUR), how="inner")
 
 
-def with_reports(estimates: DataFrame, reported: DataFrame) -> DataFrame:
-    """``estimates`` (kind consume, rows of PARTITION_HOURS) with reports in their place.
+def replace_estimates(estimates: DataFrame, reported: DataFrame) -> DataFrame:
+    """Return ``estimates`` with the bytes of ``reported`` for the time that reports cover.
 
-    Of a partition's hour, the share that clients cover is theirs, and estimates keep the rest.
+    ``estimates`` are rows of PARTITION_HOURS of kind ``consume``; ``reported`` is the result of
+    :func:`reported_hours`. An estimate keeps the share of the hour that no report covers.
     """
-    covered = reported.select(*SERIES, "covered").distinct()
-    rest = (F.lit(HOUR) - F.coalesce("covered", F.lit(0))) / F.lit(HOUR)
-    kept = estimates.join(covered, on=list(SERIES), how="left").select(
+    covered = reported.select(*_PARTITION_HOUR, "covered_us").distinct()
+    uncovered = (F.lit(HOUR_US) - F.coalesce("covered_us", F.lit(0))) / F.lit(HOUR_US)
+    remaining = estimates.join(covered, on=list(_PARTITION_HOUR), how="left").select(
         "cluster",
         "kind",
         "group",
@@ -63,10 +72,10 @@ def with_reports(estimates: DataFrame, reported: DataFrame) -> DataFrame:
         "hour",
         "from_rack",
         "to_rack",
-        F.round(F.col("bytes") * rest).cast("bigint").alias("bytes"),
-        F.round(F.col("estimated_bytes") * rest).cast("bigint").alias("estimated_bytes"),
+        F.round(F.col("bytes") * uncovered).cast("bigint").alias("bytes"),
+        F.round(F.col("estimated_bytes") * uncovered).cast("bigint").alias("estimated_bytes"),
         F.lit(0).cast("bigint").alias("reported_bytes"),
-        F.round(F.col("unsized_offsets") * rest).cast("bigint").alias("unsized_offsets"),
+        F.round(F.col("unsized_offsets") * uncovered).cast("bigint").alias("unsized_offsets"),
     )
     exact = reported.select(
         "cluster",
@@ -82,9 +91,9 @@ def with_reports(estimates: DataFrame, reported: DataFrame) -> DataFrame:
         F.col("bytes").alias("reported_bytes"),
         F.lit(0).cast("bigint").alias("unsized_offsets"),
     )
-    figures = ("bytes", "estimated_bytes", "reported_bytes", "unsized_offsets")
-    both = kept.unionByName(exact)
-    sums = both.groupBy(*[name for name in both.columns if name not in figures]).agg(
-        *(F.sum(name).alias(name) for name in figures)
+    values = ("bytes", "estimated_bytes", "reported_bytes", "unsized_offsets")
+    both = remaining.unionByName(exact)
+    sums = both.groupBy(*[name for name in both.columns if name not in values]).agg(
+        *(F.sum(name).alias(name) for name in values)
     )
     return sums.filter((F.col("bytes") > 0) | (F.col("unsized_offsets") > 0))

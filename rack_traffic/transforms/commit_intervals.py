@@ -1,9 +1,9 @@
-"""Between two commits: what was known of the partition and of its owner at either end.
+"""Pairs of successive commits, with the state of the partition and its owner at both ends.
 
-The big join of the pipeline. Commits, partition states and owners' changes go through one shuffle,
-by partition; a sort by time gives every commit the last state before it, a second one, by group,
-the last owner and the commit before. No range is joined, no snapshot needs a partner of the same
-time.
+This is the large join of the pipeline. Commits, partition states and ownership events are put
+into one table, which is shuffled once, by partition. A sort by time within the partition gives each
+commit the last state before it; a second sort, by group too, gives it the last owner and the
+commit before. No range join is needed, and the snapshots need no common times.
 """
 
 from __future__ import annotations
@@ -11,44 +11,46 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from rack_traffic.transforms.partition_states import KEY, REACHES
+from rack_traffic.transforms.partition_states import BOUNDARIES, DENSITIES, PARTITION
 from rack_traffic.transforms.split_by_hour import micros
 
-_STRETCHES = range(1, len(REACHES) + 1)
 _STATE_TYPES = {
-    "incarnation": "bigint",
+    "topic_hash": "bigint",
     "leader_rack": "string",
     "start_offset": "bigint",
     "end_offset": "bigint",
-    "fresh": "double",
-    "old": "double",
-    **{f"reach_{n}": "bigint" for n in _STRETCHES},
-    **{f"density_{n}": "double" for n in _STRETCHES},
+    "newest_density": "double",
+    "oldest_density": "double",
+    **dict.fromkeys(BOUNDARIES, "bigint"),
+    **dict.fromkeys(DENSITIES, "double"),
 }
-STATE = tuple(_STATE_TYPES)
-FIRST = ("incarnation", "leader_rack", "start_offset", "end_offset")
-"""What is asked of the state at the beginning of an interval: the rows between carry no more."""
+TO_STATE = tuple(_STATE_TYPES)
+"""The fields of the state at the end of an interval."""
 
-SERIES = ("series", *KEY, "group")
-"""Whose commits follow each other. ``series`` is a hash of the others and goes in front: a sort
-compares numbers long before it looks at names, which are nearly all alike."""
+FROM_STATE = ("topic_hash", "leader_rack", "start_offset", "end_offset")
+"""The fields of the state at its beginning: fewer, because every row of the sort carries them."""
 
-# What comes first where times are equal: a commit has seen what was told at its time, and a
-# partition that changes hands is with its new owner.
-_STATE, _GAVE, _GAINED, _COMMIT = 0, 1, 2, 3
+SERIES = ("series_hash", *PARTITION, "group")
+"""The columns that identify a series of commits. The hash of the others comes first because a sort
+compares numbers faster than names, most of which begin alike."""
+
+# The order of rows of equal time: a commit is compared with the state and the owner at its time,
+# and a partition that moves between members has its new owner.
+_STATE, _NOT_OWNED, _OWNED, _COMMIT = 0, 1, 2, 3
 
 
 def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -> DataFrame:
-    """(series, cluster, group, topic, partition, from_at, to_at, from_offset, to_offset,
-    from_state, to_state, from_owner, to_owner): a row per pair of neighbouring commits.
+    """Return (series_hash, cluster, group, topic, partition, from_at, to_at, from_offset,
+    to_offset, from_state, to_state, from_owner, to_owner): a row per pair of successive commits.
 
-    Times are in microseconds. ``to_state`` is a struct of the columns ``STATE``, ``from_state`` of
-    ``FIRST``, the owners of ``owned`` and ``rack``; null where nothing is known yet at that time.
-    Where commits are missing, an interval is as long as the gap; a commit that comes twice makes
-    one of no length, which is left out.
+    ``states`` is the result of ``partition_states`` and ``owners`` that of ``ownership_events``.
+    Times are in microseconds. ``to_state`` is a struct of ``TO_STATE``, ``from_state`` of
+    ``FROM_STATE``, the owners of ``owned`` and ``rack``; each is null if nothing is known at that
+    time. If snapshots are missing, the interval is as long as the gap. A duplicate commit makes no
+    interval.
     """
     rows = (
-        _padded(
+        _with_all_columns(
             commits.select(
                 "cluster",
                 "group",
@@ -56,18 +58,21 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
                 "partition",
                 "committed_offset",
                 micros("taken_at").alias("at"),
-                F.lit(_COMMIT).alias("turn"),
+                F.lit(_COMMIT).alias("row_kind"),
             )
         )
         .unionByName(
-            _padded(
+            _with_all_columns(
                 states.select(
-                    *KEY, "at", F.struct(*STATE).alias("state"), F.lit(_STATE).alias("turn")
+                    *PARTITION,
+                    "at",
+                    F.struct(*TO_STATE).alias("state"),
+                    F.lit(_STATE).alias("row_kind"),
                 )
             ),
         )
         .unionByName(
-            _padded(
+            _with_all_columns(
                 owners.select(
                     "cluster",
                     "group",
@@ -75,70 +80,75 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
                     "partition",
                     "at",
                     F.struct("owned", "rack").alias("owner"),
-                    F.when(F.col("owned"), _GAINED).otherwise(_GAVE).alias("turn"),
+                    F.when(F.col("owned"), _OWNED).otherwise(_NOT_OWNED).alias("row_kind"),
                 )
             )
         )
-        .repartition(*KEY)
+        .repartition(*PARTITION)
     )
-    so_far = Window.unboundedPreceding
-    numbered = rows.select("*", F.xxhash64(*KEY).alias("log"))
-    of_partition = Window.partitionBy("log", *KEY).orderBy("at", "turn").rowsBetween(so_far, 0)
-    known = numbered.select(
-        F.xxhash64(*KEY, "group").alias("series"),
-        *KEY,
+    first_row = Window.unboundedPreceding
+    hashed = rows.select("*", F.xxhash64(*PARTITION).alias("partition_hash"))
+    of_partition = (
+        Window.partitionBy("partition_hash", *PARTITION)
+        .orderBy("at", "row_kind")
+        .rowsBetween(first_row, 0)
+    )
+    with_state = hashed.select(
+        F.xxhash64(*PARTITION, "group").alias("series_hash"),
+        *PARTITION,
         "group",
         "at",
-        "turn",
+        "row_kind",
         "committed_offset",
         "owner",
         F.last("state", True).over(of_partition).alias("state"),
-    ).filter(F.col("turn") != _STATE)
-    of_group = Window.partitionBy(*SERIES).orderBy("at", "turn", "committed_offset")
-    owned = known.select(
-        "series",
-        *KEY,
+    ).filter(F.col("row_kind") != _STATE)
+    of_series = Window.partitionBy(*SERIES).orderBy("at", "row_kind", "committed_offset")
+    with_owner = with_state.select(
+        "series_hash",
+        *PARTITION,
         "group",
         "at",
-        "turn",
+        "row_kind",
         "committed_offset",
         "state",
-        F.last("owner", True).over(of_group.rowsBetween(so_far, 0)).alias("owner"),
-    ).filter(F.col("turn") == _COMMIT)
-    first = F.when(
-        F.col("state").isNotNull(), F.struct(*(F.col("state")[name].alias(name) for name in FIRST))
+        F.last("owner", True).over(of_series.rowsBetween(first_row, 0)).alias("owner"),
+    ).filter(F.col("row_kind") == _COMMIT)
+    from_state = F.when(
+        F.col("state").isNotNull(),
+        F.struct(*(F.col("state")[name].alias(name) for name in FROM_STATE)),
     )
-    before = F.struct("at", "committed_offset", first.alias("state"), "owner")
-    paired = owned.select("*", F.lag(before).over(of_group).alias("before")).filter(
-        F.col("before.at") < F.col("at")
+    previous = F.struct("at", "committed_offset", from_state.alias("state"), "owner")
+    pairs = with_owner.select("*", F.lag(previous).over(of_series).alias("previous")).filter(
+        F.col("previous.at") < F.col("at")
     )
-    return paired.select(
-        "series",
+    return pairs.select(
+        "series_hash",
         "cluster",
         "group",
         "topic",
         "partition",
-        F.col("before.at").alias("from_at"),
+        F.col("previous.at").alias("from_at"),
         F.col("at").alias("to_at"),
-        F.col("before.committed_offset").alias("from_offset"),
+        F.col("previous.committed_offset").alias("from_offset"),
         F.col("committed_offset").alias("to_offset"),
-        F.col("before.state").alias("from_state"),
+        F.col("previous.state").alias("from_state"),
         F.col("state").alias("to_state"),
-        F.col("before.owner").alias("from_owner"),
+        F.col("previous.owner").alias("from_owner"),
         F.col("owner").alias("to_owner"),
     )
 
 
-def _padded(rows: DataFrame) -> DataFrame:
-    """``rows`` with nulls for the columns that only others have."""
+def _with_all_columns(rows: DataFrame) -> DataFrame:
+    """Return ``rows`` with nulls in the columns that only the other rows of the union have."""
     state = ",".join(f"{name}:{kind}" for name, kind in _STATE_TYPES.items())
-    kinds = {
+    types = {
         "cluster": "string",
         "group": "string",
         "topic": "string",
         "partition": "int",
         "at": "bigint",
-        "turn": "int",
+        "row_kind": "int",
         "committed_offset": "bigint",
         "state": f"struct<{state}>",
         "owner": "struct<owned:boolean,rack:string>",
@@ -146,6 +156,6 @@ def _padded(rows: DataFrame) -> DataFrame:
     return rows.select(
         *(
             F.col(name) if name in rows.columns else F.lit(None).cast(kind).alias(name)
-            for name, kind in kinds.items()
+            for name, kind in types.items()
         )
     )

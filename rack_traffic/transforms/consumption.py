@@ -1,4 +1,4 @@
-"""How many bytes each interval between two commits took."""
+"""The bytes that each interval between two commits consumed."""
 
 from __future__ import annotations
 
@@ -7,50 +7,47 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rack_traffic.options import Beliefs
-from rack_traffic.transforms.commit_intervals import FIRST, SERIES
-from rack_traffic.transforms.partition_states import REACHES
-
-_STRETCHED = tuple(
-    f"{name}_{n}" for name in ("reach", "density") for n in range(1, len(REACHES) + 1)
-)
+from rack_traffic.options import EstimationOptions
+from rack_traffic.transforms.commit_intervals import FROM_STATE, SERIES
+from rack_traffic.transforms.partition_states import BOUNDARIES, DENSITIES
 
 
-def consumption(intervals: DataFrame, beliefs: Beliefs) -> DataFrame:
-    """(cluster, group, topic, partition, from_at, to_at, from_rack, from_rack_after, to_rack,
-    to_rack_after, bytes, estimated, unsized_offsets): what each interval read.
+def consumption(intervals: DataFrame, estimation: EstimationOptions) -> DataFrame:
+    """Return (cluster, group, topic, partition, from_at, to_at, from_rack, from_rack_after,
+    to_rack, to_rack_after, bytes, estimated, unsized_offsets): what was read in each interval.
 
-    ``intervals`` are :func:`~rack_traffic.transforms.commit_intervals.commit_intervals`'. Bytes
-    are offsets times bytes per offset, as they were on disk at the end of the interval: those of
-    the freshest records for readers at the end of the log, those of older stretches for readers
-    that lag behind.
+    ``intervals`` is the result of ``commit_intervals``. Bytes are offsets times bytes per offset,
+    as on disk at the end of the interval: the density of the newest records for consumers at the
+    end of the log, that of older ranges for consumers that lag.
 
-    The offsets of some intervals do not say what was read: the offset was set back; the topic was
-    created again; retention overtook the reader, which then skips what is gone; or the reader
-    would have been faster than can be. They are ``estimated``: the mean rate of the intervals
-    before and after, times the time. Where a group has no member at either end, nobody read: an
-    operator moved its offsets.
+    In some intervals the committed offsets do not show what was read: the offset was reset to an
+    earlier one; the topic was deleted and created again; retention removed records before they
+    were read; or the rate would be higher than ``max_bytes_per_second``. Their bytes are
+    ``estimated``: the mean rate of the intervals before and after, times the time. If the group
+    has no owner of the partition at either end, the interval is left out: an operator changed its
+    offsets.
 
-    ``from_rack`` and ``to_rack`` are those at the beginning of the interval, the ``_after`` ones
-    those at its end. ``unsized_offsets`` are the offsets of intervals whose bytes cannot be
-    told; ``bytes`` is 0 there.
+    ``from_rack`` and ``to_rack`` are the racks at the beginning of the interval, those with
+    ``_after`` at its end. ``unsized_offsets`` are the offsets of intervals whose bytes are unknown
+    because the size on disk is, or because the interval is longer than ``max_gap``; ``bytes`` is 0
+    there.
     """
-    flat = _flattened(intervals)
-    measured = flat.select("*", _measured(beliefs).alias("measured"))
-    order = Window.partitionBy(*SERIES).orderBy("to_at")
-    rate = F.col("measured") / (F.col("to_at") - F.col("from_at"))
+    flat = _flatten(intervals)
+    measured = flat.select("*", _measured_bytes(estimation).alias("measured"))
+    by_time = Window.partitionBy(*SERIES).orderBy("to_at")
+    duration = F.col("to_at") - F.col("from_at")
+    rate = F.col("measured") / duration
     compared = measured.select(
         "*",
-        F.lag(rate).over(order).alias("rate_before"),
-        F.lead(rate).over(order).alias("rate_after"),
+        F.lag(rate).over(by_time).alias("rate_before"),
+        F.lead(rate).over(by_time).alias("rate_after"),
     )
-    usual = (F.coalesce("rate_before", "rate_after") + F.coalesce("rate_after", "rate_before")) / 2
-    in_time = (F.col("to_at") - F.col("from_at")) <= F.lit(beliefs.longest_gap)
-    estimate = F.coalesce(
-        F.col("measured"), usual * (F.col("to_at") - F.col("from_at")), F.lit(0.0)
-    )
-    told = in_time & F.col("sized")
-    return compared.filter(~F.col("abandoned")).select(
+    usual_rate = (
+        F.coalesce("rate_before", "rate_after") + F.coalesce("rate_after", "rate_before")
+    ) / 2
+    size = F.coalesce(F.col("measured"), usual_rate * duration, F.lit(0.0))
+    sized = (duration <= F.lit(estimation.max_gap_us)) & F.col("sized")
+    return compared.filter(~F.col("unowned")).select(
         "cluster",
         "group",
         "topic",
@@ -61,73 +58,78 @@ def consumption(intervals: DataFrame, beliefs: Beliefs) -> DataFrame:
         "from_rack_after",
         "to_rack",
         "to_rack_after",
-        F.when(told, estimate).otherwise(F.lit(0.0)).alias("bytes"),
-        (told & F.col("measured").isNull()).alias("estimated"),
-        F.when(told, F.lit(0).cast("bigint"))
+        F.when(sized, size).otherwise(F.lit(0.0)).alias("bytes"),
+        (sized & F.col("measured").isNull()).alias("estimated"),
+        F.when(sized, F.lit(0).cast("bigint"))
         .otherwise(F.greatest(F.col("to_offset") - F.col("from_offset"), F.lit(0)))
         .alias("unsized_offsets"),
     )
 
 
-def _flattened(intervals: DataFrame) -> DataFrame:
-    """Racks, and the states' figures as of both ends; what one end lacks is the other's."""
-    last = F.col("to_state")
+def _flatten(intervals: DataFrame) -> DataFrame:
+    """Return the fields of the states and owners as columns; if one end is unknown, use the
+    other's."""
+    to_state = F.col("to_state")
     known = F.col("from_state").isNotNull()
-    first = {name: F.when(known, F.col("from_state")[name]).otherwise(last[name]) for name in FIRST}
-    owned_first = F.when(F.col("from_owner.owned"), F.col("from_owner"))
-    owned_last = F.when(F.col("to_owner.owned"), F.col("to_owner"))
-    nobody = F.lit(False)
+    from_state = {
+        name: F.when(known, F.col("from_state")[name]).otherwise(to_state[name])
+        for name in FROM_STATE
+    }
+    owner_before = F.when(F.col("from_owner.owned"), F.col("from_owner"))
+    owner_after = F.when(F.col("to_owner.owned"), F.col("to_owner"))
+    no = F.lit(False)
     return intervals.select(
-        "series",
-        "cluster",
-        "group",
-        "topic",
-        "partition",
+        *SERIES,
         "from_at",
         "to_at",
         "from_offset",
         "to_offset",
-        first["leader_rack"].alias("from_rack"),
-        last["leader_rack"].alias("from_rack_after"),
-        F.coalesce(owned_first, owned_last)["rack"].alias("to_rack"),
-        F.coalesce(owned_last, owned_first)["rack"].alias("to_rack_after"),
-        (
-            F.col("from_owner.owned").eqNullSafe(nobody)
-            & F.col("to_owner.owned").eqNullSafe(nobody)
-        ).alias("abandoned"),
-        last["fresh"].isNotNull().alias("sized"),
-        (first["incarnation"] == last["incarnation"]).alias("same_topic"),
-        first["start_offset"].alias("first_start"),
-        first["end_offset"].alias("first_end"),
-        last["start_offset"].alias("last_start"),
-        last["end_offset"].alias("reach_0"),
-        *(last[name].alias(name) for name in ("fresh", "old", *_STRETCHED)),
+        from_state["leader_rack"].alias("from_rack"),
+        to_state["leader_rack"].alias("from_rack_after"),
+        F.coalesce(owner_before, owner_after)["rack"].alias("to_rack"),
+        F.coalesce(owner_after, owner_before)["rack"].alias("to_rack_after"),
+        (F.col("from_owner.owned").eqNullSafe(no) & F.col("to_owner.owned").eqNullSafe(no)).alias(
+            "unowned"
+        ),
+        to_state["newest_density"].isNotNull().alias("sized"),
+        (from_state["topic_hash"] == to_state["topic_hash"]).alias("same_topic"),
+        from_state["start_offset"].alias("first_start"),
+        from_state["end_offset"].alias("first_end"),
+        to_state["start_offset"].alias("last_start"),
+        to_state["end_offset"].alias("boundary_0"),
+        *(
+            to_state[name].alias(name)
+            for name in ("newest_density", "oldest_density", *BOUNDARIES, *DENSITIES)
+        ),
     )
 
 
-def _measured(beliefs: Beliefs) -> Column:
-    """Bytes of the offsets between two commits, null where they were not all read."""
+def _measured_bytes(estimation: EstimationOptions) -> Column:
+    """Return the bytes of the offsets between two commits; null if not all of them were read."""
     seconds = (F.col("to_at") - F.col("from_at")) / F.lit(1e6)
-    overtaken = (F.col("from_offset") < F.col("last_start")) & (
+    # Retention passed the consumer's position, and the position was nearer to the start of the log
+    # than to its end, so the consumer probably skipped what was removed.
+    skipped = (F.col("from_offset") < F.col("last_start")) & (
         F.col("from_offset") - F.col("first_start") < F.col("first_end") - F.col("from_offset")
     )
-    read = F.col("same_topic") & (F.col("to_offset") >= F.col("from_offset")) & ~overtaken
+    read = F.col("same_topic") & (F.col("to_offset") >= F.col("from_offset")) & ~skipped
     size = _bytes_of_offsets()
-    return F.when(read & (size <= seconds * F.lit(beliefs.fastest_bytes_per_second)), size)
+    return F.when(read & (size <= seconds * F.lit(estimation.max_bytes_per_second)), size)
 
 
 def _bytes_of_offsets() -> Column:
-    """The log in stretches, newest first, each with its own bytes per offset."""
-    stretches = [_within(F.col("reach_0"), None) * F.col("fresh")]
-    for n in range(1, len(REACHES) + 1):
-        low, high = F.col(f"reach_{n}"), F.col(f"reach_{n - 1}")
-        stretches.append(_within(low, high) * F.col(f"density_{n}"))
-    stretches.append(_within(None, F.col(f"reach_{len(REACHES)}")) * F.col("old"))
-    return reduce(Column.__add__, stretches)
+    """Return the sum over the ranges of the log, newest first, each with its density."""
+    parts = [_offsets_in(F.col("boundary_0"), None) * F.col("newest_density")]
+    upper = "boundary_0"
+    for boundary, density in zip(BOUNDARIES, DENSITIES, strict=True):
+        parts.append(_offsets_in(F.col(boundary), F.col(upper)) * F.col(density))
+        upper = boundary
+    parts.append(_offsets_in(None, F.col(upper)) * F.col("oldest_density"))
+    return reduce(Column.__add__, parts)
 
 
-def _within(low: Column | None, high: Column | None) -> Column:
-    """Offsets of the interval that lie in [low, high)."""
+def _offsets_in(low: Column | None, high: Column | None) -> Column:
+    """Return the number of the interval's offsets that lie in [low, high)."""
     start = F.col("from_offset") if low is None else F.greatest(F.col("from_offset"), low)
     end = F.col("to_offset") if high is None else F.least(F.col("to_offset"), high)
     return F.greatest(end - start, F.lit(0))

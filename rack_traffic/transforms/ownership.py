@@ -1,4 +1,4 @@
-"""Who owned each partition of a group, as changes over time."""
+"""The member that owns each partition of a group, as events over time."""
 
 from __future__ import annotations
 
@@ -7,83 +7,83 @@ from pyspark.sql import functions as F
 
 from rack_traffic.transforms.split_by_hour import micros
 
-SETTLED = ("Stable", "Empty", "Dead", "Reconciling", "Assigning")
-"""The states in which a group says who owns what; in the others assignments are in the air."""
+STABLE_STATES = ("Stable", "Empty", "Dead", "Reconciling", "Assigning")
+"""The group states in which the assignments of the members are valid."""
 
 _PAIRS = "array<struct<topic:string,partition:int>>"
 
 
-def owners(members: DataFrame) -> DataFrame:
-    """(cluster, group, topic, partition, at, owned, rack): an event per change.
+def ownership_events(members: DataFrame) -> DataFrame:
+    """Return (cluster, group, topic, partition, at, owned, rack): a row per change of an owner.
 
-    From ``at`` (microseconds) on, the partition is read in ``rack`` (null: not known) where it is
-    ``owned``, and by no member where it is not: its owner left, or gave it away. Snapshots of a
-    group that repeat what is known make no event, so this is small beside the members' rows
-    times their partitions.
+    From ``at`` (microseconds) on, the partition is read in ``rack`` (null: unknown) if ``owned`` is
+    true, and by no member if it is false: its owner left the group or gave it up. A snapshot that
+    equals the one before makes no event, so there are far fewer events than members times their
+    partitions.
 
-    Consumers that assign partitions to themselves are members of nothing: their groups have no
-    events.
+    Groups whose consumers assign partitions to themselves have no members, and no events.
     """
     of_group = Window.partitionBy("cluster", "group")
-    told = members.filter(F.col("state").isin(*SETTLED)).select(
+    stable = members.filter(F.col("state").isin(*STABLE_STATES)).select(
         "cluster", "group", micros("taken_at").alias("at"), "member_id", "rack", "assignment"
     )
-    numbered = told.select("*", F.dense_rank().over(of_group.orderBy("at")).alias("turn"))
-    next_turn = of_group.orderBy("turn").rangeBetween(1, 1)
-    seen = (
-        numbered.select("*", F.min("at").over(next_turn).alias("next_at"))
+    numbered = stable.select("*", F.dense_rank().over(of_group.orderBy("at")).alias("snapshot"))
+    next_snapshot = of_group.orderBy("snapshot").rangeBetween(1, 1)
+    present = (
+        numbered.select("*", F.min("at").over(next_snapshot).alias("next_at"))
         .filter(F.col("member_id").isNotNull())
-        .dropDuplicates(["cluster", "group", "member_id", "turn"])
+        .dropDuplicates(["cluster", "group", "member_id", "snapshot"])
     )
-    return _events(_changed(seen))
+    return _events(_changed(present))
 
 
-def _changed(seen: DataFrame) -> DataFrame:
-    """The rows of ``seen`` that may tell anything new, with what was known of their members.
+def _changed(present: DataFrame) -> DataFrame:
+    """Return the rows of ``present`` that differ from the member's row before, with its values.
 
-    Assignments are compared as they are written, and taken apart later: nearly all of them are
-    those of the snapshot before.
+    Assignments are compared as a whole first, because nearly all of them are unchanged.
     """
-    of_member = Window.partitionBy("cluster", "group", "member_id").orderBy("turn")
-    stayed = F.col("before_turn").eqNullSafe(F.col("turn") - 1)
-    left = F.col("next_at").isNotNull() & ~F.col("next_turn").eqNullSafe(F.col("turn") + 1)
-    compared = seen.select(
+    of_member = Window.partitionBy("cluster", "group", "member_id").orderBy("snapshot")
+    stayed = F.col("before_snapshot").eqNullSafe(F.col("snapshot") - 1)
+    leaves = F.col("next_at").isNotNull() & ~F.col("after_snapshot").eqNullSafe(
+        F.col("snapshot") + 1
+    )
+    compared = present.select(
         "*",
         *(
             F.lag(name).over(of_member).alias(f"before_{name}")
-            for name in ("turn", "rack", "assignment")
+            for name in ("snapshot", "rack", "assignment")
         ),
-        F.lead("turn").over(of_member).alias("next_turn"),
+        F.lead("snapshot").over(of_member).alias("after_snapshot"),
     ).select(
         "*",
         stayed.alias("stayed"),
         (stayed & F.col("rack").eqNullSafe(F.col("before_rack"))).alias("same_rack"),
-        left.alias("left"),
+        leaves.alias("leaves"),
     )
-    repeated = F.col("same_rack") & F.col("assignment").eqNullSafe(F.col("before_assignment"))
-    return compared.filter(F.col("left") | ~repeated)
+    unchanged = F.col("same_rack") & F.col("assignment").eqNullSafe(F.col("before_assignment"))
+    return compared.filter(F.col("leaves") | ~unchanged)
 
 
 def _events(changed: DataFrame) -> DataFrame:
-    """What every row of ``changed`` says that its member gained, gave away, and left behind."""
-    has, had = _pairs("assignment"), _pairs("before_assignment")
-    nothing = F.array().cast(_PAIRS)
-    gained = F.when(F.col("same_rack"), F.array_except(has, had)).otherwise(has)
-    gave = F.when(F.col("stayed"), F.array_except(had, has)).otherwise(nothing)
-    gone = F.when(F.col("left"), has).otherwise(nothing)
-    at, nowhere = F.col("at"), F.lit(None).cast("string")
-    told = changed.select(
+    """Return the events of each row: partitions that its member gains, gives up, and leaves."""
+    now, before = _pairs("assignment"), _pairs("before_assignment")
+    none = F.array().cast(_PAIRS)
+    gained = F.when(F.col("same_rack"), F.array_except(now, before)).otherwise(now)
+    given_up = F.when(F.col("stayed"), F.array_except(before, now)).otherwise(none)
+    left = F.when(F.col("leaves"), now).otherwise(none)
+    at, no_rack = F.col("at"), F.lit(None).cast("string")
+    events = changed.select(
         "cluster",
         "group",
         F.inline(
             F.array(
                 _event(gained, at, F.lit(True), F.col("rack")),
-                _event(gave, at, F.lit(False), nowhere),
-                _event(gone, F.col("next_at"), F.lit(False), nowhere),
+                _event(given_up, at, F.lit(False), no_rack),
+                _event(left, F.col("next_at"), F.lit(False), no_rack),
             )
         ),
     )
-    return told.select("*", F.explode("pairs").alias("pair")).select(
+    return events.select("*", F.explode("pairs").alias("pair")).select(
         "cluster", "group", "pair.topic", "pair.partition", "at", "owned", "rack"
     )
 
@@ -93,7 +93,7 @@ def _event(pairs: Column, at: Column, owned: Column, rack: Column) -> Column:
 
 
 def _pairs(assignment: str) -> Column:
-    """The topics and partitions of an assignment, one by one; none where it is null."""
+    """Return an assignment as an array of (topic, partition); empty if it is null."""
     pairs = F.flatten(F.transform(assignment, _pairs_of_topic))
     return F.coalesce(pairs, F.array().cast(_PAIRS))
 

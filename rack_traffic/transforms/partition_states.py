@@ -1,4 +1,16 @@
-"""What each snapshot of a partition says of it: leader's rack, log, and bytes per offset."""
+"""The state of a partition at each snapshot: the leader's rack, the log, and bytes per offset.
+
+A snapshot has the offsets at both ends of the log and its size on disk. How many bytes a group
+read depends on where in the log it read, because the size of records changes over time. So the log
+is divided into ranges of offsets, the newest first, and each range has its own density (bytes per
+offset). A range ends where the log ended 1, 4, 16, 64 or 256 snapshots before: ranges are longer
+the older they are, so that the density is most precise near the end of the log, where most
+consumers read.
+
+The density of new records is the growth of the size divided by the growth of the end offset, if
+nothing but appends changed the log in between. Retention, log compaction and a change of the leader
+make that growth meaningless; then the density before is used, or one soon after.
+"""
 
 from __future__ import annotations
 
@@ -8,65 +20,66 @@ from pyspark.sql import functions as F
 from rack_traffic.transforms.broker_racks import with_rack
 from rack_traffic.transforms.split_by_hour import micros
 
-REACHES = (1, 4, 16, 64, 256)
-"""The log is told in stretches that reach so many snapshots back; below the last one it is one."""
+RANGE_AGES = (1, 4, 16, 64, 256)
+"""Range n begins at the log's end of so many snapshots before."""
 
-NEVER_CLEANED = 2
-"""So many of the newest stretches are taken to be in the active segment, which is not cleaned."""
+UNCOMPACTED_RANGES = 2
+"""This many of the newest ranges are assumed in the active segment, which is not compacted."""
 
-NEIGHBOURS = 8
-"""How far ahead, in snapshots, a measure is looked for where there is none before."""
+LOOKAHEAD = 8
+"""The number of later snapshots in which a density is searched if there is none before."""
 
-CLEANED_BELOW = 0.5
-"""An interval that grows the log by less than this share of its neighbours has seen a cleaner."""
+COMPACTED_BELOW = 0.5
+"""Growth below this share of the density before and after shows that the log was compacted."""
 
-KEY = ("cluster", "topic", "partition")
+PARTITION = ("cluster", "topic", "partition")
+
+BOUNDARIES = tuple(f"boundary_{n}" for n in range(1, len(RANGE_AGES) + 1))
+DENSITIES = tuple(f"density_{n}" for n in range(1, len(RANGE_AGES) + 1))
 
 
 def partition_states(partitions: DataFrame, racks: DataFrame) -> DataFrame:
-    """A row per snapshot of a partition, in the words of the estimates that are made from it:
+    """Return a row per snapshot of a partition:
 
-    (cluster, topic, partition, at, incarnation, leader, leader_rack, replicas, start_offset,
-    end_offset, before_at, before_end, before_leader, before_rack, fresh, old, reach_1 ... reach_5,
-    density_1 ... density_5).
+    (cluster, topic, partition, at, topic_hash, leader, leader_rack, replicas, start_offset,
+    end_offset, before_at, before_end, before_leader, before_rack, newest_density, oldest_density,
+    boundary_1 ... boundary_5, density_1 ... density_5).
 
-    ``racks`` are those of :func:`~rack_traffic.transforms.broker_racks.broker_racks`. ``at`` and
-    ``before_at`` (the snapshot before this one of the same incarnation) are in microseconds;
-    ``incarnation`` stands for the topic id.
+    ``racks`` is the result of :func:`~rack_traffic.transforms.broker_racks.broker_racks`. ``at``
+    and ``before_at`` (of the snapshot before with the same topic id) are in microseconds;
+    ``topic_hash`` is a hash of the topic id.
 
-    Bytes per offset are those on disk, transactions' control records included, as a fetch includes
-    them:
+    Densities are bytes per offset on disk; like a fetch, they include the control records of
+    transactions:
 
-    * ``fresh``: of the newest records, from how the log grew since the snapshot before. Where
-      retention, a cleaner or another leader changed its size too, the measure before holds, else
-      one soon after;
-    * ``density_n``: of the records in [``reach_n``, ``reach_n-1``), the first stretch ending at
-      ``end_offset``. Stretches are the longer the older they are, so a reader is told as exactly as
-      it is near the end. A stretch that was compacted meanwhile is empty;
-    * ``old``: of what the log holds below the last stretch, compacted or not.
+    * ``newest_density``: of the records appended since the snapshot before;
+    * ``density_n``: of the offsets in [``boundary_n``, ``boundary_n-1``), where ``boundary_0`` is
+      ``end_offset``. A range that was compacted in the meantime is empty;
+    * ``oldest_density``: of the offsets below the last boundary, compacted or not.
 
-    All are null where the size on disk was never known. A partition without a leader keeps the
-    rack of its last one: nobody reads from it meanwhile.
+    All are null if the size on disk was never known. A partition without a leader has the rack of
+    its last leader: no member reads from it in the meantime.
     """
-    series = Window.partitionBy(*KEY).orderBy("at", "end_offset")
-    told = partitions.select(
-        *KEY,
+    by_time = Window.partitionBy(*PARTITION).orderBy("at", "end_offset")
+    selected = partitions.select(
+        *PARTITION,
         micros("taken_at").alias("at"),
-        F.xxhash64("topic_id").alias("incarnation"),
+        F.xxhash64("topic_id").alias("topic_hash"),
         "leader",
         "replicas",
         "start_offset",
         "end_offset",
         "size_bytes",
     )
-    last_leader = F.last("leader", True).over(_all_before(series))
-    led = told.withColumn("leader", F.coalesce("leader", last_leader))
-    placed = with_rack(_deduplicated(led, series), racks, "leader", "at", "leader_rack")
-    series = Window.partitionBy(*KEY, "incarnation").orderBy("at")
-    grown = placed.select(
+    last_leader = F.last("leader", True).over(_rows_before(by_time))
+    with_leader = selected.withColumn("leader", F.coalesce("leader", last_leader))
+    unique = _deduplicate(with_leader, by_time)
+    located = with_rack(unique, racks, "leader", "at", "leader_rack")
+    of_topic = Window.partitionBy(*PARTITION, "topic_hash").orderBy("at")
+    with_growth = located.select(
         "*",
         *(
-            F.lag(column).over(series).alias(f"before_{name}")
+            F.lag(column).over(of_topic).alias(f"before_{name}")
             for column, name in (
                 ("at", "at"),
                 ("end_offset", "end"),
@@ -77,97 +90,98 @@ def partition_states(partitions: DataFrame, racks: DataFrame) -> DataFrame:
             )
         ),
     ).withColumn("growth", _growth())
-    compared = grown.select(
+    compared = with_growth.select(
         "*",
-        F.last("growth", True).over(_all_before(series)).alias("growth_before"),
-        F.first("growth", True).over(series.rowsBetween(1, NEIGHBOURS)).alias("growth_after"),
-    ).withColumn("measured", _unless_cleaned())
-    return _graded(compared, series)
+        F.last("growth", True).over(_rows_before(of_topic)).alias("growth_before"),
+        F.first("growth", True).over(of_topic.rowsBetween(1, LOOKAHEAD)).alias("growth_after"),
+    ).withColumn("measured", _growth_unless_compacted())
+    return _with_densities(compared, of_topic)
 
 
-def _all_before(series: WindowSpec) -> WindowSpec:
-    return series.rowsBetween(Window.unboundedPreceding, -1)
+def _rows_before(window: WindowSpec) -> WindowSpec:
+    return window.rowsBetween(Window.unboundedPreceding, -1)
 
 
-def _deduplicated(rows: DataFrame, series: WindowSpec) -> DataFrame:
-    """One row per partition and time: of several, the one that has seen most."""
-    later = rows.select("*", F.lead("at").over(series).alias("_next"))
-    return later.filter(F.col("_next").isNull() | (F.col("_next") != F.col("at"))).drop("_next")
+def _deduplicate(rows: DataFrame, by_time: WindowSpec) -> DataFrame:
+    """Return one row per partition and time: the one with the largest end offset."""
+    with_next = rows.select("*", F.lead("at").over(by_time).alias("_next"))
+    return with_next.filter(F.col("_next").isNull() | (F.col("_next") != F.col("at"))).drop("_next")
 
 
 def _growth() -> Column:
-    """Bytes per offset appended since the snapshot before, where nothing but appending shows."""
-    untouched = (
+    """Return bytes per offset appended since the snapshot before; null unless only appends show."""
+    appended = (
         (F.col("end_offset") > F.col("before_end"))
         & (F.col("size_bytes") > F.col("before_size"))
         & (F.col("start_offset") == F.col("before_start"))
         & (F.col("leader") == F.col("before_leader"))
     )
     return F.when(
-        untouched,
+        appended,
         (F.col("size_bytes") - F.col("before_size"))
         / F.nullif(F.col("end_offset") - F.col("before_end"), F.lit(0)),
     )
 
 
-def _unless_cleaned() -> Column:
+def _growth_unless_compacted() -> Column:
     usual = F.least("growth_before", "growth_after")
     return F.when(
-        usual.isNull() | (F.col("growth") >= usual * F.lit(CLEANED_BELOW)), F.col("growth")
+        usual.isNull() | (F.col("growth") >= usual * F.lit(COMPACTED_BELOW)), F.col("growth")
     )
 
 
-def _cleaned() -> Column:
-    """Whether a cleaner made the log smaller than what was appended accounts for."""
+def _was_compacted() -> Column:
+    """Return whether compaction made the log smaller than the appended records explain."""
     same_log = (F.col("start_offset") == F.col("before_start")) & (
         F.col("leader") == F.col("before_leader")
     )
     shrunk = F.col("size_bytes") < F.col("before_size")
-    too_little = F.col("growth").isNotNull() & F.col("measured").isNull()
-    return F.coalesce(same_log & (shrunk | too_little), F.lit(False))
+    grew_too_little = F.col("growth").isNotNull() & F.col("measured").isNull()
+    return F.coalesce(same_log & (shrunk | grew_too_little), F.lit(False))
 
 
-def _graded(rows: DataFrame, series: WindowSpec) -> DataFrame:
+def _with_densities(rows: DataFrame, of_topic: WindowSpec) -> DataFrame:
     mean = F.col("size_bytes") / F.nullif(F.col("end_offset") - F.col("start_offset"), F.lit(0))
-    fresh = rows.select(
+    with_newest = rows.select(
         "*",
-        mean.alias("mean"),
+        mean.alias("mean_density"),
         F.coalesce(
             "measured",
-            F.last("measured", True).over(_all_before(series)),
-            F.first("measured", True).over(series.rowsBetween(1, NEIGHBOURS)),
+            F.last("measured", True).over(_rows_before(of_topic)),
+            F.first("measured", True).over(of_topic.rowsBetween(1, LOOKAHEAD)),
             mean,
-            F.last(mean, True).over(_all_before(series)),
-        ).alias("fresh"),
+            F.last(mean, True).over(_rows_before(of_topic)),
+        ).alias("newest_density"),
     )
-    so_far = series.rowsBetween(Window.unboundedPreceding, 0)
-    # In whole bytes: differences of sums are then the same wherever the sums began.
+    up_to_now = of_topic.rowsBetween(Window.unboundedPreceding, 0)
+    # Whole bytes: then a difference of two sums does not depend on where the sums begin.
     offsets = F.greatest(F.col("end_offset") - F.col("before_end"), F.lit(0))
-    appended = F.round(offsets * F.col("fresh")).cast("bigint")
-    totalled = fresh.select(
+    appended = F.round(offsets * F.col("newest_density")).cast("bigint")
+    # total_n: bytes appended up to boundary_n, counted from the first snapshot.
+    with_totals = with_newest.select(
         "*",
-        F.coalesce(F.sum(appended).over(so_far), F.lit(0).cast("bigint")).alias("total_0"),
-        F.sum(_cleaned().cast("int")).over(so_far).alias("cleanings"),
-        F.col("end_offset").alias("reach_0"),
+        F.coalesce(F.sum(appended).over(up_to_now), F.lit(0).cast("bigint")).alias("total_0"),
+        F.sum(_was_compacted().cast("int")).over(up_to_now).alias("compactions"),
+        F.col("end_offset").alias("boundary_0"),
     )
-    reached = totalled.select(
+    ranges = with_totals.select(
         "*",
         *(
-            F.lag(F.struct("end_offset", "total_0", "cleanings"), back)
-            .over(series)
-            .alias(f"back_{n}")
-            for n, back in enumerate(REACHES, 1)
+            F.lag(F.struct("end_offset", "total_0", "compactions"), age)
+            .over(of_topic)
+            .alias(f"earlier_{n}")
+            for n, age in enumerate(RANGE_AGES, 1)
         ),
     )
-    for n in range(1, len(REACHES) + 1):
-        reached = _stretched(reached, n)
-    last = len(REACHES)
-    below = F.col(f"reach_{last}") - F.col("start_offset")
-    rest = F.col("size_bytes") - (F.col("total_0") - F.col(f"total_{last}"))
-    return reached.select(
-        *KEY,
+    for n in range(1, len(RANGE_AGES) + 1):
+        ranges = _with_range(ranges, n)
+    last = len(RANGE_AGES)
+    offsets_below = F.col(f"boundary_{last}") - F.col("start_offset")
+    bytes_below = F.col("size_bytes") - (F.col("total_0") - F.col(f"total_{last}"))
+    return ranges.select(
+        *PARTITION,
         "at",
-        "incarnation",
+        "topic_hash",
         "leader",
         "leader_rack",
         "replicas",
@@ -177,28 +191,29 @@ def _graded(rows: DataFrame, series: WindowSpec) -> DataFrame:
         "before_end",
         "before_leader",
         "before_rack",
-        "fresh",
-        # A log that was cut below its stretches has no rest to measure.
-        F.when((below > 0) & (rest > 0), rest / below)
-        .otherwise(F.coalesce("mean", "fresh"))
-        .alias("old"),
-        *(f"reach_{n}" for n in range(1, last + 1)),
-        *(f"density_{n}" for n in range(1, last + 1)),
+        "newest_density",
+        # Retention may have removed everything below the last boundary.
+        F.when((offsets_below > 0) & (bytes_below > 0), bytes_below / offsets_below)
+        .otherwise(F.coalesce("mean_density", "newest_density"))
+        .alias("oldest_density"),
+        *BOUNDARIES,
+        *DENSITIES,
     )
 
 
-def _stretched(rows: DataFrame, n: int) -> DataFrame:
-    """``rows`` with stretch ``n``; an empty one where the log is younger, or cleaned since."""
-    as_written = (F.col(f"back_{n}.cleanings") == F.col("cleanings")) | F.lit(n <= NEVER_CLEANED)
-    back = F.when(as_written, F.col(f"back_{n}"))
-    nearer, total = F.col(f"reach_{n - 1}"), F.col(f"total_{n - 1}")
-    reach = F.least(F.coalesce(back["end_offset"], nearer), nearer)
-    start = F.coalesce(back["total_0"], total)
+def _with_range(rows: DataFrame, n: int) -> DataFrame:
+    """Return ``rows`` with range ``n``; empty if the log is younger, or was compacted since."""
+    uncompacted = (F.col(f"earlier_{n}.compactions") == F.col("compactions")) | F.lit(
+        n <= UNCOMPACTED_RANGES
+    )
+    earlier = F.when(uncompacted, F.col(f"earlier_{n}"))
+    upper, upper_total = F.col(f"boundary_{n - 1}"), F.col(f"total_{n - 1}")
+    boundary = F.least(F.coalesce(earlier["end_offset"], upper), upper)
+    total = F.coalesce(earlier["total_0"], upper_total)
+    density = (upper_total - total) / F.nullif(upper - boundary, F.lit(0))
     return rows.select(
         "*",
-        reach.alias(f"reach_{n}"),
-        start.alias(f"total_{n}"),
-        F.coalesce((total - start) / F.nullif(nearer - reach, F.lit(0)), "fresh").alias(
-            f"density_{n}"
-        ),
+        boundary.alias(f"boundary_{n}"),
+        total.alias(f"total_{n}"),
+        F.coalesce(density, "newest_density").alias(f"density_{n}"),
     )

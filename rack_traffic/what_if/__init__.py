@@ -1,1 +1,1 @@
-"""What another assignment would have read across racks, and cost, group by group."""
+"""The what-if: the traffic that groups would have had with other assignments."""

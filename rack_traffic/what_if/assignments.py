@@ -1,92 +1,83 @@
-"""The scenarios: from a group to who would read what, and from where."""
+"""The scenarios: the assignment of a group under each of them.
+
+Apache Kafka's assignors are modelled by rackward's without racks. Without racks, rackward's range
+assignor with ``co_partitioned=False`` assigns exactly like Apache's RangeAssignor. Its rack-aware
+variant (KIP-881) gives the same result if every partition has a replica in every rack, or if the
+members have no racks. Rackward's sticky assignor has the two objectives of Apache's, balance and
+then as few moves as possible, but reaches the optimum where Apache's is greedy: Apache's makes at
+least as many moves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, Plan
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Plan
 from placement_core import TopicPartition
-from rack_traffic.what_if.inputs import GroupCase, Outcome
-from rack_traffic.what_if.leader_layout import laid_out
-
-# ---- What Apache Kafka's own assignors make of a group, as models of their results.
-
-
-def apache_range(members: Sequence[Member], sizes: dict[str, int]) -> dict[TopicPartition, str]:
-    """RangeAssignor: topic by topic, contiguous blocks, the first members get one more.
-
-    Members come in order of instance id, then of member id. Its rack-aware variant (KIP-881) does
-    the same wherever every partition has a replica in every rack, or members do not tell theirs.
-    """
-    owner = {}
-    for topic, size in sorted(sizes.items()):
-        subscribed = sorted(
-            (each for each in members if topic in each.topics),
-            key=lambda each: (each.instance_id is None, each.instance_id or each.id, each.id),
-        )
-        start = 0
-        for place, member in enumerate(subscribed):
-            count = size // len(subscribed) + (place < size % len(subscribed))
-            owner.update({TopicPartition(topic, n): member.id for n in range(start, start + count)})
-            start += count
-    return owner
-
-
-def apache_cooperative_sticky(
-    members: Sequence[Member], sizes: dict[str, int]
-) -> dict[TopicPartition, str]:
-    """CooperativeStickyAssignor, once it has settled: balanced, and otherwise as it was.
-
-    It looks at no rack. Its two aims, balance first and then as little movement as that permits,
-    are those of ours without racks, whose result is exact where Apache's is greedy: moves are at
-    most those that the original makes.
-    """
-    blind = [replace(each, rack=None) for each in members]
-    nowhere: dict[str, list[str | None]] = {topic: [None] * size for topic, size in sizes.items()}
-    plan = LeaderRackAwareCooperativeSticky().assign(blind, nowhere)
-    return {
-        TopicPartition(topic, number): member
-        for member, topics in plan.partitions.items()
-        for topic, numbers in topics.items()
-        for number in numbers
-    }
-
+from rack_traffic.what_if.inputs import GroupCase, ScenarioAssignment
+from rack_traffic.what_if.leader_layout import leader_layout
 
 RANGE = "leader-rack-aware-range"
 COOPERATIVE_STICKY = "leader-rack-aware-cooperative-sticky"
 
-Owner = dict[TopicPartition, str]
+Owners = dict[TopicPartition, str]
+"""Partition to member id."""
 
 
-def outcomes(case: GroupCase) -> list[Outcome]:
-    """Every scenario of ``schemas.SCENARIOS``, in that order."""
+def scenario_assignments(case: GroupCase) -> list[ScenarioAssignment]:
+    """Return the assignment of each scenario, in the order of ``output_tables.SCENARIOS``."""
     leaders = {p: case.rack_of(each.leader) for p, each in case.partitions.items()}
-    led = case.leader_racks()
-    sizes = {topic: len(row) for topic, row in led.items()}
-    now = owned(case)
-    ranged = LeaderRackAwareRange().assign(case.members, led)
-    sticky = LeaderRackAwareCooperativeSticky().assign(case.members, led)
-    moved, moves = laid_out(case)
-    after = LeaderRackAwareCooperativeSticky().assign(case.members, case.racks_by_topic(moved))
+    leader_racks = case.leader_racks()
+    no_racks: dict[str, list[str | None]] = {
+        topic: [None] * len(racks) for topic, racks in leader_racks.items()
+    }
+    rackless = [replace(member, rack=None) for member in case.members]
+    current = current_owners(case)
+    new_leaders, leader_moves = leader_layout(case)
+    sticky = LeaderRackAwareCooperativeSticky()
+    separate_range = LeaderRackAwareRange(co_partitioned=False)
     return [
-        Outcome("as_is", case.assignor, now, leaders),
-        Outcome("apache_range", "range", _known(case, apache_range(case.members, sizes)), leaders),
-        Outcome(
-            "apache_cooperative_sticky",
-            "cooperative-sticky",
-            _known(case, apache_cooperative_sticky(case.members, sizes)),
+        ScenarioAssignment("as_is", case.assignor, current, leaders),
+        ScenarioAssignment(
+            "apache_range",
+            "range",
+            _owners(case, separate_range.assign(rackless, no_racks)),
             leaders,
         ),
-        Outcome("rackward_range", RANGE, _of(case, ranged), leaders),
-        Outcome("rackward_cooperative_sticky", COOPERATIVE_STICKY, _of(case, sticky), leaders),
-        Outcome("rackward_after_leader_layout", COOPERATIVE_STICKY, _of(case, after), moved, moves),
-        Outcome("follower_fetching", case.assignor, now, followed(case, now)),
+        ScenarioAssignment(
+            "apache_cooperative_sticky",
+            "cooperative-sticky",
+            _owners(case, sticky.assign(rackless, no_racks)),
+            leaders,
+        ),
+        ScenarioAssignment(
+            "rackward_range",
+            RANGE,
+            _owners(case, LeaderRackAwareRange().assign(case.members, leader_racks)),
+            leaders,
+        ),
+        ScenarioAssignment(
+            "rackward_cooperative_sticky",
+            COOPERATIVE_STICKY,
+            _owners(case, sticky.assign(case.members, leader_racks)),
+            leaders,
+        ),
+        ScenarioAssignment(
+            "rackward_after_leader_layout",
+            COOPERATIVE_STICKY,
+            _owners(case, sticky.assign(case.members, case.racks_by_topic(new_leaders))),
+            new_leaders,
+            leader_moves,
+        ),
+        ScenarioAssignment(
+            "follower_fetching", case.assignor, current, follower_fetching_racks(case, current)
+        ),
     ]
 
 
-def owned(case: GroupCase) -> Owner:
-    """Who owns what now."""
+def current_owners(case: GroupCase) -> Owners:
+    """Return the current owner of each partition."""
     return {
         partition: member.id
         for member in case.members
@@ -96,36 +87,28 @@ def owned(case: GroupCase) -> Owner:
     }
 
 
-def followed(
+def follower_fetching_racks(
     case: GroupCase, owner: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, str | None]:
-    """The rack that each partition is read from where brokers let consumers read from followers.
+    """Return the rack that each partition is read from with follower fetching (KIP-392).
 
-    A replica in sync in the consumer's rack serves it, else the leader (KIP-392).
+    It is the rack of the owner if an in-sync replica is there, else the rack of the leader.
     """
     rack = {member.id: member.rack for member in case.members}
-    source = {}
+    racks = {}
     for partition, each in case.partitions.items():
-        mine = rack.get(owner.get(partition, ""))
-        near = mine is not None and any(case.rack_of(broker) == mine for broker in each.isr)
-        source[partition] = mine if near else case.rack_of(each.leader)
-    return source
+        own = rack.get(owner.get(partition, ""))
+        is_local = own is not None and any(case.rack_of(broker) == own for broker in each.isr)
+        racks[partition] = own if is_local else case.rack_of(each.leader)
+    return racks
 
 
-def _of(case: GroupCase, plan: Plan) -> Owner:
-    return _known(
-        case,
-        {
-            TopicPartition(topic, number): member
-            for member, topics in plan.partitions.items()
-            for topic, numbers in topics.items()
-            for number in numbers
-        },
-    )
-
-
-def _known(case: GroupCase, owner: Owner) -> Owner:
-    """Without the partitions whose number is missing from the snapshots."""
+def _owners(case: GroupCase, plan: Plan) -> Owners:
+    """Return the owners under ``plan``, without partitions that no snapshot contains."""
     return {
-        partition: member for partition, member in owner.items() if partition in case.partitions
+        partition: member
+        for member, topics in plan.partitions.items()
+        for topic, numbers in topics.items()
+        for number in numbers
+        if (partition := TopicPartition(topic, number)) in case.partitions
     }

@@ -1,4 +1,4 @@
-"""The scenarios over all groups, spread over Spark."""
+"""The table WHAT_IF: the metrics of all groups under all scenarios, computed on Spark."""
 
 from __future__ import annotations
 
@@ -13,42 +13,51 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from assignors import Member
 from placement_core import TopicPartition
+from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import GB, PriceTable, crossed_level
 from rack_traffic.schemas import WHAT_IF
-from rack_traffic.what_if.assignments import outcomes
-from rack_traffic.what_if.inputs import KEY, Figures, GroupCase, Outcome, PartitionCase
+from rack_traffic.what_if.assignments import scenario_assignments
+from rack_traffic.what_if.inputs import (
+    KEY,
+    GroupCase,
+    PartitionCase,
+    ScenarioAssignment,
+    ScenarioMetrics,
+)
 
-# ---- What a scenario is worth: locality, bytes, money, spread of load, moves.
 
-HOURS_PER_MONTH = 730.0
-
-
-def figures(case: GroupCase, outcome: Outcome, now: Outcome, prices: PriceTable) -> Figures:
-    """The figures of ``outcome`` where the group is as in ``now``."""
+def scenario_metrics(
+    case: GroupCase,
+    scenario: ScenarioAssignment,
+    current: ScenarioAssignment,
+    prices: PriceTable,
+) -> ScenarioMetrics:
+    """Return locality, bytes, cost, load and moves of ``scenario``, relative to ``current``."""
     rack = {member.id: member.rack for member in case.members}
-    known: dict[tuple[str | None, str | None], tuple[int | None, float]] = {}
+    # (from rack, to rack) to the level that is crossed and the price per byte.
+    pairs: dict[tuple[str | None, str | None], tuple[int | None, float]] = {}
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     loads = {member.id: 0 for member in case.members}
-    read = {member.id: 0 for member in case.members}
+    bytes_read = {member.id: 0 for member in case.members}
     cost = 0.0
     for partition, each in case.partitions.items():
-        member = outcome.owner.get(partition)
-        pair = (outcome.source[partition], rack.get(member) if member is not None else None)
-        if pair not in known:
+        member = scenario.owner.get(partition)
+        pair = (scenario.source[partition], rack.get(member) if member is not None else None)
+        if pair not in pairs:
             price = prices.price(case.cluster, *pair)
-            known[pair] = (crossed_level(*pair), (price or 0.0) / GB)
-        level, per_byte = known[pair]
-        place = "unknown" if level is None else "crossing" if level else "local"
-        counts[place] += 1
-        sizes[place] += each.bytes
+            pairs[pair] = (crossed_level(*pair), (price or 0.0) / GB)
+        level, per_byte = pairs[pair]
+        locality = "unknown" if level is None else "crossing" if level else "local"
+        counts[locality] += 1
+        sizes[locality] += each.bytes
         cost += each.bytes * per_byte
         if member is not None:
             loads[member] += 1
-            read[member] += each.bytes
-    return Figures(
-        scenario=outcome.scenario,
-        assignor=outcome.assignor,
+            bytes_read[member] += each.bytes
+    return ScenarioMetrics(
+        scenario=scenario.scenario,
+        assignor=scenario.assignor,
         members=len(case.members),
         partitions=len(case.partitions),
         off_rack_partitions=counts["crossing"],
@@ -59,65 +68,60 @@ def figures(case: GroupCase, outcome: Outcome, now: Outcome, prices: PriceTable)
         unknown_bytes=sizes["unknown"],
         cost=cost,
         cost_per_month=cost / case.hours * HOURS_PER_MONTH if case.hours else 0.0,
-        most_partitions=max(loads.values()),
-        least_partitions=min(loads.values()),
-        most_bytes=max(read.values()),
-        mean_bytes=sum(read.values()) / len(read),
-        moves=_moves(outcome, now),
-        leader_moves=outcome.leader_moves,
+        max_partitions=max(loads.values()),
+        min_partitions=min(loads.values()),
+        max_bytes=max(bytes_read.values()),
+        mean_bytes=sum(bytes_read.values()) / len(bytes_read),
+        moves=_moves(scenario, current),
+        leader_moves=scenario.leader_moves,
         shared_topics=case.shared_topics,
     )
 
 
-def _moves(outcome: Outcome, now: Outcome) -> int:
-    """Partitions that somebody owns now, and somebody else then."""
-
-    def taken(partition: TopicPartition, owner: str) -> bool:
-        return outcome.owner.get(partition) != owner
-
-    return sum(taken(partition, owner) for partition, owner in now.owner.items())
-
-
-Row = Mapping[str, Any]
+def _moves(scenario: ScenarioAssignment, current: ScenarioAssignment) -> int:
+    """Return the number of owned partitions that get another owner, or none."""
+    return sum(scenario.owner.get(partition) != owner for partition, owner in current.owner.items())
 
 
 def what_if(inputs: DataFrame, prices: PriceTable) -> DataFrame:
-    """The table WHAT_IF from rows of :func:`~rack_traffic.what_if.inputs.group_inputs`."""
+    """Return the table WHAT_IF from the rows of ``group_inputs``."""
     return inputs.groupBy(*KEY).applyInArrow(_evaluate(prices), WHAT_IF)
 
 
 def _evaluate(prices: PriceTable) -> Callable[[pa.Table], pa.Table]:
     def evaluate(table: pa.Table) -> pa.Table:
-        found = [each for row in table.to_pylist() for each in rows_of(row, prices)]
-        return pa.Table.from_pylist(found, to_arrow_schema(WHAT_IF))
+        rows = [each for row in table.to_pylist() for each in what_if_rows(row, prices)]
+        return pa.Table.from_pylist(rows, to_arrow_schema(WHAT_IF))
 
     return evaluate
 
 
-def rows_of(row: Row, prices: PriceTable) -> list[dict[str, Any]]:
-    """The rows of WHAT_IF of one group and interval; none where no member reads anything."""
-    case = case_of(row)
+def what_if_rows(row: Mapping[str, Any], prices: PriceTable) -> list[dict[str, Any]]:
+    """Return the rows of WHAT_IF of one group and interval; none if it has no partition."""
+    case = group_case(row)
     if not case.partitions:
         return []
-    found = outcomes(case)
+    scenarios = scenario_assignments(case)
     common = {
         "cluster": case.cluster,
         "group": case.group,
         "interval_start": max(row["interval_start"], row["first_hour"]),
         "interval_end": row["interval_end"],
     }
-    return [common | asdict(figures(case, each, found[0], prices)) for each in found]
+    return [
+        common | asdict(scenario_metrics(case, each, scenarios[0], prices)) for each in scenarios
+    ]
 
 
-def case_of(row: Row) -> GroupCase:
-    """The pure value of a row of inputs."""
-    amounts = {(each["topic"], each["partition"]): each["bytes"] for each in row["amounts"]}
+def group_case(row: Mapping[str, Any]) -> GroupCase:
+    """Return a row of ``group_inputs`` as a plain value."""
+    sizes = {(each["topic"], each["partition"]): each["bytes"] for each in row["sizes"]}
     partitions = {
         TopicPartition(topic["topic"], each["partition"]): PartitionCase(
             each["leader"],
             tuple(each["replicas"]),
             tuple(each["isr"] or ()),
-            amounts.get((topic["topic"], each["partition"]), 0),
+            sizes.get((topic["topic"], each["partition"]), 0),
         )
         for topic in sorted(row["topics"], key=lambda topic: str(topic["topic"]))
         for each in sorted(topic["partitions"], key=lambda each: int(each["partition"]))
@@ -128,7 +132,7 @@ def case_of(row: Row) -> GroupCase:
             topics=frozenset(each["topics"] or ()),
             rack=each["rack"],
             instance_id=each["instance_id"],
-            owned={held["topic"]: held["partitions"] for held in each["assignment"] or ()},
+            owned={pair["topic"]: pair["partitions"] for pair in each["assignment"] or ()},
             generation=0,
         )
         for each in sorted(row["members"], key=lambda each: str(each["member_id"]))

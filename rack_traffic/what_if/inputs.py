@@ -1,41 +1,31 @@
-"""One row per group and interval with all that the scenarios need, made of the tables."""
+"""The input of the scenarios: one row per group and interval, and the same as plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assignors import Member
 from placement_core import TopicPartition
+from rack_traffic.options import Interval
 from rack_traffic.pipeline import Snapshots
-from rack_traffic.transforms.broker_racks import ALWAYS, broker_racks
-from rack_traffic.transforms.ownership import SETTLED
-
-# ---- What the scenarios are worked out for, one by one.
-
-
-class Interval(StrEnum):
-    """All hours together, or day by day (UTC), or hour by hour."""
-
-    ALL = "all"
-    DAY = "day"
-    HOUR = "hour"
-
+from rack_traffic.transforms.broker_racks import FOREVER, broker_racks
+from rack_traffic.transforms.ownership import STABLE_STATES
 
 KEY = ("cluster", "group", "interval_start")
 
 
 def group_inputs(snapshots: Snapshots, partition_hours: DataFrame, interval: Interval) -> DataFrame:
-    """(cluster, group, interval_start, first_hour, interval_end, hours, shared_topics, members,
-    protocol, topics, amounts, brokers): a row per group and interval in which the group has
+    """Return (cluster, group, interval_start, first_hour, interval_end, hours, shared_topics,
+    members, protocol, topics, sizes, brokers): a row per group and interval in which the group has
     members and read anything.
 
-    Members, leaders and replicas are those of the last snapshots of the interval in which the group
-    was settled; ``hours`` is how many hours of the interval the cluster has traffic for.
+    Members are those of the last snapshot of the interval in which the group was stable, leaders
+    and replicas those of the last snapshot. ``hours`` is the number of hours of the interval with
+    traffic of the cluster; ``sizes`` are the bytes that the group read of each partition.
     """
     read = partition_hours.filter(F.col("kind") == "consume").select(
         "cluster",
@@ -51,11 +41,11 @@ def group_inputs(snapshots: Snapshots, partition_hours: DataFrame, interval: Int
         F.min("hour").alias("first_hour"),
         F.expr("max(hour) + interval 1 hour").alias("interval_end"),
     )
-    amounts = (
+    sizes = (
         read.groupBy(*KEY, "topic", "partition")
         .agg(F.sum("bytes").alias("bytes"))
         .groupBy(*KEY)
-        .agg(F.collect_list(F.struct("topic", "partition", "bytes")).alias("amounts"))
+        .agg(F.collect_list(F.struct("topic", "partition", "bytes")).alias("sizes"))
     )
     members = _members(snapshots.members, spans, interval)
     topics = _topics(snapshots.partitions, spans, interval)
@@ -75,21 +65,21 @@ def group_inputs(snapshots: Snapshots, partition_hours: DataFrame, interval: Int
     return (
         members.drop("topics")
         .join(partitions, on=list(KEY), how="inner")
-        .join(amounts, on=list(KEY), how="inner")
+        .join(sizes, on=list(KEY), how="inner")
         .join(spans, on=["cluster", "interval_start"], how="inner")
         .join(_brokers(snapshots.brokers), on="cluster", how="inner")
     )
 
 
 def _start(time: Column, interval: Interval) -> Column:
-    """When the interval of ``time`` begins; 1970 stands for the beginning of all there is."""
+    """Return the start of the interval of ``time``; 1970 if there is only one interval."""
     if interval is Interval.ALL:
         return F.timestamp_seconds(F.lit(0))
     return F.date_trunc(interval.value, time)
 
 
 def _within(rows: DataFrame, spans: DataFrame, interval: Interval) -> DataFrame:
-    """``rows`` with the interval of ``taken_at``, as far as there is traffic for it."""
+    """Return ``rows`` with the interval of ``taken_at``, if that has traffic."""
     timed = rows.select("*", _start(F.col("taken_at"), interval).alias("interval_start"))
     ends = spans.select("cluster", "interval_start", F.col("interval_end").alias("_end"))
     joined = timed.join(F.broadcast(ends), on=["cluster", "interval_start"], how="inner")
@@ -97,19 +87,19 @@ def _within(rows: DataFrame, spans: DataFrame, interval: Interval) -> DataFrame:
 
 
 def _newest(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """The rows of the last ``taken_at`` of each ``key``.
+    """Return the rows of the last ``taken_at`` of each ``key``.
 
-    Nearly all snapshots are left behind by their times alone, which is a small sum; to gather and
-    sort their lists, only for the last to be taken, is what would take long.
+    An aggregate of the times and a semi-join are much faster than a sort of the whole rows, with
+    their lists, of which only the last are needed.
     """
     newest = rows.groupBy(*key).agg(F.max("taken_at").alias("taken_at"))
     return rows.join(newest, on=[*key, "taken_at"], how="left_semi")
 
 
 def _members(members: DataFrame, spans: DataFrame, interval: Interval) -> DataFrame:
-    """The members of each group's last settled snapshot in which it has any."""
+    """Return the members of each group in its last stable snapshot that has members."""
     present = _within(members, spans, interval).filter(
-        F.col("member_id").isNotNull() & F.col("state").isin(*SETTLED)
+        F.col("member_id").isNotNull() & F.col("state").isin(*STABLE_STATES)
     )
     last = (
         _newest(present, KEY)
@@ -131,7 +121,7 @@ def _members(members: DataFrame, spans: DataFrame, interval: Interval) -> DataFr
 
 
 def _topics(partitions: DataFrame, spans: DataFrame, interval: Interval) -> DataFrame:
-    """(cluster, interval_start, topic, partitions): every partition as it was last seen."""
+    """Return (cluster, interval_start, topic, partitions): the last state of each partition."""
     key = ("cluster", "interval_start", "topic", "partition")
     last = _newest(_within(partitions, spans, interval), key).dropDuplicates(list(key))
     return last.groupBy("cluster", "interval_start", "topic").agg(
@@ -140,9 +130,9 @@ def _topics(partitions: DataFrame, spans: DataFrame, interval: Interval) -> Data
 
 
 def _brokers(brokers: DataFrame) -> DataFrame:
-    """(cluster, brokers): every broker and its last rack, null where it never said one."""
+    """Return (cluster, brokers): each broker and its last rack, null if it never had one."""
     seen = brokers.select("cluster", "broker").distinct()
-    racks = broker_racks(brokers).filter(F.col("until") == F.lit(ALWAYS))
+    racks = broker_racks(brokers).filter(F.col("until") == F.lit(FOREVER))
     return (
         seen.join(racks, on=["cluster", "broker"], how="left")
         .groupBy("cluster")
@@ -150,13 +140,9 @@ def _brokers(brokers: DataFrame) -> DataFrame:
     )
 
 
-# ---- A group as the scenarios see it, and what comes out of one: frozen values.
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionCase:
-    """A partition: brokers that lead, hold and are in sync with it, and the bytes that the group
-    read from it over the interval."""
+    """A partition: its leader, replicas and ISR, and the bytes that the group read of it."""
 
     leader: int | None
     replicas: tuple[int, ...]
@@ -168,9 +154,9 @@ class PartitionCase:
 class GroupCase:
     """A group at the end of an interval of ``hours`` hours.
 
-    ``members`` own what they own now. ``partitions`` are those of every topic that a member
-    subscribes to. ``racks`` holds the brokers' racks (None: not known), ``shared_topics`` counts
-    the topics that other groups read too.
+    ``members`` have their current partitions as ``owned``. ``partitions`` are those of all topics
+    to which a member subscribes. ``racks`` are the brokers' (None: unknown); ``shared_topics`` is
+    the number of these topics that other groups read too.
     """
 
     cluster: str
@@ -183,29 +169,32 @@ class GroupCase:
     shared_topics: int = 0
 
     def rack_of(self, broker: int | None) -> str | None:
-        """The rack of a broker; None where the broker, or its rack, is not known."""
+        """Return the rack of a broker; None if the broker or its rack is unknown."""
         return None if broker is None else self.racks.get(broker)
 
     def leader_racks(self) -> dict[str, list[str | None]]:
-        """The racks of the leaders in the form that assignors take."""
+        """Return the racks of the leaders as input of an assignor."""
         return self.racks_by_topic({p: self.rack_of(c.leader) for p, c in self.partitions.items()})
 
     def racks_by_topic(
         self, racks: Mapping[TopicPartition, str | None]
     ) -> dict[str, list[str | None]]:
-        """Racks of partitions as topic to list, index = partition."""
-        found: dict[str, list[str | None]] = {}
+        """Return racks of partitions as topic to list; the index is the partition."""
+        rows: dict[str, list[str | None]] = {}
         for topic, partition in sorted(self.partitions):
-            row = found.setdefault(topic, [])
+            row = rows.setdefault(topic, [])
             row.extend([None] * (partition + 1 - len(row)))
             row[partition] = racks[TopicPartition(topic, partition)]
-        return found
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """A scenario's answer: who reads each partition (a member's id; partitions that nobody reads
-    are absent), from which rack, and how many preferred leaders change for it."""
+class ScenarioAssignment:
+    """The assignment of a group under a scenario.
+
+    ``owner`` is the id of the member of each partition that has one, ``source`` the rack that it is
+    read from. ``leader_moves`` is the number of preferred leaders that change.
+    """
 
     scenario: str
     assignor: str
@@ -215,8 +204,8 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What an outcome is worth; the fields are columns of ``schemas.WHAT_IF``."""
+class ScenarioMetrics:
+    """The metrics of a scenario; the fields are columns of ``schemas.WHAT_IF``."""
 
     scenario: str
     assignor: str
@@ -230,10 +219,10 @@ class Figures:
     unknown_bytes: int
     cost: float
     cost_per_month: float
-    most_partitions: int
-    least_partitions: int
-    most_bytes: int
+    max_partitions: int
+    min_partitions: int
+    max_bytes: int
     mean_bytes: float
     moves: int
     leader_moves: int
-    shared_topics: int = field(default=0)
+    shared_topics: int = 0

@@ -1,7 +1,7 @@
-"""Asking a live cluster, and changing it, through kafka-python (the extra ``kafka-python``)."""
+"""Reading and changing a live cluster through kafka-python (the extra ``kafka-python``)."""
 
 from rackward.admin.client import TIMEOUT_SECONDS, AdminConnection, connect
-from rackward.admin.configs import min_in_sync, read_broker_configs, read_topic_configs
+from rackward.admin.configs import parse_min_isr, read_broker_configs, read_topic_configs
 from rackward.admin.errors import (
     AdminError,
     AdminTimeoutError,
@@ -12,8 +12,14 @@ from rackward.admin.errors import (
     UnauthorizedError,
     UnreachableError,
 )
-from rackward.admin.metadata import ClusterState, Ongoing, check_topics, read_ongoing, read_state
-from rackward.admin.offsets import ReplicaSize, Sizes, read_sizes
+from rackward.admin.metadata import (
+    ClusterState,
+    Reassignment,
+    check_topics,
+    read_reassignments,
+    read_state,
+)
+from rackward.admin.offsets import ReplicaSize, ReplicaSizes, read_replica_sizes
 
 __all__ = [
     "TIMEOUT_SECONDS",
@@ -22,20 +28,20 @@ __all__ = [
     "AdminTimeoutError",
     "ClusterState",
     "CredentialsError",
-    "Ongoing",
+    "Reassignment",
     "RefusedError",
     "ReplicaSize",
-    "Sizes",
+    "ReplicaSizes",
     "TooLargeError",
     "TooOldError",
     "UnauthorizedError",
     "UnreachableError",
     "check_topics",
     "connect",
-    "min_in_sync",
+    "parse_min_isr",
     "read_broker_configs",
-    "read_ongoing",
-    "read_sizes",
+    "read_reassignments",
+    "read_replica_sizes",
     "read_state",
     "read_topic_configs",
 ]

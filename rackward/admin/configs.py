@@ -1,41 +1,41 @@
-"""Configuration of topics and brokers: what applies to them, defaults resolved."""
+"""Configuration of topics and brokers: reading it with defaults resolved, and changing it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rackward.admin.client import AdminConnection
-from rackward.admin.errors import UNKNOWN_TOPIC, AdminError, Deadline, refusal
+from rackward.admin.errors import UNKNOWN_TOPIC, AdminError, from_code
 from rackward.admin.metadata import batches
+from rackward.deadline import Deadline
 
-# ---- Changing configuration in steps that leave the rest alone.
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+_MAX_CHANGED_PER_REQUEST = 200
 
-AT_ONCE = 200
 
-
-class ResourceKind(IntEnum):
-    """What has configuration; the values are the protocol's."""
+class ResourceType(IntEnum):
+    """Types of resources that have a configuration, with the protocol's numbers."""
 
     TOPIC = 2
     BROKER = 4
 
 
-class Resource(NamedTuple):
-    """A topic, a broker (its id as text), or all brokers (a broker without a name)."""
+class ConfigResource(NamedTuple):
+    """A topic, a broker (its id as text), or the defaults of all brokers (no name)."""
 
-    kind: ResourceKind
+    type: ResourceType
     name: str
 
 
-ALL_BROKERS = Resource(ResourceKind.BROKER, "")
-"""What applies to every broker that has no setting of its own. Any broker takes changes of it,
-while those of one broker are taken by itself alone, and so not when it is down."""
+ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+"""The cluster-wide default of dynamic broker settings. Any broker accepts changes of it; a change
+of one broker's own settings is accepted by that broker only, so not while it is down."""
 
 
-class Op(IntEnum):
-    """What to do with a key; the values are the protocol's."""
+class ConfigOp(IntEnum):
+    """Operations of IncrementalAlterConfigs, with the protocol's numbers."""
 
     SET = 0
     DELETE = 1
@@ -43,54 +43,60 @@ class Op(IntEnum):
     SUBTRACT = 3
 
 
-class Change(NamedTuple):
-    """One change: of lists, APPEND and SUBTRACT take ``value`` apart at its commas."""
+class ConfigChange(NamedTuple):
+    """One change; APPEND and SUBTRACT split ``value`` at its commas."""
 
     key: str
-    op: Op
+    op: ConfigOp
     value: str | None = None
 
 
-def change_configs(
-    admin: AdminConnection, doing: str, changes: Mapping[Resource, Sequence[Change]]
-) -> dict[Resource, AdminError]:
-    """Make the changes, all of one resource together or none. Returns what was refused.
+class ConfigValue(NamedTuple):
+    """A setting and its source, a number of the protocol."""
 
-    Raises AdminError where no broker answers; it takes AlterConfigs on topics, or on the
-    cluster for brokers.
+    value: str | None
+    source: int
+
+
+def alter_configs(
+    admin: AdminConnection,
+    operation: str,
+    changes: Mapping[ConfigResource, Sequence[ConfigChange]],
+) -> dict[ConfigResource, AdminError]:
+    """Apply the changes, those of one resource atomically; return the refused resources.
+
+    Needs AlterConfigs on the topics, or on the cluster for brokers. Raises AdminError if no broker
+    responds.
     """
     from kafka.protocol.admin import IncrementalAlterConfigsRequest as Request
 
     resource, change = Request.AlterConfigsResource, Request.AlterConfigsResource.AlterableConfig
-    refused: dict[Resource, AdminError] = {}
-    for resources in batches([each for each in changes if changes[each]], AT_ONCE):
+    refused: dict[ConfigResource, AdminError] = {}
+    for batch in batches([each for each in changes if changes[each]], _MAX_CHANGED_PER_REQUEST):
         request = Request(
             resources=[
                 resource(
-                    resource_type=int(each.kind),
+                    resource_type=int(each.type),
                     resource_name=each.name,
                     configs=[
                         change(name=key, config_operation=int(op), value=value)
                         for key, op, value in changes[each]
                     ],
                 )
-                for each in resources
+                for each in batch
             ],
             validate_only=False,
         )
-        for found in admin.ask(doing, request).responses:
-            if found.error_code:
-                place = Resource(ResourceKind(found.resource_type), found.resource_name)
-                refused[place] = refusal(
-                    f"{doing} of {place.name or 'all brokers'}",
+        for result in admin.send(operation, request).responses:
+            if result.error_code:
+                failed = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+                refused[failed] = from_code(
+                    f"{operation} of {failed.name or 'all brokers'}",
                     request.name,
-                    found.error_code,
-                    found.error_message,
+                    result.error_code,
+                    result.error_message,
                 )
     return refused
-
-
-MIN_IN_SYNC = "min.insync.replicas"
 
 
 def read_topic_configs(
@@ -101,73 +107,98 @@ def read_topic_configs(
     *,
     broker: int | None = None,
 ) -> dict[str, dict[str, str]]:
-    """Topic to key to value, as it applies: the topic's own, or else the broker's default.
+    """Return topic to key to effective value: the topic's own, or else the broker's default.
 
-    Topics that are gone meanwhile, and keys that have no value, are left out. ``broker`` is who
-    is asked, None: any. Raises AdminError; it takes DescribeConfigs on the topics.
+    Topics that do not exist and keys without a value are left out. ``broker`` is the broker to
+    read from, None: any. Needs DescribeConfigs on the topics. Raises AdminError.
     """
-    doing = "reading the configuration of topics"
+    operation = "reading the configuration of topics"
     until = deadline or admin.deadline()
-    found: dict[str, dict[str, str]] = {}
+    configs: dict[str, dict[str, str]] = {}
     for names in batches(sorted(topics)):
-        found.update(_read(admin, doing, ResourceKind.TOPIC, names, keys, broker, until))
-    return found
+        results = describe_configs(
+            admin, operation, ResourceType.TOPIC, names, keys, node=broker, deadline=until
+        )
+        configs.update((name, _values(each)) for name, each in results.items())
+    return configs
 
 
 def read_broker_configs(
     admin: AdminConnection, broker: int, keys: Collection[str], deadline: Deadline | None = None
 ) -> dict[str, str]:
-    """Key to value as it applies to one broker, which is asked itself; see `read_topic_configs`.
+    """Return key to effective value of one broker, read from that broker itself.
 
-    Raises AdminError; it takes DescribeConfigs on the cluster.
+    Needs DescribeConfigs on the cluster. Raises AdminError.
     """
-    doing = f"reading the configuration of broker {broker}"
-    until = deadline or admin.deadline()
-    found = _read(admin, doing, ResourceKind.BROKER, [str(broker)], keys, broker, until)
-    return found.get(str(broker), {})
+    operation = f"reading the configuration of broker {broker}"
+    results = describe_configs(
+        admin,
+        operation,
+        ResourceType.BROKER,
+        [str(broker)],
+        keys,
+        node=broker,
+        deadline=deadline,
+    )
+    return _values(results.get(str(broker), {}))
 
 
-def default_min_in_sync(
+def read_default_min_isr(
     admin: AdminConnection, broker: int, deadline: Deadline | None = None
 ) -> int:
-    """min.insync.replicas of topics that do not say theirs; see `read_broker_configs`."""
-    found = read_broker_configs(admin, broker, [MIN_IN_SYNC], deadline)
-    return int(found.get(MIN_IN_SYNC, "1"))
+    """Return min.insync.replicas of topics without their own; see `read_broker_configs`."""
+    configs = read_broker_configs(admin, broker, [MIN_INSYNC_REPLICAS], deadline)
+    return int(configs.get(MIN_INSYNC_REPLICAS, "1"))
 
 
-def _read(
+def parse_min_isr(configs: Mapping[str, Mapping[str, str]]) -> dict[str, int]:
+    """Return topic to min.insync.replicas, from `read_topic_configs`; 1 where it is absent."""
+    return {topic: int(values.get(MIN_INSYNC_REPLICAS, "1")) for topic, values in configs.items()}
+
+
+def describe_configs(
     admin: AdminConnection,
-    doing: str,
-    kind: ResourceKind,
+    operation: str,
+    resource_type: ResourceType,
     names: Collection[str],
-    keys: Collection[str],
-    node: int | None,
-    until: Deadline,
-) -> dict[str, dict[str, str]]:
-    from kafka.protocol.admin import DescribeConfigsRequest
+    keys: Collection[str] | None,
+    *,
+    node: int | None = None,
+    deadline: Deadline | None = None,
+) -> dict[str, dict[str, ConfigValue]]:
+    """Return resource name to key to value, of ``keys`` (None: all), as broker ``node`` has them.
 
-    resource = DescribeConfigsRequest.DescribeConfigsResource
-    request = DescribeConfigsRequest(
+    One request. A broker without a name is the default of all brokers. Topics that do not exist
+    are left out. Raises AdminError.
+    """
+    from kafka.protocol.admin import DescribeConfigsRequest as Request
+
+    request: Any = Request(
         resources=[
-            resource(resource_type=int(kind), resource_name=name, configuration_keys=sorted(keys))
+            Request.DescribeConfigsResource(
+                resource_type=int(resource_type),
+                resource_name=name,
+                configuration_keys=None if keys is None else sorted(keys),
+            )
             for name in names
         ],
         include_synonyms=False,
         include_documentation=False,
     )
-    found = {}
-    for result in admin.ask(doing, request, node=node, deadline=until).results:
+    results = {}
+    for result in admin.send(operation, request, node=node, deadline=deadline).results:
         if result.error_code == UNKNOWN_TOPIC:
             continue
         if result.error_code:
-            told = f"{doing}: {result.resource_name}" if kind is ResourceKind.TOPIC else doing
-            raise refusal(told, request.name, result.error_code, result.error_message)
-        found[result.resource_name] = {
-            each.name: each.value for each in result.configs if each.value is not None
+            where = operation
+            if resource_type is ResourceType.TOPIC:
+                where = f"{operation}: {result.resource_name}"
+            raise from_code(where, request.name, result.error_code, result.error_message)
+        results[result.resource_name] = {
+            each.name: ConfigValue(each.value, each.config_source) for each in result.configs
         }
-    return found
+    return results
 
 
-def min_in_sync(configs: Mapping[str, Mapping[str, str]]) -> dict[str, int]:
-    """min.insync.replicas per topic, out of what `read_topic_configs` found (1 where absent)."""
-    return {topic: int(values.get(MIN_IN_SYNC, "1")) for topic, values in configs.items()}
+def _values(configs: Mapping[str, ConfigValue]) -> dict[str, str]:
+    return {key: each.value for key, each in configs.items() if each.value is not None}

@@ -1,8 +1,8 @@
-"""Why a broker cannot be talked to, found out before a client is let loose on it.
+"""Connection diagnostics, run before the client starts.
 
-kafka-python tries again and again whatever is wrong, and then says that it took too long. A
-connection of our own goes through the same steps (name, port, TLS, Kafka, SASL) and sees
-where it ends.
+kafka-python retries whatever is wrong with a connection and then reports a timeout. `RawConnection`
+goes through the same steps once (host name, port, TLS, Kafka protocol, SASL), and the step that
+fails determines the error that a user sees.
 """
 
 from __future__ import annotations
@@ -10,32 +10,73 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from contextlib import closing
+from typing import Any
 
 from placement_core import RackwardError
-from rackward.admin.errors import AdminError, CredentialsError, Deadline, UnreachableError, one_line
+from rackward.admin.errors import AdminError, CredentialsError, UnreachableError, one_line
+from rackward.deadline import Deadline
 
-# ---- One connection to one broker, for the few requests where the caller says who is asked.
-#
-# A client proper looks after itself: it asks whichever broker it likes, and may like the one
-# that has just frozen, for as long as its time-outs are; and of several faults it tells none.
-# Here a silent broker costs nothing, and every fault is told as it is. kafka-python's protocol
-# layer encodes and decodes.
+STEP_SECONDS = 5.0
+"""Timeout of each step while there are other bootstrap servers to try."""
+
+_TLS_ALERT, _TLS_HANDSHAKE = b"\x15\x03", b"\x16\x03"
+_UNSUPPORTED_SASL_MECHANISM, _ILLEGAL_SASL_STATE = 33, 34
+
+
+class _SilentError(UnreachableError):
+    """The server did not respond; it may still do so."""
+
+
+def pick_bootstrap_server(settings: Mapping[str, Any], deadline: Deadline) -> str:
+    """Return the first bootstrap server that accepts this client, as ``host:port``.
+
+    ``settings`` are keyword arguments of kafka-python. Servers that do not respond are tried again
+    until the deadline. Raises an AdminError about the first server that failed with a definite
+    fault, or about the first one if none responded.
+    """
+    servers: Sequence[str] = settings["bootstrap_servers"]
+    errors: dict[str, AdminError] = {}
+    candidates = servers
+    timeout = STEP_SECONDS if len(servers) > 1 else deadline.seconds
+    while candidates and (deadline.remaining or not errors):
+        for server in candidates:
+            if errors and not deadline.remaining:
+                break
+            try:
+                _probe(server, settings, min(timeout, max(deadline.remaining, 0.05)))
+            except CredentialsError:
+                # The other servers share these users, and repeated failures may lock an account.
+                raise
+            except AdminError as error:
+                errors[server] = error
+            else:
+                return server
+        # Servers that are merely slow share the time that is left.
+        candidates = [each for each in candidates if isinstance(errors.get(each), _SilentError)]
+        timeout = deadline.remaining / max(1, len(candidates))
+    definite = [each for each in errors.values() if not isinstance(each, _SilentError)]
+    first = (definite or list(errors.values()))[0]
+    if len(servers) == 1:
+        raise first
+    raise type(first)(f"none of the {len(servers)} bootstrap servers can be used: {first}")
 
 
 class NotKafkaError(RackwardError, OSError):
-    """What answers is no broker, or speaks TLS; ``received`` is how its answer begins."""
+    """The response is not Kafka's; ``received`` holds its first bytes."""
 
     def __init__(self, received: bytes) -> None:
         self.received = received[:16]
-        super().__init__(f"the answer is not Kafka's: it begins with {self.received!r}")
+        super().__init__(f"the response is not Kafka's: it begins with {self.received!r}")
 
 
-class Connection:
-    """Requests and answers, one after the other; OSError where the broker does not answer.
+class RawConnection:
+    """A connection to one broker that sends one request at a time and never retries.
 
-    ``timeout`` is in seconds and counts for each step; ``context`` makes it TLS.
+    A full client chooses the broker itself and hides individual faults behind its retries. Here the
+    caller chooses the broker, and every fault is raised as it is. kafka-python's protocol layer
+    encodes and decodes. ``timeout``, in seconds, applies to each step; ``context`` enables TLS.
+    Raises OSError if the server cannot be reached.
     """
 
     def __init__(
@@ -44,7 +85,7 @@ class Connection:
         from kafka.protocol.parser import KafkaProtocol
 
         self._protocol = KafkaProtocol(client_id="rackward", ident=f"{host}:{port}")
-        self._begin = b""
+        self._first_bytes = b""
         self._socket: socket.socket = socket.create_connection((host, port), timeout)
         if context is not None:
             try:
@@ -53,10 +94,10 @@ class Connection:
                 self._socket.close()
                 raise
 
-    def ask(self, request: Any) -> Any:
-        """Send a request of a fixed version (``SomeRequest[3](...)``); returns the answer.
+    def send(self, request: Any) -> Any:
+        """Send a request of a fixed version (``SomeRequest[3](...)``) and return its response.
 
-        Raises NotKafkaError where the answer cannot be one, and other OSErrors.
+        Raises NotKafkaError if the response cannot be Kafka's, and other OSErrors.
         """
         from kafka.errors import KafkaError
 
@@ -64,217 +105,166 @@ class Connection:
         self._socket.sendall(self._protocol.send_bytes())
         while True:
             received = self._socket.recv(65536)
-            self._begin = (self._begin + received)[:16]
+            self._first_bytes = (self._first_bytes + received)[:16]
             if not received:
-                if self._begin and not self._begin.startswith(b"\0"):
-                    raise NotKafkaError(self._begin)
+                if self._first_bytes and not self._first_bytes.startswith(b"\0"):
+                    raise NotKafkaError(self._first_bytes)
                 raise ConnectionError("the broker closed the connection")
             try:
-                answers = self._protocol.receive_bytes(received)
+                responses = self._protocol.receive_bytes(received)
             except KafkaError as error:
-                raise NotKafkaError(self._begin) from error
-            for _, answer in answers:
-                return answer
+                raise NotKafkaError(self._first_bytes) from error
+            for _, response in responses:
+                return response
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the connection."""
         self._socket.close()
 
 
-STEP_SECONDS = 5.0
-"""How long one of several servers may take for a step before the next one is tried."""
-
-_TLS_ALERT, _TLS_HANDSHAKE = b"\x15\x03", b"\x16\x03"
-_UNSUPPORTED_MECHANISM, _ILLEGAL_STATE = 33, 34
-
-
-class _SilentError(UnreachableError):
-    """It may answer yet."""
-
-
-def first_that_answers(settings: Mapping[str, Any], deadline: Deadline) -> str:
-    """The first of the bootstrap servers that can be talked to, as ``host:port``.
-
-    ``settings`` are keywords of kafka-python. Those that are silent are asked again while the
-    deadline lasts. Raises an AdminError that says what is wrong with the first server where none
-    can be, or with the first that says something.
-    """
-    servers: Sequence[str] = settings["bootstrap_servers"]
-    faults: dict[str, AdminError] = {}
-    asked, patience = servers, STEP_SECONDS if len(servers) > 1 else deadline.seconds
-    while asked and (deadline.remaining or not faults):
-        for server in asked:
-            if faults and not deadline.remaining:
-                break
-            try:
-                _talk(server, settings, min(patience, max(deadline.remaining, 0.05)))
-            except CredentialsError:
-                # The others would say the same, and may lock somebody out who tries too often.
-                raise
-            except AdminError as error:
-                faults[server] = error
-            else:
-                return server
-        # Busy perhaps: what time there is belongs to them.
-        asked = [each for each in asked if isinstance(faults.get(each), _SilentError)]
-        patience = deadline.remaining / max(1, len(asked))
-    told = [each for each in faults.values() if not isinstance(each, _SilentError)]
-    first = (told or list(faults.values()))[0]
-    if len(servers) == 1:
-        raise first
-    raise type(first)(f"none of the {len(servers)} bootstrap servers can be used: {first}")
-
-
-def _talk(server: str, settings: Mapping[str, Any], timeout: float) -> None:
+def _probe(server: str, settings: Mapping[str, Any], timeout: float) -> None:
+    """Connect, authenticate and send one request. Raises AdminError."""
     host, _, port = server.rpartition(":")
     protocol = str(settings["security_protocol"])
     try:
         context = settings.get("ssl_context")
-        connection = Connection(host.strip("[]"), int(port), timeout, context)
+        connection = RawConnection(host.strip("[]"), int(port), timeout, context)
     except ssl.SSLError as error:
-        raise _no_handshake(server, error, protocol) from error
+        raise _handshake_error(server, error, protocol) from error
     except OSError as error:
-        raise _fault(server, error, protocol, timeout) from error
-    with connection:
+        raise _os_error(server, error, protocol, timeout) from error
+    with closing(connection):
         try:
-            _ask(connection, server, settings, protocol)
+            _send_first_requests(connection, server, settings, protocol)
         except OSError as error:
-            raise _fault(server, error, protocol, timeout) from error
+            raise _os_error(server, error, protocol, timeout) from error
 
 
-def _fault(server: str, error: OSError, protocol: str, timeout: float) -> AdminError:
+def _send_first_requests(
+    connection: RawConnection, server: str, settings: Mapping[str, Any], protocol: str
+) -> None:
+    from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+
+    connection.send(ApiVersionsRequest[0]())
+    if protocol.startswith("SASL_"):
+        _authenticate(connection, server, settings, protocol)
+    # A listener that requires SASL closes a connection without it only at this request.
+    connection.send(MetadataRequest[1](topics=[]))
+
+
+def _authenticate(
+    connection: RawConnection, server: str, settings: Mapping[str, Any], protocol: str
+) -> None:
+    """Authenticate as the client will. Raises CredentialsError with the broker's reason, which
+    kafka-python loses when the broker closes the connection right after it."""
+    from kafka.net.sasl import get_sasl_mechanism
+    from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+    name = settings["sasl_mechanism"]
+    response = connection.send(SaslHandshakeRequest[1](mechanism=name))
+    if response.error_code == _UNSUPPORTED_SASL_MECHANISM:
+        raise CredentialsError(
+            f"{server} does not support the SASL mechanism {name}: set sasl.mechanism to one of "
+            f"{', '.join(sorted(response.mechanisms))}"
+        )
+    if response.error_code == _ILLEGAL_SASL_STATE:
+        raise CredentialsError(
+            f"{server} has no SASL on this listener: set security.protocol to "
+            f"{protocol.removeprefix('SASL_')}, or use another port"
+        )
+    mechanism = get_sasl_mechanism(name)(host=server.rpartition(":")[0], **settings)
+    while not mechanism.is_done():
+        response = connection.send(SaslAuthenticateRequest[1](mechanism.auth_bytes()))
+        if response.error_code:
+            reason = one_line(response.error_message or "no reason given")
+            raise CredentialsError(
+                f"{server}: authentication failed ({reason}): check sasl.username and "
+                "sasl.password, or sasl.jaas.config"
+            )
+        try:
+            mechanism.receive(response.auth_bytes)
+        except ValueError as error:
+            raise CredentialsError(
+                f"{server} did not prove that it has the password ({one_line(error)}): it may be "
+                "an impostor, or sasl.mechanism may be wrong"
+            ) from error
+
+
+def _os_error(server: str, error: OSError, protocol: str, timeout: float) -> AdminError:
+    """Return what an error of the socket means to the user."""
     match error:
         case NotKafkaError():
-            return _stranger(server, error.received)
+            if error.received.startswith((_TLS_ALERT, _TLS_HANDSHAKE)):
+                return UnreachableError(
+                    f"{server} requires TLS: set security.protocol to SSL or SASL_SSL in "
+                    "--command-config"
+                )
+            return UnreachableError(f"the server at {server} is not Kafka: check the port")
         case socket.gaierror():
             host = server.rpartition(":")[0]
-            return UnreachableError(f"the host name {host!r} is not known: check it")
+            return UnreachableError(f"unknown host {host!r}: check the name")
         case TimeoutError():
             return _SilentError(
-                f"{server} does not answer within {timeout:.3g} s: check the address, and "
+                f"{server} did not respond within {timeout:.3g} s: check the address, and "
                 "firewalls on the way"
             )
         case ConnectionRefusedError():
             return UnreachableError(
-                f"nothing listens at {server}: check host and port, and that the broker is up"
+                f"{server} refused the connection: check host and port, and that the broker is "
+                "running"
             )
-        case ssl.SSLError() if (alert := _words(error)) and "certificate" in alert:
-            return _no_certificate(server, alert)
+        case ssl.SSLError() if (alert := _reason(error)) and "certificate" in alert:
+            return _client_certificate_error(server, alert)
         case ConnectionError() | ssl.SSLError():
-            return _hung_up(server, protocol)
+            if protocol in ("SSL", "SASL_SSL"):
+                cause = "may require a client certificate or SASL, or may not use TLS"
+            elif protocol == "PLAINTEXT":
+                cause = "may require TLS or SASL"
+            else:
+                cause = "may require TLS"
+            return UnreachableError(
+                f"{server} closed the connection ({protocol}): the listener {cause}; set "
+                "security.protocol and its settings in --command-config, or use another port"
+            )
     return UnreachableError(
         f"{server} cannot be reached: {error.strerror or error}; check address and network"
     )
 
 
-def _ask(connection: Connection, server: str, settings: Mapping[str, Any], protocol: str) -> None:
-    from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
-
-    connection.ask(ApiVersionsRequest[0]())
-    if protocol.startswith("SASL_"):
-        _authenticate(connection, server, settings, protocol)
-    # A broker that expects SASL and gets none hangs up here, and not before.
-    connection.ask(MetadataRequest[1](topics=[]))
-
-
-def _authenticate(
-    connection: Connection, server: str, settings: Mapping[str, Any], protocol: str
-) -> None:
-    """As the client will, which loses a broker's refusal where the connection ends with it."""
-    from kafka.net.sasl import get_sasl_mechanism
-    from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-
-    name = settings["sasl_mechanism"]
-    answer = connection.ask(SaslHandshakeRequest[1](mechanism=name))
-    if answer.error_code == _UNSUPPORTED_MECHANISM:
-        raise CredentialsError(
-            f"{server} does not take the SASL mechanism {name}: set sasl.mechanism to one of "
-            f"{', '.join(sorted(answer.mechanisms))}"
-        )
-    if answer.error_code == _ILLEGAL_STATE:
-        raise CredentialsError(
-            f"{server} does not ask who the client is (no SASL on this listener): set "
-            f"security.protocol to {protocol.removeprefix('SASL_')}, or name another port"
-        )
-    mechanism = get_sasl_mechanism(name)(host=server.rpartition(":")[0], **settings)
-    while not mechanism.is_done():
-        answer = connection.ask(SaslAuthenticateRequest[1](mechanism.auth_bytes()))
-        if answer.error_code:
-            told = one_line(answer.error_message or "authentication failed")
-            raise CredentialsError(
-                f"{server} does not take this user and password ({told}): check sasl.username "
-                "and sasl.password, or sasl.jaas.config"
-            )
-        try:
-            mechanism.receive(answer.auth_bytes)
-        except ValueError as error:
-            raise CredentialsError(
-                f"{server} does not prove that it knows the password ({one_line(error)}): do not "
-                "trust it, or check sasl.mechanism"
-            ) from error
-
-
-def _no_handshake(server: str, error: ssl.SSLError, protocol: str) -> AdminError:
+def _handshake_error(server: str, error: ssl.SSLError, protocol: str) -> AdminError:
+    """Return what a failed TLS handshake means to the user."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        told = error.verify_message.rstrip(".")
-        if "mismatch" in told:
+        reason = error.verify_message.rstrip(".")
+        if "mismatch" in reason:
             return UnreachableError(
-                f"the certificate of {server} is for another name ({told}): use a name that it "
-                "has, or set ssl.endpoint.identification.algorithm to none"
+                f"the certificate of {server} is for another name ({reason}): use a name that is "
+                "in it, or set ssl.endpoint.identification.algorithm to none"
             )
         return UnreachableError(
-            f"the certificate of {server} is not trusted ({told}): set ssl.ca.location or "
+            f"the certificate of {server} is not trusted ({reason}): set ssl.ca.location or "
             "ssl.truststore.location to the authority that signed it"
         )
-    reason = _words(error)
+    reason = _reason(error)
     if "alert" in reason and "certificate" in reason:
-        return _no_certificate(server, reason)
+        return _client_certificate_error(server, reason)
     if isinstance(error, ssl.SSLEOFError) or "version number" in reason or "record" in reason:
         plain = "SASL_PLAINTEXT" if protocol.startswith("SASL_") else "PLAINTEXT"
         return UnreachableError(
-            f"{server} does not speak TLS: set security.protocol to {plain}, or name the port of "
-            "its TLS listener"
+            f"{server} does not use TLS: set security.protocol to {plain}, or use the port of its "
+            "TLS listener"
         )
     return UnreachableError(
-        f"{server} and this client agree on no TLS ({reason}): it may want a client certificate "
+        f"the TLS handshake with {server} failed ({reason}): it may require a client certificate "
         "(ssl.keystore.location), or other ssl.enabled.protocols or ssl.cipher.suites"
     )
 
 
-def _no_certificate(server: str, reason: str) -> AdminError:
+def _client_certificate_error(server: str, reason: str) -> AdminError:
     return CredentialsError(
-        f"{server} asks for a client certificate that it trusts ({reason}): set "
+        f"{server} requires a client certificate that it trusts ({reason}): set "
         "ssl.certificate.location and ssl.key.location, or ssl.keystore.location"
     )
 
 
-def _words(error: ssl.SSLError) -> str:
+def _reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).replace("_", " ").lower()
-
-
-def _stranger(server: str, received: bytes) -> AdminError:
-    if received.startswith((_TLS_ALERT, _TLS_HANDSHAKE)):
-        return UnreachableError(
-            f"{server} expects TLS: set security.protocol to SSL or SASL_SSL in --command-config"
-        )
-    return UnreachableError(f"what answers at {server} is not Kafka: check the port")
-
-
-def _hung_up(server: str, protocol: str) -> AdminError:
-    if protocol in ("SSL", "SASL_SSL"):
-        advice = "it may want a client certificate or SASL, or not speak TLS at all"
-    elif protocol == "PLAINTEXT":
-        advice = "it may expect TLS or SASL"
-    else:
-        advice = "it may expect TLS"
-    return UnreachableError(
-        f"{server} hangs up on this client ({protocol}): {advice}; set security.protocol and "
-        "what belongs to it in --command-config, or name another port"
-    )

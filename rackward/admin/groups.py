@@ -1,37 +1,44 @@
-"""Consumer groups and their members, of the classic and of the new protocol; read only.
+"""Consumer groups, their members and committed offsets, of the classic and the new protocol.
 
-A broker lists the groups that it coordinates, so whoever lists a group is the one to be asked
-about it. A group that moves to another broker meanwhile is refused there, by name.
+Each broker lists the groups that it coordinates, so a group is described by the broker that listed
+it. If the group has moved to another coordinator since, that one group is refused, not all.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assignors.consumer_protocol import SubscriptionReader, WireError
+from assignors.consumer_protocol import ConsumerProtocolError, SubscriptionReader
 from placement_core import TopicPartition
 from rackward.admin.client import AdminConnection
-from rackward.admin.errors import COORDINATOR_LOADING, AdminError, Deadline, TooOldError, refusal
+from rackward.admin.errors import COORDINATOR_LOADING, AdminError, TooOldError, from_code
+from rackward.deadline import Deadline
 
 CLASSIC, CONSUMER = "classic", "consumer"
-MOST_METADATA_BYTES = 1 << 20
-"""More than this, of one member, is not read: topics, rack and assignment are then not known."""
+MAX_METADATA_BYTES = 1 << 20
+"""Longer metadata of a member is not decoded: its topics, rack and assignment are then unknown."""
 
-_PAUSE_SECONDS = 0.1
+_RETRY_SECONDS = 0.1
 
-Shares = Mapping[str, Sequence[int]]
+_FIRST_VERSION_OF_SEVERAL_GROUPS = 8
+_LAST_VERSION_WITH_TOPIC_NAMES = 9
+
+Assignment = Mapping[str, Sequence[int]]
 """Topic to partitions."""
+
+CommittedOffsets = dict[str, dict[TopicPartition, int]]
+"""Group to partition to the offset of the next record to consume."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group as its coordinator lists it; ``type`` in lower case, ``state`` empty where not said.
+    """A group as its coordinator lists it; ``type`` in lower case, ``state`` empty if unknown.
 
     ``protocol_type`` is ``consumer``, that of another client of the protocol (``connect``), or
-    empty for a group whose consumers assign partitions to themselves and merely commit.
+    empty for a group whose consumers assign partitions to themselves and only commit.
     """
 
     id: str
@@ -42,9 +49,10 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member; ``host`` is as the broker sees it, ``rack`` as the member says, or None.
+    """A member of a group.
 
-    ``faults`` names the parts of what it sent that made no sense.
+    ``host`` is the address that the broker sees; ``rack`` is the member's own, None if it sends
+    none. ``errors`` describe those parts of its metadata that could not be decoded.
     """
 
     id: str
@@ -53,15 +61,16 @@ class GroupMember:
     host: str
     rack: str | None = None
     topics: frozenset[str] = frozenset()
-    assignment: Shares = field(default_factory=dict)
-    faults: tuple[str, ...] = ()
+    assignment: Assignment = field(default_factory=dict)
+    errors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group; ``generation`` is the epoch of one of the new protocol, None of a classic one.
+    """A group with its members.
 
-    ``protocol`` is the assignor's name, empty while there is none.
+    ``protocol`` is the name of its assignor, empty while it has none. ``generation`` is the epoch
+    of a group of the new protocol, None for a classic one.
     """
 
     id: str
@@ -73,26 +82,24 @@ class Group:
     members: tuple[GroupMember, ...]
 
 
-Described = tuple[list[Group], dict[str, AdminError]]
-"""Groups, and group to error for those that the broker would not describe."""
-
-
 def list_groups(
     admin: AdminConnection, broker: int, deadline: Deadline | None = None
 ) -> list[ListedGroup]:
-    """The groups that ``broker`` coordinates and that this user may see.
+    """List the groups that ``broker`` coordinates and that this user may describe.
 
-    Asked again while it is still reading what it took over from another. Raises AdminError.
+    Retries while the coordinator is loading. Raises AdminError.
     """
     from kafka.protocol.admin import ListGroupsRequest
 
-    doing = f"listing the groups of broker {broker}"
+    operation = f"listing the groups of broker {broker}"
     request = ListGroupsRequest(states_filter=[], types_filter=[])
     until = deadline or admin.deadline()
-    while (answer := admin.ask(doing, request, node=broker, deadline=until)).error_code:
-        if answer.error_code != COORDINATOR_LOADING or not until.remaining:
-            raise refusal(doing, request.name, answer.error_code, needs="Describe on the groups")
-        time.sleep(min(_PAUSE_SECONDS, until.remaining))
+    while (response := admin.send(operation, request, node=broker, deadline=until)).error_code:
+        if response.error_code != COORDINATOR_LOADING or not until.remaining:
+            raise from_code(
+                operation, request.name, response.error_code, acl="Describe on the groups"
+            )
+        time.sleep(min(_RETRY_SECONDS, until.remaining))
     return [
         ListedGroup(
             each.group_id,
@@ -100,54 +107,102 @@ def list_groups(
             (each.group_type or CLASSIC).lower(),
             each.group_state or "",
         )
-        for each in answer.groups
+        for each in response.groups
     ]
 
 
 def describe_classic_groups(
     admin: AdminConnection, broker: int, ids: Sequence[str], deadline: Deadline | None = None
-) -> Described:
-    """Groups of the classic protocol, in one request to their coordinator. Raises AdminError."""
+) -> tuple[list[Group], dict[str, AdminError]]:
+    """Describe groups of the classic protocol in one request to their coordinator.
+
+    Returns the groups, and group id to error for the refused ones. Raises AdminError.
+    """
     from kafka.protocol.admin import DescribeGroupsRequest
 
-    doing = f"describing groups of broker {broker}"
     request = DescribeGroupsRequest(groups=list(ids), include_authorized_operations=False)
-    answer = admin.ask(doing, request, node=broker, deadline=deadline)
-    return _sorted_out(answer, request.name, _classic)
+    return _describe(admin, broker, request, _parse_classic_group, deadline)
 
 
 def describe_consumer_groups(
     admin: AdminConnection, broker: int, ids: Sequence[str], deadline: Deadline | None = None
-) -> Described:
-    """Groups of the new protocol, in one request to their coordinator. Raises AdminError."""
+) -> tuple[list[Group], dict[str, AdminError]]:
+    """Describe groups of the new protocol (KIP-848); see `describe_classic_groups`."""
     from rackward.admin.messages import ConsumerGroupDescribeRequest
 
-    doing = f"describing groups of broker {broker}"
     request = ConsumerGroupDescribeRequest(group_ids=list(ids), include_authorized_operations=False)
-    answer = admin.ask(doing, request, node=broker, deadline=deadline)
-    return _sorted_out(answer, request.name, _consumer)
+    return _describe(admin, broker, request, _parse_consumer_group, deadline)
 
 
-def classic_member(
-    member: Any, reader: SubscriptionReader, most_bytes: int = MOST_METADATA_BYTES
+def read_committed_offsets(
+    admin: AdminConnection, broker: int, ids: Sequence[str], deadline: Deadline | None = None
+) -> tuple[CommittedOffsets, dict[str, AdminError]]:
+    """Read the committed offsets of groups that ``broker`` coordinates, for all their topics.
+
+    One request, or one for each group with brokers before Kafka 3.0. Offsets of open transactions
+    do not count. Returns the offsets, and group id to error for the refused groups. Raises
+    AdminError.
+    """
+    from kafka.protocol.consumer.group import OffsetFetchRequest as Request
+
+    operation = f"reading committed offsets of broker {broker}'s groups"
+    request = Request(
+        groups=[Request.OffsetFetchRequestGroup(group_id=each, topics=None) for each in ids],
+        require_stable=False,
+        min_version=_FIRST_VERSION_OF_SEVERAL_GROUPS,
+        max_version=_LAST_VERSION_WITH_TOPIC_NAMES,
+    )
+    results: dict[str, Any]
+    try:
+        response = admin.send(operation, request, node=broker, deadline=deadline)
+        results = {each.group_id: each for each in response.groups}
+    except TooOldError:
+        results = {}
+        for each in ids:
+            single = Request(
+                group_id=each, topics=None, max_version=_FIRST_VERSION_OF_SEVERAL_GROUPS - 1
+            )
+            results[each] = admin.send(operation, single, node=broker, deadline=deadline)
+    offsets: CommittedOffsets = {}
+    refused: dict[str, AdminError] = {}
+    for group, result in results.items():
+        if result.error_code:
+            refused[group] = from_code(
+                f"reading committed offsets of group {group}",
+                "OffsetFetch",
+                result.error_code,
+                acl=f"Describe on group {group} and on its topics",
+            )
+        else:
+            offsets[group] = {
+                TopicPartition(topic.name, each.partition_index): each.committed_offset
+                for topic in result.topics
+                for each in topic.partitions
+                if not each.error_code and each.committed_offset >= 0
+            }
+    return offsets, refused
+
+
+def parse_classic_member(
+    member: Any, reader: SubscriptionReader, max_bytes: int = MAX_METADATA_BYTES
 ) -> GroupMember:
-    """A member of a DescribeGroupsResponse, its bytes read for as much as can be understood."""
-    metadata, assignment = member.member_metadata or b"", member.member_assignment or b""
-    faults: list[str] = []
-    rack, topics, shares = None, frozenset[str](), {}
-    if len(metadata) > most_bytes or len(assignment) > most_bytes:
-        longest = max(len(metadata), len(assignment))
-        faults.append(f"it sent {longest} bytes, of which at most {most_bytes} are read")
+    """Return a member of a DescribeGroupsResponse, with as much of its metadata as decodes."""
+    metadata, assigned = member.member_metadata or b"", member.member_assignment or b""
+    errors: list[str] = []
+    rack, topics, assignment = None, frozenset[str](), {}
+    if len(metadata) > max_bytes or len(assigned) > max_bytes:
+        longest = max(len(metadata), len(assigned))
+        errors.append(f"its metadata has {longest} bytes, and at most {max_bytes} are decoded")
     else:
         if metadata:
-            said = reader.read(bytes(metadata))
-            rack, topics = said.rack, said.topics
-            faults.extend(said.faults)
-        if assignment:
+            subscription = reader.read(bytes(metadata))
+            rack, topics = subscription.rack, subscription.topics
+            errors.extend(subscription.errors)
+        if assigned:
             try:
-                shares = reader.read_assignment(bytes(assignment))
-            except WireError as error:
-                faults.append(f"assignment: {error}")
+                assignment = reader.read_assignment(bytes(assigned))
+            except ConsumerProtocolError as error:
+                errors.append(f"assignment: {error}")
     return GroupMember(
         id=member.member_id,
         instance_id=member.group_instance_id or None,
@@ -155,29 +210,37 @@ def classic_member(
         host=member.client_host,
         rack=rack,
         topics=topics,
-        assignment=shares,
-        faults=tuple(faults),
+        assignment=assignment,
+        errors=tuple(errors),
     )
 
 
-def _sorted_out(answer: Any, api: str, read: Any) -> Described:
-    found, refused = [], {}
-    for each in answer.groups:
+def _describe(
+    admin: AdminConnection,
+    broker: int,
+    request: Any,
+    parse: Callable[[Any], Group],
+    deadline: Deadline | None,
+) -> tuple[list[Group], dict[str, AdminError]]:
+    operation = f"describing groups of broker {broker}"
+    response = admin.send(operation, request, node=broker, deadline=deadline)
+    groups, refused = [], {}
+    for each in response.groups:
         if each.error_code:
-            refused[each.group_id] = refusal(
+            refused[each.group_id] = from_code(
                 f"describing group {each.group_id}",
-                api,
+                request.name,
                 each.error_code,
                 getattr(each, "error_message", None),
-                needs=f"Describe on group {each.group_id}",
+                acl=f"Describe on group {each.group_id}",
             )
         else:
-            found.append(read(each))
-    return found, refused
+            groups.append(parse(each))
+    return groups, refused
 
 
-def _classic(group: Any) -> Group:
-    subscribing = group.protocol_type == CONSUMER
+def _parse_classic_group(group: Any) -> Group:
+    members = group.members if group.protocol_type == CONSUMER else ()
     reader = SubscriptionReader()
     return Group(
         id=group.group_id,
@@ -186,13 +249,11 @@ def _classic(group: Any) -> Group:
         protocol_type=group.protocol_type,
         protocol=group.protocol_data,
         generation=None,
-        members=tuple(classic_member(each, reader) for each in group.members)
-        if subscribing
-        else (),
+        members=tuple(parse_classic_member(each, reader) for each in members),
     )
 
 
-def _consumer(group: Any) -> Group:
+def _parse_consumer_group(group: Any) -> Group:
     return Group(
         id=group.group_id,
         type=CONSUMER,
@@ -200,11 +261,11 @@ def _consumer(group: Any) -> Group:
         protocol_type=CONSUMER,
         protocol=group.assignor_name,
         generation=group.group_epoch,
-        members=tuple(_consumer_member(each) for each in group.members),
+        members=tuple(_parse_consumer_member(each) for each in group.members),
     )
 
 
-def _consumer_member(member: Any) -> GroupMember:
+def _parse_consumer_member(member: Any) -> GroupMember:
     return GroupMember(
         id=member.member_id,
         instance_id=member.instance_id or None,
@@ -216,65 +277,3 @@ def _consumer_member(member: Any) -> GroupMember:
             each.topic_name: tuple(each.partitions) for each in member.assignment.topic_partitions
         },
     )
-
-
-# ---- What groups have committed.
-
-Committed = dict[str, dict[TopicPartition, int]]
-"""Group to partition to the next offset that it would read."""
-
-_SEVERAL = 8
-"""The version from which one request may ask for several groups."""
-_BY_NAME = 9
-"""The last version that calls topics by name."""
-
-
-def read_committed(
-    admin: AdminConnection, broker: int, ids: Sequence[str], deadline: Deadline | None = None
-) -> tuple[Committed, dict[str, AdminError]]:
-    """The committed offsets of groups that ``broker`` coordinates, of all their topics.
-
-    One request, or one for each group where brokers are older than Kafka 3.0. Offsets of
-    transactions that are still open do not count. The second value has group to error for
-    those that the broker refused. Raises AdminError.
-    """
-    from kafka.protocol.consumer.group import OffsetFetchRequest
-
-    doing = f"reading committed offsets of broker {broker}'s groups"
-    of_group = OffsetFetchRequest.OffsetFetchRequestGroup
-    several = OffsetFetchRequest(
-        groups=[of_group(group_id=each, topics=None) for each in ids],
-        require_stable=False,
-        min_version=_SEVERAL,
-        max_version=_BY_NAME,
-    )
-    found: Committed = {}
-    refused: dict[str, AdminError] = {}
-    try:
-        answers = admin.ask(doing, several, node=broker, deadline=deadline).groups
-    except TooOldError:
-        for each in ids:
-            one = OffsetFetchRequest(group_id=each, topics=None, max_version=_SEVERAL - 1)
-            answer = admin.ask(doing, one, node=broker, deadline=deadline)
-            _take(each, answer, found, refused)
-    else:
-        for answer in answers:
-            _take(answer.group_id, answer, found, refused)
-    return found, refused
-
-
-def _take(group: str, answer: Any, found: Committed, refused: dict[str, AdminError]) -> None:
-    if answer.error_code:
-        refused[group] = refusal(
-            f"reading committed offsets of group {group}",
-            "OffsetFetch",
-            answer.error_code,
-            needs=f"Describe on group {group} and on its topics",
-        )
-        return
-    found[group] = {
-        TopicPartition(topic.name, each.partition_index): each.committed_offset
-        for topic in answer.topics
-        for each in topic.partitions
-        if not each.error_code and each.committed_offset >= 0
-    }

@@ -1,10 +1,10 @@
-"""Asking the controller to move replicas, to put them in another order, or to stop moving them.
+"""Reassigning replicas, cancelling that, and electing preferred leaders.
 
-A trap (Kafka 4.3): a partition that is on its way and is given another target, from which a
-broker that it was adding is absent, adds and removes that broker at the same time and never
-arrives. So a target is never replaced: the reassignment under way is cancelled first. Cancelling
-leaves the right brokers, but in the order of the target and not in the former one; whoever
-wants that back asks for it afterwards, which copies nothing.
+A trap of Kafka 4.3: if a partition under reassignment gets a new target that lacks a broker which
+was being added, that broker is listed as both adding and removing, and the reassignment never
+completes. So a target is never replaced: the reassignment in progress is cancelled first.
+Cancelling restores the former replicas, but in the order of the target; restoring their former
+order takes another reassignment, which copies nothing.
 """
 
 from __future__ import annotations
@@ -13,51 +13,50 @@ from collections.abc import Collection, Mapping, Sequence
 
 from placement_core import TopicPartition
 from rackward.admin.client import AdminConnection
-from rackward.admin.errors import ELECTION_NOT_NEEDED, AdminError, refusal
-from rackward.admin.metadata import batches, milliseconds
+from rackward.admin.errors import ELECTION_NOT_NEEDED, AdminError, from_code
+from rackward.admin.metadata import batches
 
-AT_ONCE = 1000
-"""Partitions in one request: a controller takes some thousand changes at a time."""
+_PREFERRED = 0
 
 
 def reassign(
     admin: AdminConnection, targets: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, AdminError]:
-    """Ask for these replica lists; None cancels what is under way. Returns what was refused.
+    """Start reassigning to these replica lists (None: cancel); return the refused partitions.
 
-    The rest has begun when this returns. Asking again for what was asked for already changes
-    nothing. Raises AdminError where the controller does not answer, or takes no such request.
+    The others are in progress when this returns. Requesting the present target again changes
+    nothing. Raises AdminError if the controller does not respond or refuses the whole request.
     """
     from kafka.protocol.admin import AlterPartitionReassignmentsRequest as Request
 
     topic, partition = Request.ReassignableTopic, Request.ReassignableTopic.ReassignablePartition
+    operation = "reassigning partitions"
     refused: dict[TopicPartition, AdminError] = {}
-    for places in batches(sorted(targets), AT_ONCE):
-        asked: dict[str, list[object]] = {}
-        for place in places:
-            wanted = targets[place]
-            asked.setdefault(place.topic, []).append(
+    for batch in batches(sorted(targets)):
+        by_topic: dict[str, list[object]] = {}
+        for tp in batch:
+            target = targets[tp]
+            by_topic.setdefault(tp.topic, []).append(
                 partition(
-                    partition_index=place.partition,
-                    replicas=None if wanted is None else list(wanted),
+                    partition_index=tp.partition,
+                    replicas=None if target is None else list(target),
                 )
             )
         deadline = admin.deadline()
         request = Request(
-            timeout_ms=milliseconds(deadline),
-            topics=[topic(name=name, partitions=each) for name, each in asked.items()],
+            timeout_ms=deadline.remaining_ms,
+            topics=[topic(name=name, partitions=each) for name, each in by_topic.items()],
         )
-        doing = "reassigning partitions"
-        answer = admin.ask_controller(doing, request, deadline)
-        if answer.error_code:
-            raise refusal(doing, request.name, answer.error_code, answer.error_message)
-        for found in answer.responses:
-            for each in found.partitions:
+        response = admin.send_to_controller(operation, request, deadline)
+        if response.error_code:
+            raise from_code(operation, request.name, response.error_code, response.error_message)
+        for result in response.responses:
+            for each in result.partitions:
                 if each.error_code:
-                    place = TopicPartition(found.name, each.partition_index)
-                    verb = "cancelling" if targets[place] is None else "reassigning"
-                    refused[place] = refusal(
-                        f"{verb} {place.topic}-{place.partition}",
+                    tp = TopicPartition(result.name, each.partition_index)
+                    verb = "cancelling" if targets[tp] is None else "reassigning"
+                    refused[tp] = from_code(
+                        f"{verb} {tp.topic}-{tp.partition}",
                         request.name,
                         each.error_code,
                         each.error_message,
@@ -65,39 +64,33 @@ def reassign(
     return refused
 
 
-# ---- Letting preferred replicas lead.
-
-ELECTIONS_AT_ONCE = 1000
-_PREFERRED = 0
-
-
-def elect_preferred(
+def elect_preferred_leaders(
     admin: AdminConnection, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, AdminError]:
-    """Ask for the first replica of each to lead. Returns what was refused: one that is not in
-    sync, say. Raises AdminError where the controller does not answer, or takes no such request.
-    """
+    """Elect the first replica of each partition; return the refused ones, such as those whose
+    first replica is not in sync. Raises AdminError if the controller does not respond or refuses
+    the whole request."""
     from kafka.protocol.admin import ElectLeadersRequest as Request
 
+    operation = "electing preferred leaders"
     refused: dict[TopicPartition, AdminError] = {}
-    for places in batches(sorted(partitions), ELECTIONS_AT_ONCE):
-        asked: dict[str, list[int]] = {}
-        for place in places:
-            asked.setdefault(place.topic, []).append(place.partition)
+    for batch in batches(sorted(partitions)):
+        by_topic: dict[str, list[int]] = {}
+        for tp in batch:
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
         deadline = admin.deadline()
         request = Request(
             election_type=_PREFERRED,
-            topic_partitions=list(asked.items()),
-            timeout_ms=milliseconds(deadline),
+            topic_partitions=list(by_topic.items()),
+            timeout_ms=deadline.remaining_ms,
         )
-        doing = "electing preferred leaders"
-        answer = admin.ask_controller(doing, request, deadline)
-        if answer.error_code:
-            raise refusal(doing, request.name, answer.error_code)
-        for topic in answer.replica_election_results:
+        response = admin.send_to_controller(operation, request, deadline)
+        if response.error_code:
+            raise from_code(operation, request.name, response.error_code)
+        for topic in response.replica_election_results:
             for each in topic.partition_result:
                 if each.error_code not in (0, ELECTION_NOT_NEEDED):
-                    refused[TopicPartition(topic.topic, each.partition_id)] = refusal(
+                    refused[TopicPartition(topic.topic, each.partition_id)] = from_code(
                         f"electing the preferred leader of {topic.topic}-{each.partition_id}",
                         request.name,
                         each.error_code,

@@ -1,6 +1,20 @@
-"""Replication throttles in a live cluster, set so that the next run can take them back.
+"""Replication throttles that a later run can recognise and remove.
 
-:mod:`rackward.admin.throttle` says how; this reads and writes it.
+Kafka throttles the copying of those replicas that a topic lists in
+``leader.replication.throttled.replicas`` and ``follower.replication.throttled.replicas`` (as
+``partition:broker``) to the brokers' ``leader.replication.throttled.rate`` and
+``follower.replication.throttled.rate`` (bytes per second). A run that is killed leaves both
+behind. Its successor, which may be on another machine, has only the cluster to find out which
+settings are rackward's. So they are marked there:
+
+* Entries of the lists have a zero in front of the partition. ``03:1`` means the same to Kafka as
+  ``3:1``, and no other tool writes it. All other entries of a list are left alone.
+* The rates are set as the default of all brokers. They bound listed replicas only, any broker
+  accepts the change (also while others are down), and a rate that was set for a single broker
+  stays in force there.
+* The same request, which Kafka applies as a whole or not at all, sets a marker key that holds our
+  rate and the rates from before: ``rackward.throttle.50000000.before.none.7000000``. Kafka stores
+  keys that it does not know; it hides their values, so the information is in the name.
 """
 
 from __future__ import annotations
@@ -16,52 +30,41 @@ from placement_core.cluster import Move
 from rackward.admin.client import AdminConnection
 from rackward.admin.configs import (
     ALL_BROKERS,
-    Change,
-    Op,
-    Resource,
-    ResourceKind,
-    change_configs,
+    ConfigChange,
+    ConfigOp,
+    ConfigResource,
+    ConfigValue,
+    ResourceType,
+    alter_configs,
+    describe_configs,
     read_topic_configs,
 )
 from rackward.admin.errors import (
     UNKNOWN_TOPIC,
-    AdminError,
     AdminTimeoutError,
-    Deadline,
     RefusedError,
     UnreachableError,
-    refusal,
 )
 from rackward.admin.metadata import read_state
-
-# ---- How a replication throttle is set so that it can be taken back by whoever comes next.
-#
-# Kafka throttles the copying of replicas that a topic lists (``leader.`` and
-# ``follower.replication.throttled.replicas``, as ``partition:broker``) to the rates of the brokers
-# (``leader.`` and ``follower.replication.throttled.rate``, bytes per second). A run that is killed
-# leaves both behind, and its successor, maybe on another machine, has nothing but the cluster to
-# tell what is whose. So the cluster is told:
-#
-# * Entries of the lists are written with a zero in front of the partition: ``03:1`` means to
-#   Kafka what ``3:1`` means, and nobody else writes it. Whatever else is in a list stays there.
-# * The rates are set for all brokers together and not broker by broker. They bound nothing but
-#   the replicas that are listed, any broker takes the change (also while others are down), and a
-#   rate that somebody set for one broker stays in force there.
-# * In the same request, which is carried out whole or not at all, goes a key of our own that
-#   keeps the rates that were there before: ``rackward.throttle.50000000.before.none.7000000``.
-# Kafka   keeps keys that it does not know; it hides their values, so the name says it all.
+from rackward.deadline import Deadline
 
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
-EVERY_REPLICA = "*"
-MOST_CHARACTERS = 32_000
-"""Kafka takes texts of 32,767 bytes."""
+ALL_REPLICAS = "*"
+MAX_LIST_LENGTH = 32_000
+"""Characters. Kafka accepts configuration values of up to 32,767 bytes."""
 
-_MARK = re.compile(r"rackward\.throttle\.([0-9]+)\.before\.([0-9]+|none)\.([0-9]+|none)")
-_OURS = re.compile(r"0([0-9]+):([0-9]+)")
+_MARKER = re.compile(r"rackward\.throttle\.([0-9]+)\.before\.([0-9]+|none)\.([0-9]+|none)")
+_OUR_ENTRY = re.compile(r"0([0-9]+):([0-9]+)")
+
+_PROPAGATION_SECONDS = 15.0
+_POLL_TIMEOUT_SECONDS = 1.0
+_POLL_SECONDS = 0.05
+_DYNAMIC_BROKER_CONFIG = 2
+"""The source of a setting that was made for a single broker."""
 
 Lists = Mapping[str, Mapping[str, str]]
 """Topic to key to list, as configured."""
@@ -69,32 +72,33 @@ Lists = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Bytes per second that brokers send and receive for replicas listed; None: not set."""
+    """Bytes per second that a broker sends (``leader``) and receives (``follower``) for listed
+    replicas; None: not set."""
 
     leader: int | None = None
     follower: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """What a run of ours set, and what it found."""
+class ThrottleMarker:
+    """The rate that one run of ours set, and the rates that were set before."""
 
-    ours: int
+    rate: int
     before: Rates
 
     @property
     def key(self) -> str:
-        """The configuration key that says this."""
+        """The marker's configuration key."""
         before = [
             "none" if rate is None else str(rate)
             for rate in (self.before.leader, self.before.follower)
         ]
-        return f"rackward.throttle.{self.ours}.before.{'.'.join(before)}"
+        return f"rackward.throttle.{self.rate}.before.{'.'.join(before)}"
 
     @classmethod
-    def read(cls, key: str) -> Mark | None:
-        """The mark that a key is, or None."""
-        match = _MARK.fullmatch(key)
+    def parse(cls, key: str) -> ThrottleMarker | None:
+        """Return the marker in a configuration key, None if it is another key."""
+        match = _MARKER.fullmatch(key)
         if match is None:
             return None
         leader, follower = (None if text == "none" else int(text) for text in match.groups()[1:])
@@ -103,96 +107,104 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class BrokerThrottle:
-    """The settings of all brokers together: rates, and marks (one, unless runs collided)."""
+    """The default rates of all brokers, and our markers: one, unless several runs collided."""
 
     rates: Rates = field(default_factory=Rates)
-    marks: tuple[Mark, ...] = ()
+    markers: tuple[ThrottleMarker, ...] = ()
 
     @classmethod
-    def of(cls, values: Mapping[str, str | None]) -> BrokerThrottle:
-        """From keys and values as configured."""
+    def parse(cls, values: Mapping[str, str | None]) -> BrokerThrottle:
+        """Return the throttle in the brokers' configuration."""
         rates = [
             int(text) if (text := values.get(key)) else None for key in (LEADER_RATE, FOLLOWER_RATE)
         ]
-        marks = [mark for key in sorted(values) if (mark := Mark.read(key)) is not None]
-        return cls(Rates(*rates), tuple(marks))
+        markers = [
+            marker for key in sorted(values) if (marker := ThrottleMarker.parse(key)) is not None
+        ]
+        return cls(Rates(*rates), tuple(markers))
 
-    def setting(self, rate: int) -> list[Change]:
-        """The changes that throttle to ``rate``; what a former run of ours found is kept."""
-        before = self.marks[0].before if self.marks else self.rates
-        mark = Mark(rate, before)
+    def set_changes(self, rate: int) -> list[ConfigChange]:
+        """Return the changes that throttle to ``rate``; what the first run found is preserved."""
+        before = self.markers[0].before if self.markers else self.rates
+        marker = ThrottleMarker(rate, before)
         return [
-            Change(LEADER_RATE, Op.SET, str(rate)),
-            Change(FOLLOWER_RATE, Op.SET, str(rate)),
-            *(Change(each.key, Op.DELETE) for each in self.marks if each != mark),
-            Change(mark.key, Op.SET, "-"),
+            ConfigChange(LEADER_RATE, ConfigOp.SET, str(rate)),
+            ConfigChange(FOLLOWER_RATE, ConfigOp.SET, str(rate)),
+            *(ConfigChange(each.key, ConfigOp.DELETE) for each in self.markers if each != marker),
+            ConfigChange(marker.key, ConfigOp.SET, "-"),
         ]
 
-    def lifting(self) -> list[Change]:
-        """The changes that take back what our runs set; a rate that somebody else has set
-        since stays. Nothing, without a mark."""
-        if not self.marks:
+    def remove_changes(self) -> list[ConfigChange]:
+        """Return the changes that restore the former rates: none without a marker. A rate that
+        another tool has set since is left alone."""
+        if not self.markers:
             return []
-        ours, before = {mark.ours for mark in self.marks}, self.marks[0].before
-        changes = [Change(mark.key, Op.DELETE) for mark in self.marks]
-        for key, rate, old in (
+        ours, before = {marker.rate for marker in self.markers}, self.markers[0].before
+        changes = [ConfigChange(marker.key, ConfigOp.DELETE) for marker in self.markers]
+        for key, rate, former in (
             (LEADER_RATE, self.rates.leader, before.leader),
             (FOLLOWER_RATE, self.rates.follower, before.follower),
         ):
             if rate in ours:
                 changes.append(
-                    Change(key, Op.DELETE) if old is None else Change(key, Op.SET, str(old))
+                    ConfigChange(key, ConfigOp.DELETE)
+                    if former is None
+                    else ConfigChange(key, ConfigOp.SET, str(former))
                 )
         return changes
 
 
-def entries(moves: Iterable[Move]) -> dict[str, dict[str, list[str]]]:
-    """Topic to key to our entries: replicas that may send, and those that are to come.
+def throttled_replicas(moves: Iterable[Move]) -> dict[str, dict[str, list[str]]]:
+    """Return topic to key to our entries for the moves; moves that copy nothing have none.
 
-    Every present replica may send, since it may come to lead meanwhile; one that is in sync is
-    never held back by Kafka. Moves that copy nothing have none.
+    All present replicas are listed as senders, since each may become the leader meanwhile. Kafka
+    never throttles one that is in sync.
     """
-    found: dict[str, dict[str, list[str]]] = {}
+    entries: dict[str, dict[str, list[str]]] = {}
     for move in moves:
         if not move.adding:
             continue
-        topic, number = move.partition
-        lists = found.setdefault(topic, {key: [] for key in LISTS})
-        lists[LEADER_REPLICAS] += [f"0{number}:{broker}" for broker in move.before]
-        lists[FOLLOWER_REPLICAS] += [f"0{number}:{broker}" for broker in move.adding]
-    return found
+        topic, partition = move.partition
+        lists = entries.setdefault(topic, {key: [] for key in LISTS})
+        lists[LEADER_REPLICAS] += [f"0{partition}:{broker}" for broker in move.before]
+        lists[FOLLOWER_REPLICAS] += [f"0{partition}:{broker}" for broker in move.adding]
+    return entries
 
 
-def covering(moves: Iterable[Move], lists: Lists) -> dict[str, list[Change]]:
-    """Topic to the changes that add our entries to its ``lists``.
+def add_replica_changes(moves: Iterable[Move], lists: Lists) -> dict[str, list[ConfigChange]]:
+    """Return topic to the changes that add our entries for ``moves`` to its ``lists``.
 
-    A list that says "every replica" needs none, and would not take any. Raises InvalidOptionError
-    where a list would become longer than Kafka takes.
+    A list of ``*`` covers all replicas and accepts no entries. Raises InvalidOptionError if a list
+    would become longer than Kafka accepts.
     """
-    changes: dict[str, list[Change]] = {}
-    for topic, wanted in entries(moves).items():
-        for key, ours in wanted.items():
+    changes: dict[str, list[ConfigChange]] = {}
+    for topic, entries in throttled_replicas(moves).items():
+        for key, ours in entries.items():
             present = lists.get(topic, {}).get(key, "")
-            there = set(present.split(","))
-            missing = [entry for entry in ours if entry not in there]
-            if missing and EVERY_REPLICA not in there:
+            existing = set(present.split(","))
+            missing = [entry for entry in ours if entry not in existing]
+            if missing and ALL_REPLICAS not in existing:
                 _check_length(topic, len(present) + sum(len(entry) + 1 for entry in missing))
-                changes.setdefault(topic, []).append(Change(key, Op.APPEND, ",".join(missing)))
+                changes.setdefault(topic, []).append(
+                    ConfigChange(key, ConfigOp.APPEND, ",".join(missing))
+                )
     return changes
 
 
 def _check_length(topic: str, characters: int) -> None:
-    if characters > MOST_CHARACTERS:
+    if characters > MAX_LIST_LENGTH:
         raise InvalidOptionError(
-            f"too many replicas of {topic} are to be throttled at a time ({characters} characters "
-            f"of configuration, Kafka takes {MOST_CHARACTERS}): lower --batch-count"
+            f"too many replicas of {topic} to throttle at a time ({characters} characters of "
+            f"configuration, at most {MAX_LIST_LENGTH}): lower --batch-count"
         )
 
 
-def uncovering(lists: Lists, keep: Collection[TopicPartition] = ()) -> dict[str, list[Change]]:
-    """Topic to the changes that take our entries out of its ``lists``, but for partitions to
-    ``keep``. A list that is left empty, or is so already, is deleted."""
-    changes: dict[str, list[Change]] = {}
+def remove_replica_changes(
+    lists: Lists, keep: Collection[TopicPartition] = ()
+) -> dict[str, list[ConfigChange]]:
+    """Return topic to the changes that remove our entries from its ``lists``, except those of the
+    partitions ``keep``. A list that would be left empty is deleted."""
+    changes: dict[str, list[ConfigChange]] = {}
     for topic, values in lists.items():
         for key in LISTS:
             if key not in values:
@@ -201,181 +213,165 @@ def uncovering(lists: Lists, keep: Collection[TopicPartition] = ()) -> dict[str,
             ours = [
                 entry
                 for entry in present
-                if (match := _OURS.fullmatch(entry))
+                if (match := _OUR_ENTRY.fullmatch(entry))
                 and TopicPartition(topic, int(match[1])) not in keep
             ]
             if not ours:
                 continue
             change = (
-                Change(key, Op.DELETE)
+                ConfigChange(key, ConfigOp.DELETE)
                 if len(ours) == len(present)
-                else Change(key, Op.SUBTRACT, ",".join(ours))
+                else ConfigChange(key, ConfigOp.SUBTRACT, ",".join(ours))
             )
             changes.setdefault(topic, []).append(change)
     return changes
 
 
-def ours_in(lists: Lists) -> set[TopicPartition]:
-    """The partitions that have entries of ours."""
+def throttled_partitions(lists: Lists) -> set[TopicPartition]:
+    """Return the partitions that have entries of ours."""
     return {
         TopicPartition(topic, int(match[1]))
         for topic, values in lists.items()
         for key in LISTS
         for entry in values.get(key, "").split(",")
-        if (match := _OURS.fullmatch(entry))
+        if (match := _OUR_ENTRY.fullmatch(entry))
     }
 
 
-_SETTING = "throttling replication"
-_LIFTING = "lifting the replication throttle"
-_READING = "reading the replication throttle"
-_KNOWN_SECONDS = 15.0
-_ASK_SECONDS = 1.0
-_PAUSE_SECONDS = 0.05
-_BROKER_OWN = 2
-"""The source of a setting that was made for one broker, while it ran."""
-
-
 class ReplicationThrottle:
-    """The throttle of one cluster. All methods raise AdminError."""
+    """The replication throttle of a live cluster. All methods raise AdminError."""
 
     def __init__(self, admin: AdminConnection) -> None:
         self._admin = admin
 
-    def found(self) -> BrokerThrottle:
-        """What is set for all brokers together."""
-        return self._found_at(None)
+    def read(self) -> BrokerThrottle:
+        """Return what is set as the default of all brokers."""
+        return self._read_from(None)
 
-    def own_rates(self, brokers: Collection[int]) -> dict[int, Rates]:
-        """The brokers that have rates of their own, which win over those for all."""
-        found = {}
+    def broker_overrides(self, brokers: Collection[int]) -> dict[int, Rates]:
+        """Return the brokers with rates of their own, which take precedence over the default."""
+        overrides = {}
         for broker in sorted(brokers):
-            values = _broker_configs(
-                self._admin, str(broker), (LEADER_RATE, FOLLOWER_RATE), node=broker
-            )
-            own = {key: value for key, (value, source) in values.items() if source == _BROKER_OWN}
+            configs = self._describe_broker(str(broker), (LEADER_RATE, FOLLOWER_RATE), node=broker)
+            own = {
+                key: each.value
+                for key, each in configs.items()
+                if each.source == _DYNAMIC_BROKER_CONFIG
+            }
             if own:
-                found[broker] = BrokerThrottle.of(own).rates
-        return found
+                overrides[broker] = BrokerThrottle.parse(own).rates
+        return overrides
 
-    def engage(self, rate: int) -> None:
-        """Throttle listed replicas to ``rate`` bytes per second and broker, each way."""
-        self._change_brokers(_SETTING, self.found().setting(rate))
-        self._until(
-            lambda broker, until: any(
-                mark.ours == rate for mark in self._found_at(broker, until).marks
+    def set_rate(self, rate: int) -> None:
+        """Throttle listed replicas to ``rate`` bytes per second and broker, in each direction."""
+        self._alter_brokers("throttling replication", self.read().set_changes(rate))
+        self._wait_for_brokers(
+            lambda broker, deadline: any(
+                marker.rate == rate for marker in self._read_from(broker, deadline).markers
             )
         )
 
-    def cover(self, moves: Iterable[Move]) -> None:
-        """List the replicas of ``moves``. Raises InvalidOptionError where they are too many."""
+    def add_replicas(self, moves: Iterable[Move]) -> None:
+        """List the replicas of ``moves``. Raises InvalidOptionError if there are too many."""
         moves = [move for move in moves if move.adding]
-        lists = self._lists({move.partition.topic for move in moves})
+        lists = self._read_lists({move.partition.topic for move in moves})
         # A topic that was deleted meanwhile has nothing to throttle.
-        known = [move for move in moves if move.partition.topic in lists]
-        if changes := covering(known, lists):
-            self._change_topics(_SETTING, changes)
+        moves = [move for move in moves if move.partition.topic in lists]
+        if changes := add_replica_changes(moves, lists):
+            self._alter_topics("throttling replication", changes)
             topics = changes.keys()
-            self._until(
-                lambda broker, until: (
-                    not covering(
-                        known, read_topic_configs(self._admin, topics, LISTS, until, broker=broker)
+            self._wait_for_brokers(
+                lambda broker, deadline: (
+                    not add_replica_changes(
+                        moves,
+                        read_topic_configs(self._admin, topics, LISTS, deadline, broker=broker),
                     )
                 )
             )
 
-    def uncover(
+    def remove_replicas(
         self, topics: Collection[str] | None = None, keep: Collection[TopicPartition] = ()
     ) -> set[TopicPartition]:
-        """Take our entries off the lists of ``topics`` (None: of all), but for partitions to
-        ``keep``. Returns the partitions that have entries still."""
-        lists = self._lists(self._all_topics() if topics is None else topics)
-        self._change_topics(_LIFTING, uncovering(lists, keep))
-        return ours_in(lists) & set(keep)
+        """Remove our entries from the lists of ``topics`` (None: all), except those of the
+        partitions ``keep``; return the partitions that still have entries."""
+        if topics is None:
+            topics = read_state(self._admin, reassignments=False).topics
+        lists = self._read_lists(topics)
+        self._alter_topics("removing the replication throttle", remove_replica_changes(lists, keep))
+        return throttled_partitions(lists) & set(keep)
 
-    def lift(self, keep: Collection[TopicPartition] = ()) -> bool:
-        """Take back all that runs of ours have set, these entries and the rates.
+    def remove(self, keep: Collection[TopicPartition] = ()) -> bool:
+        """Remove what runs of ours have set, entries and rates; return whether there was any.
 
-        ``keep`` are partitions whose entries stay, since another run is copying them; while
-        there are any, rates stay too. Returns whether there was anything to take back.
+        The entries of the partitions ``keep``, which another run is copying, are left, and while
+        there are such entries the rates are left too.
         """
-        found = self.found()
-        if not found.marks:
+        throttle = self.read()
+        if not throttle.markers:
             return False
-        if not self.uncover(keep=keep):
-            self._change_brokers(_LIFTING, found.lifting())
+        if not self.remove_replicas(keep=keep):
+            self._alter_brokers("removing the replication throttle", throttle.remove_changes())
         return True
 
-    def left(self, topics: Collection[str]) -> list[str]:
-        """What is left of a throttle of ours, for people: empty, as it should be."""
-        marks = [f"the key {mark.key} of all brokers" for mark in self.found().marks]
-        places = sorted(ours_in(self._lists(topics)))
-        return marks + [f"entries of {topic}-{partition}" for topic, partition in places]
+    def leftovers(self, topics: Collection[str]) -> list[str]:
+        """Return, in words, what is left of a throttle of ours; empty if all is removed."""
+        markers = [f"the key {marker.key} of all brokers" for marker in self.read().markers]
+        partitions = sorted(throttled_partitions(self._read_lists(topics)))
+        return markers + [f"entries of {topic}-{partition}" for topic, partition in partitions]
 
-    def _until(self, known: Callable[[int, Deadline], bool]) -> None:
-        """Wait until live brokers know what was changed, each of them: whichever is asked next
-        must not be further back, or a throttle would stay since there seems to be none."""
-        deadline = Deadline.after(_KNOWN_SECONDS)
-        knowing: set[int] = set()
-        while left := read_state(self._admin, [], ongoing=False).view.racks().keys() - knowing:
-            for broker in sorted(left):
+    def _wait_for_brokers(self, is_applied: Callable[[int, Deadline], bool]) -> None:
+        """Wait until each live broker returns a change, for _PROPAGATION_SECONDS at most.
+
+        Brokers apply changes one after another. A read from one that lags behind would miss the
+        marker, and the throttle would never be removed.
+        """
+        deadline = Deadline.after(_PROPAGATION_SECONDS)
+        done: set[int] = set()
+        while True:
+            live = read_state(self._admin, [], reassignments=False).view.racks().keys()
+            for broker in sorted(live - done):
                 with suppress(AdminTimeoutError, UnreachableError):
-                    if known(broker, Deadline.after(_ASK_SECONDS)):
-                        knowing.add(broker)
-            if not left - knowing or not deadline.remaining:
-                break
-            time.sleep(_PAUSE_SECONDS)
+                    if is_applied(broker, Deadline.after(_POLL_TIMEOUT_SECONDS)):
+                        done.add(broker)
+            if live <= done or not deadline.remaining:
+                return
+            time.sleep(_POLL_SECONDS)
 
-    def _found_at(self, broker: int | None, until: Deadline | None = None) -> BrokerThrottle:
-        """What that broker (None: any) says is set for all brokers together."""
-        values = _broker_configs(self._admin, "", None, node=broker, deadline=until)
-        return BrokerThrottle.of({key: value for key, (value, _) in values.items()})
+    def _read_from(self, broker: int | None, deadline: Deadline | None = None) -> BrokerThrottle:
+        configs = self._describe_broker("", None, node=broker, deadline=deadline)
+        return BrokerThrottle.parse({key: each.value for key, each in configs.items()})
 
-    def _all_topics(self) -> Sequence[str]:
-        return read_state(self._admin, ongoing=False).topics
+    def _describe_broker(
+        self,
+        name: str,
+        keys: Collection[str] | None,
+        *,
+        node: int | None,
+        deadline: Deadline | None = None,
+    ) -> Mapping[str, ConfigValue]:
+        results = describe_configs(
+            self._admin,
+            "reading the replication throttle",
+            ResourceType.BROKER,
+            [name],
+            keys,
+            node=node,
+            deadline=deadline,
+        )
+        return results.get(name, {})
 
-    def _lists(self, topics: Collection[str]) -> Lists:
+    def _read_lists(self, topics: Collection[str]) -> Lists:
         return read_topic_configs(self._admin, topics, LISTS) if topics else {}
 
-    def _change_brokers(self, doing: str, changes: Sequence[Change]) -> None:
-        for error in change_configs(self._admin, doing, {ALL_BROKERS: changes}).values():
+    def _alter_brokers(self, operation: str, changes: Sequence[ConfigChange]) -> None:
+        for error in alter_configs(self._admin, operation, {ALL_BROKERS: changes}).values():
             raise error
 
-    def _change_topics(self, doing: str, changes: Mapping[str, Sequence[Change]]) -> None:
-        asked = {Resource(ResourceKind.TOPIC, topic): each for topic, each in changes.items()}
-        for error in change_configs(self._admin, doing, asked).values():
-            if not _deleted(error):
+    def _alter_topics(self, operation: str, changes: Mapping[str, Sequence[ConfigChange]]) -> None:
+        resources = {
+            ConfigResource(ResourceType.TOPIC, topic): each for topic, each in changes.items()
+        }
+        for error in alter_configs(self._admin, operation, resources).values():
+            deleted = isinstance(error, RefusedError) and error.code == UNKNOWN_TOPIC
+            if not deleted:
                 raise error
-
-
-def _deleted(error: AdminError) -> bool:
-    return isinstance(error, RefusedError) and error.code == UNKNOWN_TOPIC
-
-
-def _broker_configs(
-    admin: AdminConnection,
-    name: str,
-    keys: Collection[str] | None,
-    *,
-    node: int | None,
-    deadline: Deadline | None = None,
-) -> dict[str, tuple[str | None, int]]:
-    """Key to value and source, of the broker of that name, or of all together (no name), as
-    ``node`` tells them; those of one broker it tells itself."""
-    from kafka.protocol.admin import DescribeConfigsRequest as Request
-
-    request = Request(
-        resources=[
-            Request.DescribeConfigsResource(
-                resource_type=int(ResourceKind.BROKER),
-                resource_name=name,
-                configuration_keys=None if keys is None else sorted(keys),
-            )
-        ],
-        include_synonyms=False,
-        include_documentation=False,
-    )
-    (result,) = admin.ask(_READING, request, node=node, deadline=deadline).results
-    if result.error_code:
-        raise refusal(_READING, request.name, result.error_code, result.error_message)
-    return {each.name: (each.value, each.config_source) for each in result.configs}

@@ -1,7 +1,8 @@
-"""Creating topics and adding partitions, each replica where it was planned; and seeing it done.
+"""Creating topics and adding partitions, each replica on a chosen broker.
 
-Requests may be sent twice, where the first answer was lost on its way. So an answer that says
-"exists already" is not believed at once: what the brokers then tell of the layout decides.
+A request may be sent twice if its first response was lost. So an error that a topic exists, or has
+these partitions already, is ignored here: the layout that brokers return afterwards decides whether
+the request succeeded, see `wait_for_layout`.
 """
 
 from __future__ import annotations
@@ -13,172 +14,176 @@ from typing import Any
 
 from placement_core import ReplicaLists, TopicPartition
 from rackward.admin.client import AdminConnection
-from rackward.admin.errors import TOPIC_EXISTS, AdminError, Deadline, refusal
-from rackward.admin.metadata import ClusterState, milliseconds, read_state
+from rackward.admin.errors import INVALID_PARTITIONS, TOPIC_EXISTS, AdminError, from_code
+from rackward.admin.metadata import ClusterState, read_state
+from rackward.deadline import Deadline
 
-_INVALID_PARTITIONS = 37
-_PAUSE_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """Partitions to make: those of a new topic, or (``first`` above 0) more of an old one.
+    """Partitions to create: all of a new topic, or (``first_partition`` > 0) more of an old one.
 
-    ``rows`` are their replica lists in order of their numbers, the preferred leader first;
-    ``configs`` are settings of a new topic. ``made`` are the lists that the cluster is asked for,
-    where these are others: it takes no placeholders, and no shorter lists than a topic has.
+    ``replicas`` are their replica lists in order of their numbers, the preferred leader first;
+    they may end in placeholders. ``configs`` are settings of a new topic. ``without_placeholders``
+    are the lists to send to the cluster where they differ from ``replicas``: Kafka accepts no
+    placeholders, and no lists that are shorter than those of the topic's other partitions.
     """
 
     topic: str
-    rows: ReplicaLists
-    first: int = 0
+    replicas: ReplicaLists
+    first_partition: int = 0
     configs: Mapping[str, str] = field(default_factory=dict)
-    made: ReplicaLists | None = None
+    without_placeholders: ReplicaLists | None = None
 
     @property
-    def asked(self) -> ReplicaLists:
-        """The lists that the cluster is asked for."""
-        return self.rows if self.made is None else self.made
+    def requested(self) -> ReplicaLists:
+        """The replica lists that are sent to the cluster."""
+        return self.replicas if self.without_placeholders is None else self.without_placeholders
 
     @property
     def layout(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """Partition to replicas, as the cluster is asked for them."""
+        """Partition to its requested replicas."""
         return {
-            TopicPartition(self.topic, number): row
-            for number, row in enumerate(self.asked, self.first)
+            TopicPartition(self.topic, partition): row
+            for partition, row in enumerate(self.requested, self.first_partition)
         }
 
 
-def make_partitions(
-    admin: AdminConnection, wanted: Sequence[NewPartitions], *, validate_only: bool = False
+def create_partitions(
+    admin: AdminConnection, new: Sequence[NewPartitions], *, validate_only: bool = False
 ) -> dict[str, AdminError]:
-    """Ask the controller for all of them; topic to error, for those that it refused.
+    """Create all of them through the controller; return topic to error for the refused ones.
 
-    With ``validate_only`` it checks them and makes nothing. Either all are new topics or all
-    are more partitions of old ones. It may take a moment until brokers know what was made, and
-    a topic that existed may have been made by this very call: see `await_layout`.
-
-    Raises AdminError where the controller does not answer.
+    ``new`` are either all new topics or all more partitions of old ones. With ``validate_only``
+    the controller checks them and creates nothing. Brokers may need a moment to return the new
+    partitions, and a topic that exists may have been created by this very call: see
+    `wait_for_layout`. Raises AdminError if the controller does not respond.
     """
     deadline = admin.deadline()
-    names = ", ".join(each.topic for each in wanted[:3]) + (", ..." if len(wanted) > 3 else "")
-    if wanted[0].first:
-        request = _add(wanted, validate_only, deadline)
-        answers = admin.ask_controller(f"adding partitions to {names}", request, deadline).results
-        doing, lost = "adding partitions to {}", _INVALID_PARTITIONS
+    names = ", ".join(each.topic for each in new[:3]) + (", ..." if len(new) > 3 else "")
+    if new[0].first_partition:
+        request = _create_partitions_request(new, validate_only, deadline)
+        response = admin.send_to_controller(f"adding partitions to {names}", request, deadline)
+        results, operation = response.results, "adding partitions to {}"
+        done_before = INVALID_PARTITIONS
     else:
-        request = _create(wanted, validate_only, deadline)
-        answers = admin.ask_controller(f"creating {names}", request, deadline).topics
-        doing, lost = "creating topic {}", TOPIC_EXISTS
+        request = _create_topics_request(new, validate_only, deadline)
+        response = admin.send_to_controller(f"creating {names}", request, deadline)
+        results, operation = response.topics, "creating topic {}"
+        done_before = TOPIC_EXISTS
     return {
-        answer.name: refusal(
-            doing.format(answer.name), request.name, answer.error_code, answer.error_message
+        each.name: from_code(
+            operation.format(each.name), request.name, each.error_code, each.error_message
         )
-        for answer in answers
-        if answer.error_code and (validate_only or answer.error_code != lost)
+        for each in results
+        if each.error_code and (validate_only or each.error_code != done_before)
     }
 
 
-def default_shape(
+def read_topic_defaults(
     admin: AdminConnection, topic: str, configs: Mapping[str, str]
 ) -> tuple[int, int] | None:
-    """The partitions and the replication factor that the cluster itself would give ``topic``.
+    """Return the partition count and replication factor that the cluster would give ``topic``.
 
-    None where it does not tell them to this user. Nothing is created. Raises AdminError, also
-    where the topic could not be created.
+    None if it does not return them to this user. Nothing is created. Raises AdminError, also if
+    the topic could not be created.
     """
     from kafka.protocol.admin import CreateTopicsRequest as Request
 
-    doing = f"creating topic {topic}"
+    operation = f"creating topic {topic}"
     deadline = admin.deadline()
-    asked = Request.CreatableTopic
     request = Request(
-        topics=[
-            asked(
-                name=topic,
-                num_partitions=-1,
-                replication_factor=-1,
-                assignments=[],
-                configs=[
-                    asked.CreatableTopicConfig(name=key, value=value)
-                    for key, value in configs.items()
-                ],
-            )
-        ],
-        timeout_ms=milliseconds(deadline),
+        topics=[_creatable_topic(topic, [], configs)],
+        timeout_ms=deadline.remaining_ms,
         validate_only=True,
     )
-    (answer,) = admin.ask_controller(doing, request, deadline).topics
-    if answer.error_code:
-        raise refusal(doing, request.name, answer.error_code, answer.error_message)
-    partitions = getattr(answer, "num_partitions", -1)
-    replicas = getattr(answer, "replication_factor", -1)
-    return (partitions, replicas) if partitions > 0 and replicas > 0 else None
+    (result,) = admin.send_to_controller(operation, request, deadline).topics
+    if result.error_code:
+        raise from_code(operation, request.name, result.error_code, result.error_message)
+    partitions = getattr(result, "num_partitions", -1)
+    replication_factor = getattr(result, "replication_factor", -1)
+    if partitions <= 0 or replication_factor <= 0:
+        return None
+    return partitions, replication_factor
 
 
-def await_layout(admin: AdminConnection, wanted: Sequence[NewPartitions]) -> dict[str, str]:
-    """Wait until brokers tell of every partition with a leader; topic to what differs.
+def wait_for_layout(admin: AdminConnection, new: Sequence[NewPartitions]) -> dict[str, str]:
+    """Wait until brokers return all partitions, as requested and with a leader.
 
-    Empty: the layout is exactly the one that was wanted. Raises AdminError where brokers do
-    not answer.
+    Returns topic to what differs when the time is up: nothing if the layout is exactly the
+    requested one. Raises AdminError if brokers do not respond.
     """
     deadline = admin.deadline()
     while True:
         state = read_state(
-            admin, [each.topic for each in wanted], ongoing=False, deadline=admin.deadline()
+            admin, [each.topic for each in new], reassignments=False, deadline=admin.deadline()
         )
-        faults = {each.topic: fault for each in wanted if (fault := _fault(each, state))}
-        if not faults or not deadline.remaining:
-            return faults
-        time.sleep(_PAUSE_SECONDS)
+        differences = {each.topic: text for each in new if (text := _difference(each, state))}
+        if not differences or not deadline.remaining:
+            return differences
+        time.sleep(_POLL_SECONDS)
 
 
-def _fault(wanted: NewPartitions, state: ClusterState) -> str | None:
-    layout = wanted.layout
-    there = {place for place in state.view.replicas if place.topic == wanted.topic}
-    if not there:
-        return "no broker knows of it yet"
-    if missing := sorted(layout.keys() - there):
+def _difference(new: NewPartitions, state: ClusterState) -> str | None:
+    """Return how the cluster differs from the requested layout, None if it does not."""
+    layout = new.layout
+    existing = {tp for tp in state.view.replicas if tp.topic == new.topic}
+    if not existing:
+        return "the brokers do not return it yet"
+    if missing := sorted(layout.keys() - existing):
         return f"partition {missing[0].partition} is missing"
-    if len(there) != wanted.first + len(wanted.rows):
-        return f"it has {len(there)} partitions, not {wanted.first + len(wanted.rows)}"
-    for place, row in layout.items():
-        found = state.view.replicas[place]
+    count = new.first_partition + len(new.replicas)
+    if len(existing) != count:
+        return f"it has {len(existing)} partitions, not {count}"
+    for tp, row in layout.items():
+        actual = state.view.replicas[tp]
         # A controller may have begun to fill placeholders already.
-        if found != row and not (wanted.made is not None and found[: len(row)] == row):
-            return f"partition {place.partition} has replicas {list(found)}, not {list(row)}"
-    if leaderless := sorted(layout.keys() - state.view.leaders.keys()):
+        filled = new.without_placeholders is not None and actual[: len(row)] == row
+        if actual != row and not filled:
+            return f"partition {tp.partition} has replicas {list(actual)}, not {list(row)}"
+    if leaderless := sorted(layout.keys() - state.view.known_leaders.keys()):
         return f"partition {leaderless[0].partition} has no leader"
     return None
 
 
-def _create(wanted: Sequence[NewPartitions], validate_only: bool, deadline: Deadline) -> Any:
+def _create_topics_request(
+    new: Sequence[NewPartitions], validate_only: bool, deadline: Deadline
+) -> Any:
     from kafka.protocol.admin import CreateTopicsRequest as Request
 
-    topic = Request.CreatableTopic
     return Request(
-        topics=[
-            topic(
-                name=each.topic,
-                num_partitions=-1,
-                replication_factor=-1,
-                assignments=[
-                    topic.CreatableReplicaAssignment(partition_index=number, broker_ids=list(row))
-                    for number, row in enumerate(each.asked)
-                ],
-                configs=[
-                    topic.CreatableTopicConfig(name=key, value=value)
-                    for key, value in each.configs.items()
-                ],
-            )
-            for each in wanted
-        ],
-        timeout_ms=milliseconds(deadline),
+        topics=[_creatable_topic(each.topic, each.requested, each.configs) for each in new],
+        timeout_ms=deadline.remaining_ms,
         validate_only=validate_only,
     )
 
 
-def _add(wanted: Sequence[NewPartitions], validate_only: bool, deadline: Deadline) -> Any:
+def _creatable_topic(
+    name: str, replicas: Sequence[Sequence[int]], configs: Mapping[str, str]
+) -> Any:
+    """Return one topic of a CreateTopicsRequest; no ``replicas`` means the cluster's defaults."""
+    from kafka.protocol.admin import CreateTopicsRequest
+
+    topic = CreateTopicsRequest.CreatableTopic
+    return topic(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[
+            topic.CreatableReplicaAssignment(partition_index=partition, broker_ids=list(row))
+            for partition, row in enumerate(replicas)
+        ],
+        configs=[
+            topic.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()
+        ],
+    )
+
+
+def _create_partitions_request(
+    new: Sequence[NewPartitions], validate_only: bool, deadline: Deadline
+) -> Any:
     from kafka.protocol.admin import CreatePartitionsRequest as Request
 
     topic = Request.CreatePartitionsTopic
@@ -186,13 +191,13 @@ def _add(wanted: Sequence[NewPartitions], validate_only: bool, deadline: Deadlin
         topics=[
             topic(
                 name=each.topic,
-                count=each.first + len(each.rows),
+                count=each.first_partition + len(each.replicas),
                 assignments=[
-                    topic.CreatePartitionsAssignment(broker_ids=list(row)) for row in each.asked
+                    topic.CreatePartitionsAssignment(broker_ids=list(row)) for row in each.requested
                 ],
             )
-            for each in wanted
+            for each in new
         ],
-        timeout_ms=milliseconds(deadline),
+        timeout_ms=deadline.remaining_ms,
         validate_only=validate_only,
     )

@@ -1,4 +1,4 @@
-"""Where output goes: tables for people, plain text for pipes, JSON for programs."""
+"""Output of commands (tables on terminals, plain text in pipes, JSON) and confirmation prompts."""
 
 from __future__ import annotations
 
@@ -15,42 +15,64 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from placement_core import InvalidOptionError
 
 SCHEMA_VERSION = 1
-"""Of every JSON that commands print. Fields may be added; a change of meaning is a new one."""
+"""Version of the JSON that commands print. It grows if the meaning of a field changes, not if a
+field is added."""
 
-_UNLIMITED = 100_000
-_NUMBERS = re.compile(r"\[\n\s*((?:-?[0-9]+,\n\s*)*-?[0-9]+)\n\s*\]")
+_UNLIMITED_WIDTH = 100_000
+_NUMBER_LIST = re.compile(r"\[\n\s*((?:-?[0-9]+,\n\s*)*-?[0-9]+)\n\s*\]")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def stdout() -> Console:
-    """A console that fits a terminal, and neither wraps nor colours what goes into a pipe."""
+    """Return a console on stdout: as wide as the terminal; in pipes without wrapping or colours."""
     return _console(stderr=False)
 
 
 def stderr() -> Console:
-    """The same for what accompanies JSON: plans, progress and questions."""
+    """Return a console on stderr, for what accompanies JSON or a plan on stdout."""
     return _console(stderr=True)
 
 
-def for_people(as_json: bool) -> Console:
-    """Where tables go: to stdout, unless that is for JSON alone."""
+def table_console(as_json: bool) -> Console:
+    """Return the console for tables: stdout, or stderr if stdout is for JSON."""
     return stderr() if as_json else stdout()
 
 
+def escape_controls(text: str) -> str:
+    """Return ``text`` with control and bidirectional characters as ``\\x1b`` or ``\\u202e``.
+
+    Names of groups, clients and racks may contain any character. Terminals would execute them.
+    """
+    return _CONTROL_CHARACTERS.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
 def print_json(command: str, fields: Mapping[str, Any]) -> None:
-    """Write ``fields`` with the schema's version and the command's name, as one JSON object."""
-    told = {"schema_version": SCHEMA_VERSION, "command": command, **fields}
-    text = json.dumps(told, indent=2, ensure_ascii=False)
-    # Replica lists on one line. No text is hit: JSON has no line breaks within them.
-    text = _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text)
-    sys.stdout.write(text + "\n")
+    """Print ``fields`` with the schema version and the command's name, as one JSON object."""
+    sys.stdout.write(format_json(command, fields))
+
+
+def format_json(command: str, fields: Mapping[str, Any]) -> str:
+    """Return the text of `print_json`; lists of numbers are on one line."""
+    document = {"schema_version": SCHEMA_VERSION, "command": command, **fields}
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    # JSON strings contain no line breaks, so that no string matches.
+    return _NUMBER_LIST.sub(lambda match: f"[{' '.join(match[1].split())}]", text) + "\n"
+
+
+def print_json_line(command: str, event: str, fields: Mapping[str, Any]) -> None:
+    """Print one line of JSON, and flush it."""
+    document = {"schema_version": SCHEMA_VERSION, "command": command, "event": event, **fields}
+    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
 
 
 def table(title: str | None = None) -> Table:
-    """The look that all tables share."""
+    """Return an empty table in the style of all commands."""
     return Table(
         title=title,
         title_justify="left",
@@ -62,60 +84,77 @@ def table(title: str | None = None) -> Table:
     )
 
 
+class _EscapingConsole(Console):
+    """Escapes control characters other than line breaks in strings, also in cells of tables."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        escaped = "\n".join(map(escape_controls, text.split("\n")))
+        return super().render_str(escaped, **options)
+
+
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     piped = not stream.isatty() and "COLUMNS" not in os.environ
-    return Console(
+    return _EscapingConsole(
         stderr=stderr,
         highlight=False,
         markup=False,
         emoji=False,
-        width=_UNLIMITED if piped else None,
+        width=_UNLIMITED_WIDTH if piped else None,
         soft_wrap=piped,
     )
 
 
-# ---- Asking before a change.
+# Confirmation.
 
 
-def check_can_ask(yes: bool) -> None:
-    """Raise InvalidOptionError where a question would be asked and nobody is there to answer.
+def require_confirmation(yes: bool, dry_run: bool, plan: str | None = None) -> None:
+    """Raise InvalidOptionError if a prompt will be needed and stdin cannot answer it.
 
-    For the beginning of a command, before it takes anybody's time.
+    Commands call this first, before they connect. ``plan`` is the path of a plan, if there is one;
+    ``-`` uses up stdin.
     """
-    if not yes and not sys.stdin.isatty():
+    if yes or dry_run:
+        return
+    if plan == "-":
         raise InvalidOptionError(
-            "this changes the cluster, and nobody is there to be asked: give --yes, or --dry-run "
-            "to see what it would do"
+            "confirmation needed but the plan is read from stdin: pass --yes or --dry-run"
+        )
+    if not sys.stdin.isatty():
+        raise InvalidOptionError(
+            "confirmation needed but stdin is not a terminal: pass --yes or --dry-run"
         )
 
 
-def ask(question: str, yes: bool) -> None:
-    """Go on where ``yes`` or the answer to ``question`` is yes; typer.Exit(1) otherwise."""
+def confirm(question: str, yes: bool) -> None:
+    """Return if ``yes``, or if the user confirms; otherwise raise typer.Exit(1)."""
     if yes:
         return
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
-    answer = sys.stdin.readline().strip().lower()
-    if answer not in ("y", "yes"):
-        sys.stderr.write("Nothing was changed.\n")
+    try:
+        confirmed = typer.confirm(question, err=True)
+    except typer.Abort:
+        # The end of the input: Ctrl-D.
+        typer.echo(err=True)
+        confirmed = False
+    if not confirmed:
+        typer.echo("Nothing was changed.", err=True)
         raise typer.Exit(1)
 
 
-# ---- What long-running commands log, for people.
+# Logging.
 
 
 @contextmanager
-def logged(name: str) -> Iterator[None]:
-    """What the logger of that name, and those below it, log goes to stderr, with the time."""
+def log_to_stderr(name: str) -> Iterator[None]:
+    """Write what the logger ``name`` and its children log to stderr, with the time."""
     log = logging.getLogger(name)
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    before = log.level
+    level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
         yield
     finally:
         log.removeHandler(handler)
-        log.setLevel(before)
+        log.setLevel(level)

@@ -1,4 +1,4 @@
-"""``rackward controller``: keep intents, answer for placements, lay leaders out."""
+"""``rackward controller``: add missing replicas, serve placement requests, move leaders."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from placement_core.locators import RackLocator
 from placement_core.placers import ReplicaPlacer, load_placer
 from rackward.cli import options
 from rackward.cli.connect import read_config_file
-from rackward.cli.console import logged
-from rackward.controller.config import Settings, SettingsError, read_settings
+from rackward.cli.console import log_to_stderr
+from rackward.config_files import ConfigError
+from rackward.controller.config import ControllerConfig, read_config
 from rackward.rack_locators import load_locator
 
 EPILOG = """
-One process for a cluster; a second one stands by, and takes over within seconds where the first
-is gone. Ctrl-C ends it; what it has begun, the next one goes on with.
+One process per cluster is active; further ones are on standby and take over within seconds. Ctrl-C
+stops it; the next process resumes what is in progress.
 
 \b
-The file (YAML, JSON or TOML); only "cluster" must be there:
+The configuration file (YAML, JSON or TOML); only "cluster" is required:
   cluster:
     bootstrap_servers: kafka-1:9092,kafka-2:9092
     command_config: client.properties
@@ -46,9 +47,9 @@ The file (YAML, JSON or TOML); only "cluster" must be there:
   leaders:
     every: off
     groups: [orders]
-    least_gain: 0.05
+    min_gain: 0.05
 
-Exit status: 2 where it could not begin, with the reason in one line; 130 after Ctrl-C.
+Exit status: 2 error at the start (reason on stderr); 130 stopped with Ctrl-C.
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -57,19 +58,19 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command(epilog=EPILOG)
 def controller(
     config: Annotated[
-        Path, typer.Option("--config", metavar="FILE", help="The controller's settings: see below.")
+        Path, typer.Option("--config", metavar="FILE", help="The configuration file; see below.")
     ],
     check: Annotated[
-        bool, typer.Option("--check", help="Read the settings, say what is wrong, and end.")
+        bool, typer.Option("--check", help="Check the configuration file and exit.")
     ] = False,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Watch over a cluster: fill the placeholders of under-replicated topics, and answer for
-    placements.
+    """Run the controller of a cluster: add missing replicas, and serve placement requests.
 
-    Topics made by rackward topics create --allow-under-replicated get their missing replicas when
-    brokers join, racks in mind. create_replica_placement (KIP-879) is answered with the configured
-    placer: see rackward placement suggest. Health and Prometheus metrics are on a port.
+    When brokers join, topics created with rackward topics create --allow-under-replicated get
+    their missing replicas, by rack. The placement service answers create_replica_placement
+    (KIP-879) with the configured placement strategy: see rackward placement suggest. A health port
+    has Prometheus metrics.
     """
     try:
         from rackward.controller.app import Controller, Plugins
@@ -78,16 +79,18 @@ def controller(
             f"the controller needs {error.name}: pip install 'rackward[controller]'"
         ) from error
 
-    settings = read_settings(config, read_config_file)
+    settings = read_config(config, read_config_file)
     plugins = Plugins(*_plugins(settings, config))
     if check:
-        typer.echo(f"{config}: sound")
+        typer.echo(f"{config}: valid")
         return
-    with logged("rackward"):
+    with log_to_stderr("rackward"):
         Controller(settings, plugins, timeout).run()
 
 
-def _plugins(settings: Settings, path: Path) -> tuple[Callable[[], ReplicaPlacer], RackLocator]:
+def _plugins(
+    settings: ControllerConfig, path: Path
+) -> tuple[Callable[[], ReplicaPlacer], RackLocator]:
     def placer() -> ReplicaPlacer:
         return load_placer(settings.placer, settings.placer_properties)
 
@@ -95,4 +98,4 @@ def _plugins(settings: Settings, path: Path) -> tuple[Callable[[], ReplicaPlacer
         placer()
         return placer, load_locator(settings.locator, settings.locator_properties)
     except InvalidOptionError as error:
-        raise SettingsError(f"{path}: placement: {error}") from error
+        raise ConfigError(f"{path}: placement: {error}") from error

@@ -1,4 +1,4 @@
-"""The ``rackward`` command: its root, and what an error or a signal makes of a run."""
+"""The ``rackward`` command: its subcommands, and how errors and signals end it."""
 
 from __future__ import annotations
 
@@ -6,86 +6,96 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import version
 from types import FrameType
-from typing import Annotated, Any, cast
-
-import typer
-from typer.core import TyperGroup
-
-from placement_core import RackwardError
-
-# ---- Commands that are imported when they are asked for.
-#
-# Each needs other libraries, and all of them together take longer to import than most commands
-# take to run.
-
-
-def lazy_group(commands: Mapping[str, str]) -> type[TyperGroup]:
-    """A group of ``commands``: name to where its Typer is, as ``"module:attribute"``.
-
-    They are listed in the order that is given. Their Typers must not add options for completion.
-    """
-
-    class LazyGroup(TyperGroup):
-        def __init__(self, **settings: Any) -> None:
-            super().__init__(**settings)
-            # What a mistyped name is compared with.
-            self.commands: Any = dict.fromkeys(commands)
-
-        def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-            return list(commands)
-
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-            place = commands.get(cmd_name)
-            if place is None:
-                return None
-            module, _, attribute = place.partition(":")
-            command = typer.main.get_command(getattr(import_module(module), attribute))
-            command.name = cmd_name
-            return command
-
-    return LazyGroup
-
+from typing import Annotated, Any, NamedTuple, cast
 
 try:
     import typer
-    from typer._completion_classes import completion_init
+    from typer.core import TyperGroup
 except ImportError:
     sys.exit("The rackward command needs its extra: pip install 'rackward[cli]'")
 
+from placement_core import RackwardError
+from rackward.cli.console import escape_controls
 
+
+class LazyCommand(NamedTuple):
+    """A subcommand that is imported when it is used; ``module`` has its Typer as ``app``.
+
+    The Typer must be created with ``add_completion=False``.
+    """
+
+    module: str
+    summary: str
+
+
+# All modules together take longer to import than most commands take to run.
 COMMANDS = {
-    "demo": "rackward.demo.command:app",
-    "topics": "rackward.cli.topics.create:app",
-    "placement": "rackward.cli.placement:app",
-    "leaders": "rackward.cli.leaders:app",
-    "controller": "rackward.cli.controller:app",
-    "groups": "rackward.cli.groups:app",
-    "traffic": "rackward.cli.traffic:app",
-    "rack": "rackward.cli.rack:app",
-    "completion": "rackward.cli.completion:app",
+    "demo": LazyCommand(
+        "rackward.demo.command",
+        "Measure cross-rack traffic of groups with and without rackward.",
+    ),
+    "topics": LazyCommand(
+        "rackward.cli.topics.create", "Create topics, add partitions and describe topics, by rack."
+    ),
+    "placement": LazyCommand(
+        "rackward.cli.placement", "Check the placement of replicas, and reassign them."
+    ),
+    "leaders": LazyCommand(
+        "rackward.cli.leaders", "Move partition leaders to the racks of their consumers."
+    ),
+    "controller": LazyCommand(
+        "rackward.cli.controller", "Add missing replicas, and serve placement requests."
+    ),
+    "groups": LazyCommand(
+        "rackward.cli.groups", "Explain why consumer groups read partitions from other racks."
+    ),
+    "traffic": LazyCommand(
+        "rackward.cli.traffic", "Collect and report cross-rack traffic, its cost and savings."
+    ),
+    "rack": LazyCommand(
+        "rackward.cli.rack", "Print the rack that a consumer on this host would use."
+    ),
 }
+
+
+class LazyGroup(TyperGroup):
+    """The group of COMMANDS."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # Suggestions for mistyped names are made from the keys.
+        self.commands: Any = dict.fromkeys(COMMANDS)
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        app = import_module(COMMANDS[cmd_name].module).app
+        command = typer.main.get_command(app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the summaries, without importing the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.summary) for name, each in COMMANDS.items()])
+
 
 app = typer.Typer(
     name="rackward",
-    cls=lazy_group(COMMANDS),
+    cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="Kafka in racks: consumers that read from leaders in their own, and replicas laid out "
-    "for them.",
-    epilog="Begin with: rackward demo",
+    help="Rack-aware Kafka: consumer assignment, replica placement and cross-rack traffic reports.",
+    epilog="To try it: rackward demo",
 )
-
-
-# What shells ask is answered by typer, which only learns to where it offers --install-completion,
-# and that writes into people's files.
-completion_init()
 
 
 def _show_version(wanted: bool) -> None:
@@ -107,55 +117,63 @@ def _root(
 
 
 class Stopped(BaseException):
-    """A signal asked us to stop. Not an Exception, and not KeyboardInterrupt, which the
-    command line library would turn into an exit status of its own."""
+    """The process received a signal.
+
+    Not an Exception, which code would catch, and not KeyboardInterrupt, for which typer has an
+    exit status of its own.
+    """
 
     def __init__(self, signum: int) -> None:
         self.signum = signum
 
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def _stop(signum: int, _frame: FrameType | None) -> None:
-    # Once is enough: a second Ctrl-C must not break off the clean-up that the first began.
+    # A second Ctrl-C must not interrupt the clean-up.
     for each in _SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     sys.stderr.write("\nStopping and cleaning up ...\n")
     raise Stopped(signum)
 
 
-def _usage_told(error: typer.BadParameter) -> str:
-    told = error.format_message()
-    if "\n" in told:
-        # No arguments at all: this is the help.
-        return f"{told}\n"
-    where = error.ctx.command_path if error.ctx is not None else "rackward"
-    return f"rackward: {told.rstrip('.')} (see {where} --help)\n"
-
-
-# The library's own, or click's: versions differ.
+# click.UsageError, or that of the click that is part of newer versions of typer.
 _UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+def _usage_error_text(error: typer.BadParameter) -> str:
+    message = error.format_message()
+    if "\n" in message:
+        # The help: the command was called without arguments.
+        return f"{message}\n"
+    command = error.ctx.command_path if error.ctx is not None else "rackward"
+    return f"rackward: {escape_controls(message.rstrip('.'))} (see {command} --help)\n"
 
 
 def main() -> None:
-    """Entry point: 0 done, 1 the command's own "no", 2 an error in one line, 128 + a signal."""
+    """Run the command and exit.
+
+    Exit status: 0 success; 1 a negative result of the command; 2 error, with one line on stderr;
+    128 + number of a signal.
+    """
     for each in _SIGNALS:
         signal.signal(each, _stop)
-    # The client tells of every attempt that fails; what it comes to is said once, by us.
+    # kafka-python logs each failed attempt; the final error is reported below.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     try:
         sys.exit(app(standalone_mode=False))
     except _UsageError as error:
-        sys.stderr.write(_usage_told(error))
+        sys.stderr.write(_usage_error_text(error))
         sys.exit(2)
     except BrokenPipeError:
-        # Whoever read our output has had enough. Python would complain once more at its end.
+        # The reader closed stdout. Without this, Python would report it again at exit.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         sys.exit(1)
     except Stopped as stopped:
         sys.exit(128 + stopped.signum)
     except RackwardError as error:
-        sys.stderr.write(f"rackward: {error}\n")
+        sys.stderr.write(f"rackward: {escape_controls(str(error))}\n")
         sys.exit(2)
 
 

@@ -1,9 +1,8 @@
-"""``rackward rack``: the rack that a consumer would find here, and where it found it."""
+"""``rackward rack``: the rack that a consumer on this host would use, and its source."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -11,24 +10,24 @@ import typer
 from assignors.rack_discovery import discover
 from assignors.rack_discovery.resolve import (
     FILE_VARIABLE,
-    FROM_VARIABLE,
-    GROUP,
-    NAMES,
+    PLUGIN_GROUP,
     RACK_VARIABLE,
-    Search,
+    SOURCE_NAMES,
+    SOURCE_VARIABLE,
+    SearchResult,
     search,
     sources,
 )
 from rackward.cli import options
-from rackward.cli.console import print_json, stderr, stdout
+from rackward.cli.console import escape_controls, print_json, stderr
 
 EPILOG = f"""
-Asked in this order: {RACK_VARIABLE}, the rack itself; {FILE_VARIABLE}, a file with the rack, or
-FILE#KEY for a label in it; {FROM_VARIABLE}, a name as --from takes it; the plug-ins of
-{GROUP}. A cloud's metadata service is where RACKWARD_METADATA_ENDPOINT says, else at the
-cloud's address.
+Sources, in this order: {RACK_VARIABLE} (the rack itself); {FILE_VARIABLE} (a file with the rack,
+or FILE#KEY for a label in it); {SOURCE_VARIABLE} (a name as for --from); plug-ins of the entry
+point {PLUGIN_GROUP}. RACKWARD_METADATA_ENDPOINT replaces the address of a cloud's metadata
+service.
 
-Exit status: 0 found; 1 not found, with the reason on stderr; 2 an error of usage.
+Exit status: 0 found; 1 not found (reason on stderr); 2 usage error (reason on stderr).
 
 \b
 JSON: {{schema_version: 1, command, rack, source,
@@ -38,7 +37,7 @@ JSON: {{schema_version: 1, command, rack, source,
 From = Annotated[
     str | None,
     typer.Option(
-        "--from", metavar="NAME", help=f"Ask this source alone: one of {', '.join(NAMES)}"
+        "--from", metavar="NAME", help=f"Use this source only: one of {', '.join(SOURCE_NAMES)}"
     ),
 ]
 
@@ -48,33 +47,43 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command(epilog=EPILOG)
 def rack(name: From = None, as_json: options.Json = False) -> None:
-    """Print the rack that a consumer which is given none would find here.
+    """Print the rack that a consumer on this host uses if its configuration has none.
 
-    The rack alone goes to stdout, and whose it is to stderr. Nothing is asked of a cloud, and no
-    command is run, unless it is named.
+    Prints the rack to stdout and its source to stderr. Cloud metadata services and commands are
+    used only if they are named.
     """
-    found = search(sources(os.environ) if name is None else [discover(name)])
-    _tell(found)
+    result = search(sources(os.environ) if name is None else [discover(name)])
+    _print_sources(result)
     if as_json:
-        print_json("rack", asdict(found))
-    elif found.rack is not None:
-        stdout().print(found.rack)
-    if found.rack is None:
+        print_json(
+            "rack",
+            {
+                "rack": result.rack,
+                "source": result.source,
+                "failures": [
+                    {"source": failure.source, "why": failure.reason} for failure in result.failures
+                ],
+                "silent": result.without_rack,
+            },
+        )
+    elif result.rack is not None:
+        typer.echo(escape_controls(result.rack))
+    if result.rack is None:
         raise typer.Exit(1)
 
 
-def _tell(found: Search) -> None:
+def _print_sources(result: SearchResult) -> None:
     console = stderr()
-    for failure in found.failures:
-        console.print(f"No rack from {failure.source}, which {failure.why}.", style="yellow")
-    for source in found.silent:
-        console.print(f"No rack from {source}, which knows of none.")
-    if found.rack is not None:
-        console.print(f"From {found.source}.")
-    elif not found.failures and not found.silent:
+    for failure in result.failures:
+        console.print(f"No rack from {failure.source}: it {failure.reason}.", style="yellow")
+    for source in result.without_rack:
+        console.print(f"No rack from {source}: it has none.")
+    if result.rack is not None:
+        console.print(f"Source: {result.source}.")
+    elif not result.failures and not result.without_rack:
         console.print(
-            f"No rack: {RACK_VARIABLE}, {FILE_VARIABLE} and {FROM_VARIABLE} are not set, and there"
-            f" is no plug-in of {GROUP}."
+            f"No rack: {RACK_VARIABLE}, {FILE_VARIABLE} and {SOURCE_VARIABLE} are not set, and "
+            f"there is no plug-in of {PLUGIN_GROUP}."
         )
     else:
-        console.print("A consumer here starts without a rack.")
+        console.print("A consumer on this host starts without a rack.")

@@ -1,4 +1,4 @@
-"""Kafka clusters to test and show things on: real ones, with racks and listeners per rack."""
+"""Real Kafka clusters for tests and demos, with racks and a listener for each client rack."""
 
 from rackward.clusters.base import Cluster
 from rackward.clusters.docker import DockerCluster

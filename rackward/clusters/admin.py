@@ -1,217 +1,236 @@
-"""Reading a cluster's metadata and moving its leaders, at brokers that the caller names.
+"""Reads the metadata of a test cluster, and moves its leaders.
 
-Every function takes the ports, on 127.0.0.1, of the brokers that are up. Requests have
-fixed versions, which every Kafka from 4.0 on understands.
+Every function takes the ports, on 127.0.0.1, of the brokers to ask. Requests have fixed
+versions that every Kafka from 4.0 on understands.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from placement_core import ClusterView, TopicPartition
-from rackward.clusters.errors import ClusterError, ClusterTimeoutError, MissingExtraError
+from rackward.clusters.errors import ClusterError, ClusterTimeoutError, requires_extra
 
 if TYPE_CHECKING:
-    from rackward.admin.diagnose import Connection
+    from rackward.admin.diagnose import RawConnection
 
-ANSWER_SECONDS = 30.0
-_REQUEST_SECONDS = 10.0
-_PROBE_SECONDS = 2.0
-_PAUSE_SECONDS = 0.05
-_ELECTION_MS = 5_000
-_PREFERRED = 0
-_METADATA_LOG = "__cluster_metadata"
-_TIMED_OUT = 7
+RESPONSE_TIMEOUT = 30.0
+"""Seconds until some broker must answer; each is tried again and again meanwhile."""
 
-Answer = TypeVar("Answer")
+_REQUEST_TIMEOUT = 10.0
+_PROBE_TIMEOUT = 2.0
+_POLL_INTERVAL = 0.05
+_ELECTION_TIMEOUT_MS = 5_000
+_PREFERRED_ELECTION = 0
+_METADATA_TOPIC = "__cluster_metadata"
+_REQUEST_TIMED_OUT = 7
+
+Result = TypeVar("Result")
 
 
 def read_view(ports: Sequence[int], topics: Iterable[str] | None) -> ClusterView:
-    """Brokers, replicas and leaders as one broker sees them now.
+    """Return brokers, replicas and leaders as one of the brokers has them now.
 
-    None: every topic that is not internal. Topics that do not exist are left out.
+    None: of all topics but internal ones. Topics that do not exist are left out.
     """
-    named = None if topics is None else sorted(set(topics))
-    return _at_any(ports, lambda connection: _view(connection, named))
+    names = None if topics is None else sorted(set(topics))
+    return _call_any_broker(ports, lambda connection: _read_view(connection, names))
 
 
-def answers(port: int, broker_id: int) -> bool:
-    """Whether a broker answers there, now, and knows that broker ``broker_id`` is up."""
+def is_serving(port: int, broker_id: int) -> bool:
+    """Whether a broker answers at this port, and broker ``broker_id`` is in its metadata."""
     try:
-        with _connection(port, _PROBE_SECONDS) as connection:
-            return broker_id in _view(connection, []).racks()
+        with _connection(port, _PROBE_TIMEOUT) as connection:
+            return broker_id in _read_view(connection, []).racks()
     except OSError:
         return False
 
 
-def wait_for_brokers(ports: Sequence[int], wanted: set[int], timeout: float) -> None:
-    """Return when every broker asked knows of the wanted ones; ClusterTimeoutError otherwise."""
+def wait_for_brokers(ports: Sequence[int], brokers: set[int], timeout: float) -> None:
+    """Wait until ``brokers`` are in the metadata of every broker asked.
+
+    Raises ClusterTimeoutError after ``timeout`` seconds.
+    """
     deadline = time.monotonic() + timeout
     for port in ports:
-        while missing := wanted - set(read_view([port], []).racks()):
-            _pause(deadline, f"brokers {sorted(missing)} have not joined the cluster")
+        while missing := brokers - set(read_view([port], []).racks()):
+            _wait(deadline, f"brokers {sorted(missing)} have not joined the cluster")
 
 
 def committed_offset(ports: Sequence[int]) -> int:
-    """The last record in the log of the cluster's metadata that its controller has committed."""
+    """Return the offset of the last record of the metadata log that is committed."""
     from kafka.protocol.admin import DescribeQuorumRequest as Request
 
-    asked = Request.TopicData(
-        topic_name=_METADATA_LOG, partitions=[Request.TopicData.PartitionData(partition_index=0)]
-    )
+    partition = Request.TopicData.PartitionData(partition_index=0)
+    topic = Request.TopicData(topic_name=_METADATA_TOPIC, partitions=[partition])
 
-    def ask(connection: Connection) -> int:
-        answer = connection.ask(Request[1](topics=[asked])).to_dict()
-        logs = [log for topic in answer["topics"] for log in topic["partitions"]]
-        if answer["error_code"] or not logs or logs[0]["error_code"]:
-            # A broker that has lost its connection to the controller, say.
-            raise ConnectionError("the broker does not tell the state of the controllers")
+    def describe(connection: RawConnection) -> int:
+        response = connection.send(Request[1](topics=[topic])).to_dict()
+        logs = [log for topic in response["topics"] for log in topic["partitions"]]
+        if response["error_code"] or not logs or logs[0]["error_code"]:
+            # For example, the broker has lost its connection to the controller.
+            raise ConnectionError("the broker cannot describe the controller quorum")
         return int(logs[0]["high_watermark"]) - 1
 
-    return _at_any(ports, ask)
+    return _call_any_broker(ports, describe)
 
 
 def move_leaders(
     ports: Sequence[int], leaders: Mapping[TopicPartition, int], timeout: float
 ) -> None:
-    """Put each new leader first among its replicas, elect, wait until every broker knows."""
-    wanted = {TopicPartition(*place): broker for place, broker in leaders.items()}
-    topics = sorted({place.topic for place in wanted})
+    """Make each broker the preferred leader and the leader; wait until every broker shows it.
+
+    Raises ClusterError if a partition does not exist or a broker holds no replica of it,
+    and ClusterTimeoutError after ``timeout`` seconds.
+    """
+    # Callers may pass another (topic, partition) tuple.
+    leaders = {TopicPartition(*partition): broker for partition, broker in leaders.items()}
+    topics = sorted({partition.topic for partition in leaders})
     deadline = time.monotonic() + timeout
-    order = _reordered(_view_of(ports, topics, wanted), wanted)
-    if order:
-        _at_any(ports, lambda connection: _reassign(connection, order))
+    reordered = _reordered(_complete_view(ports, topics, leaders), leaders)
+    if reordered:
+        _call_any_broker(ports, lambda connection: _reassign(connection, reordered))
     for port in ports:
-        while waiting := _elsewhere(read_view([port], topics), wanted):
-            # Asked for again: a replica that has just come back is refused until in sync.
-            _at_any(ports, lambda connection: _elect(connection, waiting))
-            if not _elsewhere(read_view([port], topics), wanted):
+        while pending := _not_yet_led(read_view([port], topics), leaders):
+            # Repeated: a replica is not elected before it is back in sync.
+            _call_any_broker(ports, lambda connection: _elect_preferred(connection, pending))
+            if not _not_yet_led(read_view([port], topics), leaders):
                 break
-            place = waiting[0]
-            _pause(
+            partition = pending[0]
+            _wait(
                 deadline,
-                f"{len(waiting)} leaders have not moved, such as that of {place.topic} "
-                f"{place.partition} to broker {wanted[place]}: is it alive and in sync?",
+                f"{len(pending)} leaders have not moved, such as that of {partition.topic} "
+                f"{partition.partition} to broker {leaders[partition]}: is it alive and in sync?",
             )
 
 
-def _view_of(
-    ports: Sequence[int], topics: Sequence[str], wanted: Mapping[TopicPartition, int]
+def _complete_view(
+    ports: Sequence[int], topics: Sequence[str], partitions: Iterable[TopicPartition]
 ) -> ClusterView:
-    """The metadata of a broker that knows of all partitions: some may not have heard of them."""
+    """Return the view of a broker that has all partitions; a broker may lag behind others."""
     for port in ports:
         view = read_view([port], topics)
-        if all(place in view.replicas for place in wanted):
+        if all(partition in view.replicas for partition in partitions):
             break
     return view
 
 
-def _elsewhere(view: ClusterView, wanted: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    return [place for place, broker in wanted.items() if view.leaders.get(place) != broker]
+def _not_yet_led(view: ClusterView, leaders: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    return [partition for partition, broker in leaders.items() if view.leader(partition) != broker]
 
 
 def _reordered(
-    view: ClusterView, wanted: Mapping[TopicPartition, int]
+    view: ClusterView, leaders: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, list[int]]:
-    """The replica lists to change: the same replicas, the wanted leader first."""
-    order = {}
-    for place, broker in wanted.items():
-        replicas = view.replicas.get(place)
+    """Return the replica lists that must change: the new leader first, the others as they are."""
+    reordered = {}
+    for partition, broker in leaders.items():
+        replicas = view.replicas.get(partition)
         if replicas is None:
-            raise ClusterError(f"there is no partition {place.partition} of {place.topic}")
+            raise ClusterError(f"there is no partition {partition.partition} of {partition.topic}")
         if broker not in replicas:
             raise ClusterError(
-                f"broker {broker} holds no replica of {place.topic} {place.partition}: "
+                f"broker {broker} holds no replica of {partition.topic} {partition.partition}: "
                 f"only {', '.join(map(str, replicas))} can lead it"
             )
         if replicas[0] != broker:
-            order[place] = [broker, *(each for each in replicas if each != broker)]
-    return order
+            reordered[partition] = [broker, *(each for each in replicas if each != broker)]
+    return reordered
 
 
-def _reassign(connection: Connection, order: Mapping[TopicPartition, list[int]]) -> None:
+def _reassign(connection: RawConnection, replicas: Mapping[TopicPartition, list[int]]) -> None:
     from kafka.protocol.admin import AlterPartitionReassignmentsRequest as Request
 
     topic, partition = Request.ReassignableTopic, Request.ReassignableTopic.ReassignablePartition
-    asked = [
+    topics = [
         topic(
             name=name,
             partitions=[
-                partition(partition_index=each.partition, replicas=order[each]) for each in places
+                partition(partition_index=each.partition, replicas=replicas[each])
+                for each in partitions
             ],
         )
-        for name, places in _by_topic(order).items()
+        for name, partitions in _by_topic(replicas).items()
     ]
-    answer = connection.ask(Request[0](timeout_ms=_ELECTION_MS, topics=asked)).to_dict()
-    _check("reordering replicas", answer)
-    for each in answer["responses"]:
-        for one in each["partitions"]:
-            _check(f"reordering the replicas of {each['name']} {one['partition_index']}", one)
+    response = connection.send(Request[0](timeout_ms=_ELECTION_TIMEOUT_MS, topics=topics)).to_dict()
+    _check("reordering replicas", response)
+    for by_topic in response["responses"]:
+        for result in by_topic["partitions"]:
+            name, index = by_topic["name"], result["partition_index"]
+            _check(f"reordering the replicas of {name} {index}", result)
 
 
-def _elect(connection: Connection, places: Iterable[TopicPartition]) -> None:
+def _elect_preferred(connection: RawConnection, partitions: Iterable[TopicPartition]) -> None:
     from kafka.protocol.admin import ElectLeadersRequest as Request
 
-    asked = [
-        (name, [each.partition for each in group]) for name, group in _by_topic(places).items()
+    indexes = [
+        (name, [each.partition for each in group]) for name, group in _by_topic(partitions).items()
     ]
-    connection.ask(
-        Request[2](election_type=_PREFERRED, topic_partitions=asked, timeout_ms=_ELECTION_MS)
+    connection.send(
+        Request[2](
+            election_type=_PREFERRED_ELECTION,
+            topic_partitions=indexes,
+            timeout_ms=_ELECTION_TIMEOUT_MS,
+        )
     )
 
 
-def _view(connection: Connection, topics: list[str] | None) -> ClusterView:
+def _read_view(connection: RawConnection, topics: list[str] | None) -> ClusterView:
     from kafka.protocol.metadata import MetadataRequest as Request
 
-    from rackward.admin.metadata import state_of
+    from rackward.admin.metadata import parse_metadata
 
-    asked = None if topics is None else [Request.MetadataRequestTopic(name=each) for each in topics]
-    answer = connection.ask(Request[12](topics=asked, allow_auto_topic_creation=False))
-    return state_of(answer, internal=topics is not None).view
-
-
-def _connection(port: int, timeout: float) -> Connection:
-    try:
-        from rackward.admin.diagnose import Connection
-    except ImportError as error:
-        raise MissingExtraError("kafka-python", "cluster") from error
-    return Connection("127.0.0.1", port, timeout)
+    names = None if topics is None else [Request.MetadataRequestTopic(name=each) for each in topics]
+    response = connection.send(Request[12](topics=names, allow_auto_topic_creation=False))
+    return parse_metadata(response, internal=topics is not None).view
 
 
-def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
     grouped: dict[str, list[TopicPartition]] = {}
-    for place in places:
-        grouped.setdefault(place.topic, []).append(place)
+    for partition in partitions:
+        grouped.setdefault(partition.topic, []).append(partition)
     return grouped
 
 
-def _check(what: str, answer: Mapping[str, Any]) -> None:
-    if answer["error_code"] == _TIMED_OUT:
-        # A busy controller, which may yet do it: asked again for the same, it does nothing.
-        raise TimeoutError(f"the controller was too slow at {what}")
-    if answer["error_code"]:
+def _check(operation: str, response: Mapping[str, Any]) -> None:
+    if response["error_code"] == _REQUEST_TIMED_OUT:
+        # A TimeoutError is an OSError, so the call is repeated; it is idempotent.
+        raise TimeoutError(f"the controller timed out {operation}")
+    if response["error_code"]:
         from kafka.errors import for_code
 
-        told = answer["error_message"] or for_code(answer["error_code"]).__name__
-        raise ClusterError(f"the controller refused {what}: {told}")
+        reason = response["error_message"] or for_code(response["error_code"]).__name__
+        raise ClusterError(f"the controller refused {operation}: {reason}")
 
 
-def _at_any(ports: Sequence[int], do: Callable[[Connection], Answer]) -> Answer:
-    """Do it at the first broker that answers, again and again for a while."""
-    deadline = time.monotonic() + ANSWER_SECONDS
+def _connection(port: int, timeout: float) -> AbstractContextManager[RawConnection]:
+    with requires_extra("cluster"):
+        import kafka  # noqa: F401
+    from rackward.admin.diagnose import RawConnection
+
+    return closing(RawConnection("127.0.0.1", port, timeout))
+
+
+def _call_any_broker(ports: Sequence[int], call: Callable[[RawConnection], Result]) -> Result:
+    """Call with a connection to the first broker that answers; repeat on any OSError.
+
+    Raises ClusterTimeoutError after RESPONSE_TIMEOUT seconds.
+    """
+    deadline = time.monotonic() + RESPONSE_TIMEOUT
     while True:
         for port in ports:
             try:
-                with _connection(port, _REQUEST_SECONDS) as connection:
-                    return do(connection)
+                with _connection(port, _REQUEST_TIMEOUT) as connection:
+                    return call(connection)
             except OSError as error:
-                silent = f"no broker at {', '.join(map(str, ports))} answers ({error})"
-        _pause(deadline, silent)
+                problem = f"no broker answers at ports {', '.join(map(str, ports))} ({error})"
+        _wait(deadline, problem)
 
 
-def _pause(deadline: float, unless: str) -> None:
+def _wait(deadline: float, problem: str) -> None:
     if time.monotonic() > deadline:
-        raise ClusterTimeoutError(f"in the time allowed: {unless}")
-    time.sleep(_PAUSE_SECONDS)
+        raise ClusterTimeoutError(f"timed out: {problem}")
+    time.sleep(_POLL_INTERVAL)

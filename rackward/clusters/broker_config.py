@@ -1,11 +1,10 @@
-"""What goes into a node's configuration: pure, so that it can be tested without a node.
+"""Configuration of the nodes of a test cluster: server.properties, listeners and ports.
 
-The settings are a broker's defaults but for three kinds: those that make a small cluster
-complete (replication of the internal topics), those that make a test quick without making
-it another system (no delay before the first rebalance, few partitions of the internal
-topics, fencing after 6 s), and those that make it predictable (leaders move when told to
-and topics appear when made). Buffers sized for servers are cut to what seven processes on
-a laptop can afford.
+The settings are Kafka's defaults with three kinds of exceptions: those that a small cluster
+needs (replication factors of internal topics), those that make tests fast without changing
+semantics (no initial rebalance delay, few partitions of internal topics, fencing after 6 s),
+and those that make tests predictable (no automatic leader rebalance, no automatic topic
+creation). Buffers and thread pools are reduced so that seven JVMs fit on a laptop.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from enum import StrEnum
 
 from rackward.clusters.errors import ClusterError
 
@@ -25,10 +23,10 @@ INTERNAL = "INTERNAL"
 """The listener for brokers, admin clients, producers and clients without a rack."""
 
 CONTROLLER = "CONTROLLER"
-"""The listener of the controller, which the brokers alone use."""
+"""The listener of the controller, which only brokers use."""
 
 CONTROLLER_ID = 3000
-"""Far from the brokers' ids, which count from 0."""
+"""Node id of the controller; broker ids count from 0."""
 
 COMMON = {
     "log.cleaner.dedupe.buffer.size": str(4 * 1024 * 1024),
@@ -50,29 +48,24 @@ BROKER = {
     "transaction.state.log.num.partitions": "3",
 }
 
-_VARIABLE = str.maketrans({".": "_", "_": "__", "-": "___"})
-_ESCAPES = str.maketrans(
-    {**{char: f"\\{char}" for char in "\\=:#!"}, "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One door of a broker: where it binds, and the address that it tells clients."""
+    """A listener of a broker: the address it binds and the address it advertises."""
 
     name: str
     bind: str
     advertised: str
 
 
-def rack_listeners(client_racks: Iterable[str]) -> dict[str, str]:
-    """Rack to the name of its listener; racks may hold characters that names may not."""
-    return {rack: f"RACK_{index}" for index, rack in enumerate(client_racks)}
-
-
-def client_racks_of(racks: Iterable[str | None]) -> tuple[str, ...]:
-    """The distinct racks that are known, in order of appearance."""
+def distinct_racks(racks: Iterable[str | None]) -> tuple[str, ...]:
+    """Return the distinct known racks, in order of appearance."""
     return tuple(dict.fromkeys(rack for rack in racks if rack))
+
+
+def rack_listeners(client_racks: Iterable[str]) -> dict[str, str]:
+    """Return the listener name for each rack; a rack may hold characters that a name may not."""
+    return {rack: f"RACK_{index}" for index, rack in enumerate(client_racks)}
 
 
 def broker_properties(
@@ -85,14 +78,15 @@ def broker_properties(
     data: str,
     extra: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """server.properties of one broker.
+    """Return the server.properties of one broker.
 
-    ``controller`` is the address of the controller, ``brokers`` the number of brokers that
-    the cluster starts with (it bounds the replication of internal topics), ``data`` the
-    folder of the logs. ``extra`` wins over everything.
+    ``controller`` is the address of the controller, ``brokers`` the initial number of
+    brokers (it bounds the replication factor of internal topics), ``data`` the folder of the
+    logs. Settings in ``extra`` override all others.
     """
-    doors = list(listeners)
+    listeners = list(listeners)
     replication = str(min(3, brokers))
+    min_isr = str(min(2, brokers))
     settings = {
         **COMMON,
         **BROKER,
@@ -101,15 +95,17 @@ def broker_properties(
         "controller.quorum.voters": f"{CONTROLLER_ID}@{controller}",
         "controller.listener.names": CONTROLLER,
         "inter.broker.listener.name": INTERNAL,
-        "listeners": ",".join(f"{door.name}://{door.bind}" for door in doors),
-        "advertised.listeners": ",".join(f"{door.name}://{door.advertised}" for door in doors),
-        "listener.security.protocol.map": _plaintext([CONTROLLER, *(door.name for door in doors)]),
+        "listeners": ",".join(f"{each.name}://{each.bind}" for each in listeners),
+        "advertised.listeners": ",".join(f"{each.name}://{each.advertised}" for each in listeners),
+        "listener.security.protocol.map": _plaintext(
+            [CONTROLLER, *(each.name for each in listeners)]
+        ),
         "log.dirs": data,
         "offsets.topic.replication.factor": replication,
         "transaction.state.log.replication.factor": replication,
-        "transaction.state.log.min.isr": str(min(2, brokers)),
+        "transaction.state.log.min.isr": min_isr,
         "share.coordinator.state.topic.replication.factor": replication,
-        "share.coordinator.state.topic.min.isr": str(min(2, brokers)),
+        "share.coordinator.state.topic.min.isr": min_isr,
     }
     if rack:
         settings["broker.rack"] = rack
@@ -124,7 +120,7 @@ def controller_properties(
     data: str,
     extra: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """server.properties of the controller, which binds to ``bind`` and is known as ``address``."""
+    """Return the server.properties of the controller; brokers reach ``bind`` as ``address``."""
     return {
         **COMMON,
         "process.roles": "controller",
@@ -139,100 +135,84 @@ def controller_properties(
     }
 
 
-def render(properties: Mapping[str, str]) -> str:
-    """The text of a Java properties file, ASCII alone, sorted by key."""
-    lines = (f"{_escape(key)}={_escape(properties[key])}" for key in sorted(properties))
-    return "".join(f"{line}\n" for line in lines)
-
-
-def environment(properties: Mapping[str, str]) -> dict[str, str]:
-    """The same as the ``KAFKA_*`` variables that the apache/kafka image reads.
-
-    >>> environment({"broker.rack": "a", "some_thing-odd": "1"})
-    {'KAFKA_BROKER_RACK': 'a', 'KAFKA_SOME__THING___ODD': '1'}
-    """
-    return {f"KAFKA_{key.translate(_VARIABLE).upper()}": properties[key] for key in properties}
-
-
 def _plaintext(names: Iterable[str]) -> str:
     return ",".join(f"{name}:PLAINTEXT" for name in names)
 
 
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Return the text of a Java properties file, in ASCII, sorted by key."""
+    lines = (f"{_escape(key)}={_escape(properties[key])}" for key in sorted(properties))
+    return "".join(f"{line}\n" for line in lines)
+
+
+_ESCAPES = str.maketrans(
+    {**{char: f"\\{char}" for char in "\\=:#!"}, "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+)
+
+
 def _escape(text: str) -> str:
-    """One key or value; escapes whatever would start a comment, a separator or a line."""
+    """Escape a key or a value: comment signs, separators, line ends, leading blanks, non-ASCII."""
     leading = len(text) - len(text.lstrip(" "))
-    plain = text.translate(_ESCAPES)
-    plain = "\\ " * leading + plain[leading:]
-    units = plain.encode("utf-16-be")
-    pairs = (int.from_bytes(units[i : i + 2]) for i in range(0, len(units), 2))
-    return "".join(chr(unit) if unit < 127 else f"\\u{unit:04x}" for unit in pairs)
+    escaped = text.translate(_ESCAPES)
+    escaped = "\\ " * leading + escaped[leading:]
+    # Java reads \uXXXX as UTF-16 code units.
+    utf16 = escaped.encode("utf-16-be")
+    units = (int.from_bytes(utf16[i : i + 2]) for i in range(0, len(utf16), 2))
+    return "".join(chr(unit) if unit < 127 else f"\\u{unit:04x}" for unit in units)
 
 
-# ---- A broker as the cluster that runs it knows it.
+_VARIABLE_NAME = str.maketrans({".": "_", "_": "__", "-": "___"})
+
+
+def environment_variables(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties as the ``KAFKA_*`` variables that the apache/kafka image reads.
+
+    >>> environment_variables({"broker.rack": "a", "some_thing-odd": "1"})
+    {'KAFKA_BROKER_RACK': 'a', 'KAFKA_SOME__THING___ODD': '1'}
+    """
+    return {f"KAFKA_{key.translate(_VARIABLE_NAME).upper()}": properties[key] for key in properties}
 
 
 def new_uuid() -> str:
-    """A random id as Kafka writes them, never beginning with a dash."""
+    """Return a random id in Kafka's format (22 characters of Base64), not starting with a dash."""
     return "r" + urlsafe_b64encode(secrets.token_bytes(16)).decode()[1:22]
 
 
-class State(StrEnum):
-    """What a broker's process does."""
+PORT_RANGE = range(15000, 31000)
+"""Below the ephemeral ports of Linux (from 32768) and macOS (from 49152): an ephemeral port could
+be taken by an outgoing connection before a broker binds it, or while the broker restarts."""
 
-    RUNNING = "running"
-    PAUSED = "paused"
-    DEAD = "dead"
-
-
-@dataclass(slots=True)
-class Node:
-    """A broker: ``ports`` are those of 127.0.0.1 by listener, ``agent`` is Jolokia's."""
-
-    id: int
-    rack: str | None
-    ports: Mapping[str, int]
-    agent: int
-    state: State = State.DEAD
-
-    @property
-    def name(self) -> str:
-        """What its process, folder or container is called."""
-        return f"broker-{self.id}"
-
-
-# ---- Free TCP ports on 127.0.0.1 that nobody is likely to take before their owner does.
-
-RANGE = range(15000, 31000)
-"""Below the ports that Linux (32768 up) and macOS (49152 up) give to outgoing connections:
-a port from there may be some client's own by the time a broker binds, or binds again."""
-
-
-_next = random.SystemRandom().randrange(len(RANGE))
+_next_port = random.SystemRandom().randrange(len(PORT_RANGE))
 
 
 def free_ports(count: int) -> list[int]:
-    """That many distinct ports that can be bound now, and that this process never gave out before.
+    """Return ``count`` distinct free ports of 127.0.0.1, none of them returned before.
 
-    A process hands them out in a row from a random start, and goes on where it stopped: a
-    port is not given twice while its first owner has yet to bind it, and the rows of two
-    processes that start clusters at the same time hardly ever meet.
+    Ports are tried in sequence from a random start, and each call continues where the previous
+    one stopped. So no port is returned again before its first user has bound it, and the
+    sequences of two processes that start clusters at the same time rarely overlap.
+
+    Raises ClusterError if fewer ports are free.
     """
-    global _next
-    found: list[int] = []
-    with ExitStack() as held:
-        for _ in RANGE:
-            if len(found) == count:
+    global _next_port
+    ports: list[int] = []
+    with ExitStack() as sockets:
+        for _ in PORT_RANGE:
+            if len(ports) == count:
                 break
-            port = RANGE[_next]
-            _next = (_next + 1) % len(RANGE)
-            door = held.enter_context(socket.socket())
-            # As Java binds: a port that only lingers after its last owner counts as free.
-            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            port = PORT_RANGE[_next_port]
+            _next_port = (_next_port + 1) % len(PORT_RANGE)
+            candidate = sockets.enter_context(socket.socket())
+            # As Java binds: a port in TIME_WAIT counts as free.
+            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                door.bind(("127.0.0.1", port))
+                candidate.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            found.append(port)
-    if len(found) < count:
-        raise ClusterError(f"only {len(found)} of {count} ports are free on 127.0.0.1")
-    return found
+            ports.append(port)
+    if len(ports) < count:
+        raise ClusterError(
+            f"only {len(ports)} of {count} ports are free in 127.0.0.1:{PORT_RANGE.start}-"
+            f"{PORT_RANGE.stop - 1}: end other processes that listen there"
+        )
+    return ports

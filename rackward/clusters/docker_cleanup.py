@@ -1,19 +1,19 @@
-"""Remove every container, volume and network that carries one cluster's label.
+"""Removes every container, volume and network that carries the label of one cluster.
 
-Run as a script, ``python sweep.py LABEL=VALUE``, by the supervisor of a `DockerCluster`
-whose owner was killed; so it imports nothing of rackward.
+Also run as a script, ``python docker_cleanup.py NAME=VALUE``, by the supervisor of a
+`DockerCluster` whose owner was killed. So it imports nothing of rackward.
 """
 
 from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 
-def sweep(label: str) -> None:
-    """Remove containers (running ones too), then networks, of that ``name=value`` label."""
+def remove_labelled(label: str) -> None:
+    """Remove containers (running ones too) and networks with the label ``name=value``."""
     import docker
     from docker.errors import NotFound
 
@@ -21,18 +21,15 @@ def sweep(label: str) -> None:
         with suppress(NotFound):
             client.api.remove_container(container["Id"], v=True, force=True)
 
-    client = docker.from_env()
-    try:
-        found = client.api.containers(all=True, filters={"label": label})
-        # Seven at once take a second, one after the other five.
+    with closing(docker.from_env()) as client:
+        containers = client.api.containers(all=True, filters={"label": label})
+        # Seven in parallel take 1 s, one after the other 5 s.
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(remove, found))
+            list(pool.map(remove, containers))
         for network in client.api.networks(filters={"label": label}):
             with suppress(NotFound):
                 client.api.remove_network(network["Id"])
-    finally:
-        client.close()
 
 
 if __name__ == "__main__":
-    sweep(sys.argv[1])
+    remove_labelled(sys.argv[1])

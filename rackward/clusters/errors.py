@@ -1,50 +1,53 @@
-"""What can go wrong with a cluster that rackward runs: each error says what to do."""
+"""Errors of the clusters that rackward runs; each message says what to do."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from placement_core import RackwardError
 
 LOG_TAIL_LINES = 20
-"""How much of a broker's log an error carries."""
+"""Number of log lines that a BrokerError carries."""
 
 
 class ClusterError(RackwardError):
-    """A cluster that rackward runs, or one of its brokers, did not do what was asked."""
+    """A cluster operation failed."""
 
 
 class BrokerError(ClusterError):
-    """A broker failed: it carries the broker's id and the last lines of its log.
+    """A node failed to start or to answer.
 
-    ``broker_id`` is the node that failed (the controller has an id too); ``log_tail`` is
-    what it last wrote, "" where it wrote nothing.
+    ``broker_id`` is the id of the failed node (the controller has an id too); ``log_tail``
+    holds the last lines of its log, "" if the log is empty.
     """
 
-    def __init__(self, broker_id: int, what: str, log: str, advice: str) -> None:
+    def __init__(self, broker_id: int, problem: str, log: str, advice: str) -> None:
         self.broker_id = broker_id
         self.log_tail = tail(log)
-        told = f"; the end of its log:\n{self.log_tail}" if self.log_tail else "; it logged nothing"
-        super().__init__(f"node {broker_id} {what}; {advice}{told}")
+        log_text = f"end of its log:\n{self.log_tail}" if self.log_tail else "its log is empty"
+        super().__init__(f"node {broker_id} {problem}; {advice}; {log_text}")
 
 
 class UnknownBrokerError(ClusterError, KeyError):
-    """No broker of this cluster has that id."""
+    """The cluster has no broker with this id."""
 
-    def __init__(self, broker_id: int, known: object) -> None:
+    def __init__(self, broker_id: int, known: Iterable[int]) -> None:
         self.broker_id = broker_id
-        super().__init__(f"there is no broker {broker_id}; the cluster has {known}")
+        super().__init__(f"no broker {broker_id}: the brokers are {', '.join(map(str, known))}")
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class UnknownClientRackError(ClusterError, KeyError):
-    """The cluster has no listener for clients of that rack."""
+    """The cluster has no listener for clients of this rack."""
 
-    def __init__(self, rack: str, known: tuple[str, ...]) -> None:
+    def __init__(self, rack: str, known: Sequence[str]) -> None:
         self.rack = rack
         super().__init__(
-            f"no listener for clients of rack {rack!r}; there are listeners for "
-            f"{', '.join(map(repr, known)) or 'no rack'}: name it in client_racks"
+            f"no listener for clients of rack {rack!r}; racks with a listener: "
+            f"{', '.join(map(repr, known)) or 'none'}. Name the rack in client_racks"
         )
 
     def __str__(self) -> str:
@@ -52,26 +55,26 @@ class UnknownClientRackError(ClusterError, KeyError):
 
 
 class BrokerStateError(ClusterError):
-    """A broker is not in the state that the call needs (killed twice, say)."""
+    """The operation is not possible in the broker's state, such as killing a dead broker."""
 
-    def __init__(self, broker_id: int, state: str, wanted: str) -> None:
+    def __init__(self, broker_id: int, state: str, required: str) -> None:
         self.broker_id, self.state = broker_id, state
-        super().__init__(f"broker {broker_id} is {state}: this needs a broker that is {wanted}")
+        super().__init__(f"broker {broker_id} is {state}, but must be {required}")
 
 
 class ClusterTimeoutError(ClusterError, TimeoutError):
-    """The cluster did not get there in time."""
+    """The cluster did not reach the expected state in time."""
 
 
 class ClusterClosedError(ClusterError):
-    """The cluster was closed, and something was asked of it."""
+    """The cluster is closed."""
 
     def __init__(self) -> None:
-        super().__init__("the cluster is closed: make another one")
+        super().__init__("the cluster is closed: create a new one")
 
 
 class DownloadError(ClusterError):
-    """Kafka's jars could not be had."""
+    """Kafka's jars could not be downloaded."""
 
 
 class MissingExtraError(ClusterError, ImportError):
@@ -82,13 +85,25 @@ class MissingExtraError(ClusterError, ImportError):
 
 
 class DockerUnavailableError(ClusterError):
-    """No Docker engine answers, or the image cannot be had."""
+    """No Docker engine answers, or it refuses the image."""
 
 
 class PortTakenError(ClusterError):
-    """Somebody took a port between our look and the broker's; starting again helps."""
+    """Another process took a port between the choice of the port and its use; retry."""
+
+
+@contextmanager
+def requires_extra(extra: str) -> Iterator[None]:
+    """Raise MissingExtraError, with the name of the missing package, for a failed import.
+
+    The block should import only packages of other projects.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or str(error), extra) from error
 
 
 def tail(log: str, lines: int = LOG_TAIL_LINES) -> str:
-    """The last lines of a log."""
+    """Return the last ``lines`` lines of ``log``."""
     return "\n".join(log.rstrip().splitlines()[-lines:])

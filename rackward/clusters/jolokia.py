@@ -1,78 +1,67 @@
-"""What a broker tells of itself over HTTP, through the Jolokia agent that it was started with."""
+"""Reads broker metrics over HTTP from the Jolokia agent that each broker JVM loads."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from contextlib import closing
 from typing import Any
 
 RUNNING = 3
-"""BrokerState of a broker that serves; it opens its ports long before."""
+"""Value of the BrokerState metric of a broker that serves; its ports open long before."""
 
-ANSWER_SECONDS = 30.0
-"""Who has ended refuses at once: only a busy broker is waited for."""
+READ_TIMEOUT = 30.0
+"""Seconds. An agent that has exited refuses at once, so only a busy broker takes long."""
 
-_STATE = {"type": "read", "mbean": "kafka.server:type=KafkaServer,name=BrokerState"}
-_SENT = {
-    "type": "read",
-    "mbean": "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*",
-    "attribute": "outgoing-byte-total",
-}
-_APPLIED = {
-    "type": "read",
-    "mbean": "kafka.server:type=broker-metadata-metrics",
-    "attribute": "last-applied-record-offset",
-}
 _LISTENER = re.compile(r"listener=([^,]+)")
 
 
-def agent_argument(jar: str, host: str, port: int) -> str:
-    """The argument that makes a JVM load the agent; no multicast, no discovery."""
+def agent_option(jar: str, host: str, port: int) -> str:
+    """Return the JVM option that loads the agent, without multicast discovery."""
     return f"-javaagent:{jar}=host={host},port={port},discoveryEnabled=false"
 
 
 def broker_state(port: int, timeout: float = 1.0) -> int | None:
-    """BrokerState, or None while nothing, or no broker, answers at 127.0.0.1:``port``."""
+    """Return the BrokerState metric, or None while no broker answers at 127.0.0.1:``port``."""
     try:
-        answer = _ask(port, _STATE, timeout)
+        value = _read(port, "kafka.server:type=KafkaServer,name=BrokerState", "Value", timeout)
     except (OSError, http.client.HTTPException, ValueError):
         return None
-    value = answer.get("value")
-    return value.get("Value") if isinstance(value, dict) else None
+    return value if isinstance(value, int) else None
 
 
-def applied_offset(port: int, timeout: float = ANSWER_SECONDS) -> int:
-    """How far the broker is in the log of the cluster's metadata: the last record that it heeds.
+def applied_offset(port: int, timeout: float = READ_TIMEOUT) -> int:
+    """Return the offset of the last record of the metadata log that the broker has applied.
 
-    -1 where it does not say. Raises as `bytes_out` does.
+    Return -1 if the broker has no such metric. Raises like `bytes_out`.
     """
-    value = _ask(port, _APPLIED, timeout).get("value")
+    mbean = "kafka.server:type=broker-metadata-metrics"
+    value = _read(port, mbean, "last-applied-record-offset", timeout)
     return int(value) if isinstance(value, int | float) else -1
 
 
-def bytes_out(port: int, timeout: float = ANSWER_SECONDS) -> dict[str, int]:
-    """Listener name to the bytes that the broker has sent through it since its start.
+def bytes_out(port: int, timeout: float = READ_TIMEOUT) -> dict[str, int]:
+    """Return, by listener name, the bytes that the broker has sent since its start.
 
-    Raises OSError (or http.client.HTTPException) where the broker does not answer.
+    Raises OSError or http.client.HTTPException if the broker does not answer.
     """
-    found = _ask(port, _SENT, timeout).get("value")
-    sent: dict[str, int] = {}
-    for bean, values in (found if isinstance(found, Mapping) else {}).items():
-        name = _LISTENER.search(bean)
-        if name is not None:
-            count = int(values["outgoing-byte-total"])
-            sent[name.group(1)] = sent.get(name.group(1), 0) + count
-    return sent
+    mbean = "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*"
+    attribute = "outgoing-byte-total"
+    by_processor = _read(port, mbean, attribute, timeout)
+    sent: Counter[str] = Counter()
+    for name, values in (by_processor if isinstance(by_processor, dict) else {}).items():
+        if listener := _LISTENER.search(name):
+            sent[listener.group(1)] += int(values[attribute])
+    return dict(sent)
 
 
-def _ask(port: int, request: Mapping[str, str], timeout: float) -> dict[str, Any]:
-    # Plain http.client: it reads no proxy variables, and the agent is on this machine.
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
-    try:
+def _read(port: int, mbean: str, attribute: str, timeout: float) -> Any:
+    """Return the attribute's value (for a pattern: values by MBean name), None without one."""
+    request = {"type": "read", "mbean": mbean, "attribute": attribute}
+    # http.client ignores proxy variables, as it should: the agent is on this machine.
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)) as connection:
         connection.request("POST", "/jolokia/", json.dumps(request))
-        answer = json.loads(connection.getresponse().read())
-    finally:
-        connection.close()
-    return answer if isinstance(answer, dict) else {}
+        response = json.loads(connection.getresponse().read())
+    return response.get("value") if isinstance(response, dict) else None

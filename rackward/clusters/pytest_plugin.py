@@ -1,6 +1,6 @@
-"""Clusters for anybody's pytest: ``pytest_plugins = ["rackward.clusters.pytest_plugin"]``.
+"""Fixtures for test suites: ``pytest_plugins = ["rackward.clusters.pytest_plugin"]``.
 
-It is not registered by itself: installing rackward changes nobody's tests.
+The plugin does not register itself, so installing rackward changes no one's tests.
 """
 
 from __future__ import annotations
@@ -16,38 +16,37 @@ import pytest
 from rackward.clusters.local import LocalCluster
 
 MakeCluster = Callable[..., LocalCluster]
-"""Takes LocalCluster's arguments."""
+"""Takes the arguments of LocalCluster."""
 
 _COUNTER = itertools.count()
 
 
 class UniqueName(Protocol):
-    """Makes names that no other test of this run has."""
+    """Returns names that no other test of this run uses."""
 
     def __call__(self, stem: str = ...) -> str:
-        """A new name that begins with ``stem``."""
+        """Return a new name that begins with ``stem``."""
 
 
 @pytest.fixture(scope="session")
 def kafka_clusters() -> Iterator[MakeCluster]:
-    """Makes a LocalCluster from its arguments; closes every one at the end of the session.
+    """Create LocalClusters from their arguments; close all of them at the end of the session.
 
-    A test that closes its own cluster (it may, at once or with ``with``) frees its memory
-    for the next.
+    A test may close its own cluster earlier, to free memory for the next one.
     """
-    with ExitStack() as made:
+    with ExitStack() as clusters:
 
         def make(*arguments: Any, **options: Any) -> LocalCluster:
-            return made.enter_context(LocalCluster(*arguments, **options))
+            return clusters.enter_context(LocalCluster(*arguments, **options))
 
         yield make
 
 
 @pytest.fixture
 def unique_name(request: pytest.FixtureRequest) -> UniqueName:
-    """Names for topics and groups: tests that share a cluster must not share those.
+    """Return names for topics and groups, which tests on a shared cluster must not share.
 
-    They carry the test's name, so that a broker's log tells which test it was.
+    A name contains the test's name, so that brokers' logs can be attributed to tests.
     """
     test = "".join(char if char.isalnum() else "-" for char in request.node.name)[:80]
 

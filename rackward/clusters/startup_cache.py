@@ -1,158 +1,170 @@
-"""What a node's start can do without once it has been done on this machine.
+"""Cached artifacts that make nodes start faster, created at the first use on a machine.
 
-Starting seven JVMs is all processor time: on two cores a cluster came up in 9 s. Two
-things are therefore made at the first use and kept beside the jars:
+The start of seven JVMs is bound by the CPU: on two cores a cluster took 9 s. Two artifacts
+are therefore kept beside the jars:
 
-- an archive of the classes that a broker loads, parsed and verified (class-data sharing):
-  a broker starts with 2.0 s of processor time instead of 3.8;
-- the feature levels that Kafka's StorageTool writes when it formats a node, so that a
-  cluster is formatted without a JVM per node.
+- an archive of the classes that a broker loads, parsed and verified (class-data sharing,
+  CDS): a broker starts with 2.0 s of CPU time instead of 3.8;
+- ``bootstrap.checkpoint``, the file with the feature levels that Kafka's StorageTool writes
+  when it formats a node; with it, a cluster is formatted without one more JVM per node.
 
-An archive is good for one Java and one set of jars, so its folder is named after both; a
-JVM that finds that it does not fit goes on without it.
+An archive is valid for one Java runtime and one set of jars, so the folder is named after
+both. A JVM that finds an invalid archive starts without it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import signal
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from rackward.clusters import distribution as java
 from rackward.clusters import jolokia
-from rackward.clusters.broker_config import CONTROLLER_ID, INTERNAL, free_ports, render
-from rackward.clusters.distribution import Distribution, Progress, locked
+from rackward.clusters.broker_config import (
+    CONTROLLER,
+    CONTROLLER_ID,
+    INTERNAL,
+    format_properties,
+    free_ports,
+)
+from rackward.clusters.distribution import Distribution, Progress, build_once, java_home
 from rackward.clusters.errors import BrokerError, ClusterError
 from rackward.clusters.processes import Processes
 
-LAYOUT = 1
-"""Raise it when what is in the folder changes."""
+_LAYOUT = 1
+"""Part of the folder's name: increase it when the contents of the folder change."""
 
-ANY_CLUSTER_ID = "rackward-rackward-rwAA"
-_SECONDS = 90.0
+_CLUSTER_ID = "rackward-rackward-rwAA"
+_STEP_TIMEOUT = 90.0
+"""Seconds that formatting, starting or stopping the node, or writing the archive may take."""
 
 
 @dataclass(frozen=True, slots=True)
-class Warmup:
-    """What was prepared, in one folder."""
+class StartupCache:
+    """The artifacts, in one folder."""
 
     directory: Path
 
     @property
     def checkpoint(self) -> Path:
-        """``bootstrap.checkpoint`` as the storage tool writes it: the same for any cluster."""
+        """``bootstrap.checkpoint`` as the StorageTool writes it: the same for every cluster."""
         return self.directory / "bootstrap.checkpoint"
 
     @property
     def classes(self) -> Path:
-        """The classes that a broker loads, one a line; empty where that is not known."""
+        """The classes that a broker loads, one per line; empty if they could not be listed."""
         return self.directory / "classes.txt"
 
-    def options(self) -> list[str]:
-        """Options of the JVM that use the archive of classes, where there is one."""
-        archive = self.directory / "classes.jsa"
-        return (
-            [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-            if (archive.exists())
-            else []
-        )
+    @property
+    def archive(self) -> Path:
+        """The CDS archive; absent if it could not be written."""
+        return self.directory / "classes.jsa"
+
+    def jvm_options(self) -> list[str]:
+        """Return the JVM options that use the archive, none without an archive."""
+        if not self.archive.exists():
+            return []
+        return [
+            f"-XX:SharedArchiveFile={self.archive}",
+            "-Xlog:cds=off",
+            "-Xlog:cds+dynamic=off",
+        ]
 
 
-def warm_up(kafka: Distribution, cache: Path, progress: Progress | None = None) -> Warmup:
-    """What was prepared before, or is now (10 s); safe when several processes ask at once."""
-    kept = Warmup(cache / f"start-{LAYOUT}-{_key(kafka)}")
-    if kept.directory.is_dir():
-        return kept
-    with locked(cache / "warmup.lock", progress):
-        if not kept.directory.is_dir():
-            if progress is not None:
-                progress("preparing quick starts (10 s, once)")
-            processes = Processes(cache)
+def prepare_startup_cache(
+    kafka: Distribution, cache: Path, progress: Progress | None = None
+) -> StartupCache:
+    """Return the artifacts for ``kafka``, created in ``cache`` (10 s) unless they are there.
+
+    Raises BrokerError if a node could not be formatted, and MissingExtraError.
+    """
+    startup = StartupCache(cache / f"start-{_LAYOUT}-{_fingerprint(kafka)}")
+
+    def build(folder: Path) -> None:
+        if progress is not None:
+            progress("preparing fast broker starts (10 s, once)")
+        artifacts = StartupCache(folder)
+        with closing(Processes()) as processes:
+            _format_node(kafka, processes, artifacts)
             try:
-                made = processes.folder / "made"
-                made.mkdir()
-                _format(kafka, processes, made)
-                _archive(kafka, processes, made, progress)
-                os.rename(made, kept.directory)
-            finally:
-                processes.close()
-    return kept
+                _write_archive(kafka, processes, artifacts)
+            except ClusterError as error:
+                # The archive only saves time.
+                artifacts.archive.unlink(missing_ok=True)
+                if progress is not None:
+                    progress(f"brokers will start slower, without a CDS archive: {error}")
+
+    build_once(startup.directory, build, progress)
+    return startup
 
 
-def _key(kafka: Distribution) -> str:
-    """Changes with anything that would make the archive unfit."""
-    modules = java.java_home() / "lib" / "modules"
-    facts = [(str(path), path.stat()) for path in (modules, *kafka.jars)]
-    told = [(path, facts.st_size, facts.st_mtime_ns) for path, facts in facts]
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+def _fingerprint(kafka: Distribution) -> str:
+    """Return a hash that changes with anything that invalidates an archive."""
+    stats = [(str(path), path.stat()) for path in (java_home() / "lib" / "modules", *kafka.jars)]
+    identity = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
 
 
-def _format(kafka: Distribution, processes: Processes, made: Path) -> None:
-    """Format a node, which is then a cluster of one, and keep the feature levels."""
+def _format_node(kafka: Distribution, processes: Processes, artifacts: StartupCache) -> None:
+    """Format a node that is controller and broker in one, and copy its checkpoint."""
     controller, internal = free_ports(2)
     data = processes.folder / "data"
-    (processes.folder / "server.properties").write_text(
-        render(
+    properties = processes.folder / "server.properties"
+    properties.write_text(
+        format_properties(
             {
                 "process.roles": "broker,controller",
                 "node.id": str(CONTROLLER_ID),
                 "controller.quorum.voters": f"{CONTROLLER_ID}@127.0.0.1:{controller}",
-                "controller.listener.names": "CONTROLLER",
-                "listeners": f"CONTROLLER://127.0.0.1:{controller},"
+                "controller.listener.names": CONTROLLER,
+                "listeners": f"{CONTROLLER}://127.0.0.1:{controller},"
                 f"{INTERNAL}://127.0.0.1:{internal}",
-                "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{INTERNAL}:PLAINTEXT",
+                "listener.security.protocol.map": f"{CONTROLLER}:PLAINTEXT,{INTERNAL}:PLAINTEXT",
                 "inter.broker.listener.name": INTERNAL,
                 "log.dirs": str(data),
             }
         )
     )
     out = processes.folder / "format.out"
-    arguments = ("format", "-t", ANY_CLUSTER_ID, "-c", str(processes.folder / "server.properties"))
-    processes.start("format", java.tool(kafka, java.STORAGE_TOOL, *arguments), out)
-    if processes.wait("format", _SECONDS) != 0:
+    command = kafka.storage_tool_command("format", "-t", _CLUSTER_ID, "-c", str(properties))
+    processes.start("format", command, out)
+    if processes.wait("format", _STEP_TIMEOUT) != 0:
         raise BrokerError(
             CONTROLLER_ID,
             "could not be formatted",
             out.read_text(errors="replace"),
-            f"is Kafka {kafka.version} at least 4.0?",
+            f"Kafka must be 4.0 or later, and this is {kafka.version}",
         )
-    (made / "bootstrap.checkpoint").write_bytes((data / "bootstrap.checkpoint").read_bytes())
+    artifacts.checkpoint.write_bytes((data / "bootstrap.checkpoint").read_bytes())
 
 
-def _archive(
-    kafka: Distribution, processes: Processes, made: Path, progress: Progress | None
-) -> None:
-    """Start the node to learn which classes it loads, and archive them.
+def _write_archive(kafka: Distribution, processes: Processes, artifacts: StartupCache) -> None:
+    """Start the formatted node to list the classes it loads, then archive them.
 
-    The archive only saves time, so a failure here is told, not raised.
+    Raises ClusterError if a step fails.
     """
     folder = processes.folder
-    classes, archive = made / "classes.txt", made / "classes.jsa"
-    classes.touch()
+    artifacts.classes.touch()
     (port,) = free_ports(1)
-    try:
-        command = java.server(
-            kafka,
-            folder / "server.properties",
-            folder / "server.log",
-            agent_port=port,
-            options=[f"-XX:DumpLoadedClassList={classes}"],
-        )
-        processes.start("train", command, folder / "train.out")
-        deadline = time.monotonic() + _SECONDS
-        while jolokia.broker_state(port) != jolokia.RUNNING:
-            if processes.exit_code("train") is not None or time.monotonic() > deadline:
-                raise ClusterError(f"its broker did not start, see {folder}")
-            time.sleep(0.05)
-        processes.signal("train", signal.SIGTERM)
-        processes.wait("train", _SECONDS)
-        processes.start("dump", java.dump_archive(kafka, classes, archive), folder / "dump.out")
-        if processes.wait("dump", _SECONDS) != 0:
-            raise ClusterError("Java could not write it")
-    except ClusterError as error:
-        archive.unlink(missing_ok=True)
-        if progress is not None:
-            progress(f"going on without an archive of classes: {error}")
+    command = kafka.server_command(
+        folder / "server.properties",
+        folder / "server.log",
+        agent_port=port,
+        options=[f"-XX:DumpLoadedClassList={artifacts.classes}"],
+    )
+    processes.start("train", command, folder / "train.out")
+    deadline = time.monotonic() + _STEP_TIMEOUT
+    while jolokia.broker_state(port) != jolokia.RUNNING:
+        if processes.exit_code("train") is not None:
+            raise ClusterError("the training node exited")
+        if time.monotonic() > deadline:
+            raise ClusterError(f"the training node did not start within {_STEP_TIMEOUT:g} s")
+        time.sleep(0.05)
+    processes.signal("train", signal.SIGTERM)
+    processes.wait("train", _STEP_TIMEOUT)
+    command = kafka.dump_archive_command(artifacts.classes, artifacts.archive)
+    processes.start("dump", command, folder / "dump.out")
+    if processes.wait("dump", _STEP_TIMEOUT) != 0:
+        raise ClusterError("Java could not write the archive")

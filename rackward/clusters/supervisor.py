@@ -1,14 +1,14 @@
-"""A small process that owns a cluster's processes, so that they cannot outlive its owner.
+"""A small process that owns a cluster's processes, so that they cannot outlive the owner.
 
-Run as a script: ``python supervisor.py OWNER_PID PARENT_FOLDER``. It makes a folder, tells
-its name, and starts and signals processes as the owner asks over its standard input, one
-JSON object a line. When the pipe ends, the owner's process is gone (a pipe alone is not
-enough: a fork of the owner would hold it open), or a signal asks it to end, it kills its
-children, removes the folder and ends. Being the children's parent, it never signals a pid
-that has passed to somebody else, and it works alike on Linux and macOS: neither has
-anything portable that ends a child with its parent.
+Run as a script: ``python supervisor.py OWNER_PID PARENT_FOLDER``. It creates a folder, writes
+its name to standard output, and then executes requests read from standard input (one JSON
+object per line, one response line each): start, signal and poll child processes. It stops
+when the pipe closes, when the owner process is gone (the pipe alone is not enough: a fork of
+the owner keeps it open), or on SIGTERM, SIGHUP or SIGINT. Then it kills its children and
+removes the folder. As the children's parent it never signals a reused pid. Neither Linux nor
+macOS has a portable way to end a child with its parent, and this works on both.
 
-It imports the standard library alone, and few modules of it: one runs per cluster.
+It imports only the standard library, and little of it: one supervisor runs per cluster.
 """
 
 from __future__ import annotations
@@ -24,39 +24,63 @@ import sys
 import tempfile
 from typing import Any
 
-CHECK_SECONDS = 0.5
-"""How often it looks whether its owner still is its parent."""
+OWNER_CHECK_INTERVAL = 0.5
+"""Seconds between checks that the owner is still the parent process."""
 
-LAST_SECONDS = 120.0
-"""How long the command that is run last may take."""
+ON_EXIT_TIMEOUT = 120.0
+"""Maximum duration, in seconds, of the command that runs on exit."""
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class Supervisor:
-    """The children, the folder, and what to do with them."""
+    """Child processes, their folder, and the requests that act on them."""
 
-    def __init__(self, owner: int, parent: str) -> None:
+    def __init__(self, owner: int, parent_folder: str) -> None:
         self.owner = owner
         self.children: dict[str, subprocess.Popen[bytes]] = {}
-        self.last: list[str] | None = None
-        self.folder = tempfile.mkdtemp(prefix="rackward-", dir=parent)
+        self.on_exit: list[str] | None = None
+        self.folder = tempfile.mkdtemp(prefix="rackward-", dir=parent_folder)
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do one thing that the owner asks; the answer goes back."""
+    def serve(self) -> None:
+        """Execute requests until the owner closes the pipe or is gone."""
+        write_message({"folder": self.folder})
+        buffer = b""
+        while True:
+            readable, _, _ = select.select([0], [], [], OWNER_CHECK_INTERVAL)
+            if os.getppid() != self.owner:
+                return
+            if not readable:
+                continue
+            chunk = os.read(0, 65536)
+            if not chunk:
+                return
+            *lines, buffer = (buffer + chunk).split(b"\n")
+            for line in lines:
+                request = json.loads(line)
+                try:
+                    response = self.execute(request)
+                except (OSError, KeyError, ValueError) as error:
+                    response = {"error": f"{type(error).__name__}: {error}"}
+                write_message({**response, "id": request["id"]})
+
+    def execute(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Execute one request and return its response."""
         match request["do"]:
             case "start":
                 return self.start(request["name"], request["argv"], request["out"])
             case "signal":
                 child = self.children[request["name"]]
-                # send_signal does nothing once the child has been reaped.
+                # send_signal does nothing after the child has been reaped.
                 child.send_signal(request["signal"])
                 return {}
             case "poll":
                 return {"exits": {name: child.poll() for name, child in self.children.items()}}
-            case "at_end":
-                self.last = request["argv"]
+            case "on_exit":
+                self.on_exit = request["argv"]
                 return {}
             case other:
-                raise ValueError(f"cannot do {other!r}")
+                raise ValueError(f"unknown request {other!r}")
 
     def start(self, name: str, argv: list[str], out: str) -> dict[str, Any]:
         """Start a child under a name; its output is appended to the file ``out``."""
@@ -71,48 +95,26 @@ class Supervisor:
         self.children[name] = child
         return {"pid": child.pid}
 
-    def end(self) -> None:
-        """Kill every child, wait for it, run what was to be run last, remove the folder."""
+    def clean_up(self) -> None:
+        """Kill all children, run the command set for the exit, and remove the folder."""
         for child in self.children.values():
             child.kill()
         for child in self.children.values():
             child.wait()
-        if self.last is not None:
+        if self.on_exit is not None:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(
-                    self.last,
+                    self.on_exit,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    timeout=LAST_SECONDS,
+                    timeout=ON_EXIT_TIMEOUT,
                     check=False,
                 )
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def serve(self) -> None:
-        """Answer requests until the owner closes the pipe or is gone."""
-        tell({"folder": self.folder})
-        pending = b""
-        while True:
-            readable, _, _ = select.select([0], [], [], CHECK_SECONDS)
-            if os.getppid() != self.owner:
-                return
-            if not readable:
-                continue
-            chunk = os.read(0, 65536)
-            if not chunk:
-                return
-            *lines, pending = (pending + chunk).split(b"\n")
-            for line in lines:
-                request = json.loads(line)
-                try:
-                    answer = self.answer(request)
-                except (OSError, KeyError, ValueError) as error:
-                    answer = {"error": f"{type(error).__name__}: {error}"}
-                tell({**answer, "id": request["id"]})
 
-
-def tell(message: dict[str, Any]) -> None:
-    """One line to the owner."""
+def write_message(message: dict[str, Any]) -> None:
+    """Write one JSON line to the owner."""
     os.write(1, json.dumps(message).encode() + b"\n")
 
 
@@ -120,15 +122,15 @@ def main() -> None:
     """Serve one owner, then clean up."""
     supervisor = Supervisor(int(sys.argv[1]), sys.argv[2])
     try:
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        for number in _STOP_SIGNALS:
             signal.signal(number, lambda *_: sys.exit())
         supervisor.serve()
     except BrokenPipeError:
-        pass  # the owner went while it was being told something
+        pass  # The owner exited before it read a response.
     finally:
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        for number in _STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-        supervisor.end()
+        supervisor.clean_up()
 
 
 if __name__ == "__main__":

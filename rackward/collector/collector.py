@@ -1,4 +1,8 @@
-"""One cluster's turns: connect, take a snapshot, hand it on, say so; and what is said when not."""
+"""Takes snapshots of clusters at regular times and writes them to a sink; a thread per cluster.
+
+A cluster that is down does not delay the others: its failures are logged once per kind of error
+and retried with a growing delay. Each cluster has a limit of requests per second.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import random
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -20,105 +24,24 @@ from rackward.collector.errors import SinkError, SourceError, StoppedError
 from rackward.collector.rows import Sink, Snapshot
 from rackward.collector.snapshot_reader import take_snapshot
 
-# ---- When the next snapshot of a cluster is due.
+MAX_BACKOFF_SECONDS = 600.0
+SHUTDOWN_SECONDS = 5.0
+"""How long ``run`` waits for threads that wait for a cluster's response."""
+MAX_LOGGED_FAULTS = 3
 
-LONGEST_BACK_OFF = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """Every ``interval`` seconds, and up to ``jitter`` (a share of it) later.
-
-    Times are on a grid of the clock, seconds since 1970, so that a collector that is started
-    again goes on in step, and one that is too slow leaves a time out in place of falling
-    behind. The jitter keeps clusters, and collectors, from asking all at once; it comes out of
-    ``rng``. Raises SourceError where a value is out of range.
-    """
-
-    interval: float
-    jitter: float
-    rng: random.Random
-
-    def __post_init__(self) -> None:
-        if not 0 < self.interval < math.inf:
-            raise SourceError(f"the interval is {self.interval!r} s: give a positive number")
-        if not 0 <= self.jitter <= 1:
-            raise SourceError(f"the jitter is {self.jitter!r}: give a share from 0 to 1")
-
-    def first(self, now: float, last: float | None) -> float:
-        """When to begin: now, unless the snapshot at ``last`` is no interval old."""
-        if last is None or not 0 <= now - last < self.interval:
-            return now
-        return self.after(now)
-
-    def after(self, now: float, failures: int = 0) -> float:
-        """The next time after one that was done, or has failed ``failures`` times on end.
-
-        Failures double the interval up to ten minutes (or the interval, if that is longer).
-        """
-        late = self.rng.uniform(0, self.jitter * self.interval)
-        if failures > 1:
-            longest = max(self.interval, LONGEST_BACK_OFF)
-            return now + min(self.interval * 2.0 ** min(failures - 1, 60), longest) + late
-        ticks = math.floor(now / self.interval) + 1
-        return ticks * self.interval + late
-
-
-# ---- Not more requests per second than a cluster is to be asked.
-
-
-@dataclass
-class Pace:
-    """A bucket of tokens, one for each request; it fills at ``per_second`` and holds ``burst``.
-
-    ``clock`` counts seconds, ``wait`` waits so many and may raise to break off. ``taken`` is
-    how many requests there were. Not for several threads at once. Raises SourceError where
-    ``per_second`` is not positive.
-    """
-
-    per_second: float
-    clock: Callable[[], float]
-    wait: Callable[[float], None]
-    burst: float = 1.0
-    taken: int = 0
-    _tokens: float = field(init=False)
-    _at: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        if not self.per_second > 0:
-            raise SourceError(f"requests per second is {self.per_second!r}: give a positive number")
-        self._tokens, self._at = self.burst, self.clock()
-
-    def __call__(self) -> None:
-        """Take a token; wait until there is one."""
-        self.taken += 1
-        self._fill()
-        if self._tokens < 1:
-            self.wait((1 - self._tokens) / self.per_second)
-            self._fill()
-        self._tokens -= 1
-
-    def _fill(self) -> None:
-        now = self.clock()
-        self._tokens = min(self.burst, self._tokens + (now - self._at) * self.per_second)
-        self._at = now
-
-
-FAULTS_SHOWN = 3
+_POLL_SECONDS = 0.2
 
 log = logging.getLogger("rackward.collector")
 
-Open = Callable[[ClusterSource], AdminConnection]
-Take = Callable[..., Snapshot]
-"""`take_snapshot`, or what stands in for it."""
+OpenCluster = Callable[[ClusterSource], AdminConnection]
 
 
 @dataclass
-class Outcome:
-    """What became of one cluster: whole snapshots, attempts that failed, rows per table.
+class ClusterResult:
+    """The results of one cluster so far: snapshots, failed attempts and rows per table.
 
-    ``faults`` is how many different ones there were; ``error`` the last failure, None where
-    the last attempt was a success.
+    ``faults`` is the number of different parts that were missing in snapshots. ``error`` is the
+    last failure, None if the last attempt succeeded.
     """
 
     cluster: str
@@ -130,28 +53,130 @@ class Outcome:
     error: str | None = None
 
 
-class Worker:
-    """Takes snapshots of one cluster, one at each `turn`, in one thread.
+class Collector:
+    """Collects from ``sources`` into ``sink``.
 
-    ``clock`` is the time in seconds since 1970; ``wait`` waits so many seconds and may raise
-    to break off; ``open_cluster`` connects.
+    ``interval`` is in seconds; see `Schedule` for ``jitter``, a share of the interval drawn with
+    ``seed``. ``clock`` returns seconds since 1970. Raises SourceError if an option is out of range,
+    or two clusters have the same name.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[ClusterSource],
+        sink: Sink,
+        open_cluster: OpenCluster,
+        *,
+        interval: float,
+        jitter: float = 0.1,
+        seed: int | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        names = [source.name for source in sources]
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
+            raise SourceError(f"two clusters are named {duplicates[0]!r}: give each its own name")
+        self._sink, self._clock = sink, clock
+        self._stop = threading.Event()
+        self._bugs: list[BaseException] = []
+        self._workers = [
+            Worker(source, sink, open_cluster, clock, self._wait) for source in sources
+        ]
+        self._schedules = [
+            Schedule(interval, jitter, _rng(seed, source.name)) for source in sources
+        ]
+
+    @property
+    def results(self) -> list[ClusterResult]:
+        """The results so far, in the order of the sources."""
+        return [worker.result for worker in self._workers]
+
+    def run(self, *, once: bool = False, duration: float | None = None) -> list[ClusterResult]:
+        """Collect until ``stop``, for ``duration`` seconds, or ``once`` from each cluster.
+
+        At the end, also after an error, the write in progress is completed and the sink is flushed
+        and closed. Raises SinkError if that fails.
+        """
+        deadline = None if duration is None else time.monotonic() + duration
+        threads = [
+            threading.Thread(
+                target=self._work,
+                args=(worker, schedule, once),
+                name=f"collect-{worker.source.name}",
+                daemon=True,
+            )
+            for worker, schedule in zip(self._workers, self._schedules, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            while any(thread.is_alive() for thread in threads) and not self._stop.is_set():
+                if deadline is not None and time.monotonic() >= deadline:
+                    break
+                self._stop.wait(_POLL_SECONDS)
+        finally:
+            self._stop.set()
+            until = time.monotonic() + SHUTDOWN_SECONDS
+            for thread in threads:
+                thread.join(max(0.0, until - time.monotonic()))
+                if thread.is_alive():
+                    log.warning("%s: abandoned while waiting for a response", thread.name)
+            try:
+                self._sink.flush()
+            finally:
+                self._sink.close()
+        if self._bugs:
+            raise self._bugs[0]
+        return self.results
+
+    def stop(self) -> None:
+        """Make ``run`` return. Thread-safe."""
+        self._stop.set()
+
+    def _wait(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise StoppedError
+
+    def _work(self, worker: Worker, schedule: Schedule, once: bool) -> None:
+        try:
+            if not once:
+                last = self._sink.last(worker.source.name)
+                self._wait(schedule.first(self._clock(), last) - self._clock())
+            while not self._stop.is_set():
+                worker.run_once()
+                if once:
+                    return
+                self._wait(schedule.next(self._clock(), worker.failures) - self._clock())
+        except StoppedError:
+            return
+        except BaseException as bug:  # noqa: BLE001 - raised again by run
+            self._bugs.append(bug)
+            self._stop.set()
+        finally:
+            worker.close()
+
+
+class Worker:
+    """Takes snapshots of one cluster, in one thread.
+
+    ``clock`` returns seconds since 1970. ``wait`` waits for a number of seconds, and may raise to
+    interrupt. ``take`` replaces `take_snapshot` in tests.
     """
 
     def __init__(
         self,
         source: ClusterSource,
         sink: Sink,
-        open_cluster: Open,
+        open_cluster: OpenCluster,
         clock: Callable[[], float],
         wait: Callable[[float], None],
-        take: Take = take_snapshot,
+        take: Callable[..., Snapshot] = take_snapshot,
     ) -> None:
         self.source, self._sink, self._open, self._clock = source, sink, open_cluster, clock
         self._take_snapshot = take
-        self.outcome = Outcome(source.name)
+        self.result = ClusterResult(source.name)
         self.failures = 0
-        """Since the last success."""
-        self._pace = Pace(source.requests_per_second, time.monotonic, wait)
+        """Failed attempts since the last success."""
+        self._limiter = RateLimiter(source.requests_per_second, time.monotonic, wait)
         self._admin: AdminConnection | None = None
         self._brokers: frozenset[object] = frozenset()
         self._reports = (
@@ -159,27 +184,27 @@ class Worker:
             if source.reports_topic
             else None
         )
-        self._down_since = 0.0
-        self._said: type[RackwardError] | None = None
-        self._known_faults: set[str] = set()
+        self._failing_since = 0.0
+        self._logged_failure: type[RackwardError] | None = None
+        self._logged_faults: set[str] = set()
 
-    def turn(self) -> bool:
-        """One snapshot, taken and kept; False where that failed, which is said once.
+    def run_once(self) -> bool:
+        """Take a snapshot and write it; return whether that succeeded. Failures are logged.
 
-        Raises what ``wait`` does, and nothing else but bugs.
+        Raises what ``wait`` raises.
         """
-        began, asked = self._clock(), self._pace.taken
+        started, requests = self._clock(), self._limiter.requests
         try:
-            snapshot = self._with_reports(self._take())
-            kept = self._sink.write(snapshot)
-            if kept and self._reports is not None:
-                self._reports.keep()
+            snapshot = self._add_reports(self._take())
+            stored = self._sink.write(snapshot)
+            if stored and self._reports is not None:
+                self._reports.commit()
         except (AdminError, SinkError) as error:
-            self._failed(error, began)
+            self._on_failure(error, started)
             return False
         finally:
-            self.outcome.requests = self._pace.taken
-        self._succeeded(snapshot, began, self._pace.taken - asked)
+            self.result.requests = self._limiter.requests
+        self._on_success(snapshot, started, self._limiter.requests - requests)
         return True
 
     def close(self) -> None:
@@ -196,11 +221,11 @@ class Worker:
             self.source.name,
             self.source.selection,
             self.source.racks,
-            self._pace,
+            self._limiter.acquire,
             lambda: datetime.fromtimestamp(self._clock(), UTC),
         )
 
-    def _with_reports(self, snapshot: Snapshot) -> Snapshot:
+    def _add_reports(self, snapshot: Snapshot) -> Snapshot:
         if self._reports is None:
             return snapshot
         try:
@@ -213,57 +238,58 @@ class Worker:
             faults=(*snapshot.faults, *dict.fromkeys(faults)),
         )
 
-    def _succeeded(self, snapshot: Snapshot, began: float, requests: int) -> None:
+    def _on_success(self, snapshot: Snapshot, started: float, requests: int) -> None:
         name = self.source.name
         if self.failures:
             log.info(
-                "%s: is back after %d failed attempts and %.0f s",
+                "%s: reachable again: failures=%d seconds=%.0f",
                 name,
                 self.failures,
-                self._clock() - self._down_since,
+                self._clock() - self._failing_since,
             )
-        self.failures, self._said, self.outcome.error = 0, None, None
-        self.outcome.snapshots += 1
+        self.failures, self._logged_failure, self.result.error = 0, None, None
+        self.result.snapshots += 1
         for table, rows in snapshot.tables.items():
-            self.outcome.rows[table] = self.outcome.rows.get(table, 0) + len(rows)
+            self.result.rows[table] = self.result.rows.get(table, 0) + len(rows)
         log.info(
-            "%s: %s; %d requests in %.1f s",
+            "%s: snapshot: %s requests=%d seconds=%.1f",
             name,
-            _counted(snapshot),
+            _counts(snapshot),
             requests,
-            self._clock() - began,
+            self._clock() - started,
         )
-        self._tell_faults(set(snapshot.faults))
+        self._log_faults(set(snapshot.faults))
         brokers = frozenset(row[1] for row in snapshot.tables["brokers"])
         if self._brokers and brokers - self._brokers:
-            # The client hears of new brokers in its own good time; a new one knows them now.
+            # A new client connects to new brokers at once; an old one only after a while.
             self._disconnect()
         else:
             self._brokers = self._brokers or brokers
 
-    def _failed(self, error: RackwardError, began: float) -> None:
+    def _on_failure(self, error: RackwardError, started: float) -> None:
         if not self.failures:
-            self._down_since = began
+            self._failing_since = started
         self.failures += 1
-        self.outcome.failures += 1
-        self.outcome.error = str(error)
-        if self._said is not type(error):
-            self._said = type(error)
-            log.warning("%s: no snapshot: %s", self.source.name, error)
+        self.result.failures += 1
+        self.result.error = str(error)
+        if self._logged_failure is not type(error):
+            self._logged_failure = type(error)
+            log.warning("%s: snapshot failed: %s", self.source.name, error)
         if isinstance(error, AdminError):
             self._disconnect()
         if self._reports is not None:
-            # What was read is not kept: it is read again from the committed position.
+            # These reports were not stored, so they are read again from the committed offset.
             self._reports.close()
 
-    def _tell_faults(self, faults: set[str]) -> None:
-        new = sorted(faults - self._known_faults)
-        self._known_faults = faults
-        self.outcome.faults += len(new)
-        for fault in new[:FAULTS_SHOWN]:
-            log.warning("%s: left out: %s", self.source.name, fault)
-        if len(new) > FAULTS_SHOWN:
-            log.warning("%s: and %d more of these", self.source.name, len(new) - FAULTS_SHOWN)
+    def _log_faults(self, faults: set[str]) -> None:
+        new = sorted(faults - self._logged_faults)
+        self._logged_faults = faults
+        self.result.faults += len(new)
+        for fault in new[:MAX_LOGGED_FAULTS]:
+            log.warning("%s: missing in the snapshot: %s", self.source.name, fault)
+        if len(new) > MAX_LOGGED_FAULTS:
+            rest = len(new) - MAX_LOGGED_FAULTS
+            log.warning("%s: missing in the snapshot: %d more", self.source.name, rest)
 
     def _disconnect(self) -> None:
         admin, self._admin = self._admin, None
@@ -272,124 +298,92 @@ class Worker:
             admin.close()
 
 
-def _counted(snapshot: Snapshot) -> str:
-    rows: Mapping[str, int] = {table: len(each) for table, each in snapshot.tables.items()}
-    told = (
-        f"{rows['brokers']} brokers, {rows['partitions']} partitions, {snapshot.groups} groups, "
-        f"{rows['members']} rows of members, {rows['commits']} committed offsets"
-    )
-    return told + (f", {rows[TABLE]} client reports" if TABLE in rows else "")
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Times of snapshots: every ``interval`` seconds, delayed by up to ``jitter`` of it.
 
-
-# ---- Snapshots of several clusters at the same time, each at its own pace, until told to stop.
-
-GRACE_SECONDS = 5.0
-"""How long a cluster that is being asked may take to end."""
-_LOOK_SECONDS = 0.2
-
-
-class Collector:
-    """Collects from ``sources`` into ``sink``; a thread for each cluster.
-
-    One that is down holds up none of the others. ``interval`` is in seconds, ``jitter`` a
-    share of it that comes out of ``seed``, ``clock`` the time in seconds since 1970. Raises
-    SourceError where an option is out of range, or two clusters have one name.
+    Times are multiples of the interval since 1970, so that a collector that is restarted keeps its
+    times, and one that is too slow skips a time instead of falling behind. The jitter, drawn from
+    ``rng``, spreads the requests of several collectors. Raises SourceError if a value is out of
+    range.
     """
 
-    def __init__(
-        self,
-        sources: Sequence[ClusterSource],
-        sink: Sink,
-        open_cluster: Open,
-        *,
-        interval: float,
-        jitter: float = 0.1,
-        seed: int | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        names = [source.name for source in sources]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise SourceError(f"two clusters are called {twice[0]!r}: give each a name of its own")
-        self._sink, self._clock = sink, clock
-        self._stopping = threading.Event()
-        self._bugs: list[BaseException] = []
-        self._workers = [
-            Worker(source, sink, open_cluster, clock, self._wait) for source in sources
-        ]
-        self._schedules = [
-            Schedule(interval, jitter, _rng(seed, source.name)) for source in sources
-        ]
+    interval: float
+    jitter: float
+    rng: random.Random
 
-    @property
-    def outcomes(self) -> list[Outcome]:
-        """What became of each cluster so far."""
-        return [worker.outcome for worker in self._workers]
+    def __post_init__(self) -> None:
+        if not 0 < self.interval < math.inf:
+            raise SourceError(f"the interval is {self.interval!r} s: give a number above 0")
+        if not 0 <= self.jitter <= 1:
+            raise SourceError(f"the jitter is {self.jitter!r}: give a share from 0 to 1")
 
-    def run(self, *, once: bool = False, duration: float | None = None) -> list[Outcome]:
-        """Collect until ``stop``, for ``duration`` seconds, or ``once`` from each cluster.
+    def first(self, now: float, last: float | None) -> float:
+        """Return the time of the first snapshot: now, unless ``last`` is less than an interval
+        ago."""
+        if last is None or not 0 <= now - last < self.interval:
+            return now
+        return self.next(now)
 
-        However it ends, the write that is under way is finished and what the sink still
-        holds is kept. Raises SinkError where that fails.
+    def next(self, now: float, failures: int = 0) -> float:
+        """Return the next time after a success, or after ``failures`` failures in a row.
+
+        Failures double the interval, up to MAX_BACKOFF_SECONDS, or the interval if that is longer.
         """
-        deadline = None if duration is None else time.monotonic() + duration
-        threads = [
-            threading.Thread(
-                target=self._work,
-                args=(worker, schedule, once),
-                name=f"collect-{worker.source.name}",
-                daemon=True,
-            )
-            for worker, schedule in zip(self._workers, self._schedules, strict=True)
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            while any(thread.is_alive() for thread in threads) and not self._stopping.is_set():
-                if deadline is not None and time.monotonic() >= deadline:
-                    break
-                self._stopping.wait(_LOOK_SECONDS)
-        finally:
-            self._stopping.set()
-            until = time.monotonic() + GRACE_SECONDS
-            for thread in threads:
-                thread.join(max(0.0, until - time.monotonic()))
-                if thread.is_alive():
-                    log.warning("%s: gave up an answer that was awaited", thread.name)
-            try:
-                self._sink.flush()
-            finally:
-                self._sink.close()
-        if self._bugs:
-            raise self._bugs[0]
-        return self.outcomes
+        delay = self.rng.uniform(0, self.jitter * self.interval)
+        if failures > 1:
+            longest = max(self.interval, MAX_BACKOFF_SECONDS)
+            return now + min(self.interval * 2.0 ** min(failures - 1, 60), longest) + delay
+        ticks = math.floor(now / self.interval) + 1
+        return ticks * self.interval + delay
 
-    def stop(self) -> None:
-        """Have ``run`` end, from any thread."""
-        self._stopping.set()
 
-    def _wait(self, seconds: float) -> None:
-        if self._stopping.wait(seconds):
-            raise StoppedError
+@dataclass
+class RateLimiter:
+    """A token bucket: it fills at ``per_second`` and holds ``burst`` tokens; a request takes one.
 
-    def _work(self, worker: Worker, schedule: Schedule, once: bool) -> None:
-        try:
-            if not once:
-                last = self._sink.last(worker.source.name)
-                self._wait(schedule.first(self._clock(), last) - self._clock())
-            while not self._stopping.is_set():
-                worker.turn()
-                if once:
-                    return
-                self._wait(schedule.after(self._clock(), worker.failures) - self._clock())
-        except StoppedError:
-            return
-        except BaseException as bug:  # noqa: BLE001 - raised again by run
-            self._bugs.append(bug)
-            self._stopping.set()
-        finally:
-            worker.close()
+    ``clock`` returns seconds; ``wait`` waits for a number of seconds, and may raise to interrupt.
+    ``requests`` counts the requests. Not thread-safe. Raises SourceError unless ``per_second`` is
+    above 0.
+    """
+
+    per_second: float
+    clock: Callable[[], float]
+    wait: Callable[[float], None]
+    burst: float = 1.0
+    requests: int = 0
+    _tokens: float = field(init=False)
+    _filled_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.per_second > 0:
+            raise SourceError(f"requests per second is {self.per_second!r}: give a number above 0")
+        self._tokens, self._filled_at = self.burst, self.clock()
+
+    def acquire(self) -> None:
+        """Take a token, waiting until there is one."""
+        self.requests += 1
+        self._fill()
+        if self._tokens < 1:
+            self.wait((1 - self._tokens) / self.per_second)
+            self._fill()
+        self._tokens -= 1
+
+    def _fill(self) -> None:
+        now = self.clock()
+        self._tokens = min(self.burst, self._tokens + (now - self._filled_at) * self.per_second)
+        self._filled_at = now
+
+
+def _counts(snapshot: Snapshot) -> str:
+    rows = {table: len(each) for table, each in snapshot.tables.items()}
+    text = (
+        f"brokers={rows['brokers']} partitions={rows['partitions']} groups={snapshot.groups} "
+        f"members={rows['members']} commits={rows['commits']}"
+    )
+    return text + (f" {TABLE}={rows[TABLE]}" if TABLE in rows else "")
 
 
 def _rng(seed: int | None, name: str) -> random.Random:
-    """Randomness of its own for each cluster, the same for the same seed and name."""
+    """Return a generator that depends on the seed and on the cluster's name."""
     return random.Random(None if seed is None else seed ^ zlib.crc32(name.encode()))

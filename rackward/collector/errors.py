@@ -1,4 +1,4 @@
-"""What can go wrong with collecting: each error says what to do."""
+"""Errors of the collector."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from placement_core import RackwardError
 
 
 class CollectorError(RackwardError):
-    """Snapshots could not be taken, or not be kept."""
+    """Snapshots cannot be taken or stored."""
 
 
 class SourceError(CollectorError, ValueError):
-    """The clusters, or the racks of clients, are not described in a way that can be used."""
+    """The configuration of clusters or of racks is not valid."""
 
 
 class SinkError(CollectorError, OSError):
-    """A snapshot could not be written."""
+    """A snapshot cannot be written."""
 
 
 class StoppedError(CollectorError):
-    """The collector was told to stop: what was under way is given up."""
+    """The collector was stopped during a snapshot."""
 
     def __init__(self) -> None:
-        super().__init__("the collector was told to stop")
+        super().__init__("the collector was stopped")

@@ -1,8 +1,8 @@
-"""What was read of a cluster, as rows of the snapshot tables. Pure."""
+"""Snapshots as rows of the snapshot tables, and the sinks that store them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -11,9 +11,8 @@ from placement_core import TopicPartition
 from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
 from rackward.admin import ClusterState
 from rackward.admin.groups import Group, GroupMember
-from rackward.host_racks import RackMap
-
-# ---- One pass over one cluster, as rows.
+from rackward.collector.config import Patterns
+from rackward.host_racks import HostRacks
 
 Row = tuple[object, ...]
 """Values in the order of their table's columns; times are datetimes in UTC."""
@@ -23,10 +22,10 @@ Tables = Mapping[str, Sequence[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Rows of each table; ``taken_at`` is when the pass began.
+    """Rows of each table.
 
-    ``faults`` are what could not be read, a line for each; the rest is there nevertheless.
-    ``groups`` is how many there were.
+    ``taken_at`` is when the snapshot was started. ``faults`` has one line for each part that could
+    not be read. ``groups`` is the number of groups.
     """
 
     cluster: str
@@ -37,14 +36,14 @@ class Snapshot:
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.tables) - set(SNAPSHOT_TABLES)):
-            raise ValueError(f"there is no table {unknown[0]!r}")
+            raise ValueError(f"unknown table {unknown[0]!r}")
 
 
-Places = Mapping[TopicPartition, int]
+PartitionValues = Mapping[TopicPartition, int]
 
 
 def broker_rows(cluster: str, state: ClusterState, at: datetime) -> list[Row]:
-    """Rows of the table brokers: those that are up."""
+    """Return the rows of the table brokers, for the live ones."""
     hosts = {broker: address.rpartition(":")[0] for broker, address in state.addresses.items()}
     return [
         (cluster, broker.id, broker.rack, hosts.get(broker.id), at) for broker in state.view.brokers
@@ -54,42 +53,42 @@ def broker_rows(cluster: str, state: ClusterState, at: datetime) -> list[Row]:
 def partition_rows(
     cluster: str,
     state: ClusterState,
-    epochs: Places,
-    starts: Places,
-    ends: Places,
-    sizes: Places,
+    epochs: PartitionValues,
+    starts: PartitionValues,
+    ends: PartitionValues,
+    sizes: PartitionValues,
     read_at: Mapping[int, datetime],
     at: datetime,
 ) -> list[Row]:
-    """Rows of the table partitions.
+    """Return the rows of the table partitions.
 
-    ``read_at`` has the time at which each leader told its logs' ends and sizes; ``at`` is for
-    partitions of which nobody did. What is missing in a mapping is null.
+    ``read_at`` has the time at which each leader's offsets and sizes were read; other partitions
+    have the time ``at``. A value that is missing in a mapping is null.
     """
     rows: list[Row] = []
-    for place, replicas in state.view.replicas.items():
-        leader = state.view.leaders.get(place)
+    for tp, replicas in state.view.replicas.items():
+        leader = state.view.leader(tp)
         rows.append(
             (
                 cluster,
-                place.topic,
-                state.topic_ids.get(place.topic),
-                place.partition,
+                tp.topic,
+                state.topic_ids.get(tp.topic),
+                tp.partition,
                 leader,
-                epochs.get(place),
+                epochs.get(tp),
                 list(replicas),
-                list(state.in_sync.get(place, ())),
-                starts.get(place),
-                ends.get(place),
-                sizes.get(place),
+                list(state.in_sync.get(tp, ())),
+                starts.get(tp),
+                ends.get(tp),
+                sizes.get(tp),
                 at if leader is None else read_at.get(leader, at),
             )
         )
     return rows
 
 
-def member_rows(cluster: str, group: Group, racks: RackMap, at: datetime) -> list[Row]:
-    """Rows of the table members: one for each, or one that says that there is none."""
+def member_rows(cluster: str, group: Group, racks: HostRacks, at: datetime) -> list[Row]:
+    """Return the rows of the table members; an empty group has one row with null columns."""
     common = (cluster, group.id, group.type, group.state, group.protocol_type, group.protocol)
     if not group.members:
         return [(*common, group.generation, *(None,) * 6, [], [], at)]
@@ -102,17 +101,17 @@ def member_rows(cluster: str, group: Group, racks: RackMap, at: datetime) -> lis
 def commit_rows(
     cluster: str,
     group: str,
-    committed: Places,
-    take: Callable[[str], bool],
+    committed: PartitionValues,
+    topics: Patterns,
     at: datetime,
 ) -> Iterable[Row]:
-    """Rows of the table commits, of the topics that ``take`` takes."""
-    for place, offset in sorted(committed.items()):
-        if take(place.topic):
-            yield cluster, group, place.topic, place.partition, offset, at
+    """Yield the rows of the table commits, of the matching topics."""
+    for tp, offset in sorted(committed.items()):
+        if topics.matches(tp.topic):
+            yield cluster, group, tp.topic, tp.partition, offset, at
 
 
-def _member(member: GroupMember, racks: RackMap) -> Row:
+def _member(member: GroupMember, racks: HostRacks) -> Row:
     rack, source = racks.locate(member.rack, member.host)
     return (
         member.id,
@@ -130,35 +129,32 @@ def _member(member: GroupMember, racks: RackMap) -> Row:
 
 
 def faults_of(group: Group) -> Iterable[str]:
-    """What members of the group sent that made no sense, a line for each."""
+    """Yield a line for each part of a member's metadata that could not be decoded."""
     for member in group.members:
-        for fault in member.faults:
+        for fault in member.errors:
             yield f"group {group.id}: member {member.id} at {member.host}: {fault}"
 
 
-# ---- Where snapshots go.
-
-
 class Sink(Protocol):
-    """Keeps snapshots; may be given them by several threads at once."""
+    """Stores snapshots. Thread-safe."""
 
     def last(self, cluster: str) -> float | None:
-        """When the latest snapshot of ``cluster`` that is kept was taken, in seconds since 1970.
+        """Return when the last stored snapshot of the cluster was taken, in seconds since 1970.
 
-        None where there is none, or the sink cannot tell.
+        None if there is none, or if the sink cannot be read.
         """
 
     def write(self, snapshot: Snapshot) -> bool:
-        """Take ``snapshot``; whether it, and all of this cluster before it, are kept for good.
+        """Write a snapshot; return whether it and all earlier ones of the cluster are durable.
 
-        Raises SinkError where it cannot be kept.
+        Raises SinkError.
         """
 
     def flush(self) -> None:
-        """Keep for good whatever was taken. Raises SinkError."""
+        """Make all snapshots durable. Raises SinkError."""
 
     def close(self) -> None:
-        """Let go of what is open, after the write that is under way; again: nothing.
+        """Close the sink after the write in progress; what is not flushed is lost. Idempotent.
 
-        What is written afterwards raises SinkError. What was not flushed is lost.
+        A later write raises SinkError.
         """

@@ -1,11 +1,11 @@
-"""One pass over one cluster: what is asked, of whom, and in which order.
+"""One snapshot of one cluster: the requests, and their order.
 
-Committed offsets come last and the ends of logs before them, so that what a group has read in
-the meantime lies within what is known of the log, or just behind it. Ends and sizes of one
-broker's logs are asked one right after the other, because bytes per offset come out of the two.
+Log end offsets are read before committed offsets, so that a commit is at most a little beyond the
+end of its log. End offsets and log sizes of one broker are read in direct succession, because
+the pipeline divides one by the other.
 
-A broker that does not answer costs what it alone knows, and the snapshot says so: its logs' ends
-are null, its groups are absent. Without the metadata there is no snapshot at all.
+If a broker does not respond, the snapshot lacks only what that broker has, and has a fault for it:
+its logs' end offsets are null and its groups are absent. Without metadata there is no snapshot.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rackward.admin import (
     AdminTimeoutError,
     TooLargeError,
     UnreachableError,
-    read_sizes,
+    read_replica_sizes,
 )
 from rackward.admin.groups import (
     CLASSIC,
@@ -32,9 +32,10 @@ from rackward.admin.groups import (
     describe_classic_groups,
     describe_consumer_groups,
     list_groups,
-    read_committed,
+    read_committed_offsets,
 )
-from rackward.admin.offsets import EARLIEST, LATEST, read_layout, read_log_offsets
+from rackward.admin.metadata import read_topics
+from rackward.admin.offsets import EARLIEST, LATEST, read_log_offsets
 from rackward.collector.config import Selection
 from rackward.collector.rows import (
     Row,
@@ -45,41 +46,41 @@ from rackward.collector.rows import (
     member_rows,
     partition_rows,
 )
-from rackward.host_racks import RackMap
+from rackward.host_racks import HostRacks
 
-GROUPS_AT_ONCE = 50
-PARTITIONS_AT_ONCE = 5000
-MOST_FAULTS = 1000
-"""How many faults one snapshot tells of; a cluster can have any number of odd members."""
+GROUPS_PER_REQUEST = 50
+PARTITIONS_PER_REQUEST = 5000
+MAX_FAULTS = 1000
+"""Faults in one snapshot; a cluster may have any number of invalid members."""
 
 STREAMS = "streams"
 
-# Brokers do not tell what they keep from a user.
-NO_TOPIC = "topics: none is shown; if there are any, allow this user Describe on them"
-NO_GROUP = "groups: none is shown; if there are any, allow this user Describe on them"
+# Brokers leave out what a user may not describe, without an error.
+NO_TOPIC = "no topics are visible; if there are any, grant this user Describe on them"
+NO_GROUP = "no groups are visible; if there are any, grant this user Describe on them"
 
 Name = TypeVar("Name")
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 
 
 def take_snapshot(
     admin: AdminConnection,
     cluster: str,
     selection: Selection,
-    racks: RackMap,
-    pace: Callable[[], None],
+    racks: HostRacks,
+    acquire: Callable[[], None],
     clock: Callable[[], datetime],
 ) -> Snapshot:
-    """The cluster as it is now; ``pace`` is called before every request.
+    """Return a snapshot of the cluster; ``acquire`` is called before every request.
 
-    Raises AdminError where the cluster cannot be asked at all, and whatever ``pace`` raises.
+    Raises AdminError if the metadata cannot be read, and what ``acquire`` raises.
     """
-    return _Pass(admin, cluster, selection, racks, pace, clock).run()
+    return _Reader(admin, cluster, selection, racks, acquire, clock).run()
 
 
 @dataclass
 class _Logs:
-    """What brokers tell of the logs that they lead, and when they did."""
+    """Offsets and sizes of logs, and when each leader was read."""
 
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -88,39 +89,40 @@ class _Logs:
 
 
 @dataclass
-class _Pass:
+class _Reader:
     admin: AdminConnection
     cluster: str
     selection: Selection
-    racks: RackMap
-    pace: Callable[[], None]
+    racks: HostRacks
+    acquire: Callable[[], None]
     clock: Callable[[], datetime]
     faults: dict[str, None] = field(default_factory=dict)
-    silent: set[int] = field(default_factory=set)
-    groups_shown: bool = False
+    unreachable: set[int] = field(default_factory=set)
+    groups_visible: bool = False
 
     def run(self) -> Snapshot:
-        began = self.clock()
-        self.pace()
-        state, epochs = read_layout(self.admin, internal=self.selection.internal)
+        started = self.clock()
+        self.acquire()
+        state = read_topics(self.admin, internal=self.selection.internal)
+        epochs = state.leader_epochs
         at = self.clock()
         if not state.topics:
-            self._note(NO_TOPIC)
-        if not self.selection.topics.all:
-            state = state.only([t for t in state.topics if self.selection.topics.take(t)])
+            self._add_faults(NO_TOPIC)
+        if not self.selection.topics.match_all:
+            state = state.only([t for t in state.topics if self.selection.topics.matches(t)])
         logs = _Logs()
-        led: dict[int, list[TopicPartition]] = {}
-        for place, leader in sorted(state.view.leaders.items()):
-            led.setdefault(leader, []).append(place)
-        for leader, places in led.items():
-            self._read_logs(leader, places, logs)
+        partitions: dict[int, list[TopicPartition]] = {}
+        for tp, leader in sorted(state.view.known_leaders.items()):
+            partitions.setdefault(leader, []).append(tp)
+        for leader, tps in partitions.items():
+            self._read_logs(leader, tps, logs)
         members: list[Row] = []
         commits: list[Row] = []
-        seen: set[str] = set()
+        read: set[str] = set()
         for broker in state.view.brokers:
-            self._read_groups(broker.id, seen, members, commits)
-        if not self.groups_shown and not self.silent:
-            self._note(NO_GROUP)
+            self._read_groups(broker.id, read, members, commits)
+        if not self.groups_visible and not self.unreachable:
+            self._add_faults(NO_GROUP)
         tables = {
             "brokers": broker_rows(self.cluster, state, at),
             "partitions": partition_rows(
@@ -136,99 +138,105 @@ class _Pass:
             "members": members,
             "commits": commits,
         }
-        return Snapshot(self.cluster, began, tables, tuple(self.faults), len(seen))
+        return Snapshot(self.cluster, started, tables, tuple(self.faults), len(read))
 
-    def _read_logs(self, leader: int, places: Sequence[TopicPartition], logs: _Logs) -> None:
+    def _read_logs(self, leader: int, tps: Sequence[TopicPartition], logs: _Logs) -> None:
         offsets = partial(read_log_offsets, self.admin, leader)
-        for found in self._ask_each(leader, places, partial(offsets, which=EARLIEST)):
-            logs.starts |= found
-        for start in range(0, len(places), PARTITIONS_AT_ONCE):
-            some = places[start : start + PARTITIONS_AT_ONCE]
-            for sizes in self._ask_each(leader, some, partial(read_sizes, self.admin, [leader])):
-                logs.sizes |= {place: size.bytes for (place, _), size in sizes.items()}
-            for found in self._ask_each(leader, some, partial(offsets, which=LATEST)):
-                logs.ends |= found
+        for starts in self._request_batches(leader, tps, partial(offsets, which=EARLIEST)):
+            logs.starts |= starts
+        for start in range(0, len(tps), PARTITIONS_PER_REQUEST):
+            batch = tps[start : start + PARTITIONS_PER_REQUEST]
+            for sizes in self._request_batches(
+                leader, batch, partial(read_replica_sizes, self.admin, [leader])
+            ):
+                logs.sizes |= {tp: size.bytes for (tp, _), size in sizes.items()}
+            for ends in self._request_batches(leader, batch, partial(offsets, which=LATEST)):
+                logs.ends |= ends
         logs.read_at[leader] = self.clock()
 
     def _read_groups(
-        self, broker: int, seen: set[str], members: list[Row], commits: list[Row]
+        self, broker: int, read: set[str], members: list[Row], commits: list[Row]
     ) -> None:
-        listed = self._ask(broker, partial(list_groups, self.admin, broker)) or []
-        self.groups_shown = self.groups_shown or bool(listed)
-        chosen = sorted(
-            (each for each in listed if self._wanted(each) and each.id not in seen),
+        listed = self._request(broker, partial(list_groups, self.admin, broker)) or []
+        self.groups_visible = self.groups_visible or bool(listed)
+        selected = sorted(
+            (each for each in listed if self._is_selected(each) and each.id not in read),
             key=lambda group: group.id,
         )
-        seen.update(each.id for each in chosen)
+        read.update(each.id for each in selected)
         for kind, describe in (
             (CLASSIC, describe_classic_groups),
             (CONSUMER, describe_consumer_groups),
         ):
-            ids = [each.id for each in chosen if each.type == kind]
-            ask = partial(describe, self.admin, broker)
-            for groups, refused in self._ask_each(broker, ids, ask, GROUPS_AT_ONCE):
+            ids = [each.id for each in selected if each.type == kind]
+            request = partial(describe, self.admin, broker)
+            for groups, refused in self._request_batches(broker, ids, request, GROUPS_PER_REQUEST):
                 at = self.clock()
-                self._note(*map(str, refused.values()))
+                self._add_faults(*map(str, refused.values()))
                 for group in groups:
                     members += member_rows(self.cluster, group, self.racks, at)
-                    self._note(*faults_of(group))
-        ids = [each.id for each in chosen]
-        ask_offsets = partial(read_committed, self.admin, broker)
-        for committed, refused in self._ask_each(broker, ids, ask_offsets, GROUPS_AT_ONCE):
+                    self._add_faults(*faults_of(group))
+        ids = [each.id for each in selected]
+        read_offsets = partial(read_committed_offsets, self.admin, broker)
+        for committed, refused in self._request_batches(
+            broker, ids, read_offsets, GROUPS_PER_REQUEST
+        ):
             at = self.clock()
-            self._note(*map(str, refused.values()))
-            take = self.selection.topics.take
+            self._add_faults(*map(str, refused.values()))
             for name, offsets in sorted(committed.items()):
-                commits += commit_rows(self.cluster, name, offsets, take, at)
+                commits += commit_rows(self.cluster, name, offsets, self.selection.topics, at)
 
-    def _ask(self, broker: int, question: Callable[[], Answer]) -> Answer | None:
-        """The answer, or None where there is none, which is noted.
+    def _request(self, broker: int, request: Callable[[], Response]) -> Response | None:
+        """Return the response; None, with a fault, if there is none.
 
-        A broker that was silent once is not asked again in this pass. Raises TooLargeError.
+        A broker that was unreachable once is skipped from then on. Raises TooLargeError.
         """
-        if broker in self.silent:
+        if broker in self.unreachable:
             return None
-        self.pace()
+        self.acquire()
         try:
-            return question()
+            return request()
         except TooLargeError:
             raise
         except AdminError as error:
-            self._note(str(error))
+            self._add_faults(str(error))
             if isinstance(error, UnreachableError | AdminTimeoutError):
-                self.silent.add(broker)
+                self.unreachable.add(broker)
             return None
 
-    def _ask_each(
+    def _request_batches(
         self,
         broker: int,
         names: Sequence[Name],
-        question: Callable[[Sequence[Name]], Answer],
-        at_once: int = PARTITIONS_AT_ONCE,
-    ) -> Iterator[Answer]:
-        """Answers about ``names``, so many at once; fewer where the answer is too large."""
-        for start in range(0, len(names), at_once):
-            some = names[start : start + at_once]
+        request: Callable[[Sequence[Name]], Response],
+        size: int = PARTITIONS_PER_REQUEST,
+    ) -> Iterator[Response]:
+        """Yield the responses for batches of ``names``; batches with too large ones are halved."""
+        for start in range(0, len(names), size):
+            batch = names[start : start + size]
             try:
-                answer = self._ask(broker, partial(question, some))
+                response = self._request(broker, partial(request, batch))
             except TooLargeError as error:
-                if len(some) == 1:
-                    self._note(f"{some[0]}: {error}")
+                if len(batch) == 1:
+                    self._add_faults(f"{batch[0]}: {error}")
                 else:
-                    yield from self._ask_each(broker, some, question, (len(some) + 1) // 2)
+                    yield from self._request_batches(broker, batch, request, (len(batch) + 1) // 2)
             else:
-                if answer is not None:
-                    yield answer
+                if response is not None:
+                    yield response
 
-    def _note(self, *faults: str) -> None:
+    def _add_faults(self, *faults: str) -> None:
         for fault in faults:
-            if len(self.faults) < MOST_FAULTS:
+            if len(self.faults) < MAX_FAULTS:
                 self.faults[fault] = None
 
-    def _wanted(self, group: ListedGroup) -> bool:
-        """Consumers: not Connect's workers, say, nor share groups, which commit nothing."""
+    def _is_selected(self, group: ListedGroup) -> bool:
+        """Return whether this is a selected group of consumers.
+
+        Other groups, such as those of Connect and share groups, commit no offsets.
+        """
         return (
             group.type in (CLASSIC, CONSUMER, STREAMS)
             and group.protocol_type in ("", CONSUMER, STREAMS)
-            and self.selection.groups.take(group.id)
+            and self.selection.groups.matches(group.id)
         )

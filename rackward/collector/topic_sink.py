@@ -1,4 +1,9 @@
-"""Snapshots as messages of a Kafka topic, for the streaming job."""
+"""Snapshots as messages of a Kafka topic, for the streaming job.
+
+The layout is that of :mod:`rack_traffic.snapshot_tables`, such as
+``{"table": "commits", "rows": [{...}]}``. The key of a message is ``cluster/table``, so that the
+rows of one table stay in order.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +13,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
-from rackward.admin import check_topics, connect, read_state
-from rackward.admin.client import reliable_producer, translated
+from rackward.admin import AdminError, check_topics, connect, read_state
+from rackward.admin.producer import ReliableProducer
 from rackward.collector.errors import SinkError
 from rackward.collector.rows import Row, Snapshot
 
-# ---- Rows of snapshots as messages of a Kafka topic: ``{"table": "commits", "rows": [{...},
-# ...]}``.
-#
-# The layout is :data:`rack_traffic.schemas.SNAPSHOTS`'. A message's key is ``cluster/table``, so
-# that what one collector says of a table stays in order.
-
-MOST_BYTES = 512 * 1024
-"""Of a message's value; brokers take a megabyte if nobody told them otherwise."""
+MAX_BYTES = 512 * 1024
+"""Size of a message's value; brokers accept a megabyte by default."""
 
 
-def messages_of(snapshot: Snapshot, most_bytes: int = MOST_BYTES) -> Iterator[tuple[bytes, bytes]]:
-    """Key and value of each message; none is longer than ``most_bytes`` unless one row is."""
+def to_messages(snapshot: Snapshot, max_bytes: int = MAX_BYTES) -> Iterator[tuple[bytes, bytes]]:
+    """Yield key and value of each message, with values of at most ``max_bytes`` unless one row is
+    larger."""
     for table, rows in snapshot.tables.items():
         key = f"{snapshot.cluster}/{table}".encode()
-        for value in values_of(table, rows, most_bytes):
+        for value in to_values(table, rows, max_bytes):
             yield key, value
 
 
-def values_of(table: str, rows: Sequence[Row], most_bytes: int = MOST_BYTES) -> Iterator[bytes]:
-    """The rows of one table as the values of as few messages as will do."""
+def to_values(table: str, rows: Sequence[Row], max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
+    """Yield the values of the messages for the rows of one table."""
     columns = tuple(SNAPSHOT_TABLES[table])
     begin = f'{{"table":{json.dumps(table)},"rows":['.encode()
     parts: list[bytes] = []
@@ -41,7 +41,7 @@ def values_of(table: str, rows: Sequence[Row], most_bytes: int = MOST_BYTES) -> 
         part = json.dumps(
             dict(zip(columns, row, strict=True)), default=_time, separators=(",", ":")
         ).encode()
-        if parts and size + len(part) + 1 > most_bytes - len(begin) - 2:
+        if parts and size + len(part) + 1 > max_bytes - len(begin) - 2:
             yield begin + b",".join(parts) + b"]}"
             parts, size = [], 0
         parts.append(part)
@@ -52,65 +52,51 @@ def values_of(table: str, rows: Sequence[Row], most_bytes: int = MOST_BYTES) -> 
 
 def _time(value: object) -> str:
     if not isinstance(value, datetime):
-        raise TypeError(f"{value!r} is no value of a snapshot")
+        raise TypeError(f"{value!r} is not a value of a snapshot")
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
 class TopicSink:
-    """Sends to ``topic``, which must exist, and returns when brokers have it on all replicas.
+    """Writes to ``topic``, which must exist.
 
-    ``properties`` say how to connect, in Java's or librdkafka's words. The producer is
-    idempotent: a snapshot is in the topic once, unless it was said to have failed, after which
-    some of its messages may be there. ``timeout`` is in seconds.
-
-    Raises AdminError where the cluster cannot be reached or has no such topic.
+    ``properties`` are connection settings with Java's or librdkafka's names. The producer is
+    idempotent: a snapshot is in the topic once; after an error, some of its messages may be.
+    ``timeout`` is in seconds. Raises AdminError if the cluster cannot be reached or does not have
+    the topic.
     """
 
     def __init__(self, properties: Mapping[str, object], topic: str, timeout: float) -> None:
-        # Asked first: a producer makes topics up where brokers let it.
+        # Before the producer, which would create the topic if brokers allow it.
         with connect(properties, timeout=timeout) as admin:
-            check_topics(read_state(admin, [topic], ongoing=False), [topic])
-        self._topic, self._timeout = topic, timeout
+            check_topics(read_state(admin, [topic], reassignments=False), [topic])
+        self._topic = topic
         self._lock = threading.Lock()
         self._closed = False
-        self._producer = reliable_producer(
-            properties,
-            timeout,
-            "connecting the producer of snapshots",
-            compression_type="gzip",
-            linger_ms=20,
+        self._producer = ReliableProducer(
+            properties, topic, timeout, compression_type="gzip", linger_ms=20
         )
 
-    def last(self, cluster: str) -> float | None:  # noqa: ARG002 - a topic cannot be asked
+    def last(self, cluster: str) -> float | None:  # noqa: ARG002 - a topic is not read
         """See Sink."""
         return None
 
     def write(self, snapshot: Snapshot) -> bool:
-        """See Sink; returns when all of it is acknowledged."""
-        from kafka.errors import KafkaError
-
+        """See Sink; returns True once all in-sync replicas have it."""
         with self._lock:
             if self._closed:
                 raise SinkError(f"topic {self._topic} is closed: the collector has ended")
             try:
-                sent = [
-                    self._producer.send(self._topic, key=key, value=value)
-                    for key, value in messages_of(snapshot)
-                ]
-                self._producer.flush(timeout=self._timeout)
-                for each in sent:
-                    each.get(timeout=self._timeout)
-            except KafkaError as error:
-                told = translated(f"sending a snapshot of {snapshot.cluster}", error)
-                raise SinkError(f"{told} (topic {self._topic})") from error
+                self._producer.send(to_messages(snapshot))
+            except AdminError as error:
+                raise SinkError(f"sending a snapshot of {snapshot.cluster}: {error}") from error
         return True
 
     def flush(self) -> None:
-        """See Sink; nothing is held back."""
+        """See Sink; nothing is buffered."""
 
     def close(self) -> None:
         """See Sink."""
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._producer.close(timeout=5)
+                self._producer.close()

@@ -10,115 +10,65 @@
       locator_properties: {}
       ignore_racks: false
     under_replicated:
-      allowed: false                        # may answers have placeholders
+      allowed: false                        # whether placements may have placeholders
       partitions_at_once: 100
-      throttle: 50MB                        # per second and broker; off: no bound
+      throttle: 50MB                        # per second and broker; off: unlimited
     service:
-      listen: 127.0.0.1:9480                # off: none is served
-      ca_file: ca.pem                       # mutual TLS; needed beyond loopback
+      listen: 127.0.0.1:9480                # off: no placement service
+      ca_file: ca.pem                       # mutual TLS; required beyond loopback
       cert_file: controller.pem
       key_file: controller.key
     health:
-      listen: 127.0.0.1:9481                # off: none
+      listen: 127.0.0.1:9481                # off: no health port
     leaders:
-      every: 6h                             # off: never, which is the default
+      every: 6h                             # off (the default): leaders are left alone
       groups: [orders, billing-*]
-      least_gain: 0.05
+      min_gain: 0.05
 
-The same in TOML or JSON. Only ``cluster`` must be there.
+The same in TOML or JSON. Only ``cluster`` is required.
 """
 
 from __future__ import annotations
 
-import importlib
-import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from placement_core import InvalidOptionError, RackwardError
-from rackward.controller.reconciler import AT_ONCE
-from rackward.placement_service import DEFAULT_ADDRESS
-from rackward.units import read_bytes
+import msgspec
+from msgspec import Meta
 
-# ---- Files of settings in YAML (the extra ``yaml``), JSON or TOML, as the file's suffix says.
+from placement_core import InvalidOptionError
+from rackward.config_files import (
+    ConfigError,
+    Flag,
+    Properties,
+    Text,
+    Texts,
+    convert,
+    load,
+    properties_as_text,
+)
+from rackward.placement_service import DEFAULT_ADDRESS, MutualTls
+from rackward.units import parse_bytes
 
-MOST_BYTES = 16 << 20
+MIN_GAIN = 0.05
+HEALTH_ADDRESS = "127.0.0.1:9481"
+PARTITIONS_AT_ONCE = 100
 
-
-class DocumentError(RackwardError, ValueError):
-    """A file of settings cannot be read, or is not of the form that its name says."""
-
-
-def read_document(path: Path) -> Any:
-    """What is in a file of YAML, JSON or TOML. Raises DocumentError."""
-    try:
-        with path.expanduser().open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        text = content.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise DocumentError(f"{path} cannot be read: {why}") from error
-    if len(content) > MOST_BYTES:
-        raise DocumentError(f"{path} has more than {MOST_BYTES >> 20} MB: name another file")
-    match path.suffix.lower():
-        case ".json":
-            return _parsed(path, "JSON", lambda: json.loads(text), ValueError)
-        case ".toml":
-            return _parsed(path, "TOML", lambda: tomllib.loads(text), tomllib.TOMLDecodeError)
-        case ".yaml" | ".yml":
-            yaml: Any
-            try:
-                yaml = importlib.import_module("yaml")
-            except ImportError:
-                raise DocumentError(
-                    f"{path}: YAML needs PyYAML: pip install 'rackward[yaml]', or write TOML"
-                ) from None
-            return _parsed(path, "YAML", lambda: yaml.safe_load(text), yaml.YAMLError)
-        case _:
-            raise DocumentError(f"{path}: name it .yaml, .json or .toml, after what it holds")
-
-
-def _parsed(path: Path, kind: str, parse: Callable[[], Any], fault: type[Exception]) -> Any:
-    try:
-        return parse()
-    except (fault, RecursionError) as error:
-        # What parsers quote of the file may be a password.
-        raise DocumentError(f"{path} is not {kind}: {_where(error)}") from error
-
-
-def _where(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None)
-    if mark is not None:
-        return f"see line {mark.line + 1}, column {mark.column + 1}"
-    line = getattr(error, "lineno", None)
-    return f"see line {line}" if line else "check its punctuation"
-
-
-OFF = "off"
-PLACER = "rack-alternating"
-LOCATOR = "metadata"
-LEAST_GAIN = 0.05
-HEALTH = "127.0.0.1:9481"
-
+_OFF = "off"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_LEAST_EVERY = 60.0
-_MOST_THROTTLED = 500
-"""Partitions of one topic, whose throttled replicas have to fit into one text of Kafka's."""
+_MIN_LAYOUT_SECONDS = 60.0
+_MAX_THROTTLED_PARTITIONS = 500
+"""Partitions of one topic whose throttled replicas fit into one configuration value of Kafka."""
 
 ReadProperties = Callable[[Path], Mapping[str, str]]
 
 
-class SettingsError(RackwardError, ValueError):
-    """The configuration file says something that cannot be meant."""
-
-
 @dataclass(frozen=True, slots=True)
-class Door:
-    """Where to listen, and the files of mutual TLS, all of them or none."""
+class ListenConfig:
+    """Where to listen, and the PEM files of mutual TLS: ``ca_file`` and ``cert_file``, or none."""
 
     host: str
     port: int
@@ -126,197 +76,204 @@ class Door:
     cert_file: str | None = None
     key_file: str | None = None
 
+    @property
+    def tls(self) -> MutualTls | None:
+        """The files of mutual TLS, if there are any."""
+        if self.ca_file is None or self.cert_file is None:
+            return None
+        return MutualTls(self.ca_file, self.cert_file, self.key_file)
+
 
 @dataclass(frozen=True, slots=True)
-class LeaderLayouts:
-    """``every`` so many seconds, for the ``groups`` (* stands for any letters), where the share of
-    partitions that are read locally grows by ``least_gain``."""
+class LeaderLayoutConfig:
+    """When to move leaders: every ``every`` seconds, for the consumers of ``groups`` (patterns
+    with ``*``), if the share of partitions that are read locally grows by ``min_gain``."""
 
     every: float
     groups: tuple[str, ...]
-    least_gain: float = LEAST_GAIN
+    min_gain: float = MIN_GAIN
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What the file says; see the module's text. ``properties`` may hold secrets, and are not
-    shown. ``throttle`` is in bytes per second; it, ``service``, ``health`` and ``leaders`` are None
-    where they are off."""
+class ControllerConfig:
+    """The settings of a controller.
+
+    ``properties`` are connection settings and may hold secrets; they are left out of ``repr``.
+    ``throttle`` is in bytes per second. ``throttle``, ``service``, ``health`` and ``leaders`` are
+    None where they are off.
+    """
 
     properties: Mapping[str, object] = field(repr=False)
-    placer: str = PLACER
+    placer: str = "rack-alternating"
     placer_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    locator: str = LOCATOR
+    locator: str = "metadata"
     locator_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     ignore_racks: bool = False
-    under_replicated: bool = False
-    partitions_at_once: int = AT_ONCE
+    allow_under_replicated: bool = False
+    partitions_at_once: int = PARTITIONS_AT_ONCE
     throttle: int | None = None
-    service: Door | None = None
-    health: Door | None = None
-    leaders: LeaderLayouts | None = None
+    service: ListenConfig | None = None
+    health: ListenConfig | None = None
+    leaders: LeaderLayoutConfig | None = None
 
 
-def read_settings(path: Path, read_properties: ReadProperties) -> Settings:
-    """The settings in the file at ``path``; ``read_properties`` reads its ``command_config``.
+def read_config(path: Path, read_properties: ReadProperties) -> ControllerConfig:
+    """Read the configuration file at ``path``.
 
-    Raises SettingsError and DocumentError, which name the file and the setting.
+    ``read_properties`` reads the properties file that ``command_config`` names. Raises ConfigError,
+    which names the file and the setting.
     """
-    document = _Section(read_document(path), str(path))
-    cluster = document.section("cluster")
+    document = convert(load(path), _Document, str(path))
+    cluster, placement = document.cluster, document.placement
     properties: dict[str, object] = {}
-    if (config := cluster.text("command_config")) is not None:
-        properties |= read_properties(path.parent / Path(config).expanduser())
-    if (servers := cluster.text("bootstrap_servers")) is not None:
-        properties["bootstrap.servers"] = servers
+    if cluster.command_config is not None:
+        properties |= read_properties(path.parent / Path(cluster.command_config).expanduser())
+    if cluster.bootstrap_servers is not None:
+        servers = cluster.bootstrap_servers
+        properties["bootstrap.servers"] = servers if isinstance(servers, str) else ",".join(servers)
     if "bootstrap.servers" not in properties:
-        raise SettingsError(
-            f"{path}: say where the cluster is: bootstrap_servers, or command_config, in 'cluster'"
+        raise ConfigError(
+            f"{path}: cluster: no cluster is given: set bootstrap_servers, or command_config"
         )
-    placement = document.section("placement")
-    under_replicated = document.section("under_replicated")
-    settings = Settings(
+    return ControllerConfig(
         properties=properties,
-        placer=placement.text("placer") or PLACER,
-        placer_properties=placement.texts("properties"),
-        locator=placement.text("locator") or LOCATOR,
-        locator_properties=placement.texts("locator_properties"),
-        ignore_racks=placement.truth("ignore_racks", False),
-        under_replicated=under_replicated.truth("allowed", False),
-        partitions_at_once=int(
-            under_replicated.number("partitions_at_once", AT_ONCE, least=1, most=10_000, whole=True)
-        ),
-        throttle=under_replicated.rate("throttle"),
-        service=_door(document.section("service"), path, DEFAULT_ADDRESS),
-        health=_door(document.section("health"), path, HEALTH),
-        leaders=_leaders(document.section("leaders")),
+        placer=placement.placer,
+        placer_properties=properties_as_text(placement.properties),
+        locator=placement.locator,
+        locator_properties=properties_as_text(placement.locator_properties),
+        ignore_racks=placement.ignore_racks,
+        allow_under_replicated=document.under_replicated.allowed,
+        partitions_at_once=document.under_replicated.partitions_at_once,
+        throttle=document.under_replicated.rate,
+        service=_listen_config(document.service, path),
+        health=_listen_config(document.health, path),
+        leaders=document.leaders.layout,
     )
-    for section in (cluster, placement, under_replicated, document):
-        section.check_known()
-    if settings.throttle is not None and settings.partitions_at_once > _MOST_THROTTLED:
-        raise under_replicated.wrong(
-            "partitions_at_once",
-            settings.partitions_at_once,
-            f"with a throttle, {_MOST_THROTTLED} at most: Kafka takes no longer lists of replicas",
-        )
-    return settings
 
 
-def _door(section: _Section, path: Path, default: str) -> Door | None:
-    listen = section.text("listen", default)
-    files = {
-        name: str(path.parent / Path(given).expanduser())
-        for name in ("ca_file", "cert_file", "key_file")
-        if (given := section.text(name)) is not None
-    }
-    section.check_known()
-    if listen is None or listen == OFF:
-        return None
-    host, colon, port = listen.rpartition(":")
-    if not colon or not re.fullmatch(r"[0-9]{1,5}", port):
-        raise section.wrong("listen", listen, "write HOST:PORT, or off")
-    if files and not {"ca_file", "cert_file"} <= files.keys():
-        raise SettingsError(f"{section.where}: TLS takes ca_file and cert_file (and key_file)")
-    return Door(host.strip("[]"), int(port), **files)
+class _Section(msgspec.Struct, forbid_unknown_fields=True):
+    """A section of the file; a ValueError of ``__post_init__`` is reported as an error in it."""
 
 
-def _leaders(section: _Section) -> LeaderLayouts | None:
-    every = section.text("every", OFF)
-    groups = section.listed("groups")
-    gain = section.number("least_gain", LEAST_GAIN, least=0.0, most=1.0)
-    section.check_known()
-    if every is None or every == OFF:
-        return None
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd])", every)
-    seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
-    if seconds < _LEAST_EVERY:
-        raise section.wrong("every", every, "write a time of at least 1m, such as 6h, or off")
-    if not groups:
-        raise SettingsError(f"{section.where}: say whose consumers count: groups")
-    return LeaderLayouts(seconds, groups, gain)
+# YAML reads ``off`` as False.
+_Address = Annotated[str | bool, Meta(description="HOST:PORT, or off")]
+_Interval = Annotated[str | bool, Meta(description="a time of at least 1m, such as 6h, or off")]
 
 
-class _Section:
-    """A mapping of the file; what is asked for is known, and anything else is an error."""
+class _Cluster(_Section):
+    bootstrap_servers: Texts | None = None
+    command_config: Text | None = None
 
-    def __init__(self, given: Any, where: str) -> None:
-        self.where = where
-        if given is None:
-            given = {}
-        if not isinstance(given, Mapping):
-            raise SettingsError(f"{where}: write settings here, each with its name")
-        self._given: Mapping[str, Any] = given
-        self._known: list[str] = []
 
-    def section(self, name: str) -> _Section:
-        return _Section(self._value(name), f"{self.where}: {name}")
+class _Placement(_Section):
+    placer: Text = "rack-alternating"
+    properties: Properties = {}
+    locator: Text = "metadata"
+    locator_properties: Properties = {}
+    ignore_racks: Flag = False
 
-    def text(self, name: str, default: str | None = None) -> str | None:
-        value = self._value(name)
-        if value is None:
-            return default
-        if value is False:
-            # What YAML makes of off.
-            return OFF
-        if not isinstance(value, str) or not value:
-            raise self.wrong(name, value, "write a text")
-        return value
 
-    def texts(self, name: str) -> dict[str, str]:
-        value = self._value(name)
-        if value is None:
-            return {}
-        if not isinstance(value, Mapping):
-            raise self.wrong(name, "something else", "write properties, each with its name")
-        return {
-            str(key): str(each).lower() if isinstance(each, bool) else str(each)
-            for key, each in value.items()
-        }
+class _UnderReplicated(_Section):
+    allowed: Flag = False
+    partitions_at_once: Annotated[
+        int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10000")
+    ] = PARTITIONS_AT_ONCE
+    throttle: Annotated[
+        str | int | bool, Meta(description="bytes per second, such as 50MB, or off")
+    ] = False
 
-    def listed(self, name: str) -> tuple[str, ...]:
-        value = self._value(name)
-        several = [value] if isinstance(value, str) else value or []
-        if not isinstance(several, list) or not all(isinstance(each, str) for each in several):
-            raise self.wrong(name, value, "write a list of names")
-        return tuple(several)
-
-    def truth(self, name: str, default: bool) -> bool:
-        value = self._value(name)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self.wrong(name, value, "write true or false")
-        return value
-
-    def number(
-        self, name: str, default: float, *, least: float, most: float, whole: bool = False
-    ) -> float:
-        value = self._value(name)
-        if value is None:
-            return default
-        kinds = int if whole else int | float
-        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
-            raise self.wrong(name, value, f"write a number from {least:g} to {most:g}")
-        return value
-
-    def rate(self, name: str) -> int | None:
-        value = self._value(name)
-        if value is None or value is False or value == OFF:
-            return None
-        try:
-            return read_bytes(name, str(value), rate=True)
-        except InvalidOptionError as error:
-            raise self.wrong(name, value, "write bytes per second, such as 50MB, or off") from error
-
-    def check_known(self) -> None:
-        if unknown := sorted(set(map(str, self._given)) - set(self._known)):
-            raise SettingsError(
-                f"{self.where}: {unknown[0]!r} is no setting; there are {', '.join(self._known)}"
+    def __post_init__(self) -> None:
+        rate = self.rate
+        if rate is not None and self.partitions_at_once > _MAX_THROTTLED_PARTITIONS:
+            raise ValueError(
+                f"partitions_at_once is {self.partitions_at_once}: with a throttle, write at most "
+                f"{_MAX_THROTTLED_PARTITIONS}: Kafka's lists of throttled replicas are not longer"
             )
 
-    def wrong(self, name: str, value: object, do: str) -> SettingsError:
-        return SettingsError(f"{self.where}: {name} is {value!r}: {do}")
+    @property
+    def rate(self) -> int | None:
+        """The throttle in bytes per second, None if it is off."""
+        if self.throttle is False or self.throttle == _OFF:
+            return None
+        try:
+            return parse_bytes("throttle", str(self.throttle), rate=True)
+        except InvalidOptionError as error:
+            raise ValueError(
+                f"throttle is {self.throttle!r}: write bytes per second, such as 50MB, or off"
+            ) from error
 
-    def _value(self, name: str) -> Any:
-        self._known.append(name)
-        return self._given.get(name)
+
+class _Listener(_Section):
+    listen: _Address = False
+
+    def __post_init__(self) -> None:
+        self.address()
+
+    def address(self) -> tuple[str, int] | None:
+        """Return host and port, None if it is off."""
+        if self.listen is False or self.listen == _OFF:
+            return None
+        host, colon, port = str(self.listen).rpartition(":")
+        if not colon or not re.fullmatch(r"[0-9]{1,5}", port):
+            raise ValueError(f"listen is {self.listen!r}: write HOST:PORT, or off")
+        return host.strip("[]"), int(port)
+
+
+class _Health(_Listener):
+    listen: _Address = HEALTH_ADDRESS
+
+
+class _Service(_Listener):
+    listen: _Address = DEFAULT_ADDRESS
+    ca_file: Text | None = None
+    cert_file: Text | None = None
+    key_file: Text | None = None
+
+    def __post_init__(self) -> None:
+        self.address()
+        files = (self.ca_file, self.cert_file, self.key_file)
+        if any(files) and not (self.ca_file and self.cert_file):
+            raise ValueError("TLS requires ca_file and cert_file (and key_file)")
+
+
+class _Leaders(_Section):
+    every: _Interval = False
+    groups: Texts = []
+    min_gain: Annotated[float, Meta(ge=0.0, le=1.0, description="a number from 0 to 1")] = MIN_GAIN
+
+    def __post_init__(self) -> None:
+        self.layout  # noqa: B018 - for its errors
+
+    @property
+    def layout(self) -> LeaderLayoutConfig | None:
+        """The settings, None if it is off."""
+        if self.every is False or self.every == _OFF:
+            return None
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd])", str(self.every))
+        seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+        if seconds < _MIN_LAYOUT_SECONDS:
+            raise ValueError(
+                f"every is {self.every!r}: write a time of at least 1m, such as 6h, or off"
+            )
+        groups = (self.groups,) if isinstance(self.groups, str) else tuple(self.groups)
+        if not groups:
+            raise ValueError("groups is missing: write the consumer groups that count")
+        return LeaderLayoutConfig(seconds, groups, self.min_gain)
+
+
+class _Document(_Section):
+    cluster: _Cluster = msgspec.field(default_factory=_Cluster)
+    placement: _Placement = msgspec.field(default_factory=_Placement)
+    under_replicated: _UnderReplicated = msgspec.field(default_factory=_UnderReplicated)
+    service: _Service = msgspec.field(default_factory=_Service)
+    health: _Health = msgspec.field(default_factory=_Health)
+    leaders: _Leaders = msgspec.field(default_factory=_Leaders)
+
+
+def _listen_config(section: _Listener, path: Path) -> ListenConfig | None:
+    address = section.address()
+    if address is None:
+        return None
+    names = [getattr(section, name, None) for name in ("ca_file", "cert_file", "key_file")]
+    files = [str(path.parent / Path(name).expanduser()) if name else None for name in names]
+    return ListenConfig(*address, *files)

@@ -1,56 +1,61 @@
-"""A port for those who look after the controller: is it well, and what has it done."""
+"""The health port: ``/health/live``, ``/health/ready`` and ``/metrics`` for Prometheus."""
 
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import ThreadingMixIn
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from wsgiref.types import StartResponse, WSGIEnvironment
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from placement_core import RackwardError
-from rackward.controller.reconciler import Kept
-from rackward.placement_service import Address, ServiceCounts
+from rackward.controller.reconciler import ReconcileStatus
+from rackward.placement_service import Address, ServiceMetrics
 
-MOST_AT_ONCE = 16
-PATIENCE_SECONDS = 5.0
+MAX_CONNECTIONS = 16
+TIMEOUT_SECONDS = 5.0
+
+log = logging.getLogger("rackward.controller")
 
 
 class PortError(RackwardError, OSError):
-    """The port of health and metrics cannot be had."""
+    """The health port cannot be opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``ready``: the cluster has answered lately. ``facts`` are for people who look."""
+    """``ready``: whether the cluster has responded recently. ``details`` are shown with it."""
 
     ready: bool
-    facts: Mapping[str, object]
+    details: Mapping[str, object]
 
 
-class HealthPort:
-    """Serves ``/health/live``, ``/health/ready`` and ``/metrics`` from a thread of its own.
+class HealthServer:
+    """Serves the health port from a thread of its own until ``close``.
 
-    ``health`` is asked for each answer. A few answers at a time, and nobody is waited for long.
-    Raises PortError; close it in the end.
+    ``health`` is called for each request of ``/health/ready``. At most MAX_CONNECTIONS are open at
+    a time; more are closed at once, and a client that sends or receives nothing for
+    TIMEOUT_SECONDS is disconnected. Raises PortError.
     """
 
     def __init__(
         self, host: str, port: int, health: Callable[[], Health], registry: CollectorRegistry
     ) -> None:
         try:
-            self._server = _Server((host, port), _handler(health, registry))
+            self._server = _Server((host, port), _RequestHandler)
         except OSError as error:
             raise PortError(
-                f"{Address(host, port)} cannot be listened at for health and metrics: "
-                f"{error.strerror}"
+                f"the health port {Address(host, port)} cannot be opened: {error.strerror}"
             ) from error
+        self._server.set_app(_make_app(health, registry))
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="rackward-health", daemon=True
         )
@@ -58,28 +63,62 @@ class HealthPort:
 
     @property
     def address(self) -> Address:
-        """What was bound."""
+        """The bound address."""
         return Address(*self._server.server_address[:2])  # type: ignore[arg-type]
 
     def close(self) -> None:
-        """Stop, and free the port."""
+        """Stop serving and release the port."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(PATIENCE_SECONDS)
+        self._thread.join(TIMEOUT_SECONDS)
 
 
-class _Server(ThreadingHTTPServer):
+def _make_app(
+    health: Callable[[], Health], registry: CollectorRegistry
+) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
+    metrics = make_wsgi_app(registry)
+
+    def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        status, content_type = "200 OK", "text/plain; charset=utf-8"
+        match environ["PATH_INFO"]:
+            case "/metrics":
+                response: Iterable[bytes] = metrics(environ, start_response)
+                return response
+            case "/health/live":
+                body = "live\n"
+            case "/health/ready":
+                now = health()
+                status = "200 OK" if now.ready else "503 Service Unavailable"
+                content_type = "application/json"
+                body = json.dumps({"ready": now.ready, **now.details}, indent=2) + "\n"
+            case _:
+                status = "404 Not Found"
+                body = "the paths are /health/live, /health/ready and /metrics\n"
+        start_response(status, [("Content-Type", content_type)])
+        return [body.encode()]
+
+    return app
+
+
+class _RequestHandler(WSGIRequestHandler):
+    timeout = TIMEOUT_SECONDS
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing for each scrape."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False
-    # With the five of the library a few callers at once wait for seconds until they try again.
+    # The default of 5 makes clients that connect at the same time wait for seconds.
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self._places = threading.BoundedSemaphore(MOST_AT_ONCE)
+    def __init__(self, address: tuple[str, int], handler: type[_RequestHandler]) -> None:
+        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._places.acquire(blocking=False):
+        if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
@@ -88,104 +127,83 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self._slots.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever hangs up, or says nothing, is nobody's fault."""
-
-
-def _handler(
-    health: Callable[[], Health], registry: CollectorRegistry
-) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = PATIENCE_SECONDS
-
-        def do_GET(self) -> None:
-            match self.path.partition("?")[0]:
-                case "/health/live":
-                    self._answer(200, "text/plain; charset=utf-8", b"live\n")
-                case "/health/ready":
-                    found = health()
-                    body = json.dumps({"ready": found.ready, **found.facts}, indent=2) + "\n"
-                    self._answer(200 if found.ready else 503, "application/json", body.encode())
-                case "/metrics":
-                    self._answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
-                case _:
-                    told = b"there are /health/live, /health/ready and /metrics\n"
-                    self._answer(404, "text/plain; charset=utf-8", told)
-
-        def _answer(self, status: int, kind: str, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Connection", "close")
-            self.end_headers()
-            self.wfile.write(body)
-            self.close_connection = True
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nobody needs a line for each scrape."""
-
-    return Handler
-
-
-# ---- The controller's figures for Prometheus, read when it asks.
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        log.debug("health port: request from %s failed", client_address, exc_info=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """A moment's figures; ``service`` is None where none is served. ``failures``: turns that the
-    cluster did not let finish; ``answered``: seconds since 1970, None where it never has."""
+class ControllerMetrics:
+    """The controller's metrics at one moment.
 
-    kept: Kept
-    asked: int
-    turns: int
-    failures: int
-    answered: float | None
-    layouts: int
-    service: ServiceCounts | None
+    ``requested`` reassignments, ``passes`` of the reconciler, and those that ``failed_passes``;
+    ``last_response`` of the cluster, in seconds since 1970, None if there was none;
+    ``leader_layouts`` that were applied; ``service`` is None if there is no placement service.
+    """
+
+    status: ReconcileStatus
+    requested: int
+    passes: int
+    failed_passes: int
+    last_response: float | None
+    leader_layouts: int
+    service: ServiceMetrics | None
 
 
-class ControllerCollector(Collector):
-    """Gives a registry what ``figures`` returns."""
+_SERVICE_HELP = {
+    "open_connections": "Open connections of the placement service.",
+    "connections": "Accepted connections of the placement service.",
+    "evicted_connections": "Waiting connections closed to make room for a new one.",
+    "refused_connections": "New connections closed because all others were being answered.",
+    "failed_handshakes": "TLS handshakes that failed, such as without a trusted certificate.",
+    "invalid_frames": "Frames that were too long, malformed or of an unknown request.",
+    "slow_connections": "Connections closed because a client took too long.",
+    "requests": "Requests answered by the placement service, ApiVersions included.",
+    "placements": "Placements returned by the placement service.",
+    "failed_placements": "Placement requests answered with an error.",
+}
 
-    def __init__(self, figures: Callable[[], Figures]) -> None:
-        self._figures = figures
+
+class MetricsCollector(Collector):
+    """Returns the controller's metrics to prometheus_client when they are scraped."""
+
+    def __init__(self, read: Callable[[], ControllerMetrics]) -> None:
+        self._read = read
 
     def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
-        """What prometheus_client calls."""
-        now = self._figures()
-        yield _gauge("lease_held", "Whether this controller keeps the intents.", now.kept.held)
-        yield _gauge("intents", "Topics made with fewer replicas than wanted.", now.kept.intents)
-        yield _gauge("intent_partitions", "Their partitions that are still short.", now.kept.open)
+        """Yield the metric families; called by the registry."""
+        now = self._read()
+        status = now.status
+        yield _gauge("active", "1 if this controller has the lease.", status.active)
+        yield _gauge("pending_records", "Records of pending replicas.", status.records)
+        yield _gauge("pending_partitions", "Partitions that lack replicas.", status.partitions)
         yield _gauge(
-            "partitions_under_way", "Of these, those that get replicas now.", now.kept.under_way
+            "partitions_in_progress", "Partitions that are getting replicas.", status.in_progress
         )
         yield _gauge(
-            "placeholders_waiting", "Replicas that no live broker can take.", now.kept.waiting
+            "placeholders_waiting", "Replicas that no live broker can take.", status.waiting
         )
-        yield _counter("fills", "Partitions that the cluster was asked to fill.", now.asked)
-        yield _counter("turns", "Times that the intents were looked at.", now.turns)
-        yield _counter("failed_turns", "Of these, those that the cluster failed.", now.failures)
-        yield _counter("leader_layouts", "Leader layouts that were carried out.", now.layouts)
-        if now.answered is not None:
+        yield _counter("reassignments", "Reassignments that were requested.", now.requested)
+        yield _counter("passes", "Passes over all pending replicas.", now.passes)
+        yield _counter("failed_passes", "Passes that an error ended.", now.failed_passes)
+        yield _counter("leader_layouts", "Leader layouts that were applied.", now.leader_layouts)
+        if now.last_response is not None:
             yield _gauge(
-                "cluster_answered_timestamp_seconds",
-                "When the cluster last answered.",
-                now.answered,
+                "last_response_timestamp_seconds",
+                "When the cluster last responded, in seconds since 1970.",
+                now.last_response,
             )
         if now.service is not None:
-            for each in fields(ServiceCounts):
+            for each in fields(ServiceMetrics):
+                family = _gauge if each.name.startswith("open_") else _counter
                 value = getattr(now.service, each.name)
-                if each.name.startswith("open_"):
-                    yield _gauge(f"service_{each.name}", "Of the placement service.", value)
-                else:
-                    yield _counter(f"service_{each.name}", "Of the placement service.", value)
+                yield family(f"service_{each.name}", _SERVICE_HELP[each.name], value)
 
 
-def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"rackward_controller_{name}", text, value=float(value))
+def _gauge(name: str, help: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"rackward_controller_{name}", help, value=float(value))
 
 
-def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
-    return CounterMetricFamily(f"rackward_controller_{name}", text, value=float(value))
+def _counter(name: str, help: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(f"rackward_controller_{name}", help, value=float(value))

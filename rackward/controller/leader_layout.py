@@ -1,4 +1,4 @@
-"""Leaders laid out anew from time to time, for the consumers that there are then."""
+"""Moves partition leaders, from time to time, to the racks of their present consumers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from placement_core.leaders import plan_leaders
 from placement_core.locators import RackLocator
 from rackward.admin import AdminConnection, ClusterState, read_state
 from rackward.admin.groups import list_groups
-from rackward.controller.config import LeaderLayouts
-from rackward.group_readers import find_groups, racks_of_members, readers_of, topics_of
-from rackward.reassignment import Engine, LiveCluster, Settings
-from rackward.reassignment.planner import PlacementRequest, check_request, view_for
-from rackward.reassignment.progress import DEFAULT_ORDER_BATCH
+from rackward.controller.config import LeaderLayoutConfig
+from rackward.group_readers import demand_of_group, find_groups, subscribed_topics
+from rackward.host_racks import HostRacks
+from rackward.reassignment import ExecutionOptions, Executor, LiveCluster
+from rackward.reassignment.planner import check_not_reassigning, planning_view
+from rackward.reassignment.progress import DEFAULT_LEADER_BATCH_PARTITIONS
 
 STALL_SECONDS = 30.0
 
@@ -23,9 +24,9 @@ log = logging.getLogger("rackward.controller")
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
-    """``moves`` that let ``after`` of ``partitions`` be read locally, and not ``before``; a
-    partition counts once for each set of readers."""
+class LeaderLayoutPlan:
+    """``moves`` that change the partitions that can be read locally from ``before`` to ``after``,
+    of ``partitions``; a partition counts once for each group that reads it."""
 
     moves: tuple[Move, ...] = ()
     before: int = 0
@@ -34,61 +35,65 @@ class Proposed:
 
     @property
     def gain(self) -> float:
-        """By what share of the partitions more are local."""
+        """The share of the partitions that become local."""
         return (self.after - self.before) / self.partitions if self.partitions else 0.0
 
 
-def lay_out(
-    admin: AdminConnection, layouts: LeaderLayouts, locator: RackLocator
-) -> Proposed | None:
-    """Plan and carry out; None where it is not worth it or not the time. Raises RackwardError."""
+def apply_leader_layout(
+    admin: AdminConnection, config: LeaderLayoutConfig, locator: RackLocator
+) -> LeaderLayoutPlan | None:
+    """Plan a leader layout and apply it; return the plan, or None if it was not applied.
+
+    It is not applied while any reassignment is in progress, or if the gain is below ``min_gain``.
+    Raises RackwardError.
+    """
     state = read_state(admin)
-    if state.ongoing:
-        log.info("leaders: %d reassignments are under way, not now", len(state.ongoing))
+    if state.reassignments:
+        log.info("leader layout skipped: reassignments_in_progress=%d", len(state.reassignments))
         return None
-    proposed = propose(admin, state, layouts, locator)
-    if not proposed.moves or proposed.gain < layouts.least_gain:
+    plan = plan_leader_layout(admin, state, config, locator)
+    if not plan.moves or plan.gain < config.min_gain:
         log.info(
-            "leaders: %d of %d partitions are local at best; %d are now: left as they are",
-            proposed.after,
-            proposed.partitions,
-            proposed.before,
+            "leader layout unchanged: partitions=%d local=%d local_at_best=%d",
+            plan.partitions,
+            plan.before,
+            plan.after,
         )
         return None
-    settings = Settings(most_partitions=DEFAULT_ORDER_BATCH, patience=STALL_SECONDS)
-    outcome = Engine(proposed.moves, {}, LiveCluster(admin), settings, lambda _: None).run()
-    log.info(
-        "leaders: %d partitions have other leaders now, so that %d of %d can be read locally and "
-        "not %d%s",
-        outcome.placed,
-        proposed.after,
-        proposed.partitions,
-        proposed.before,
-        "" if outcome.complete else "; some could not be moved",
+    options = ExecutionOptions(
+        max_batch_partitions=DEFAULT_LEADER_BATCH_PARTITIONS, stall_timeout=STALL_SECONDS
     )
-    return proposed
+    result = Executor(plan.moves, {}, LiveCluster(admin), options, lambda _: None).run()
+    log.info(
+        "leader layout applied: partitions=%d local=%d local_before=%d leaders_moved=%d%s",
+        plan.partitions,
+        plan.after,
+        plan.before,
+        result.completed,
+        "" if result.ok else "; some partitions could not be moved",
+    )
+    return plan
 
 
-def propose(
-    admin: AdminConnection, state: ClusterState, layouts: LeaderLayouts, locator: RackLocator
-) -> Proposed:
-    """The leaders for the groups that have members now. Raises RackwardError."""
+def plan_leader_layout(
+    admin: AdminConnection, state: ClusterState, config: LeaderLayoutConfig, locator: RackLocator
+) -> LeaderLayoutPlan:
+    """Return the leader layout for the present members of the groups. Raises RackwardError."""
     brokers = state.view.racks()
-    known = {each.id for broker in sorted(brokers) for each in list_groups(admin, broker)}
-    chosen = {name for name in known if any(fnmatchcase(name, each) for each in layouts.groups)}
-    rack_of = racks_of_members("mapping", None)
-    groups = [
-        group
-        for _, group in sorted(find_groups(admin, brokers, chosen).items())
-        if any(topics_of(group, member) for member in group.members)
+    listed = {each.id for broker in sorted(brokers) for each in list_groups(admin, broker)}
+    names = {name for name in listed if any(fnmatchcase(name, each) for each in config.groups)}
+    demand = [
+        each
+        for _, group in sorted(find_groups(admin, brokers, names).items())
+        if any(subscribed_topics(group, member) for member in group.members)
+        for each in demand_of_group(group, HostRacks())
     ]
-    readers = [each for group in groups for each in readers_of(group, rack_of)]
-    read = frozenset().union(*(each.topics for each in readers)) & state.topic_ids.keys()
-    if not read:
-        return Proposed()
-    check_request(PlacementRequest(topics=read), state, leaders_only=True)
-    layout = plan_leaders(view_for(state, locator), readers, topics=read)
-    return Proposed(
+    topics = frozenset().union(*(each.topics for each in demand)) & state.topic_ids.keys()
+    if not topics:
+        return LeaderLayoutPlan()
+    check_not_reassigning(topics, state)
+    layout = plan_leaders(planning_view(state, locator), demand, topics=topics)
+    return LeaderLayoutPlan(
         layout.moves,
         before=sum(each.before for each in layout.localities),
         after=sum(each.after for each in layout.localities),

@@ -1,189 +1,175 @@
-"""Who keeps the intents: the one member of a consumer group that reads their topic.
+"""The lease of the active controller: the only partition of the topic of pending replicas.
 
-Kafka gives the topic's only partition to one member of the group, and takes it from one that is
-silent for the session's time. Whoever has it reads the intents from their beginning and then acts
-on them. `LeaseHolder.confirm` asks the group's coordinator whether it is still so, with a commit,
-which the coordinator refuses from a member of a past generation.
+All controllers are members of one consumer group, and Kafka assigns the partition to one of them;
+it assigns it to another when that one stops sending heartbeats for the session timeout. The owner
+reads all records from the beginning and then acts on them. `Lease.verify_ownership` verifies with
+the group's coordinator, by a commit, that this member is still the owner: the coordinator refuses
+commits of members of an older generation.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from assignors.connection import kafka_python_settings
-from assignors.kafka_python import harden
-from rackward.admin.client import CLIENT_ID, translated
-from rackward.controller.pending_replicas import CONTROLLERS, INTENTS_TOPIC, Intent, IntentReader
+from assignors.kafka_python import enable_workarounds, install
+from rackward.admin.client import CLIENT_ID
+from rackward.admin.errors import wrap
+from rackward.controller.pending_replicas import (
+    CONTROLLER_GROUP,
+    PENDING_REPLICAS_TOPIC,
+    PendingReplicas,
+    PendingReplicasReader,
+)
 
-SESSION_MS = 10_000
-HEARTBEAT_MS = 2_000
-LONGEST_TURN_MS = 120_000
-CONFIRM_MS = 5_000
+SESSION_TIMEOUT_MS = 10_000
+HEARTBEAT_INTERVAL_MS = 2_000
+MAX_POLL_INTERVAL_MS = 120_000
+COMMIT_TIMEOUT_MS = 5_000
 
 log = logging.getLogger("rackward.controller")
 
 
-class Lease(Protocol):
-    """The right to keep the intents, and the intents as they are now."""
+class Lease:
+    """This process's membership in the group of controllers.
 
-    @property
-    def owned(self) -> bool:
-        """Whether it is ours."""
-
-    @property
-    def held(self) -> bool:
-        """Whether it is ours, and all intents are read."""
-
-    @property
-    def intents(self) -> Mapping[str, Intent]:
-        """By key; of one that held the lease before, as they were then."""
-
-    def poll(self, seconds: float) -> None:
-        """Read on, for so long. Raises AdminError."""
-
-    def confirm(self) -> bool:
-        """Ask whether it is still ours. Raises AdminError."""
-
-    def written(self, intents: Iterable[Intent], forgotten: Collection[str]) -> None:
-        """These were written by us, and will be read in a moment."""
-
-    def forget(self) -> None:
-        """Drop what was read; where the lease is ours, read it anew."""
-
-
-class LeaseHolder:
-    """A member of the group; see `Lease`. ``name`` tells it from others in the group's
-    description; ``properties`` say how to connect."""
+    ``name`` identifies it in the group's description; ``properties`` are connection settings.
+    Raises AdminError if the cluster cannot be reached.
+    """
 
     def __init__(
-        self, properties: Mapping[str, object], name: str, session_ms: int = SESSION_MS
+        self,
+        properties: Mapping[str, object],
+        name: str,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
     ) -> None:
         from kafka import KafkaConsumer, TopicPartition
         from kafka.errors import KafkaError
 
-        self._place = TopicPartition(INTENTS_TOPIC, 0)
+        self._tp = TopicPartition(PENDING_REPLICAS_TOPIC, 0)
         self._name = name
         self._owned = False
-        self._read = False
-        self._faults: set[bytes] = set()
-        self._reader = IntentReader()
+        self._all_read = False
+        self._reported: set[bytes] = set()
+        self._reader = PendingReplicasReader()
+        install()
         try:
             self._consumer: Any = KafkaConsumer(
                 **{
                     "client_id": f"{CLIENT_ID}-{name}",
                     **kafka_python_settings(properties),
-                    "group_id": CONTROLLERS,
+                    "group_id": CONTROLLER_GROUP,
                     "enable_auto_commit": False,
                     "auto_offset_reset": "earliest",
                     "allow_auto_create_topics": False,
-                    "session_timeout_ms": session_ms,
-                    "heartbeat_interval_ms": min(HEARTBEAT_MS, session_ms // 4),
-                    "max_poll_interval_ms": LONGEST_TURN_MS,
+                    "session_timeout_ms": session_timeout_ms,
+                    "heartbeat_interval_ms": min(HEARTBEAT_INTERVAL_MS, session_timeout_ms // 4),
+                    "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
                     "metadata_max_age_ms": 10_000,
                 }
             )
         except KafkaError as error:
-            raise translated("connecting to keep intents", error) from error
-        harden(self._consumer)
-        self._consumer.subscribe([INTENTS_TOPIC], listener=_listener(self))
+            raise wrap(f"joining group {CONTROLLER_GROUP}", error) from error
+        enable_workarounds(self._consumer)
+        self._consumer.subscribe([PENDING_REPLICAS_TOPIC], listener=_listener(self))
 
     @property
     def owned(self) -> bool:
-        """See Lease."""
+        """Whether this member owns the partition."""
         return self._owned
 
     @property
-    def held(self) -> bool:
-        """See Lease."""
-        return self._owned and self._read
+    def ready(self) -> bool:
+        """Whether this member owns the partition and has read all records."""
+        return self._owned and self._all_read
 
     @property
-    def intents(self) -> Mapping[str, Intent]:
-        """See Lease."""
-        return self._reader.intents
+    def records(self) -> Mapping[str, PendingReplicas]:
+        """The records by key; those of a former owner are as they were when it lost the lease."""
+        return self._reader.records
 
     def poll(self, seconds: float) -> None:
-        """See Lease."""
+        """Read more records, for this long. Raises AdminError."""
         from kafka.errors import KafkaError
 
         try:
-            found = self._consumer.poll(timeout_ms=int(seconds * 1000))
-            for records in found.values():
+            batches = self._consumer.poll(timeout_ms=int(seconds * 1000))
+            for records in batches.values():
                 for record in records:
-                    self._reader.take(record.key, record.value)
-            if self._owned and not self._read:
-                end = self._consumer.end_offsets([self._place])[self._place]
-                self._read = bool(self._consumer.position(self._place) >= end)
-                if self._read:
-                    log.info("keeping intents now: %d of them", len(self._reader.intents))
+                    self._reader.apply(record.key, record.value)
+            if self._owned and not self._all_read:
+                end = self._consumer.end_offsets([self._tp])[self._tp]
+                self._all_read = bool(self._consumer.position(self._tp) >= end)
+                if self._all_read:
+                    log.info("active controller: records=%d", len(self._reader.records))
         except KafkaError as error:
-            raise translated(f"reading {INTENTS_TOPIC}", error) from error
-        for key in self._reader.faults.keys() - self._faults:
-            log.warning("%s", self._reader.faults[key])
-        self._faults = set(self._reader.faults)
+            raise wrap(f"reading {PENDING_REPLICAS_TOPIC}", error) from error
+        for key in self._reader.invalid.keys() - self._reported:
+            log.warning("%s", self._reader.invalid[key])
+        self._reported = set(self._reader.invalid)
 
-    def confirm(self) -> bool:
-        """See Lease."""
+    def verify_ownership(self) -> bool:
+        """Return whether the coordinator still accepts this member as owner. Raises AdminError."""
         from kafka.errors import CommitFailedError, KafkaError
         from kafka.structs import OffsetAndMetadata
 
-        if not self.held:
+        if not self.ready:
             return False
         try:
-            # Always the beginning: whoever comes next reads everything.
+            # Always offset 0, since the next owner has to read all records.
             self._consumer.commit(
-                {self._place: OffsetAndMetadata(0, f"held by {self._name}", -1)},
-                timeout_ms=CONFIRM_MS,
+                {self._tp: OffsetAndMetadata(0, f"owned by {self._name}", -1)},
+                timeout_ms=COMMIT_TIMEOUT_MS,
             )
         except CommitFailedError:
-            self.given([], lost=True)
+            self.on_assigned([], lost=True)
             return False
         except KafkaError as error:
-            raise translated("asking who keeps the intents", error) from error
-        return self.held
+            raise wrap(f"verifying the membership in group {CONTROLLER_GROUP}", error) from error
+        return self.ready
 
-    def written(self, intents: Iterable[Intent], forgotten: Collection[str]) -> None:
-        """See Lease."""
-        self._reader.intents.update((intent.key, intent) for intent in intents)
-        for key in forgotten:
-            self._reader.intents.pop(key, None)
+    def update(self, records: Iterable[PendingReplicas], deleted: Iterable[str]) -> None:
+        """Apply what this controller has just written, before it is read back."""
+        self._reader.records.update((record.key, record) for record in records)
+        for key in deleted:
+            self._reader.records.pop(key, None)
 
-    def forget(self) -> None:
-        """See Lease."""
-        self._reader, self._read = IntentReader(), False
+    def reset(self) -> None:
+        """Drop all records; the owner reads them again from the beginning."""
+        self._reader, self._all_read = PendingReplicasReader(), False
         if self._owned:
-            self._consumer.seek_to_beginning(self._place)
+            self._consumer.seek_to_beginning(self._tp)
 
-    def given(self, places: Collection[Any], *, lost: bool = False) -> None:
-        """What the group says that this member has now."""
-        owned = not lost and self._place in places
+    def on_assigned(self, partitions: Collection[Any], *, lost: bool = False) -> None:
+        """Apply an assignment, or the loss of one."""
+        owned = not lost and self._tp in partitions
         if self._owned and not owned:
-            log.warning("another controller may keep the intents from now on: standing by")
+            log.warning("standing by: another controller may be active now")
         if owned and not self._owned:
-            self._reader, self._read = IntentReader(), False
+            self._reader, self._all_read = PendingReplicasReader(), False
         self._owned = owned
 
     def close(self) -> None:
-        """Leave the group, so that another one need not wait for the session's time."""
+        """Leave the group, so that the next owner need not wait for the session timeout."""
         self._owned = False
         self._consumer.close(autocommit=False)
 
 
-def _listener(holder: LeaseHolder) -> Any:
+def _listener(lease: Lease) -> Any:
     from kafka import ConsumerRebalanceListener
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
             if revoked:
-                holder.given([], lost=True)
+                lease.on_assigned([], lost=True)
 
         def on_partitions_lost(self, lost: Collection[Any]) -> None:
             if lost:
-                holder.given([], lost=True)
+                lease.on_assigned([], lost=True)
 
         def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-            holder.given(assigned)
+            lease.on_assigned(assigned)
 
     return Listener()

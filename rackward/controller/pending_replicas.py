@@ -1,299 +1,328 @@
-"""What was promised to topics that were made with fewer replicas than wanted, and is to be kept.
+"""Replicas that partitions still lack: records in a compacted topic, and how they are used.
 
-An intent says that some partitions of a topic shall have more replicas than they could be made
-with (KIP-409). Intents are records of a compacted topic, so that they outlive whoever wrote them;
-the controller keeps them (:mod:`rackward.controller`).
+A topic may be created with fewer replicas than its replication factor while brokers are down
+(KIP-409). A record of ``_rackward_intents`` then lists its partitions that have to get more
+replicas. Records outlive the command that wrote them; the controller adds the replicas and deletes
+the record (:mod:`rackward.controller.reconcile`). The topic has one partition, so that one member
+of the controllers' consumer group reads all of it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from assignors.connection import kafka_python_settings
 from placement_core import PlacementSpec, RackwardError, TopicPartition
-from placement_core.cluster import padded, without_placeholders
+from placement_core.cluster import with_placeholders, without_placeholders
 from placement_core.placers import MultiLevelPlacer, UnderReplicatedPlacer, place
-from placement_core.under_replication import Wanted, held_by
+from placement_core.under_replication import ReplicationTarget, counted_replicas
 from rackward.admin import AdminConnection, AdminError, AdminTimeoutError, ClusterState, read_state
-from rackward.admin.client import CLIENT_ID, reliable_producer, translated
+from rackward.admin.client import CLIENT_ID
 from rackward.admin.configs import read_topic_configs
-from rackward.admin.topics import NewPartitions, await_layout, make_partitions
+from rackward.admin.errors import wrap
+from rackward.admin.producer import ReliableProducer
+from rackward.admin.topics import NewPartitions, create_partitions, wait_for_layout
+from rackward.deadline import Deadline
 
-# ---- One intent, its record, and what all of them together want. Pure.
+PENDING_REPLICAS_TOPIC = "_rackward_intents"
+CONTROLLER_GROUP = "rackward-controller"
+"""The consumer group of the controllers."""
 
-VERSION = 1
-MOST_PARTITIONS = 1_000_000
-MOST_REPLICAS = 1000
+RECORD_VERSION = 1
+MAX_PARTITIONS = 1_000_000
+MAX_REPLICAS = 1000
+
+_TOPIC_REPLICATION_FACTOR = 3
+_CLEANUP_POLICY = "cleanup.policy"
+
+log = logging.getLogger("rackward.controller.pending_replicas")
 
 
-class IntentError(RackwardError, ValueError):
-    """A record is no intent."""
+class InvalidRecordError(RackwardError, ValueError):
+    """A record of the topic is not one of pending replicas."""
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
-    """Partitions of a topic that shall have ``replication_factor`` replicas and have fewer.
+class PendingReplicas:
+    """Partitions of one topic that have fewer than ``replication_factor`` replicas.
 
-    ``id`` tells it from other intents of the topic. ``topic_id`` is None until the topic is
-    known to have been made; until then ``layout`` (see `layout_digest`) says how one would know
-    it. ``open`` are the numbers of the partitions that are still short, ascending. ``stand_ins``:
-    see :class:`placement_core.under_replication.Wanted`. ``filling`` are replica lists that were
-    decided on and perhaps asked for: whoever keeps the intent next asks for the same.
+    id
+        Distinguishes the records of one topic.
+    topic_id
+        None until the topic is known to exist.
+    partitions
+        The numbers of the partitions that still lack replicas, ascending.
+    layout
+        The digest of the replicas that these partitions were to be created with (see
+        `layout_digest`): it identifies the topic while ``topic_id`` is None.
+    offline_replicas
+        See :class:`placement_core.under_replication.ReplicationTarget`.
+    assigned
+        Partition number to the replica list that a controller has chosen and perhaps requested
+        already. The next controller requests the same.
     """
 
     id: str
     topic: str
     topic_id: str | None
     replication_factor: int
-    open: tuple[int, ...]
+    partitions: tuple[int, ...]
     layout: str
-    stand_ins: frozenset[int] = frozenset()
-    filling: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    offline_replicas: frozenset[int] = frozenset()
+    assigned: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
-        """The key of its record."""
+        """The key of the record."""
         return f"{self.topic}/{self.id}"
 
     @property
-    def wanted(self) -> Wanted:
-        """What each of its partitions shall have."""
-        return Wanted(self.replication_factor, self.stand_ins)
+    def target(self) -> ReplicationTarget:
+        """The replicas that each of the partitions has to get."""
+        return ReplicationTarget(self.replication_factor, self.offline_replicas)
 
     def record(self) -> bytes:
-        """The value of its record."""
-        return json.dumps(
-            {
-                "version": VERSION,
-                "topic": self.topic,
-                "topic_id": self.topic_id,
-                "replication_factor": self.replication_factor,
-                "open": _ranges(self.open),
-                "layout": self.layout,
-                "stand_ins": sorted(self.stand_ins),
-                "filling": {str(number): list(row) for number, row in self.filling.items()},
-            },
-            separators=(",", ":"),
-        ).encode()
-
-
-def parse_intent(key: bytes | None, value: bytes) -> Intent:
-    """The intent of a record. Raises IntentError, whatever the record holds."""
-    try:
-        told = (key or b"").decode()
-        topic, _, number = told.rpartition("/")
-        found = json.loads(value)
-        if found["version"] != VERSION:
-            raise IntentError(
-                f"the intent {told} is of version {found['version']!r}, and this is rackward of "
-                f"version {VERSION}: use a newer one"
+        """Return the value of the record."""
+        return msgspec.json.encode(
+            _Record(
+                version=RECORD_VERSION,
+                topic=self.topic,
+                topic_id=self.topic_id,
+                replication_factor=self.replication_factor,
+                partitions=_to_ranges(self.partitions),
+                layout=self.layout,
+                offline_replicas=tuple(sorted(self.offline_replicas)),
+                assigned=dict(self.assigned),
             )
-        if found["topic"] != topic or not topic or not number:
-            raise ValueError("its key is another topic's")
-        return Intent(
-            id=number,
-            topic=topic,
-            topic_id=_text_or_none(found["topic_id"]),
-            replication_factor=_number(found["replication_factor"], 1, MOST_REPLICAS),
-            open=tuple(_numbers(found["open"])),
-            layout=str(found["layout"]),
-            stand_ins=frozenset(_brokers(found["stand_ins"])),
-            filling={
-                _number(int(place), 0, MOST_PARTITIONS): _brokers(row)
-                for place, row in found["filling"].items()
-            },
         )
-    except IntentError:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise IntentError(
-            f"the record {key!r} of {len(value)} bytes is no intent ({type(error).__name__}): "
-            "it is left alone; was it written by something else?"
+
+
+def parse_record(key: bytes | None, value: bytes) -> PendingReplicas:
+    """Return the pending replicas in a record. Raises InvalidRecordError for any other record."""
+    try:
+        name = (key or b"").decode()
+        topic, _, record_id = name.rpartition("/")
+        version = msgspec.json.decode(value, type=_Version).version
+        if version != RECORD_VERSION:
+            raise InvalidRecordError(
+                f"record {name} of {PENDING_REPLICAS_TOPIC} has version {version!r}, and this "
+                f"rackward reads version {RECORD_VERSION}: use a newer one"
+            )
+        record = msgspec.json.decode(value, type=_Record)
+        if record.topic != topic or not topic or not record_id:
+            raise ValueError("the key is of another topic")
+        for row in (record.offline_replicas, *record.assigned.values()):
+            if len(set(row)) < len(row):
+                raise ValueError("a broker is listed twice")
+        return PendingReplicas(
+            id=record_id,
+            topic=topic,
+            topic_id=record.topic_id,
+            replication_factor=record.replication_factor,
+            partitions=tuple(_from_ranges(record.partitions)),
+            layout=record.layout,
+            offline_replicas=frozenset(record.offline_replicas),
+            assigned=record.assigned,
+        )
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+        if isinstance(error, InvalidRecordError):
+            raise
+        raise InvalidRecordError(
+            f"record {key!r} of {PENDING_REPLICAS_TOPIC}, {len(value)} bytes, is not valid "
+            f"({type(error).__name__}): it is ignored; was it written by another program?"
         ) from error
 
 
 def layout_digest(rows: Mapping[int, Sequence[int]]) -> str:
-    """A short text that says how partitions (number to replica list) lie."""
+    """Return a short text that identifies a layout: partition number to replica list."""
     text = ";".join(f"{number}={','.join(map(str, rows[number]))}" for number in sorted(rows))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def wanted_of(intents: Iterable[Intent]) -> dict[TopicPartition, Wanted]:
-    """What every partition shall have that some intent is about."""
-    found: dict[TopicPartition, Wanted] = {}
-    for intent in sorted(intents, key=lambda each: each.key):
-        for number in intent.open:
-            place = TopicPartition(intent.topic, number)
-            one, other = intent.wanted, found.get(place)
+def replication_targets(
+    records: Iterable[PendingReplicas],
+) -> dict[TopicPartition, ReplicationTarget]:
+    """Return the target of every partition in the records; of several, the union."""
+    targets: dict[TopicPartition, ReplicationTarget] = {}
+    for record in sorted(records, key=lambda each: each.key):
+        for number in record.partitions:
+            tp = TopicPartition(record.topic, number)
+            target, other = record.target, targets.get(tp)
             if other is not None:
-                most = max(one.replication_factor, other.replication_factor)
-                one = Wanted(most, one.stand_ins | other.stand_ins)
-            found[place] = one
-    return found
+                target = ReplicationTarget(
+                    max(target.replication_factor, other.replication_factor),
+                    target.offline_replicas | other.offline_replicas,
+                )
+            targets[tp] = target
+    return targets
 
 
-def with_placeholders(
+def layout_with_placeholders(
     replicas: Mapping[TopicPartition, tuple[int, ...]],
-    wanted: Mapping[TopicPartition, Wanted],
+    targets: Mapping[TopicPartition, ReplicationTarget],
     live: Iterable[int],
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """The layout as it was asked for: a placeholder for each replica that is still to come."""
+    """Return the replicas with a placeholder for each one that is still missing."""
     up = frozenset(live)
     return {
-        place: padded(held_by(row, wanted[place], up), wanted[place].replication_factor)
-        if place in wanted
+        tp: with_placeholders(
+            counted_replicas(row, targets[tp], up), targets[tp].replication_factor
+        )
+        if tp in targets
         else row
-        for place, row in replicas.items()
+        for tp, row in replicas.items()
     }
 
 
-def _ranges(numbers: Sequence[int]) -> list[list[int]]:
-    ranges: list[list[int]] = []
+_Partition = Annotated[int, Meta(ge=0, le=MAX_PARTITIONS)]
+_Brokers = Annotated[
+    tuple[Annotated[int, Meta(ge=0, lt=2**31)], ...], Meta(max_length=MAX_REPLICAS)
+]
+
+
+class _Version(msgspec.Struct):
+    version: Any
+
+
+class _Record(msgspec.Struct):
+    """The record's JSON. Its names and the order of its fields are those of version 1."""
+
+    version: int
+    topic: str
+    topic_id: str | None
+    replication_factor: Annotated[int, Meta(ge=1, le=MAX_REPLICAS)]
+    partitions: list[tuple[_Partition, _Partition]] = msgspec.field(name="open")
+    layout: str
+    offline_replicas: _Brokers = msgspec.field(name="stand_ins")
+    assigned: dict[_Partition, _Brokers] = msgspec.field(name="filling")
+
+
+def _to_ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Return ascending numbers as ranges, both ends included."""
+    ranges: list[tuple[int, int]] = []
     for number in numbers:
         if ranges and ranges[-1][1] == number - 1:
-            ranges[-1][1] = number
+            ranges[-1] = (ranges[-1][0], number)
         else:
-            ranges.append([number, number])
+            ranges.append((number, number))
     return ranges
 
 
-def _numbers(ranges: Any) -> list[int]:
-    found: list[int] = []
+def _from_ranges(ranges: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the numbers in ascending ranges. Raises ValueError for any others."""
+    numbers: list[int] = []
     for first, last in ranges:
-        begin = _number(first, found[-1] + 1 if found else 0, MOST_PARTITIONS)
-        found.extend(range(begin, _number(last, begin, MOST_PARTITIONS) + 1))
-    return found
+        if last < first or (numbers and first <= numbers[-1]):
+            raise ValueError("the ranges do not ascend")
+        numbers.extend(range(first, last + 1))
+    return numbers
 
 
-def _brokers(row: Any) -> tuple[int, ...]:
-    if not isinstance(row, list) or len(row) > MOST_REPLICAS or len(set(row)) < len(row):
-        raise ValueError("a list of brokers is none")
-    return tuple(_number(each, 0, 2**31 - 1) for each in row)
+def ensure_topic(admin: AdminConnection, state: ClusterState) -> PendingReplicas | None:
+    """Create the topic of pending replicas unless ``state`` has it.
 
+    ``state`` has all topics, or this one. The topic gets three replicas, or as many as there are
+    live brokers: then its own pending replicas are returned, the bootstrap record, to be written to
+    it. Another process may create the topic at the same time.
 
-def _number(value: Any, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError("a number is out of range")
-    return value
-
-
-def _text_or_none(value: Any) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise ValueError("a text is none")
-    return value
-
-
-# ---- The compacted topic of intents: one partition, so that its reader is one.
-
-INTENTS_TOPIC = "_rackward_intents"
-CONTROLLERS = "rackward-controller"
-"""The consumer group whose one member with a partition keeps the intents."""
-REPLICAS = 3
-POLICY = "cleanup.policy"
-
-log = logging.getLogger("rackward.controller.pending_replicas")
-
-
-def ensure_topic(admin: AdminConnection, state: ClusterState) -> Intent | None:
-    """Make the topic where ``state`` (all topics, or this one) does not have it.
-
-    It gets three replicas, or as many as there are live brokers: then the intent that it shall
-    have three is returned, to be written to it. Somebody else may make it at the same time.
-
-    Raises AdminError where it cannot be made, or is not compacted: intents would be lost then.
+    Raises AdminError if it cannot be created, or is not compacted, so that records would be lost.
     """
-    if INTENTS_TOPIC in state.topic_ids:
+    if PENDING_REPLICAS_TOPIC in state.topic_ids:
         _check_compacted(admin)
         return None
-    # Racks or no racks, and some brokers without: this one is to be had anyway.
+    # This topic is needed with or without racks, and with racks on some brokers only.
     view = replace(state.view, replicas={})
-    ignoring = any(broker.rack is None for broker in view.brokers)
-    spec = PlacementSpec(1, REPLICAS, topic=INTENTS_TOPIC, ignore_racks=ignoring)
-    rows = place(spec, view, UnderReplicatedPlacer(MultiLevelPlacer(seed=0)))
-    held = without_placeholders(rows[0])
-    wanted = NewPartitions(
-        INTENTS_TOPIC,
-        rows=(held,),
+    ignore_racks = any(broker.rack is None for broker in view.brokers)
+    spec = PlacementSpec(
+        1, _TOPIC_REPLICATION_FACTOR, topic=PENDING_REPLICAS_TOPIC, ignore_racks=ignore_racks
+    )
+    (row,) = place(spec, view, UnderReplicatedPlacer(MultiLevelPlacer(seed=0)))
+    new = NewPartitions(
+        PENDING_REPLICAS_TOPIC,
+        replicas=(without_placeholders(row),),
         configs={
-            POLICY: "compact",
-            # As writable as any topic that is made with placeholders may be.
+            _CLEANUP_POLICY: "compact",
+            # The topic has to be writable whenever an under-replicated topic may be created.
             "min.insync.replicas": "1",
-            # Small segments, so that what is over is soon gone.
+            # Only closed segments are compacted, so small ones drop deleted records soon.
             "segment.bytes": str(16 << 20),
         },
     )
-    if refused := make_partitions(admin, [wanted]):
+    if refused := create_partitions(admin, [new]):
         raise next(iter(refused.values()))
-    # Somebody else's layout is as good.
-    await_layout(admin, [wanted])
-    made = read_state(admin, [INTENTS_TOPIC], ongoing=False)
-    if INTENTS_TOPIC not in made.topic_ids:
-        raise AdminError(f"topic {INTENTS_TOPIC} was made, and no broker knows of it: try again")
+    # Differences are ignored: the layout of another process is as good.
+    wait_for_layout(admin, [new])
+    created = read_state(admin, [PENDING_REPLICAS_TOPIC], reassignments=False)
+    if PENDING_REPLICAS_TOPIC not in created.topic_ids:
+        raise AdminError(
+            f"topic {PENDING_REPLICAS_TOPIC} was created, but brokers do not return it: try again"
+        )
     _check_compacted(admin)
-    row = made.view.replicas[TopicPartition(INTENTS_TOPIC, 0)]
-    log.info("made topic %s on brokers %s", INTENTS_TOPIC, list(row))
-    if len(row) >= REPLICAS:
+    row = created.view.replicas[TopicPartition(PENDING_REPLICAS_TOPIC, 0)]
+    log.info("created topic=%s brokers=%s", PENDING_REPLICAS_TOPIC, list(row))
+    if len(row) >= _TOPIC_REPLICATION_FACTOR:
         return None
-    return Intent(
-        id="itself",
-        topic=INTENTS_TOPIC,
-        topic_id=made.topic_ids[INTENTS_TOPIC],
-        replication_factor=REPLICAS,
-        open=(0,),
+    return PendingReplicas(
+        id="bootstrap",
+        topic=PENDING_REPLICAS_TOPIC,
+        topic_id=created.topic_ids[PENDING_REPLICAS_TOPIC],
+        replication_factor=_TOPIC_REPLICATION_FACTOR,
+        partitions=(0,),
         layout=layout_digest({0: row}),
     )
 
 
 def _check_compacted(admin: AdminConnection) -> None:
-    found = read_topic_configs(admin, [INTENTS_TOPIC], [POLICY]).get(INTENTS_TOPIC, {})
-    policies = {each.strip() for each in found.get(POLICY, "compact").split(",")}
-    if policies != {"compact"}:
+    configs = read_topic_configs(admin, [PENDING_REPLICAS_TOPIC], [_CLEANUP_POLICY])
+    value = configs.get(PENDING_REPLICAS_TOPIC, {}).get(_CLEANUP_POLICY, "compact")
+    if {each.strip() for each in value.split(",")} != {"compact"}:
         raise AdminError(
-            f"topic {INTENTS_TOPIC} has {POLICY}={found[POLICY]}, so that intents would be lost: "
-            f"set it to compact"
+            f"topic {PENDING_REPLICAS_TOPIC} has {_CLEANUP_POLICY}={value}, which would delete "
+            "records: set it to compact"
         )
 
 
-# ---- Reading intents: the last record of each key is the intent, an empty one is its end.
+class PendingReplicasReader:
+    """The records of the topic, by key: each record replaces the one before with its key.
 
-
-class IntentReader:
-    """Intents by key, out of records in their order.
-
-    ``faults`` are the records that are none, by key: they count as absent.
+    ``invalid`` are the records that could not be parsed, key to reason; they count as absent.
     """
 
     def __init__(self) -> None:
-        self.intents: dict[str, Intent] = {}
-        self.faults: dict[bytes, str] = {}
+        self.records: dict[str, PendingReplicas] = {}
+        self.invalid: dict[bytes, str] = {}
 
-    def take(self, key: bytes | None, value: bytes | None) -> None:
-        """One more record."""
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
+        """Apply the next record; a value of None deletes."""
         name = (key or b"").decode(errors="replace")
-        self.faults.pop(key or b"", None)
-        self.intents.pop(name, None)
+        self.invalid.pop(key or b"", None)
+        self.records.pop(name, None)
         if value is None:
             return
         try:
-            self.intents[name] = parse_intent(key, value)
-        except IntentError as error:
-            self.faults[key or b""] = str(error)
+            self.records[name] = parse_record(key, value)
+        except InvalidRecordError as error:
+            self.invalid[key or b""] = str(error)
 
 
-def read_intents(properties: Mapping[str, object], timeout: float) -> IntentReader:
-    """All intents now, of a cluster that has their topic. Raises AdminError."""
-    from kafka import KafkaConsumer, TopicPartition
+def read_pending_replicas(
+    properties: Mapping[str, object], timeout: float
+) -> PendingReplicasReader:
+    """Read the topic to its end; it has to exist. Raises AdminError."""
+    from kafka import KafkaConsumer
+    from kafka import TopicPartition as KafkaTopicPartition
     from kafka.errors import KafkaError
 
-    doing = f"reading {INTENTS_TOPIC}"
-    reader = IntentReader()
-    deadline = time.monotonic() + timeout
+    operation = f"reading {PENDING_REPLICAS_TOPIC}"
+    reader = PendingReplicasReader()
+    deadline = Deadline.after(timeout)
     consumer: Any = None
     try:
         consumer = KafkaConsumer(
@@ -305,58 +334,39 @@ def read_intents(properties: Mapping[str, object], timeout: float) -> IntentRead
                 "allow_auto_create_topics": False,
             }
         )
-        place = TopicPartition(INTENTS_TOPIC, 0)
-        consumer.assign([place])
-        consumer.seek_to_beginning(place)
-        end = consumer.end_offsets([place])[place]
-        while consumer.position(place) < end:
-            if time.monotonic() > deadline:
-                raise AdminTimeoutError(f"{doing}: it was not read to its end in {timeout:g} s")
+        tp = KafkaTopicPartition(PENDING_REPLICAS_TOPIC, 0)
+        consumer.assign([tp])
+        consumer.seek_to_beginning(tp)
+        end = consumer.end_offsets([tp])[tp]
+        while consumer.position(tp) < end:
+            if not deadline.remaining:
+                raise AdminTimeoutError(f"{operation}: its end was not reached in {timeout:g} s")
             for records in consumer.poll(timeout_ms=200).values():
                 for record in records:
-                    reader.take(record.key, record.value)
+                    reader.apply(record.key, record.value)
     except KafkaError as error:
-        raise translated(doing, error) from error
+        raise wrap(operation, error) from error
     finally:
         if consumer is not None:
             consumer.close(autocommit=False)
     return reader
 
 
-# ---- Writing intents, and taking them back.
-
-
-class IntentWriter:
-    """A producer of intents; ``properties`` say how to connect, ``timeout`` is in seconds.
-
-    Raises AdminError where the cluster cannot be reached.
-    """
+class PendingReplicasWriter:
+    """Writes records to the topic; see ReliableProducer for the arguments and errors."""
 
     def __init__(self, properties: Mapping[str, object], timeout: float) -> None:
-        self._timeout = timeout
-        self._producer = reliable_producer(
-            properties, timeout, f"connecting the producer of {INTENTS_TOPIC}"
-        )
+        self._producer = ReliableProducer(properties, PENDING_REPLICAS_TOPIC, timeout)
 
-    def write(self, intents: Iterable[Intent], forgotten: Collection[str] = ()) -> None:
-        """Keep these intents as they are now, and forget those of the keys ``forgotten``.
+    def write(self, records: Iterable[PendingReplicas], deleted: Collection[str] = ()) -> None:
+        """Write the records, and delete those with the keys ``deleted``.
 
-        Returns when all of it is on the replicas in sync. Raises AdminError; some may be there.
+        Returns once all in-sync replicas have them. Raises AdminError; some may be written then.
         """
-        from kafka.errors import KafkaError
-
-        records = [(intent.key, intent.record()) for intent in intents]
-        try:
-            sent = [
-                self._producer.send(INTENTS_TOPIC, key=key.encode(), value=value, partition=0)
-                for key, value in [*records, *((key, None) for key in forgotten)]
-            ]
-            self._producer.flush(timeout=self._timeout)
-            for each in sent:
-                each.get(timeout=self._timeout)
-        except KafkaError as error:
-            raise translated(f"writing to {INTENTS_TOPIC}", error) from error
+        values = [(each.key.encode(), each.record()) for each in records]
+        tombstones = [(key.encode(), None) for key in deleted]
+        self._producer.send([*values, *tombstones], partition=0)
 
     def close(self) -> None:
         """Close the connections."""
-        self._producer.close(timeout=5)
+        self._producer.close()

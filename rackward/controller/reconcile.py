@@ -1,15 +1,15 @@
-"""What is to be done about the intents now: pure.
+"""What to do about pending replicas, given the cluster's state: a pure function.
 
-An intent is kept in steps that each leave a record behind, so that whoever is killed in between,
-or loses the lease, leaves to the next one what it needs to go on and to do nothing twice:
+Each partition with pending replicas passes through steps that leave a record behind, so that a
+controller that is killed, or loses its lease, leaves its successor what it needs to continue:
 
-1. *record*  the replica lists that were decided on are written into the intent;
-2. *ask*     the cluster is asked for them; asked again for the same, it does nothing;
-3. *filled*  the cluster says that they are there: the partitions leave the intent;
-4. *forget*  an intent without partitions is deleted.
+1. *record*   the chosen replica list is written into the record (``assigned``);
+2. *request*  the reassignment is requested; requesting the same list again changes nothing;
+3. *complete* the cluster's state has the replicas: the partition is removed from the record;
+4. *delete*   a record without partitions is deleted.
 
-What the cluster says goes before what is recorded: a partition that has its replicas is never
-asked for again, and one that somebody is reassigning is left alone until that is over.
+The cluster's state takes precedence over the record: a partition that has its replicas is never
+requested again, and a partition under another reassignment is left alone until that is complete.
 """
 
 from __future__ import annotations
@@ -18,252 +18,268 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from placement_core import ClusterView, TopicPartition
-from placement_core.under_replication import Wanted, fill, held_by
+from placement_core.under_replication import (
+    ReplicationTarget,
+    counted_replicas,
+    fill_placeholders,
+)
 from rackward.admin import ClusterState
-from rackward.controller.pending_replicas import Intent, layout_digest
-
-Rows = dict[TopicPartition, tuple[int, ...]]
+from rackward.controller.pending_replicas import PendingReplicas, layout_digest
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """Seconds. ``unfit``: how long a topic may be missing, or be another, until its intent is
-    forgotten: a broker that has just come back may not have heard of it. ``stuck``: how long a
-    broker may be down that is to get a replica, until another is chosen for it."""
+class ReconcileTimeouts:
+    """Timeouts in seconds.
 
-    unfit: float = 60.0
+    ``missing``: how long a topic may be absent, or be another topic of that name, before its
+    record is deleted; a broker that has just restarted may not return it yet. ``stuck``: how long a
+    broker that is to get a replica may be down before another is chosen.
+    """
+
+    missing: float = 60.0
     stuck: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """Since when (seconds of a clock) things are not as they should be."""
+class ReconcileState:
+    """When a fault was first seen, in seconds of the clock: ``missing`` by the key of a record,
+    ``stuck`` by partition."""
 
-    unfit: Mapping[str, float] = field(default_factory=dict)
+    missing: Mapping[str, float] = field(default_factory=dict)
     stuck: Mapping[TopicPartition, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """What to do, in this order: write ``records``, delete ``forgotten`` (key to reason), ask for
-    ``targets`` (None: cancel what is under way). ``told`` is for the log; ``under_way`` are the
-    partitions that get replicas, these among them, and ``waiting`` the replicas that nobody can
-    take yet."""
+class ReconcilePlan:
+    """The steps to take, in this order.
 
-    records: tuple[Intent, ...] = ()
-    forgotten: Mapping[str, str] = field(default_factory=dict)
+    records
+        Records to write.
+    deleted
+        Keys of records to delete, each with the reason.
+    targets
+        Replica lists to request; None cancels the reassignment in progress.
+    log_lines
+        What is new, for the log.
+    in_progress
+        The number of partitions that are getting replicas, ``targets`` included.
+    waiting
+        The number of replicas that no live broker can take.
+    state
+        For the next call.
+    """
+
+    records: tuple[PendingReplicas, ...] = ()
+    deleted: Mapping[str, str] = field(default_factory=dict)
     targets: Mapping[TopicPartition, tuple[int, ...] | None] = field(default_factory=dict)
-    told: tuple[str, ...] = ()
-    under_way: int = 0
+    log_lines: tuple[str, ...] = ()
+    in_progress: int = 0
     waiting: int = 0
-    memory: Memory = field(default_factory=Memory)
+    state: ReconcileState = field(default_factory=ReconcileState)
 
 
-def decide(
-    intents: Mapping[str, Intent],
-    state: ClusterState,
+def plan(
+    records: Mapping[str, PendingReplicas],
+    cluster: ClusterState,
     view: ClusterView,
     now: float,
-    memory: Memory,
-    at_once: int,
-    patience: Patience | None = None,
-) -> Decision:
-    """What keeps the intents, by key.
+    state: ReconcileState,
+    max_in_progress: int,
+    timeouts: ReconcileTimeouts | None = None,
+) -> ReconcilePlan:
+    """Return the steps for these records, by key.
 
-    ``state`` has at least their topics, with what is under way; ``view`` is the same with the
-    racks as the locator tells them, and where loads are to count, with all topics. ``at_once`` is
-    how many partitions may be on their way at a time.
+    ``cluster`` has at least the records' topics, with the reassignments in progress. ``view`` is
+    the same with the locator's racks and, where the load of brokers is to count, with all topics.
+    ``now`` is in seconds of the clock that ``state`` was made with.
     """
-    patience = patience or Patience()
-    found = _Findings(state, view, now, memory, patience)
-    for key in sorted(intents):
-        found.look(intents[key])
-    found.choose(at_once)
-    return found.decision()
+    planner = _Planner(cluster, view, now, state, timeouts or ReconcileTimeouts())
+    for key in sorted(records):
+        planner.compare(records[key])
+    planner.assign(max_in_progress)
+    return planner.plan()
 
 
-class _Findings:
-    """Gathers a decision, intent by intent."""
+class _Planner:
+    """Builds a plan: `compare` each record with the cluster, then `assign` replicas."""
 
     def __init__(
         self,
-        state: ClusterState,
+        cluster: ClusterState,
         view: ClusterView,
         now: float,
-        memory: Memory,
-        patience: Patience,
+        state: ReconcileState,
+        timeouts: ReconcileTimeouts,
     ) -> None:
-        self.state, self.view, self.now = state, view, now
-        self.memory, self.patience = memory, patience
-        self.live = view.racks().keys()
-        self.before: dict[str, Intent] = {}
-        self.after: dict[str, Intent] = {}
-        self.forgotten: dict[str, str] = {}
-        self.targets: dict[TopicPartition, tuple[int, ...] | None] = {}
-        self.told: list[str] = []
-        self.unfit: dict[str, float] = {}
-        self.stuck: dict[TopicPartition, float] = {}
-        self.under_way = 0
-        self.waiting = 0
+        self._cluster, self._view, self._now = cluster, view, now
+        self._state, self._timeouts = state, timeouts
+        self._live = view.racks().keys()
+        self._before: dict[str, PendingReplicas] = {}
+        self._after: dict[str, PendingReplicas] = {}
+        self._deleted: dict[str, str] = {}
+        self._targets: dict[TopicPartition, tuple[int, ...] | None] = {}
+        self._log_lines: list[str] = []
+        self._missing: dict[str, float] = {}
+        self._stuck: dict[TopicPartition, float] = {}
+        self._in_progress = 0
+        self._waiting = 0
 
-    def look(self, intent: Intent) -> None:
-        """Compare an intent with the cluster."""
-        self.before[intent.key] = intent
-        if (reason := self._unfit(intent)) is not None:
-            since = self.memory.unfit.get(intent.key, self.now)
-            if self.now - since >= self.patience.unfit:
-                self.forgotten[intent.key] = reason
-                self.told.append(f"{intent.topic}: forgotten, {reason}")
+    def compare(self, record: PendingReplicas) -> None:
+        """Update a record from the cluster's state, or delete it."""
+        self._before[record.key] = record
+        if (reason := self._why_missing(record)) is not None:
+            since = self._state.missing.get(record.key, self._now)
+            if self._now - since >= self._timeouts.missing:
+                self._deleted[record.key] = reason
+                self._log_lines.append(f"{record.topic}: record deleted: {reason}")
             else:
-                self.unfit[intent.key] = since
+                self._missing[record.key] = since
             return
-        if intent.topic_id is None:
-            intent = replace(intent, topic_id=self.state.topic_ids[intent.topic])
-        done = [number for number in intent.open if self._is_filled(intent, number)]
-        if done:
-            intent = replace(
-                intent,
-                open=tuple(number for number in intent.open if number not in set(done)),
-                filling={n: row for n, row in intent.filling.items() if n not in set(done)},
+        if record.topic_id is None:
+            record = replace(record, topic_id=self._cluster.topic_ids[record.topic])
+        complete = {number for number in record.partitions if self._is_complete(record, number)}
+        if complete:
+            record = replace(
+                record,
+                partitions=tuple(each for each in record.partitions if each not in complete),
+                assigned={n: row for n, row in record.assigned.items() if n not in complete},
             )
-            self.told.append(
-                f"{intent.topic}: {len(done)} partitions have their "
-                f"{intent.replication_factor} replicas"
+            self._log_lines.append(
+                f"{record.topic}: {len(complete)} partitions have all "
+                f"{record.replication_factor} replicas"
             )
-        if not intent.open:
-            self.forgotten[intent.key] = "all of it is filled"
-            self.told.append(f"{intent.topic}: all placeholders are filled")
+        if not record.partitions:
+            self._deleted[record.key] = "all partitions are complete"
+            self._log_lines.append(f"{record.topic}: all placeholders are filled")
             return
-        self.after[intent.key] = intent
+        self._after[record.key] = record
 
-    def choose(self, at_once: int) -> None:
-        """Ask for what was decided on, and decide on more, up to so many partitions."""
-        wanted: dict[TopicPartition, Wanted] = {}
-        owner: dict[TopicPartition, str] = {}
-        for key, intent in self.after.items():
-            for number in intent.open:
-                place = TopicPartition(intent.topic, number)
-                if place in owner or place not in self.state.view.replicas:
+    def assign(self, max_in_progress: int) -> None:
+        """Request recorded replica lists again, and choose more up to ``max_in_progress``."""
+        targets: dict[TopicPartition, ReplicationTarget] = {}
+        owners: dict[TopicPartition, str] = {}
+        for key, record in self._after.items():
+            for number in record.partitions:
+                tp = TopicPartition(record.topic, number)
+                if tp in owners or tp not in self._cluster.view.replicas:
                     continue
-                owner[place] = key
-                if place in self.state.ongoing:
-                    self._watch(intent, place)
-                elif self._resumed(intent, place):
-                    self.under_way += 1
+                owners[tp] = key
+                if tp in self._cluster.reassignments:
+                    self._in_progress += 1
+                    self._cancel_if_stuck(record, tp)
+                elif self._request_again(record, tp):
+                    self._in_progress += 1
                 else:
-                    wanted[place] = intent.wanted
-        busy = self.state.ongoing.keys()
-        filled = fill(self.view, wanted, busy, self.state.fenced)
-        room = max(0, at_once - self.under_way)
-        chosen = dict(sorted(filled.items())[:room])
-        self.under_way += len(chosen)
-        for place, row in chosen.items():
-            key = owner[place]
-            intent = self.after[key]
-            filling = {**intent.filling, place.partition: row}
-            self.after[key] = replace(intent, filling=filling)
-            self.targets[place] = row
-        self.waiting = sum(
-            max(0, want.replication_factor - len(self._held(place, want, filled.get(place))))
-            for place, want in wanted.items()
+                    targets[tp] = record.target
+        possible = fill_placeholders(
+            self._view, targets, self._cluster.reassignments.keys(), self._cluster.fenced
         )
-        self._tell(chosen)
+        room = max(0, max_in_progress - self._in_progress)
+        chosen = dict(sorted(possible.items())[:room])
+        self._in_progress += len(chosen)
+        for tp, row in chosen.items():
+            record = self._after[owners[tp]]
+            assigned = {**record.assigned, tp.partition: row}
+            self._after[record.key] = replace(record, assigned=assigned)
+            self._targets[tp] = row
+        for tp, target in targets.items():
+            row = possible.get(tp, self._view.replicas[tp])
+            counted = counted_replicas(row, target, self._live)
+            self._waiting += max(0, target.replication_factor - len(counted))
+        self._log_chosen(chosen)
 
-    def decision(self) -> Decision:
-        """All of it."""
-        return Decision(
+    def plan(self) -> ReconcilePlan:
+        """Return the plan."""
+        return ReconcilePlan(
             records=tuple(
-                intent for key, intent in self.after.items() if intent != self.before[key]
+                record for key, record in self._after.items() if record != self._before[key]
             ),
-            forgotten=self.forgotten,
-            targets=self.targets,
-            told=tuple(self.told),
-            under_way=self.under_way,
-            waiting=self.waiting,
-            memory=Memory(self.unfit, self.stuck),
+            deleted=self._deleted,
+            targets=self._targets,
+            log_lines=tuple(self._log_lines),
+            in_progress=self._in_progress,
+            waiting=self._waiting,
+            state=ReconcileState(self._missing, self._stuck),
         )
 
-    def _unfit(self, intent: Intent) -> str | None:
-        """Why this is not the topic of the intent."""
-        replicas = self.state.view.replicas
-        if intent.topic not in self.state.topic_ids:
-            made = "is gone" if intent.topic_id is not None else "was never made"
-            return f"the topic {made}"
-        found = self.state.topic_ids[intent.topic]
-        if intent.topic_id is not None and found != intent.topic_id:
-            return "the topic is another one of the same name"
+    def _why_missing(self, record: PendingReplicas) -> str | None:
+        """Return why the record's topic does not exist in the cluster, None if it does."""
+        replicas = self._cluster.view.replicas
+        if record.topic not in self._cluster.topic_ids:
+            fate = "was never created" if record.topic_id is None else "was deleted"
+            return f"the topic {fate}"
+        topic_id = self._cluster.topic_ids[record.topic]
+        if record.topic_id is not None and topic_id != record.topic_id:
+            return "the topic was deleted and created again"
         rows = {
-            number: replicas[place]
-            for number in intent.open
-            if (place := TopicPartition(intent.topic, number)) in replicas
+            number: replicas[tp]
+            for number in record.partitions
+            if (tp := TopicPartition(record.topic, number)) in replicas
         }
         if not rows:
-            return "its partitions were never made"
-        if intent.topic_id is None and layout_digest(rows) != intent.layout:
-            return "the topic was made by somebody else, with another layout"
+            return "its partitions were never created"
+        if record.topic_id is None and layout_digest(rows) != record.layout:
+            return "the topic was created by another program, with another layout"
         return None
 
-    def _is_filled(self, intent: Intent, number: int) -> bool:
-        place = TopicPartition(intent.topic, number)
-        row = self.state.view.replicas.get(place, ())
-        if place in self.state.ongoing:
+    def _is_complete(self, record: PendingReplicas, number: int) -> bool:
+        tp = TopicPartition(record.topic, number)
+        if tp in self._cluster.reassignments:
             return False
-        held = held_by(row, intent.wanted, self.live)
-        # A stand-in that is back counts once it has caught up.
-        behind = intent.stand_ins.intersection(held).difference(self.state.in_sync.get(place, ()))
-        return len(held) >= intent.replication_factor and not behind
+        row = self._cluster.view.replicas.get(tp, ())
+        counted = counted_replicas(row, record.target, self._live)
+        # An offline replica whose broker has returned counts once it is in sync.
+        behind = record.offline_replicas.intersection(counted).difference(
+            self._cluster.in_sync.get(tp, ())
+        )
+        return len(counted) >= record.replication_factor and not behind
 
-    def _watch(self, intent: Intent, place: TopicPartition) -> None:
-        """What is under way goes on, unless a broker that it waits for stays away."""
-        self.under_way += 1
-        ongoing = self.state.ongoing[place]
-        ours = intent.filling.get(place.partition)
-        away = [broker for broker in ongoing.adding if broker not in self.live]
-        if not away or ours is None or set(ongoing.target) != set(ours):
+    def _cancel_if_stuck(self, record: PendingReplicas, tp: TopicPartition) -> None:
+        """Cancel our reassignment if it has waited too long for a broker that is down, and another
+        broker can take the replica."""
+        reassignment = self._cluster.reassignments[tp]
+        ours = record.assigned.get(tp.partition)
+        down = [broker for broker in reassignment.adding if broker not in self._live]
+        if not down or ours is None or set(reassignment.target) != set(ours):
             return
-        row = tuple(b for b in ongoing.replicas if b not in ongoing.adding)
-        without = replace(self.view, replicas={**self.view.replicas, place: row})
-        since = self.memory.stuck.get(place, self.now)
-        if not fill(without, {place: intent.wanted}, down=self.state.fenced):
+        before = tuple(b for b in reassignment.replicas if b not in reassignment.adding)
+        view = replace(self._view, replicas={**self._view.replicas, tp: before})
+        if not fill_placeholders(view, {tp: record.target}, offline_brokers=self._cluster.fenced):
             return
-        if self.now - since < self.patience.stuck:
-            self.stuck[place] = since
+        since = self._state.stuck.get(tp, self._now)
+        if self._now - since < self._timeouts.stuck:
+            self._stuck[tp] = since
             return
-        self.targets[place] = None
-        filling = {n: each for n, each in intent.filling.items() if n != place.partition}
-        current = self.after[intent.key]
-        self.after[intent.key] = replace(current, filling=filling)
-        self.told.append(
-            f"{place.topic}-{place.partition}: broker {away[0]} stays away, another takes its place"
+        self._targets[tp] = None
+        current = self._after[record.key]
+        assigned = {n: row for n, row in current.assigned.items() if n != tp.partition}
+        self._after[record.key] = replace(current, assigned=assigned)
+        self._log_lines.append(
+            f"{tp.topic}-{tp.partition}: broker {down[0]} stays down; choosing another"
         )
 
-    def _resumed(self, intent: Intent, place: TopicPartition) -> bool:
-        """Ask again for what was decided on, where it can still be had and is not there."""
-        row = intent.filling.get(place.partition)
+    def _request_again(self, record: PendingReplicas, tp: TopicPartition) -> bool:
+        """Request the recorded replica list if it is still possible and not there yet."""
+        row = record.assigned.get(tp.partition)
         if row is None:
             return False
-        present = self.state.view.replicas[place]
+        present = self._cluster.view.replicas[tp]
         new = [broker for broker in row if broker not in present]
-        if not new or any(broker not in self.live for broker in new):
+        if not new or any(broker not in self._live for broker in new):
             return False
-        if any(b in self.live and b not in row for b in present):
-            # Somebody has moved it meanwhile.
+        if any(broker in self._live and broker not in row for broker in present):
+            # It has been reassigned by another program since.
             return False
-        self.targets[place] = row
+        self._targets[tp] = row
         return True
 
-    def _held(
-        self, place: TopicPartition, want: Wanted, row: tuple[int, ...] | None
-    ) -> tuple[int, ...]:
-        return held_by(row or self.view.replicas[place], want, self.live)
-
-    def _tell(self, chosen: Rows) -> None:
-        by_topic: dict[str, Rows] = {}
-        for place, row in chosen.items():
-            by_topic.setdefault(place.topic, {})[place] = row
+    def _log_chosen(self, chosen: Mapping[TopicPartition, tuple[int, ...]]) -> None:
+        by_topic: dict[str, dict[TopicPartition, tuple[int, ...]]] = {}
+        for tp, row in chosen.items():
+            by_topic.setdefault(tp.topic, {})[tp] = row
         for topic, rows in by_topic.items():
-            taking = sorted(
-                {b for place, row in rows.items() for b in row}
-                - {b for place in rows for b in self.view.replicas[place]}
+            present = {broker for tp in rows for broker in self._view.replicas[tp]}
+            new = sorted({broker for row in rows.values() for broker in row} - present)
+            self._log_lines.append(
+                f"{topic}: adding replicas of {len(rows)} partitions on brokers {new}"
             )
-            self.told.append(f"{topic}: {len(rows)} partitions get replicas on brokers {taking}")

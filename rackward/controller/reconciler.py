@@ -1,4 +1,9 @@
-"""Keeps intents: turn by turn, looks at the cluster and does what `keeping.decide` says."""
+"""Carries out what :func:`rackward.controller.reconcile.plan` returns, one pass at a time.
+
+Each pass reads the records and the cluster's state, plans, and then writes records, sets the
+throttle and requests reassignments, in that order. Before writing and before requesting it verifies
+with the group's coordinator that this controller still owns the lease.
+"""
 
 from __future__ import annotations
 
@@ -7,323 +12,314 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from placement_core import ClusterView, RackwardError, TopicPartition
 from placement_core.cluster import Move
-from placement_core.locators import RackLocator, locate
+from placement_core.locators import RackLocator, apply_locator
 from rackward.admin import (
     AdminConnection,
     AdminError,
     ClusterState,
     connect,
-    read_ongoing,
+    read_reassignments,
     read_state,
 )
 from rackward.admin.reassignments import reassign
 from rackward.admin.throttle import ReplicationThrottle
+from rackward.controller.config import PARTITIONS_AT_ONCE
 from rackward.controller.lease import Lease
-from rackward.controller.pending_replicas import INTENTS_TOPIC, Intent, IntentWriter, ensure_topic
-from rackward.controller.reconcile import Decision, Memory, Patience, decide
-from rackward.units import bytes_text
+from rackward.controller.pending_replicas import (
+    PENDING_REPLICAS_TOPIC,
+    PendingReplicas,
+    PendingReplicasWriter,
+    ensure_topic,
+)
+from rackward.controller.reconcile import (
+    ReconcilePlan,
+    ReconcileState,
+    ReconcileTimeouts,
+    plan,
+)
+from rackward.units import format_bytes
 
-# ---- What the controller does to a cluster, over a connection that is made anew after a fault.
+TOPIC_MISSING_SECONDS = 5.0
+"""How long the topic of pending replicas has to be absent before it is created again: a broker that
+has just restarted may not return it yet."""
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
-
-class KeptCluster(Protocol):
-    """A cluster whose intents are kept. Every method raises AdminError."""
-
-    def look(self, topics: Collection[str] | None) -> ClusterState:
-        """These topics (None: all) with what is under way, and the brokers that are down."""
-
-    def reassign(
-        self, targets: Mapping[TopicPartition, Sequence[int] | None]
-    ) -> Mapping[TopicPartition, AdminError]:
-        """See :func:`rackward.admin.reassignments.reassign`."""
-
-    def throttle(self, rate: int, moves: Collection[Move]) -> None:
-        """Have brokers copy what ``moves`` add at ``rate`` bytes per second and broker, or at
-        what another run has set, if that is less."""
-
-    def unthrottle(self) -> bool:
-        """Take back the throttles of runs that have ended; whether there were any."""
-
-    def write(self, intents: Collection[Intent], forgotten: Collection[str] = ()) -> None:
-        """See :class:`rackward.controller.pending_replicas.IntentWriter`."""
-
-    def ensure_topic(self) -> Intent | None:
-        """See :func:`rackward.controller.pending_replicas.ensure_topic`."""
+log = logging.getLogger("rackward.controller")
 
 
-class Connection:
-    """An AdminConnection when it is needed; closed by a fault, so that the next use opens another.
+class Step(Enum):
+    """Points of a pass, for tests that kill or stop the controller there."""
 
-    A client hears of new brokers in its own good time, and may hold on to dead ones; a new one
-    knows. Not for several threads at once.
+    PLANNED = "planned"
+    RECORDED = "recorded"
+    VERIFIED = "verified"
+    REQUESTED = "requested"
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileStatus:
+    """The status after the last pass.
+
+    ``active``: whether this controller has the lease. ``records`` of pending replicas,
+    ``partitions`` in them, how many of these are ``in_progress``, and the replicas ``waiting`` for
+    a broker that can take them.
+    """
+
+    active: bool = False
+    records: int = 0
+    partitions: int = 0
+    in_progress: int = 0
+    waiting: int = 0
+
+
+class ReconnectingAdmin:
+    """An AdminConnection that is opened when it is needed and closed after an error.
+
+    A client keeps using brokers that are gone, and is late to notice new ones; a new client is not.
+    Not thread-safe.
     """
 
     def __init__(self, properties: Mapping[str, object], timeout: float) -> None:
         self.properties, self.timeout = properties, timeout
         self._admin: AdminConnection | None = None
 
-    def use(self, act: Callable[[AdminConnection], Answer]) -> Answer:
-        """What ``act`` returns. Raises what it raises, and AdminError."""
+    def run(self, function: Callable[[AdminConnection], Result]) -> Result:
+        """Return what ``function`` returns. Raises AdminError, and what ``function`` raises."""
         if self._admin is None:
             self._admin = connect(self.properties, timeout=self.timeout)
         try:
-            return act(self._admin)
+            return function(self._admin)
         except AdminError:
             self.close()
             raise
 
     def close(self) -> None:
-        """Close what is open; again: nothing."""
+        """Close the connection, if one is open. Idempotent."""
         admin, self._admin = self._admin, None
         if admin is not None:
             admin.close()
 
 
-class LiveCluster:
-    """The cluster that ``properties`` describe; see `KeptCluster`. ``timeout`` is in seconds."""
+class ControllerCluster:
+    """What the controller reads and changes of its cluster. Every method raises AdminError.
+
+    ``timeout``, in seconds, applies to each operation.
+    """
 
     def __init__(self, properties: Mapping[str, object], timeout: float) -> None:
-        self.connection = Connection(properties, timeout)
-        self._writer: IntentWriter | None = None
+        self.admin = ReconnectingAdmin(properties, timeout)
+        self._writer: PendingReplicasWriter | None = None
 
-    def look(self, topics: Collection[str] | None) -> ClusterState:
-        """See KeptCluster."""
-        return self.connection.use(lambda admin: read_state(admin, topics))
+    def read_state(self, topics: Collection[str] | None) -> ClusterState:
+        """Read these topics (None: all), reassignments in progress, and fenced brokers."""
+        return self.admin.run(lambda admin: read_state(admin, topics))
 
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, AdminError]:
-        """See KeptCluster."""
-        return self.connection.use(lambda admin: reassign(admin, targets))
+        """See :func:`rackward.admin.reassignments.reassign`."""
+        return self.admin.run(lambda admin: reassign(admin, targets))
 
     def throttle(self, rate: int, moves: Collection[Move]) -> None:
-        """See KeptCluster."""
+        """Throttle the copying of ``moves`` to ``rate`` bytes per second and broker, or to the
+        rate of another run, if that is lower."""
 
-        def act(admin: AdminConnection) -> None:
+        def throttle(admin: AdminConnection) -> None:
             throttle = ReplicationThrottle(admin)
-            if all(mark.ours > rate for mark in throttle.found().marks):
-                throttle.engage(rate)
-            throttle.cover(moves)
+            if all(marker.rate > rate for marker in throttle.read().markers):
+                throttle.set_rate(rate)
+            throttle.add_replicas(moves)
 
-        self.connection.use(act)
+        self.admin.run(throttle)
 
-    def unthrottle(self) -> bool:
-        """See KeptCluster."""
-        return self.connection.use(
-            lambda admin: ReplicationThrottle(admin).lift(keep=read_ongoing(admin))
+    def remove_throttle(self) -> bool:
+        """Remove the throttles of runs that have ended; return whether there were any."""
+        return self.admin.run(
+            lambda admin: ReplicationThrottle(admin).remove(keep=read_reassignments(admin))
         )
 
-    def write(self, intents: Collection[Intent], forgotten: Collection[str] = ()) -> None:
-        """See KeptCluster."""
+    def write(self, records: Collection[PendingReplicas], deleted: Collection[str] = ()) -> None:
+        """See :class:`rackward.controller.pending_replicas.PendingReplicasWriter`."""
         if self._writer is None:
-            self._writer = IntentWriter(self.connection.properties, self.connection.timeout)
+            self._writer = PendingReplicasWriter(self.admin.properties, self.admin.timeout)
         try:
-            self._writer.write(intents, forgotten)
+            self._writer.write(records, deleted)
         except AdminError:
             self._close_writer()
             raise
 
-    def ensure_topic(self) -> Intent | None:
-        """See KeptCluster."""
-        return self.connection.use(
-            lambda admin: ensure_topic(admin, read_state(admin, [INTENTS_TOPIC], ongoing=False))
+    def ensure_topic(self) -> PendingReplicas | None:
+        """See :func:`rackward.controller.pending_replicas.ensure_topic`."""
+        return self.admin.run(
+            lambda admin: ensure_topic(
+                admin, read_state(admin, [PENDING_REPLICAS_TOPIC], reassignments=False)
+            )
         )
 
     def close(self) -> None:
-        """Close all connections; again: nothing."""
+        """Close all connections. Idempotent."""
         self._close_writer()
-        self.connection.close()
+        self.admin.close()
 
     def _close_writer(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            # What could not be sent was said to have failed.
+            # Records that could not be written have been reported as errors already.
             with suppress(RackwardError):
                 writer.close()
 
 
-AT_ONCE = 100
-"""Partitions that are filled at a time."""
-GONE_SECONDS = 5.0
-"""How long the topic of intents has to be gone: a broker may not have heard of it yet."""
+class Reconciler:
+    """One controller's work on pending replicas.
 
-log = logging.getLogger("rackward.controller")
-
-
-class Step(Enum):
-    """Where a turn is, for tests that break it off."""
-
-    DECIDED = "decided"
-    RECORDED = "recorded"
-    CONFIRMED = "confirmed"
-    ASKED = "asked"
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """``held``: whether this controller keeps the intents. ``intents`` there are, ``open``
-    partitions among them, ``under_way``, and ``waiting`` replicas that no broker can take yet."""
-
-    held: bool = False
-    intents: int = 0
-    open: int = 0
-    under_way: int = 0
-    waiting: int = 0
-
-
-class Keeper:
-    """One controller's part in keeping the intents.
-
-    ``locator`` says the racks (None: racks do not count); ``clock`` counts seconds; ``throttle``
-    is how many bytes per second a broker may send and receive for fills (None: no bound); ``step``
-    is called between the steps of a fill.
+    ``locator`` returns the racks; None places without racks. ``clock`` counts seconds. ``throttle``
+    is in bytes per second and broker; None does not throttle. ``on_step`` is called between the
+    steps of a pass.
     """
 
     def __init__(
         self,
-        cluster: KeptCluster,
+        cluster: ControllerCluster,
         lease: Lease,
         locator: RackLocator | None,
         clock: Callable[[], float],
         *,
-        at_once: int = AT_ONCE,
+        max_in_progress: int = PARTITIONS_AT_ONCE,
         throttle: int | None = None,
-        patience: Patience | None = None,
-        step: Callable[[Step], None] = lambda _: None,
+        timeouts: ReconcileTimeouts | None = None,
+        on_step: Callable[[Step], None] = lambda _: None,
     ) -> None:
         self._cluster, self._lease, self._locator = cluster, lease, locator
-        self._clock, self._at_once, self._step = clock, at_once, step
-        self._throttle, self._patience = throttle, patience
-        self._memory = Memory()
+        self._clock, self._max_in_progress, self._on_step = clock, max_in_progress, on_step
+        self._throttle, self._timeouts = throttle, timeouts
+        self._state = ReconcileState()
         self._topic_id: str | None = None
-        self._gone_since: float | None = None
+        self._topic_missing_since: float | None = None
         self._refused: dict[TopicPartition, str] = {}
         self._throttled: bool | None = None
-        """None: not known, as somebody else may have done it."""
-        self.kept = Kept()
-        """What the last turn found."""
-        self.asked = 0
-        """Partitions that the cluster was asked to fill."""
+        """None: unknown, since another controller may have throttled."""
+        self.status = ReconcileStatus()
+        self.requested = 0
+        """Reassignments that were requested and not refused."""
 
-    def turn(self, seconds: float) -> None:
-        """Read intents for so long, then do what there is to do. Raises AdminError."""
+    def run_once(self, seconds: float) -> None:
+        """Read records for ``seconds``, then do what there is to do. Raises AdminError."""
         self._lease.poll(seconds)
-        intents = dict(self._lease.intents)
-        topics = {INTENTS_TOPIC, *(intent.topic for intent in intents.values())}
-        state = self._cluster.look(topics)
-        if self._is_restored(state, intents) or not self._lease.held:
-            self.kept, self._throttled = Kept(), None
+        records = dict(self._lease.records)
+        topics = {PENDING_REPLICAS_TOPIC, *(record.topic for record in records.values())}
+        cluster = self._cluster.read_state(topics)
+        if self._restore_topic(cluster, records) or not self._lease.ready:
+            self.status, self._throttled = ReconcileStatus(), None
             return
-        decision = self._decide(intents, state)
-        if any(row is not None for row in decision.targets.values()):
-            # Loads count now, and so does everything else that brokers hold.
-            state = self._cluster.look(None)
-            decision = self._decide(intents, state)
-        self._memory = decision.memory
-        self.kept = Kept(
-            held=True,
-            intents=len(intents),
-            open=sum(len(intent.open) for intent in intents.values()),
-            under_way=decision.under_way,
-            waiting=decision.waiting,
+        steps = self._plan(records, cluster)
+        if any(row is not None for row in steps.targets.values()):
+            # Replicas are chosen by the load of brokers, which takes all topics.
+            cluster = self._cluster.read_state(None)
+            steps = self._plan(records, cluster)
+        self._state = steps.state
+        self.status = ReconcileStatus(
+            active=True,
+            records=len(records),
+            partitions=sum(len(record.partitions) for record in records.values()),
+            in_progress=steps.in_progress,
+            waiting=steps.waiting,
         )
-        # Whoever began these may not have lived to take the throttle back.
-        over = not decision.under_way and any(intent.filling for intent in intents.values())
-        self._carry_out(decision, state, unthrottle=over and self._throttled is not False)
+        # The controller that requested these may have been killed before removing its throttle.
+        idle = not steps.in_progress and any(record.assigned for record in records.values())
+        self._execute(steps, cluster, remove_throttle=idle and self._throttled is not False)
 
-    def _decide(self, intents: dict[str, Intent], state: ClusterState) -> Decision:
-        return decide(
-            intents,
-            state,
-            self._view(state),
+    def _plan(self, records: Mapping[str, PendingReplicas], cluster: ClusterState) -> ReconcilePlan:
+        return plan(
+            records,
+            cluster,
+            self._view(cluster),
             self._clock(),
-            self._memory,
-            self._at_once,
-            self._patience,
+            self._state,
+            self._max_in_progress,
+            self._timeouts,
         )
 
-    def _view(self, state: ClusterState) -> ClusterView:
+    def _view(self, cluster: ClusterState) -> ClusterView:
         if self._locator is None:
-            return state.view.without_racks()
-        return locate(self._locator, state.view)
+            return cluster.view.without_racks()
+        return apply_locator(self._locator, cluster.view)
 
-    def _carry_out(self, decision: Decision, state: ClusterState, *, unthrottle: bool) -> None:
-        if not (decision.records or decision.forgotten or decision.targets or unthrottle):
+    def _execute(
+        self, steps: ReconcilePlan, cluster: ClusterState, *, remove_throttle: bool
+    ) -> None:
+        if not (steps.records or steps.deleted or steps.targets or remove_throttle):
             return
-        self._step(Step.DECIDED)
-        # Not by somebody who was asleep while another took over.
-        if not self._lease.confirm():
+        self._on_step(Step.PLANNED)
+        # This process may have been suspended while another controller took over.
+        if not self._lease.verify_ownership():
             return
-        if unthrottle:
-            # Before the records go by which a successor would know that there is something to do.
-            if self._cluster.unthrottle():
-                log.info("nothing is being filled: the throttle is lifted")
+        if remove_throttle:
+            # First of all: once the records are deleted, a successor would not look for it.
+            if self._cluster.remove_throttle():
+                log.info("throttle removed: nothing is being copied")
             self._throttled = False
-        if decision.records or decision.forgotten:
-            self._cluster.write(decision.records, decision.forgotten.keys())
-            self._lease.written(decision.records, decision.forgotten)
-        for line in decision.told:
+        if steps.records or steps.deleted:
+            self._cluster.write(steps.records, steps.deleted.keys())
+            self._lease.update(steps.records, steps.deleted)
+        for line in steps.log_lines:
             log.info("%s", line)
-        self._step(Step.RECORDED)
-        moves = _moves(state, decision)
+        self._on_step(Step.RECORDED)
+        moves = [
+            Move(tp, cluster.view.replicas[tp], row)
+            for tp, row in sorted(steps.targets.items())
+            if row is not None
+        ]
         if moves and self._throttle is not None:
             if not self._throttled:
-                log.info("brokers copy at most %s per second", bytes_text(self._throttle))
+                log.info("throttling replication to %s per second", format_bytes(self._throttle))
             self._throttled = True
             self._cluster.throttle(self._throttle, moves)
-        if not decision.targets or not self._lease.confirm():
+        if not steps.targets or not self._lease.verify_ownership():
             return
-        self._step(Step.CONFIRMED)
-        refused = self._cluster.reassign(decision.targets)
-        self.asked += len(decision.targets) - len(refused)
-        for place, error in refused.items():
-            if self._refused.get(place) != str(error):
+        self._on_step(Step.VERIFIED)
+        refused = self._cluster.reassign(steps.targets)
+        self.requested += len(steps.targets) - len(refused)
+        for tp, error in refused.items():
+            if self._refused.get(tp) != str(error):
                 log.warning("%s", error)
-        self._refused = {place: str(error) for place, error in refused.items()}
-        self._step(Step.ASKED)
+        self._refused = {tp: str(error) for tp, error in refused.items()}
+        self._on_step(Step.REQUESTED)
 
-    def _is_restored(self, state: ClusterState, intents: dict[str, Intent]) -> bool:
-        """Make the topic of intents again where it was deleted; whether that was the case."""
-        found = state.topic_ids.get(INTENTS_TOPIC)
-        present = INTENTS_TOPIC in state.topic_ids
-        if present and found in (self._topic_id, None):
-            self._gone_since = None
+    def _restore_topic(self, cluster: ClusterState, records: Mapping[str, PendingReplicas]) -> bool:
+        """Create the topic of pending replicas again if it was deleted, and write its records;
+        return whether it was deleted."""
+        topic_id = cluster.topic_ids.get(PENDING_REPLICAS_TOPIC)
+        exists = PENDING_REPLICAS_TOPIC in cluster.topic_ids
+        if exists and topic_id in (self._topic_id, None):
+            self._topic_missing_since = None
             if not self._lease.owned:
-                # Another controller keeps them, and knows better.
-                self._lease.forget()
+                # The records that this controller has read are out of date by now.
+                self._lease.reset()
             return False
         if self._topic_id is None:
-            self._topic_id = found
+            self._topic_id = topic_id
             return False
         now = self._clock()
-        if self._gone_since is None:
-            self._gone_since = now
-        if now - self._gone_since < GONE_SECONDS:
+        if self._topic_missing_since is None:
+            self._topic_missing_since = now
+        if now - self._topic_missing_since < TOPIC_MISSING_SECONDS:
             return True
         log.warning(
-            "topic %s was deleted%s: writing its %d intents again",
-            INTENTS_TOPIC,
-            " and made anew" if present else "",
-            len(intents),
+            "topic %s was deleted%s: writing its %d records again",
+            PENDING_REPLICAS_TOPIC,
+            " and created again" if exists else "",
+            len(records),
         )
-        itself = self._cluster.ensure_topic()
-        kept = [intent for intent in intents.values() if intent.topic != INTENTS_TOPIC]
-        self._cluster.write([*kept, *([itself] if itself is not None else [])])
-        self._lease.forget()
-        self._topic_id = self._cluster.look([INTENTS_TOPIC]).topic_ids.get(INTENTS_TOPIC)
-        self._gone_since = None
+        bootstrap = self._cluster.ensure_topic()
+        others = [each for each in records.values() if each.topic != PENDING_REPLICAS_TOPIC]
+        self._cluster.write([*others, *([bootstrap] if bootstrap is not None else [])])
+        self._lease.reset()
+        topic_ids = self._cluster.read_state([PENDING_REPLICAS_TOPIC]).topic_ids
+        self._topic_id = topic_ids.get(PENDING_REPLICAS_TOPIC)
+        self._topic_missing_since = None
         return True
-
-
-def _moves(state: ClusterState, decision: Decision) -> list[Move]:
-    return [
-        Move(place, state.view.replicas[place], row)
-        for place, row in sorted(decision.targets.items())
-        if row is not None
-    ]

@@ -1,1 +1,7 @@
-"""``rackward demo``: the same story told to several assignors on a real Kafka in three racks."""
+"""``rackward demo``: compares assignors on one Kafka cluster in three racks."""
+
+from placement_core import RackwardError
+
+
+class DemoError(RackwardError):
+    """The demo cannot continue."""

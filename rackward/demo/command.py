@@ -1,9 +1,8 @@
-"""``rackward demo``: the options, and the run from a cluster's start to the exit status."""
+"""``rackward demo``: the options, the cluster to run on, and the exit status."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,18 +14,22 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from rackward.clusters import LocalCluster
-from rackward.clusters.base import Cluster
-from rackward.demo.environment import Stage, doors, existing_stage
-from rackward.demo.groups import DemoError
-from rackward.demo.output import SCHEMA, Narrator, narrator_for, show, to_json
-from rackward.demo.runner import Director, Options
+from rackward.clusters import Cluster, DockerCluster, LocalCluster
+from rackward.clusters.base import DEFAULT_RACKS
+from rackward.demo import DemoError
+from rackward.demo.environment import Environment, client_racks, existing_cluster
+from rackward.demo.output import (
+    SCHEMA,
+    ProgressReporter,
+    print_result,
+    progress_reporter,
+    to_json,
+)
+from rackward.demo.runner import DemoRunner, Options
 from rackward.demo.steps import STRATEGIES
 
-RACKS = ("a", "a", "b", "b", "c", "c")
 
-
-class ClusterKind(StrEnum):
+class ClusterType(StrEnum):
     """Where the demo's own cluster runs."""
 
     LOCAL = "local"
@@ -34,10 +37,10 @@ class ClusterKind(StrEnum):
 
 
 EPILOG = f"""
-Exit status: 0; 1 where a group of ours was not at the proved optimum after a rebalance;
-2 where the run broke off; 130 after Ctrl-C.
+Exit status: 0 success; 1 a group with an assignor of rackward was not optimal after a rebalance;
+2 error; 130 interrupted with Ctrl-C.
 
-The file that --json writes (bytes are integers, shares run from 0 to 1):
+The JSON of --json and --output (bytes are integers, shares are between 0 and 1):
 
 \b
 {SCHEMA}
@@ -50,58 +53,85 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command(epilog=EPILOG)
 def demo(
     cluster: Annotated[
-        ClusterKind, typer.Option(help="Run the demo's own Kafka as processes or in Docker.")
-    ] = ClusterKind.LOCAL,
+        ClusterType, typer.Option(help="Run the demo's own Kafka as local processes or in Docker.")
+    ] = ClusterType.LOCAL,
     bootstrap_server: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Use a cluster that is there already. It must say its brokers' racks. Its "
-            "brokers and leaders are left alone, so those steps are left out and bytes are "
-            "estimated; the demo's topic and groups are deleted at the end.",
+            help="Use an existing cluster, whose brokers must have broker.rack set. Its brokers "
+            "and leaders are left alone: steps that would disturb them are skipped, and bytes are "
+            "estimated. The demo's topic and groups are deleted at the end.",
         ),
     ] = None,
-    json_file: Annotated[
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Print JSON, and only JSON, to stdout; progress and tables go to stderr.",
+        ),
+    ] = False,
+    output: Annotated[
         Path | None,
         typer.Option(
-            "--json", metavar="FILE", dir_okay=False, help="Write the result there; see below."
+            "--output",
+            "-o",
+            metavar="FILE",
+            dir_okay=False,
+            help="Write the JSON to FILE.",
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="Decides the leaders' order, which of them move, and who dies.")
+        int,
+        typer.Option(
+            help="Random seed for the order of leaders, the leaders that move and the broker that "
+            "dies."
+        ),
     ] = 1,
-    partitions: Annotated[int, typer.Option(min=6, max=600, help="Partitions of the topic.")] = 72,
+    partitions: Annotated[
+        int, typer.Option(min=6, max=600, help="Number of partitions of the topic.")
+    ] = 72,
     rate: Annotated[
-        float, typer.Option(min=0.1, max=20, help="MB per second that are produced.")
+        float, typer.Option(min=0.1, max=20, help="Rate of the producer in MB per second.")
     ] = 2.0,
     step_seconds: Annotated[
-        float, typer.Option(min=1, max=600, help="Steady reading per step, after its event.")
+        float,
+        typer.Option(min=1, max=600, help="Seconds of steady reading in each step."),
     ] = 5.0,
     price: Annotated[
-        float, typer.Option(min=0, help="Dollars per GB that crosses racks, both ways together.")
+        float,
+        typer.Option(
+            min=0, help="Price, in dollars, of 1 GB that crosses racks, both directions included."
+        ),
     ] = 0.02,
     keep_logs: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", file_okay=False, help="Keep the logs of brokers and groups there."
+            metavar="DIR", file_okay=False, help="Keep the logs of brokers and groups in DIR."
         ),
     ] = None,
 ) -> None:
-    """Four consumer groups, one Kafka in three racks: who reads across racks, and what it costs.
+    """Compare four consumer groups on one Kafka in three racks: bytes across racks, and cost.
 
-    Starts six brokers in three racks, creates a topic and produces to it, and lets groups of
-    six members read it: with kafka-python's Range and CooperativeSticky and with rackward's.
-    All of them meet the same story: members start, a tenth of the leaders move, a member
-    leaves, a member joins, a broker dies and returns. The brokers count the bytes.
+    Starts six brokers in three racks, creates a topic, produces to it, and lets four groups of
+    six members read it: with kafka-python's Range and CooperativeSticky assignors, and with
+    rackward's. All groups meet the same events at the same time: members start, a tenth of the
+    leaders move, a member leaves, a member joins, a broker dies and returns. The brokers count
+    the bytes.
 
-    Needs nothing but Python: Kafka and a Java runtime are downloaded the first time.
+    Kafka and a Java runtime are downloaded at the first use; nothing else is needed.
     """
-    console = Console()
-    if bootstrap_server is not None and cluster is ClusterKind.DOCKER:
-        raise typer.BadParameter("--bootstrap-server and --cluster exclude each other")
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise DemoError(f"--json {json_file}: there is no folder {json_file.absolute().parent}")
-    with _logs(keep_logs) as logs:
+    if bootstrap_server is not None and cluster is ClusterType.DOCKER:
+        raise typer.BadParameter("--bootstrap-server and --cluster docker exclude each other")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise DemoError(
+            f"--output {output}: the folder {output.absolute().parent} does not exist; create it"
+        )
+    console = Console(stderr=as_json)
+    with (
+        _log_folder(keep_logs) as logs,
+        progress_reporter(console, time.monotonic, os.environ) as progress,
+    ):
         options = Options(
             partitions=partitions,
             rate=rate * 1e6,
@@ -110,62 +140,53 @@ def demo(
             price_per_gb=price,
             logs=logs,
         )
-        with narrator_for(console, time.monotonic, os.environ) as narrator:
-            if bootstrap_server is not None:
-                result = Director(existing_stage(bootstrap_server), options, narrator).run()
-            else:
-                with _own_stage(cluster, narrator, logs) as stage:
-                    result = Director(stage, options, narrator).run()
-                    narrator.now("Stopping the brokers")
-    show(result, console)
-    if json_file is not None:
-        json_file.write_text(to_json(result), encoding="utf-8")
-    if not result.at_optimum:
+        if bootstrap_server is not None:
+            environment = existing_cluster(bootstrap_server)
+            result = DemoRunner(environment, options, progress).run()
+        else:
+            with _own_cluster(cluster, progress, logs) as environment:
+                result = DemoRunner(environment, options, progress).run()
+                progress.status("Stopping the brokers")
+    print_result(result, console)
+    if as_json:
+        typer.echo(to_json(result), nl=False)
+    if output is not None:
+        output.write_text(to_json(result), encoding="utf-8")
+    if not result.is_optimal:
         raise typer.Exit(1)
 
 
 @contextmanager
-def _own_stage(kind: ClusterKind, narrator: Narrator, logs: Path) -> Iterator[Stage]:
-    narrator.now("Starting a Kafka")
-    client_racks = doors((strategy.key for strategy in STRATEGIES), sorted(set(RACKS)))
-    with _start(kind, client_racks, narrator) as cluster:
+def _own_cluster(
+    cluster_type: ClusterType, progress: ProgressReporter, logs: Path
+) -> Iterator[Environment]:
+    """Start a cluster with a listener per strategy and rack; write the brokers' logs at the end."""
+    progress.status("Starting Kafka")
+    is_local = cluster_type is ClusterType.LOCAL
+    strategies = [strategy.key for strategy in STRATEGIES]
+    cluster: Cluster
+    with (LocalCluster if is_local else DockerCluster)(
+        DEFAULT_RACKS,
+        client_racks=client_racks(strategies, sorted(set(DEFAULT_RACKS))),
+        # There are 13 listeners per broker, so one network thread for each is enough.
+        server_properties={"num.network.threads": "1"},
+        progress=progress.log,
+    ) as cluster:
         try:
             racks = {broker: rack for broker, rack in cluster.racks.items() if rack is not None}
-            yield Stage(_NAMES[kind], cluster.bootstrap_servers, racks, cluster)
+            description = "a local cluster" if is_local else "a Docker cluster"
+            yield Environment(description, cluster.bootstrap_servers, racks, cluster)
         finally:
             for broker in cluster.racks:
                 (logs / f"broker-{broker}.log").write_text(cluster.log(broker), encoding="utf-8")
 
 
-_NAMES = {
-    ClusterKind.LOCAL: "a Kafka of its own",
-    ClusterKind.DOCKER: "a Kafka of its own in Docker",
-}
-
-
-def _start(kind: ClusterKind, client_racks: tuple[str, ...], narrator: Narrator) -> Cluster:
-    # One listener per strategy and rack: a thread for each is plenty here.
-    properties = {"num.network.threads": "1"}
-    if kind is ClusterKind.LOCAL:
-        return LocalCluster(
-            RACKS, client_racks=client_racks, server_properties=properties, progress=narrator.note
-        )
-    from rackward.clusters import DockerCluster
-
-    return DockerCluster(
-        RACKS, client_racks=client_racks, server_properties=properties, progress=narrator.note
-    )
-
-
 @contextmanager
-def _logs(keep: Path | None) -> Iterator[Path]:
-    """The folder for logs: the one that was asked for, or one that is removed at the end."""
+def _log_folder(keep: Path | None) -> Iterator[Path]:
+    """Yield the folder for logs: ``keep``, or a temporary folder that is removed at the end."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         yield keep
         return
-    folder = Path(tempfile.mkdtemp(prefix="rackward-demo-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="rackward-demo-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

@@ -1,7 +1,4 @@
-"""What the demo measured, as frozen values, and the figures that follow from them.
-
-Bytes are a matrix: (rack of the reading member, rack of the broker that sent) to bytes.
-"""
+"""The results of the demo, as frozen values, and the figures derived from them."""
 
 from __future__ import annotations
 
@@ -11,58 +8,22 @@ from dataclasses import dataclass
 
 from rackward.demo.steps import Step, Strategy
 
-# ---- The fewest off-rack partitions that a balanced group can have, by a formula of its own.
-#
-# The demo holds our group against this number, so it must not come from the solver that
-# made the plan. It needs what the demo's groups have: every member subscribes to the same
-# partitions, and racks are near or far, nothing between.
-#
-# Of P partitions and N members, every load is b = P // N or b + 1, and exactly e = P % N
-# members have the latter. Say rack r has n members and leads L partitions. If x of its
-# members are among the e, it has room for n·b + x and so reads at most min(L, n·b + x) in
-# its own rack. Each unit of x adds one local partition while L - n·b is not used up, then
-# nothing: at most min(n, max(0, L - n·b)) units are worth having. Units are alike and there
-# are e in all, hence
-#
-#     local = Σ min(L, n·b) + min(e, Σ min(n, max(0, L - n·b)))
-#
-# and the bound is met: give each rack that much of its own, and what is left (partitions
-# led elsewhere, or nowhere) fills the room that is left, which is the same number. What is
-# led from a known rack and not local is off-rack.
-
-
-def fewest_off_rack(member_racks: Iterable[str | None], leader_racks: Sequence[str | None]) -> int:
-    """The optimum for members in ``member_racks`` that all read every partition.
-
-    ``leader_racks`` holds the rack of each partition's leader; None (not known) costs
-    nothing anywhere. Raises ValueError for a group without members.
-    """
-    members = Counter(member_racks)
-    if not members:
-        raise ValueError("a group without members has no optimum")
-    leaders = Counter(rack for rack in leader_racks if rack is not None)
-    floor, extra = divmod(len(leader_racks), members.total())
-    local = worth_more = 0
-    for rack, led in leaders.items():
-        room = members[rack] * floor
-        local += min(led, room)
-        worth_more += min(members[rack], max(0, led - room))
-    return leaders.total() - local - min(extra, worth_more)
-
-
-Matrix = Mapping[tuple[str, str], int]
-"""(reader's rack, broker's rack) to bytes."""
+TrafficMatrix = Mapping[tuple[str, str], int]
+"""(rack of the reading member, rack of the sending broker) to bytes."""
 
 Assignment = Mapping[str, frozenset[int]]
 """Member to the partitions that it reads."""
 
 SECONDS_PER_MONTH = 730 * 3600
-"""The month that clouds bill by: 730 hours."""
+"""Cloud providers bill a month as 730 hours."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A group at one moment: who reads what, and where the leaders are."""
+class AssignmentSnapshot:
+    """A group's assignment and the partitions' leaders at one moment.
+
+    ``leader_racks`` holds each partition's leader's rack, None if unknown.
+    """
 
     member_racks: Mapping[str, str]
     assignment: Assignment
@@ -70,7 +31,7 @@ class Standing:
 
     @property
     def off_rack(self) -> int:
-        """Partitions whose leader's rack is known and is not their reader's."""
+        """Number of partitions whose leader's rack is known and is not their reader's."""
         return sum(
             self.leader_racks[partition] not in (None, self.member_racks[member])
             for member, partitions in self.assignment.items()
@@ -79,136 +40,112 @@ class Standing:
 
     @property
     def optimum(self) -> int:
-        """The fewest off-rack partitions that a balanced group of these members can have."""
-        return fewest_off_rack(self.member_racks.values(), self.leader_racks)
+        """Minimum of `off_rack` for a balanced group of these members."""
+        return min_off_rack(self.member_racks.values(), self.leader_racks)
 
     @property
-    def loads(self) -> tuple[int, int]:
-        """The fewest and the most partitions that a member has."""
-        sizes = [len(partitions) for partitions in self.assignment.values()]
-        return min(sizes), max(sizes)
+    def load_range(self) -> tuple[int, int]:
+        """Minimum and maximum number of partitions per member."""
+        loads = [len(partitions) for partitions in self.assignment.values()]
+        return min(loads), max(loads)
 
     @property
-    def balanced(self) -> bool:
-        """Whether loads differ by at most one and every partition has a reader."""
-        fewest, most = self.loads
-        read = Counter(p for partitions in self.assignment.values() for p in partitions)
-        return most - fewest <= 1 and all(
-            read[partition] == 1 for partition in range(len(self.leader_racks))
+    def is_balanced(self) -> bool:
+        """Whether loads differ by at most one and every partition has exactly one reader."""
+        min_load, max_load = self.load_range
+        readers = Counter(p for partitions in self.assignment.values() for p in partitions)
+        return max_load - min_load <= 1 and all(
+            readers[partition] == 1 for partition in range(len(self.leader_racks))
         )
 
     @property
-    def at_optimum(self) -> bool:
-        """Whether the group is balanced and no balanced group could read less off-rack."""
-        return self.balanced and self.off_rack == self.optimum
-
-
-def moved_between(before: Assignment, after: Assignment) -> int:
-    """Partitions taken from a member that is in the group both before and after."""
-    return sum(
-        len(partitions - after[member]) for member, partitions in before.items() if member in after
-    )
-
-
-def crossing(matrix: Matrix) -> int:
-    """Bytes that went from a broker in one rack to a member in another."""
-    return sum(size for (reader, broker), size in matrix.items() if reader != broker)
-
-
-def share(part: int, whole: int) -> float | None:
-    """``part`` of ``whole`` (0 to 1); None where there is no whole."""
-    return part / whole if whole else None
-
-
-def add(matrices: Iterable[Matrix]) -> dict[tuple[str, str], int]:
-    """The cell by cell sum."""
-    total: Counter[tuple[str, str]] = Counter()
-    for matrix in matrices:
-        total.update(matrix)
-    return dict(total)
+    def is_optimal(self) -> bool:
+        """Whether the group is balanced with the minimum of off-rack partitions."""
+        return self.is_balanced and self.off_rack == self.optimum
 
 
 @dataclass(frozen=True, slots=True)
-class StepMeasure:
+class StepResult:
     """One strategy in one step.
 
-    ``standing`` is the group as it stood at the step's end, ``moved`` what it took from
-    staying members since the step before, ``interrupted`` how many partitions members had
-    to let go (also those they got back at once: an eager rebalance lets go of all), and
-    ``bytes`` what was sent to its members from the event until the step's end.
+    ``snapshot`` is taken at the end of the step. ``moved`` counts partitions taken from members
+    that stayed in the group. ``revoked`` counts partitions that members had to give up, including
+    those that they got back at once (an eager rebalance revokes all). ``bytes`` were sent to the
+    members from the event until the end of the step.
     """
 
     step: Step
-    standing: Standing
+    snapshot: AssignmentSnapshot
     moved: int
-    interrupted: int
-    bytes: Matrix
+    revoked: int
+    bytes: TrafficMatrix
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyResult:
-    """One strategy over the whole story."""
+    """One strategy over all steps."""
 
     strategy: Strategy
-    steps: tuple[StepMeasure, ...]
-    records: int
+    steps: tuple[StepResult, ...]
+    records_read: int
 
     @property
     def matrix(self) -> dict[tuple[str, str], int]:
-        """Bytes over the whole story."""
-        return add(step.bytes for step in self.steps)
+        """Bytes over all steps."""
+        return sum_matrices(step.bytes for step in self.steps)
 
     @property
     def total_bytes(self) -> int:
-        """All that was sent to the group's members."""
+        """Bytes sent to the group's members."""
         return sum(self.matrix.values())
 
     @property
-    def crossing_bytes(self) -> int:
-        """What of it crossed racks."""
-        return crossing(self.matrix)
+    def cross_rack_bytes(self) -> int:
+        """Bytes sent to members in another rack than the broker."""
+        return cross_rack_bytes(self.matrix)
 
     @property
     def local_share(self) -> float | None:
-        """The share of bytes that did not cross; None where nothing was read."""
-        across = share(self.crossing_bytes, self.total_bytes)
-        return None if across is None else 1 - across
+        """Share (0 to 1) of the bytes read in the same rack; None if nothing was read."""
+        cross_rack_share = share(self.cross_rack_bytes, self.total_bytes)
+        return None if cross_rack_share is None else 1 - cross_rack_share
 
     @property
     def moved(self) -> int:
-        """Partitions taken from members that stayed, over all rebalances."""
+        """Partitions taken from members that stayed in the group, over all steps."""
         return sum(step.moved for step in self.steps)
 
     @property
-    def interrupted(self) -> int:
-        """Partitions that members had to let go, over all rebalances."""
-        return sum(step.interrupted for step in self.steps)
+    def revoked(self) -> int:
+        """Partitions that members had to give up, over all steps."""
+        return sum(step.revoked for step in self.steps)
 
     @property
-    def loads(self) -> tuple[int, int]:
-        """The fewest and the most partitions of a member, in the step where they differ most."""
-        return max((step.standing.loads for step in self.steps), key=lambda load: load[1] - load[0])
+    def widest_load_range(self) -> tuple[int, int]:
+        """Minimum and maximum partitions per member, in the step where they differ most."""
+        ranges = [step.snapshot.load_range for step in self.steps]
+        return max(ranges, key=lambda loads: loads[1] - loads[0])
 
     @property
-    def short_of_optimum(self) -> tuple[StepMeasure, ...]:
-        """The steps with a rebalance at whose end the group was not at the optimum."""
+    def suboptimal_steps(self) -> tuple[StepResult, ...]:
+        """The steps with a rebalance that ended with a suboptimal assignment."""
         return tuple(
-            step for step in self.steps if step.step.rebalances and not step.standing.at_optimum
+            step for step in self.steps if step.step.rebalances and not step.snapshot.is_optimal
         )
 
-    def monthly_price(self, seconds: float, price_per_gb: float) -> float:
-        """What the crossing bytes of ``seconds`` come to in a month at the same rate."""
-        return self.crossing_bytes / seconds * SECONDS_PER_MONTH / 1e9 * price_per_gb
+    def cost_per_month(self, seconds: float, price_per_gb: float) -> float:
+        """Return the cost of a month at the rate of cross-rack bytes over ``seconds``."""
+        return self.cross_rack_bytes / seconds * SECONDS_PER_MONTH / 1e9 * price_per_gb
 
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """All that one run of the demo found out.
+    """The result of one run.
 
-    ``counted`` tells bytes that the brokers counted from bytes estimated by assignment and
-    log growth. ``seconds`` is the measured time, from the first member's start to the last
-    reading; ``produced_bytes`` is what the producer wrote in it, keys and headers left out.
+    ``bytes_counted`` is true if the brokers counted the bytes, false if they are estimated from
+    assignments and log growth. ``seconds`` is the time of all steps. ``produced_bytes`` counts
+    values, without keys and headers, in that time.
     """
 
     strategies: tuple[StrategyResult, ...]
@@ -216,17 +153,77 @@ class DemoResult:
     cluster: str
     brokers: int
     partitions: int
-    counted: bool
+    bytes_counted: bool
     seed: int
     seconds: float
     produced_bytes: int
     produced_records: int
     price_per_gb: float
-    left_out: tuple[Step, ...]
+    skipped_steps: tuple[Step, ...]
 
     @property
-    def at_optimum(self) -> bool:
-        """Whether each of our groups was at the optimum after every rebalance."""
+    def is_optimal(self) -> bool:
+        """Whether all groups with an assignor of rackward were optimal after every rebalance."""
         return not any(
-            result.short_of_optimum for result in self.strategies if result.strategy.ours
+            result.suboptimal_steps for result in self.strategies if result.strategy.is_rackward
         )
+
+
+def moved_partitions(before: Assignment, after: Assignment) -> int:
+    """Return the number of partitions taken from members that are in both assignments."""
+    return sum(
+        len(partitions - after[member]) for member, partitions in before.items() if member in after
+    )
+
+
+def cross_rack_bytes(matrix: TrafficMatrix) -> int:
+    """Return the bytes sent from a broker in one rack to members in another."""
+    return sum(size for (reader, broker), size in matrix.items() if reader != broker)
+
+
+def share(part: int, whole: int) -> float | None:
+    """Return ``part`` as a share (0 to 1) of ``whole``; None if ``whole`` is 0."""
+    return part / whole if whole else None
+
+
+def sum_matrices(matrices: Iterable[TrafficMatrix]) -> dict[tuple[str, str], int]:
+    """Return the sum by cell."""
+    total: Counter[tuple[str, str]] = Counter()
+    for matrix in matrices:
+        total.update(matrix)
+    return dict(total)
+
+
+def min_off_rack(member_racks: Iterable[str | None], leader_racks: Sequence[str | None]) -> int:
+    """Return the minimum number of off-rack partitions that a balanced group can have.
+
+    The demo compares our groups with this number, so it is a formula of its own and not the
+    result of the solver that made the assignment. It holds for groups like the demo's: every
+    member subscribes to the same partitions, and racks have no levels. ``leader_racks`` holds
+    the rack of each partition's leader; None (unknown) is never off-rack. Raises ValueError
+    for a group without members.
+
+    Of P partitions and N members, every member reads b = P // N or b + 1, and exactly
+    e = P % N members read b + 1. Let rack r have n members and lead L partitions. If x of its
+    members are among the e, they read at most min(L, n·b + x) partitions in their own rack.
+    Each unit of x adds one local partition until L is reached, so at most
+    min(n, max(0, L - n·b)) units are useful in this rack. Units are interchangeable and there
+    are e of them, hence
+
+        local = Σ min(L, n·b) + min(e, Σ min(n, max(0, L - n·b)))
+
+    The bound is reached: assign that many local partitions in each rack, and the other
+    partitions to the remaining capacity, which is exactly as large. Partitions with a known
+    leader rack that are not local are off-rack.
+    """
+    members = Counter(member_racks)
+    if not members:
+        raise ValueError("a group without members has no optimum")
+    leaders = Counter(rack for rack in leader_racks if rack is not None)
+    base, extra = divmod(len(leader_racks), members.total())
+    local = useful_extra = 0
+    for rack, led in leaders.items():
+        capacity = members[rack] * base
+        local += min(led, capacity)
+        useful_extra += min(members[rack], max(0, led - capacity))
+    return leaders.total() - local - min(extra, useful_extra)

@@ -1,11 +1,12 @@
-"""The demo's result as tables that a stranger understands."""
+"""Output of the demo: progress while it runs, the result as tables, and the result as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.columns import Columns
@@ -18,35 +19,141 @@ from rich.table import Table
 from rich.text import Text
 
 from rackward.demo.metrics import (
+    AssignmentSnapshot,
     DemoResult,
-    Matrix,
-    Standing,
-    StepMeasure,
+    StepResult,
     StrategyResult,
-    crossing,
+    TrafficMatrix,
+    cross_rack_bytes,
     share,
 )
 from rackward.demo.steps import Strategy
 
-WIDE = 80
-"""Columns that a table of all strategies needs; narrower terminals get a table for each."""
+MIN_TABLE_WIDTH = 80
+"""Columns of a table of all strategies; on narrower terminals each strategy has its own table."""
 
-Figure = tuple[str, Callable[[StrategyResult], str]]
+MIN_LIVE_WIDTH = 60
+"""Columns of the live display; narrower terminals get plain lines."""
 
 
-def show(result: DemoResult, console: Console) -> None:
-    """Print the tables, and how to read them."""
+# Progress.
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyStatus:
+    """A strategy at one moment of the run. ``snapshot`` is None during a rebalance."""
+
+    strategy: Strategy
+    members: int
+    snapshot: AssignmentSnapshot | None
+    bytes: TrafficMatrix
+
+
+class ProgressReporter:
+    """Prints a line for every event, with the seconds since the start."""
+
+    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+        self._console = console
+        self._clock = clock
+        self._start = clock()
+
+    def log(self, text: str) -> None:
+        """Report an event."""
+        seconds = self._clock() - self._start
+        self._console.print(f"{seconds:5.0f} s  {text}", markup=False, highlight=False)
+
+    def status(self, text: str, detail: str = "") -> None:
+        """Report what is going on from now; ``detail`` is about its progress."""
+        self.log(f"  {detail} ..." if detail else f"{text} ...")
+
+    def update(self, statuses: Sequence[StrategyStatus]) -> None:
+        """Show the state of the strategies, which is only done by a live display."""
+
+
+class LiveProgressReporter(ProgressReporter):
+    """Prints a line for every event, and below them a status line and a table of strategies."""
+
+    def __init__(self, live: Live, clock: Callable[[], float]) -> None:
+        super().__init__(live.console, clock)
+        self._live = live
+        self._spinner = Spinner("dots", "")
+        self._table: RenderableType = ""
+
+    def status(self, text: str, detail: str = "") -> None:
+        """Replace the status line."""
+        self._spinner.update(text=f"[bold]{escape(text)}[/bold] {escape(detail)}")
+        self._draw()
+
+    def update(self, statuses: Sequence[StrategyStatus]) -> None:
+        """Replace the table."""
+        self._table = status_table(statuses)
+        self._draw()
+
+    def _draw(self) -> None:
+        self._live.update(Group(self._spinner, self._table))
+
+
+@contextmanager
+def progress_reporter(
+    console: Console, clock: Callable[[], float], environ: Mapping[str, str]
+) -> Iterator[ProgressReporter]:
+    """Yield a reporter with a live display if the terminal supports it, else with plain lines."""
+    if (
+        not console.is_terminal
+        or console.is_dumb_terminal
+        or console.width < MIN_LIVE_WIDTH
+        or environ.get("CI") is not None
+    ):
+        yield ProgressReporter(console, clock)
+        return
+    with Live(console=console, transient=True, refresh_per_second=8) as live:
+        try:
+            yield LiveProgressReporter(live, clock)
+        finally:
+            live.update("")
+
+
+def status_table(statuses: Sequence[StrategyStatus]) -> Table:
+    """Return the table of the live display."""
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    table.add_column("")
+    for heading in ("members", "in-rack now", "same rack", "across racks"):
+        table.add_column(heading, justify="right")
+    for status in statuses:
+        cross_rack = cross_rack_bytes(status.bytes)
+        table.add_row(
+            status.strategy.title,
+            str(status.members),
+            "rebalancing" if status.snapshot is None else _in_rack(status.snapshot),
+            f"{(sum(status.bytes.values()) - cross_rack) / 1e6:,.1f} MB",
+            Text(f"{cross_rack / 1e6:,.1f} MB", style=_colour(status.strategy)),
+        )
+    return table
+
+
+def _in_rack(snapshot: AssignmentSnapshot) -> str:
+    """Return, for example, ``70 of 72``: the partitions that are not off-rack."""
+    count = len(snapshot.leader_racks)
+    return f"{count - snapshot.off_rack} of {count}"
+
+
+# Tables.
+
+
+def print_result(result: DemoResult, console: Console) -> None:
+    """Print the tables of the result and their explanation."""
+    wide = console.width >= MIN_TABLE_WIDTH
     console.print()
-    for table in summaries(result, wide=console.width >= WIDE):
+    for table in summary_tables(result, wide=wide):
         console.print(table)
-    console.print(Padding(by_step(result, wide=console.width >= WIDE), (1, 0, 0, 0)))
+    console.print(Padding(step_table(result, wide=wide), (1, 0, 0, 0)))
     console.print()
     console.print(
-        "[bold]Who sent what to whom[/bold], MB over the whole run: a row per rack of readers, "
+        "[bold]Bytes by rack[/bold], in MB over the whole run: a row per rack of members, "
         "a column per rack of brokers"
     )
     console.print(
-        Columns([matrix(found, result.racks) for found in result.strategies], padding=(1, 3))
+        Columns([rack_table(each, result.racks) for each in result.strategies], padding=(1, 3))
     )
     console.print()
     for line in explanation(result):
@@ -54,81 +161,77 @@ def show(result: DemoResult, console: Console) -> None:
     console.print(verdict(result))
 
 
-def summaries(result: DemoResult, *, wide: bool) -> list[Table]:
-    """The main figures: one table with a column per strategy, or a table per strategy."""
-    figures = _figures(result)
-    groups = [list(result.strategies)] if wide else [[found] for found in result.strategies]
+def summary_tables(result: DemoResult, *, wide: bool) -> list[Table]:
+    """Return one table with a column per strategy, or, unless ``wide``, a table per strategy."""
+    estimated = "" if result.bytes_counted else " (estimated)"
+    rows: list[tuple[str, Callable[[StrategyResult], str]]] = [
+        (f"read in the same rack{estimated}", lambda each: _percent(each.local_share)),
+        (f"read across racks{estimated}", lambda each: _megabytes(each.cross_rack_bytes)),
+        ("  of all bytes read", lambda each: _megabytes(each.total_bytes)),
+        (
+            "cost per month",
+            lambda each: f"$ {each.cost_per_month(result.seconds, result.price_per_gb):,.2f}",
+        ),
+        ("partitions moved", lambda each: str(each.moved)),
+        ("  revoked", lambda each: str(each.revoked)),
+        ("partitions per member", lambda each: _range(*each.steps[0].snapshot.load_range)),
+        ("  in the worst step", lambda each: _range(*each.widest_load_range)),
+        ("optimum reached", _optimum_reached),
+    ]
     tables = []
-    for group in groups:
-        table = _with_strategies("Over the whole run", group)
-        for title, figure in figures:
-            table.add_row(title, *(Text(figure(found), style=_colour(found)) for found in group))
+    for group in [list(result.strategies)] if wide else [[each] for each in result.strategies]:
+        table = _strategy_table("Whole run", group)
+        for title, figure in rows:
+            cells = (Text(figure(each), style=_colour(each.strategy)) for each in group)
+            table.add_row(title, *cells)
         tables.append(table)
     return tables
 
 
-def by_step(result: DemoResult, *, wide: bool) -> Table:
-    """Per step: the partitions off-rack at its end, and the share of bytes that crossed."""
-    title = f"Step by step: partitions off-rack (of {result.partitions}), and bytes that crossed"
-    table = _with_strategies(title, result.strategies if wide else [])
+def step_table(result: DemoResult, *, wide: bool) -> Table:
+    """Return, per step, the off-rack partitions at its end and the share of cross-rack bytes."""
+    title = f"By step: off-rack partitions (of {result.partitions}), share of bytes across racks"
+    table = _strategy_table(title, result.strategies if wide else [])
     if not wide:
         for number in range(1, len(result.strategies) + 1):
             table.add_column(f"({number})", justify="right")
-    for index, step in enumerate(found.step for found in result.strategies[0].steps):
-        cells = [_cell(found.steps[index], wide=wide) for found in result.strategies]
+    for index, step in enumerate(each.step for each in result.strategies[0].steps):
+        cells = [_step_cell(each.steps[index], wide=wide) for each in result.strategies]
         table.add_row(step.title, *cells)
     return table
 
 
-def _figures(result: DemoResult) -> list[Figure]:
-    estimate = "" if result.counted else " (estimated)"
-    members = len(result.strategies[0].steps[0].standing.member_racks)
-    return [
-        (f"read in the same rack{estimate}", lambda found: _percent(found.local_share)),
-        (f"crossed racks{estimate}", lambda found: f"{found.crossing_bytes / 1e6:,.1f} MB"),
-        ("  of all that it read", lambda found: f"{found.total_bytes / 1e6:,.1f} MB"),
-        (
-            "price per month",
-            lambda found: f"$ {found.monthly_price(result.seconds, result.price_per_gb):,.2f}",
-        ),
-        ("partitions moved", lambda found: str(found.moved)),
-        ("  interrupted", lambda found: str(found.interrupted)),
-        (
-            f"load of {members} members",
-            lambda found: _range(*found.steps[0].standing.loads),
-        ),
-        ("  where most uneven", lambda found: _range(*found.loads)),
-        ("optimum reached", _optimum),
-    ]
-
-
-def _with_strategies(title: str, strategies: Iterable[StrategyResult]) -> Table:
+def _strategy_table(title: str, strategies: Iterable[StrategyResult]) -> Table:
+    """Return an empty table with a column for the rows' titles and one per strategy."""
     table = Table(
         title=title, title_justify="left", title_style="bold", header_style="", box=SIMPLE_HEAD
     )
     table.add_column("")
-    for found in strategies:
-        heading = found.strategy.title.replace(" ", "\n").replace("CooperativeS", "Cooperative\nS")
-        table.add_column(Text(heading, style=_colour(found)), justify="right", vertical="bottom")
+    for each in strategies:
+        heading = each.strategy.title.replace(" ", "\n").replace("CooperativeS", "Cooperative\nS")
+        style = _colour(each.strategy)
+        table.add_column(Text(heading, style=style), justify="right", vertical="bottom")
     return table
 
 
-def _cell(measure: StepMeasure, *, wide: bool) -> Text:
-    across = _percent(share(crossing(measure.bytes), sum(measure.bytes.values())))
-    off_rack = measure.standing.off_rack
-    text = Text(f"{off_rack}, {across}" if wide else f"{off_rack}\n{across}")
-    if off_rack == measure.standing.optimum:
+def _step_cell(result: StepResult, *, wide: bool) -> Text:
+    cross_rack = _percent(share(cross_rack_bytes(result.bytes), sum(result.bytes.values())))
+    off_rack = result.snapshot.off_rack
+    text = Text(f"{off_rack}, {cross_rack}" if wide else f"{off_rack}\n{cross_rack}")
+    if off_rack == result.snapshot.optimum:
         text.stylize("green")
     return text
 
 
-def matrix(found: StrategyResult, racks: tuple[str, ...]) -> Table:
-    """The rack-by-rack bytes of one strategy: green stays in the rack, red crosses."""
-    cells = found.matrix
-    most = max((size for (one, other), size in cells.items() if one != other), default=0)
+def rack_table(result: StrategyResult, racks: tuple[str, ...]) -> Table:
+    """Return the bytes of one strategy by rack: in-rack cells are green, others red."""
+    matrix = result.matrix
+    max_cross_rack = max(
+        (size for (reader, broker), size in matrix.items() if reader != broker), default=0
+    )
     table = Table(
-        title=found.strategy.title.replace(" ", "\n"),
-        title_style=_colour(found),
+        title=result.strategy.title.replace(" ", "\n"),
+        title_style=_colour(result.strategy),
         header_style="dim",
         box=SIMPLE_HEAD,
     )
@@ -138,244 +241,113 @@ def matrix(found: StrategyResult, racks: tuple[str, ...]) -> Table:
     for reader in racks:
         row = []
         for broker in racks:
-            size = cells.get((reader, broker), 0)
-            row.append(Text(f"{size / 1e6:,.1f}", style=_heat(reader == broker, size, most, found)))
+            size = matrix.get((reader, broker), 0)
+            if reader == broker:
+                style = "bold green"
+            elif size < 0.02 * result.total_bytes:
+                style = "dim"
+            else:
+                style = "bold red" if size > 0.66 * max_cross_rack else "red"
+            row.append(Text(f"{size / 1e6:,.1f}", style=style))
         table.add_row(Text(reader, style="dim"), *row)
     return table
 
 
-def _heat(local: bool, size: int, most: int, found: StrategyResult) -> str:
-    if local:
-        return "bold green"
-    if size < 0.02 * found.total_bytes:
-        return "dim"
-    return "bold red" if size > 0.66 * most else "red"
-
-
 def explanation(result: DemoResult) -> list[str]:
-    """What the figures mean and what they rest on, a line each."""
+    """Return lines that explain the figures."""
     rate = result.produced_bytes / result.seconds / 1e6
-    how = (
-        "Bytes are what the brokers counted as sent, per listener; every strategy's readers in "
-        "each rack have a listener of their own."
-        if result.counted
-        else "Bytes are estimated: each partition's growth, from its leader's rack to its "
-        "reader's (this cluster's brokers count for everybody together)."
-    )
+    optima = ", ".join(str(step.snapshot.optimum) for step in result.strategies[0].steps)
     lines = [
-        f"{len(result.strategies)} groups read the same {rate:.1f} MB/s of one topic "
-        f"({result.partitions} partitions on {result.brokers} brokers, leaders shuffled with seed "
-        f"{result.seed}) at the same time for {result.seconds:.0f} s, on {result.cluster}.",
-        how,
-        "Off-rack: partitions whose reader is in another rack than their leader, as things stood "
-        f"at the end of the step. The fewest possible then: {_optima(result)}.",
-        "Moved: partitions taken from members that stayed. Interrupted: let go, even if only for "
-        "a moment. Load: partitions per member. Optimum reached: after how many rebalances.",
-        f"Price: {result.price_per_gb:g} $ per GB that crosses, 730 hours of this rate.",
+        f"{len(result.strategies)} groups read the same topic at the same time for "
+        f"{result.seconds:.0f} s: {rate:.1f} MB/s in {result.partitions} partitions on "
+        f"{result.brokers} brokers of {result.cluster}, leaders shuffled with seed {result.seed}.",
+        "Bytes: as counted by the brokers, per listener; the members of each strategy in each "
+        "rack use a listener of their own."
+        if result.bytes_counted
+        else "Bytes: estimated from the growth of each partition, from its leader's rack to its "
+        "reader's rack (the brokers of this cluster do not count bytes per group).",
+        "Off-rack: partitions whose reader is in another rack than their leader, at the end of "
+        f"the step. The optimum, by step, is {optima}: a balanced group cannot have fewer.",
+        "Moved: partitions taken from members that stayed. Revoked: partitions that members gave "
+        "up, including those that they got back at once. Optimum reached: after how many "
+        "rebalances.",
+        f"Cost: at $ {result.price_per_gb:g} per GB across racks, for 730 hours at this rate.",
     ]
-    if result.left_out:
-        titles = ", ".join(step.title for step in result.left_out)
-        lines.append(f"Left out, because the cluster is not the demo's to break: {titles}.")
+    if result.skipped_steps:
+        titles = ", ".join(step.title for step in result.skipped_steps)
+        lines.append(
+            f"Skipped, because they would disturb a cluster that the demo did not start: {titles}."
+        )
     else:
         lines.append(
-            "Nobody rebalances so soon after leaders move or a broker dies (ours do, once leaders "
-            "have settled for minutes): what strays here is put right "
-            "at the next rebalance, by assignors that look at leaders."
+            "No group rebalances during the demo when leaders move or a broker dies (rackward's "
+            "do after leaders have been stable for minutes). So partitions stay off-rack until "
+            "the next rebalance."
         )
     return lines
 
 
-def _optima(result: DemoResult) -> str:
-    return ", ".join(str(step.standing.optimum) for step in result.strategies[0].steps)
-
-
 def verdict(result: DemoResult) -> Text:
-    """One line: whether our groups were where they should be."""
-    ours = [found for found in result.strategies if found.strategy.ours]
-    if result.at_optimum:
+    """Return one line: whether the groups with rackward's assignors were optimal."""
+    own = [each for each in result.strategies if each.strategy.is_rackward]
+    if result.is_optimal:
         return Text(
-            "Optimal: after every rebalance no balanced assignment could have read fewer "
-            f"partitions from another rack than {' and '.join(f.strategy.title for f in ours)}.",
+            "Optimal: after every rebalance, no balanced assignment has fewer off-rack partitions "
+            f"than {' and '.join(each.strategy.title for each in own)}.",
             style="bold green",
         )
     faults = [
-        f"{found.strategy.title} after '{measure.step.title}': {measure.standing.off_rack} "
-        f"off-rack (optimum {measure.standing.optimum}), loads {_range(*measure.standing.loads)}"
-        for found in ours
-        for measure in found.short_of_optimum
+        f"{each.strategy.title} after '{step.step.title}': {step.snapshot.off_rack} off-rack "
+        f"(optimum {step.snapshot.optimum}), {_range(*step.snapshot.load_range)} partitions "
+        "per member"
+        for each in own
+        for step in each.suboptimal_steps
     ]
     return Text("NOT optimal: " + "; ".join(faults), style="bold red")
 
 
-def _optimum(found: StrategyResult) -> str:
-    rebalances = sum(measure.step.rebalances for measure in found.steps)
-    reached = rebalances - len(found.short_of_optimum)
-    return f"{reached} of {rebalances}"
+def _optimum_reached(result: StrategyResult) -> str:
+    rebalances = sum(each.step.rebalances for each in result.steps)
+    return f"{rebalances - len(result.suboptimal_steps)} of {rebalances}"
 
 
-def _percent(part: float | None) -> str:
-    return "-" if part is None else f"{100 * part:.1f} %"
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
 
 
-def _range(fewest: int, most: int) -> str:
-    return str(most) if fewest == most else f"{fewest} to {most}"
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
 
 
-def _colour(found: StrategyResult) -> str:
-    return "green" if found.strategy.ours else "yellow"
+def _range(minimum: int, maximum: int) -> str:
+    return str(maximum) if minimum == maximum else f"{minimum} to {maximum}"
 
 
-# ---- What the demo says while it runs: a live picture in a terminal, plain lines elsewhere.
-
-FEWEST_COLUMNS = 60
-"""Narrower terminals get plain lines."""
+def _colour(strategy: Strategy) -> str:
+    return "green" if strategy.is_rackward else "yellow"
 
 
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """One strategy as it stands while the story runs. ``standing`` is None in a rebalance."""
-
-    strategy: Strategy
-    members: int
-    standing: Standing | None
-    bytes: Matrix
-
-
-class Narrator(Protocol):
-    """Tells the story as it goes."""
-
-    def note(self, text: str) -> None:
-        """Something happened."""
-
-    def now(self, text: str, detail: str = "") -> None:
-        """This is going on, until something else is; ``detail`` is how far it has come."""
-
-    def glance(self, glances: Sequence[Glance]) -> None:
-        """This is how the strategies stand."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *raised: object) -> None: ...
-
-
-class PlainNarrator:
-    """A line for everything that happens, with the seconds since the start."""
-
-    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
-        self._console = console
-        self._clock = clock
-        self._start = clock()
-
-    def note(self, text: str) -> None:
-        seconds = self._clock() - self._start
-        self._console.print(f"{seconds:5.0f} s  {text}", markup=False, highlight=False)
-
-    def now(self, text: str, detail: str = "") -> None:
-        self.note(f"  {detail} ..." if detail else f"{text} ...")
-
-    def glance(self, glances: Sequence[Glance]) -> None:
-        """Nothing: a log is no place for a picture that changes every second."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None: ...
-
-
-class LiveNarrator:
-    """Lines that stay, and below them what is going on and how the strategies stand."""
-
-    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._start = clock()
-        self._spinner = Spinner("dots", "")
-        self._table: RenderableType = ""
-        self._live = Live(console=console, transient=True, refresh_per_second=8)
-
-    def note(self, text: str) -> None:
-        seconds = self._clock() - self._start
-        self._live.console.print(f"[dim]{seconds:5.0f} s[/dim]  {escape(text)}", highlight=False)
-
-    def now(self, text: str, detail: str = "") -> None:
-        self._spinner.update(text=f"[bold]{escape(text)}[/bold] {escape(detail)}")
-        self._draw()
-
-    def glance(self, glances: Sequence[Glance]) -> None:
-        self._table = picture(glances)
-        self._draw()
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._live.update("")
-        self._live.__exit__(None, None, None)
-
-    def _draw(self) -> None:
-        self._live.update(Group(self._spinner, self._table))
-
-
-def picture(glances: Sequence[Glance]) -> Table:
-    """How the strategies stand, as a small table."""
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    table.add_column("")
-    for heading in ("members", "local now", "same rack", "crossed"):
-        table.add_column(heading, justify="right")
-    for glance in glances:
-        across = crossing(glance.bytes)
-        colour = "green" if glance.strategy.ours else "yellow"
-        table.add_row(
-            glance.strategy.title,
-            str(glance.members),
-            "rebalancing" if glance.standing is None else local_now(glance.standing),
-            f"{(sum(glance.bytes.values()) - across) / 1e6:,.1f} MB",
-            f"[{colour}]{across / 1e6:,.1f} MB[/]",
-        )
-    return table
-
-
-def local_now(standing: Standing) -> str:
-    """``70 of 72``: partitions that are read in their leader's rack."""
-    count = len(standing.leader_racks)
-    return f"{count - standing.off_rack} of {count}"
-
-
-def narrator_for(
-    console: Console, clock: Callable[[], float], environ: Mapping[str, str]
-) -> Narrator:
-    """A live picture where the terminal can show one, plain lines elsewhere."""
-    if (
-        console.is_terminal
-        and not console.is_dumb_terminal
-        and console.width >= FEWEST_COLUMNS
-        and environ.get("CI") is None
-    ):
-        return LiveNarrator(console, clock)
-    return PlainNarrator(console, clock)
-
-
-# ---- The demo's result as JSON, for scripts. `SCHEMA` documents it in the command's help.
+# JSON.
 
 SCHEMA = """\
 {"format": 1, "cluster": str, "brokers": int, "racks": [str], "partitions": int,
  "seed": int, "seconds": float, "produced_bytes": int, "produced_records": int,
- "bytes_counted_by": "brokers" or "estimate", "price_per_gb": float,
- "at_optimum": bool, "left_out": [step key],
- "strategies": [{"key": str, "title": str, "ours": bool,
-   "local_share": float or null, "total_bytes": int, "crossing_bytes": int,
-   "price_per_month": float, "moved": int, "interrupted": int, "records_read": int,
-   "fewest_partitions": int, "most_partitions": int,
-   "bytes": {reader's rack: {broker's rack: int}},
+ "bytes_source": "brokers" or "estimate", "price_per_gb": float,
+ "is_optimal": bool, "skipped_steps": [step key],
+ "strategies": [{"key": str, "title": str, "is_rackward": bool,
+   "local_share": float or null, "total_bytes": int, "cross_rack_bytes": int,
+   "cost_per_month": float, "moved": int, "revoked": int, "records_read": int,
+   "min_partitions": int, "max_partitions": int,
+   "bytes": {member's rack: {broker's rack: int}},
    "steps": [{"key": str, "title": str, "rebalances": bool, "seconds": float,
-     "off_rack": int, "optimum": int, "at_optimum": bool, "moved": int,
-     "interrupted": int, "fewest_partitions": int, "most_partitions": int,
-     "members": {member: rack}, "total_bytes": int, "crossing_bytes": int,
-     "bytes": {reader's rack: {broker's rack: int}}}]}]}"""
+     "off_rack": int, "optimum": int, "is_optimal": bool, "moved": int,
+     "revoked": int, "min_partitions": int, "max_partitions": int,
+     "members": {member: rack}, "total_bytes": int, "cross_rack_bytes": int,
+     "bytes": {member's rack: {broker's rack: int}}}]}]}"""
 
 
 def to_json(result: DemoResult) -> str:
-    """``result`` as one JSON document, ending in a newline."""
+    """Return the result as one JSON document, as described by `SCHEMA`, with a line end."""
     document = {
         "format": 1,
         "cluster": result.cluster,
@@ -386,57 +358,57 @@ def to_json(result: DemoResult) -> str:
         "seconds": round(result.seconds, 3),
         "produced_bytes": result.produced_bytes,
         "produced_records": result.produced_records,
-        "bytes_counted_by": "brokers" if result.counted else "estimate",
+        "bytes_source": "brokers" if result.bytes_counted else "estimate",
         "price_per_gb": result.price_per_gb,
-        "at_optimum": result.at_optimum,
-        "left_out": [step.event.value for step in result.left_out],
-        "strategies": [_strategy(found, result) for found in result.strategies],
+        "is_optimal": result.is_optimal,
+        "skipped_steps": [step.event.value for step in result.skipped_steps],
+        "strategies": [_strategy_fields(each, result) for each in result.strategies],
     }
     return json.dumps(document, indent=2) + "\n"
 
 
-def _strategy(found: StrategyResult, result: DemoResult) -> dict[str, Any]:
-    fewest, most = found.loads
+def _strategy_fields(each: StrategyResult, result: DemoResult) -> dict[str, Any]:
+    min_partitions, max_partitions = each.widest_load_range
     return {
-        "key": found.strategy.key,
-        "title": found.strategy.title,
-        "ours": found.strategy.ours,
-        "local_share": found.local_share,
-        "total_bytes": found.total_bytes,
-        "crossing_bytes": found.crossing_bytes,
-        "price_per_month": round(found.monthly_price(result.seconds, result.price_per_gb), 2),
-        "moved": found.moved,
-        "interrupted": found.interrupted,
-        "records_read": found.records,
-        "fewest_partitions": fewest,
-        "most_partitions": most,
-        "bytes": _nested(found.matrix),
-        "steps": [_step(measure) for measure in found.steps],
+        "key": each.strategy.key,
+        "title": each.strategy.title,
+        "is_rackward": each.strategy.is_rackward,
+        "local_share": each.local_share,
+        "total_bytes": each.total_bytes,
+        "cross_rack_bytes": each.cross_rack_bytes,
+        "cost_per_month": round(each.cost_per_month(result.seconds, result.price_per_gb), 2),
+        "moved": each.moved,
+        "revoked": each.revoked,
+        "records_read": each.records_read,
+        "min_partitions": min_partitions,
+        "max_partitions": max_partitions,
+        "bytes": _nested(each.matrix),
+        "steps": [_step_fields(step) for step in each.steps],
     }
 
 
-def _step(measure: StepMeasure) -> dict[str, Any]:
-    fewest, most = measure.standing.loads
+def _step_fields(step: StepResult) -> dict[str, Any]:
+    min_partitions, max_partitions = step.snapshot.load_range
     return {
-        "key": measure.step.event.value,
-        "title": measure.step.title,
-        "rebalances": measure.step.rebalances,
-        "seconds": round(measure.seconds, 3),
-        "off_rack": measure.standing.off_rack,
-        "optimum": measure.standing.optimum,
-        "at_optimum": measure.standing.at_optimum,
-        "moved": measure.moved,
-        "interrupted": measure.interrupted,
-        "fewest_partitions": fewest,
-        "most_partitions": most,
-        "members": dict(sorted(measure.standing.member_racks.items())),
-        "total_bytes": sum(measure.bytes.values()),
-        "crossing_bytes": crossing(measure.bytes),
-        "bytes": _nested(measure.bytes),
+        "key": step.step.event.value,
+        "title": step.step.title,
+        "rebalances": step.step.rebalances,
+        "seconds": round(step.seconds, 3),
+        "off_rack": step.snapshot.off_rack,
+        "optimum": step.snapshot.optimum,
+        "is_optimal": step.snapshot.is_optimal,
+        "moved": step.moved,
+        "revoked": step.revoked,
+        "min_partitions": min_partitions,
+        "max_partitions": max_partitions,
+        "members": dict(sorted(step.snapshot.member_racks.items())),
+        "total_bytes": sum(step.bytes.values()),
+        "cross_rack_bytes": cross_rack_bytes(step.bytes),
+        "bytes": _nested(step.bytes),
     }
 
 
-def _nested(matrix: Matrix) -> dict[str, dict[str, int]]:
+def _nested(matrix: TrafficMatrix) -> dict[str, dict[str, int]]:
     nested: dict[str, dict[str, int]] = {}
     for (reader, broker), size in sorted(matrix.items()):
         nested.setdefault(reader, {})[broker] = size

@@ -1,4 +1,4 @@
-"""A producer in the background: a steady rate, round robin over the partitions."""
+"""A background producer with a constant rate, round-robin over the partitions."""
 
 from __future__ import annotations
 
@@ -14,16 +14,12 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 RECORD_BYTES = 4096
 
 
-class _Producer(KafkaProducer):  # type: ignore[misc]
-    def __del__(self) -> None:
-        """Nothing: the base class would flush again, and complain, after a close that failed."""
-
-
 class BackgroundProducer:
     """Writes ``rate`` bytes per second to all ``partitions`` of ``topic`` until stopped.
 
-    Small batches: a batch near the size of a consumer's fetch is cut and fetched again,
-    and would count twice. The values are random, so nothing can compress them.
+    ``failure`` holds the error that ended it, if any. Batches are small: a batch near the size of
+    a consumer's fetch would be cut, fetched again and counted twice. Values are random, so that
+    nothing compresses them.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: float) -> None:
@@ -35,7 +31,7 @@ class BackgroundProducer:
         self._stop = threading.Event()
         self._producer: Any = _Producer(
             bootstrap_servers=bootstrap,
-            # What only a leader had when it died would be missing from every group's reading.
+            # With acks=1, records that only a dying leader had would be missing for every group.
             acks="all",
             linger_ms=250,
             batch_size=32 * 1024,
@@ -48,23 +44,23 @@ class BackgroundProducer:
 
     @property
     def bytes(self) -> int:
-        """Bytes of values written so far."""
+        """Bytes of the values written so far."""
         return self.records * RECORD_BYTES
 
-    def written(self) -> list[int]:
-        """Records written so far, index = partition."""
-        whole, rest = divmod(self.records, self._partitions)
-        return [whole + (partition < rest) for partition in range(self._partitions)]
+    def offsets(self) -> list[int]:
+        """Return the number of records written so far, index = partition."""
+        per_partition, rest = divmod(self.records, self._partitions)
+        return [per_partition + (partition < rest) for partition in range(self._partitions)]
 
     def stop(self) -> None:
-        """Stop, and return when all that was written is acknowledged, or after 20 s."""
+        """Stop; return when all records are acknowledged, after 20 s at most."""
         self._stop.set()
         self._thread.join(5)
         with suppress(KafkaTimeoutError):
             self._producer.flush(timeout=20)
 
     def close(self) -> None:
-        """Stop at once; what is not acknowledged within two seconds is given up."""
+        """Stop at once; records that are not acknowledged within 2 s are dropped."""
         self._stop.set()
         self._thread.join(5)
         with suppress(KafkaError):
@@ -82,5 +78,10 @@ class BackgroundProducer:
                     )
                     self.records += 1
                 self._stop.wait(0.02)
-        except BaseException as error:  # noqa: BLE001 - read by the demo's director
+        except BaseException as error:  # noqa: BLE001 - reported by the demo's main thread
             self.failure = error
+
+
+class _Producer(KafkaProducer):  # type: ignore[misc]
+    def __del__(self) -> None:
+        """Do nothing: the base class would flush again, and log errors, after a failed close."""

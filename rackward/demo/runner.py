@@ -1,10 +1,10 @@
-"""Plays the story to every strategy at once and measures what happens.
+"""Runs the steps of the demo with all strategies at once, and measures each step.
 
-All groups read the same topic of the same cluster at the same time, so that every one of
-them meets the same leaders, moves and deaths. A step is an event, then (where the event
-makes groups rebalance) the wait until all of them are at rest, then a while of steady
-reading; what was sent from the event to the end of that while is the step's. Producing
-begins when the groups have formed, and goes on through every step.
+All groups read the same topic of the same cluster at the same time, so they all meet the same
+leaders, leader moves and broker deaths. A step is an event, then (if the event makes groups
+rebalance) a wait until all groups have settled, then a period of steady reading. The bytes sent
+from the event until the end of the period are the step's. The producer starts when the groups
+have formed, and runs through all steps.
 """
 
 from __future__ import annotations
@@ -17,172 +17,42 @@ from pathlib import Path
 from random import Random
 
 from placement_core import ClusterView, RackwardError, TopicPartition
-from rackward.demo.environment import Meter, Stage, move_some_leaders, spread_replicas
-from rackward.demo.groups import (
-    DemoError,
-    Group,
-    GroupReport,
-    assignment_of,
-    settled,
-    wait_until_settled,
+from rackward.demo import DemoError
+from rackward.demo.environment import (
+    Environment,
+    TrafficMeter,
+    choose_leader_moves,
+    spread_replicas,
 )
+from rackward.demo.groups import GroupProcess, GroupReport, wait_until_settled
 from rackward.demo.metrics import (
+    AssignmentSnapshot,
     DemoResult,
-    Matrix,
-    Standing,
-    StepMeasure,
+    StepResult,
     StrategyResult,
-    moved_between,
+    TrafficMatrix,
+    moved_partitions,
 )
-from rackward.demo.output import Glance, Narrator
+from rackward.demo.output import ProgressReporter, StrategyStatus
 from rackward.demo.producer import BackgroundProducer
-from rackward.demo.steps import STRATEGIES, Event, Step, left_out, told
-
-# ---- Sees how the groups stand: who reads what, where the leaders are, what has been sent.
-
-TICK_SECONDS = 0.5
-LOOK_SECONDS = 2.0
-"""How old what is known of the leaders may be between the ends of steps."""
-PATIENCE_SECONDS = 60.0
-"""How long a cluster on a busy machine may fail to answer what a step's end needs to know."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Where a strategy stood when a step ended; the next step is measured from here."""
-
-    standing: Standing
-    interrupted: int
-    bytes: Matrix
-
-
-def measure(step: Step, before: Mark, after: Mark, seconds: float) -> StepMeasure:
-    """What a step did, between the mark before it and the one at its end."""
-    cells = {*before.bytes, *after.bytes}
-    return StepMeasure(
-        step=step,
-        standing=after.standing,
-        moved=moved_between(before.standing.assignment, after.standing.assignment),
-        interrupted=after.interrupted - before.interrupted,
-        bytes={cell: after.bytes.get(cell, 0) - before.bytes.get(cell, 0) for cell in cells},
-        seconds=seconds,
-    )
-
-
-class Observer:
-    """Watches ``groups`` read ``topic`` once it is being produced to."""
-
-    def __init__(
-        self,
-        stage: Stage,
-        topic: str,
-        partitions: int,
-        groups: Sequence[Group],
-        meter: Meter,
-        producer: BackgroundProducer,
-        narrator: Narrator,
-    ) -> None:
-        self._stage = stage
-        self._topic = topic
-        self._partitions = partitions
-        self._groups = groups
-        self._meter = meter
-        self._producer = producer
-        self._narrator = narrator
-        self._view = self.look()
-
-    def look(self) -> ClusterView:
-        """The topic's replicas and leaders as of now."""
-        self._view = self._stage.view(self._topic)
-        self._looked = time.monotonic()
-        return self._view
-
-    def reports(self) -> dict[str, GroupReport]:
-        """Every strategy's key to what its group says of itself."""
-        return {group.strategy.key: group.report() for group in self._groups}
-
-    def tick(self, reports: Mapping[str, GroupReport]) -> None:
-        """Half a second passes; show how things stand. Raises where the producer failed."""
-        time.sleep(TICK_SECONDS)
-        if self._producer.failure is not None:
-            raise DemoError(f"the producer failed: {self._producer.failure}")
-        try:
-            if time.monotonic() > self._looked + LOOK_SECONDS:
-                self.look()
-            standings = self._standings(reports)
-            matrices = self._meter.read(standings)
-        except RackwardError:
-            return  # Only the picture is a little older for it; a step's end asks again.
-        self._narrator.glance(
-            [
-                Glance(
-                    strategy=group.strategy,
-                    members=len(reports[group.strategy.key].members),
-                    standing=standings[group.strategy.key]
-                    if settled(reports[group.strategy.key], self._partitions)
-                    else None,
-                    bytes=matrices[group.strategy.key],
-                )
-                for group in self._groups
-            ]
-        )
-
-    def marks(self) -> dict[str, Mark]:
-        """Where every strategy stands now."""
-        reports = self.reports()
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                self.look()
-                standings = self._standings(reports)
-                matrices = self._meter.read(standings)
-                break
-            except RackwardError:
-                if time.monotonic() > deadline:
-                    raise
-        return {
-            key: Mark(standings[key], report.interrupted, matrices[key])
-            for key, report in reports.items()
-        }
-
-    def late(self, due: Sequence[int]) -> list[str]:
-        """The groups that have not read every partition as far as ``due``."""
-        reports = self.reports()
-        return [
-            group.strategy.title
-            for group in self._groups
-            if any(
-                reports[group.strategy.key].positions.get(partition, 0) < offset
-                for partition, offset in enumerate(due)
-            )
-        ]
-
-    def led_without(self, broker: int | None) -> bool:
-        """Whether every partition has a leader, and ``broker`` is none of them."""
-        leaders = self._view.leaders
-        return len(leaders) == self._partitions and broker not in leaders.values()
-
-    def _standings(self, reports: Mapping[str, GroupReport]) -> dict[str, Standing]:
-        rows: Sequence[str | None] = self._view.leader_racks().get(self._topic, [])
-        return {
-            group.strategy.key: Standing(
-                dict(group.racks), assignment_of(reports[group.strategy.key]), rows
-            )
-            for group in self._groups
-        }
-
+from rackward.demo.steps import STRATEGIES, Event, Step, skipped_steps, steps_for
 
 MEMBERS_PER_RACK = 2
-MOVING_SHARE = 0.1
-RESUME_SECONDS = 120.0
-"""How long readers may take to catch up after a broker's death."""
-DRAIN_SECONDS = 60.0
-"""How long they may take to read to the end. Seconds on an idle machine, both."""
+MOVED_LEADERS_SHARE = 0.1
+TICK_SECONDS = 0.5
+VIEW_MAX_AGE = 2.0
+"""Seconds after which leaders are read again for the display."""
+CHECKPOINT_TIMEOUT = 60.0
+"""Seconds that the cluster may fail to answer at the end of a step."""
+RESUME_TIMEOUT = 120.0
+"""Seconds until every partition must be read again after a broker's death."""
+DRAIN_TIMEOUT = 60.0
+"""Seconds until the groups must have read everything. Both take seconds on an idle machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run may vary. ``rate`` is in bytes per second, ``logs`` a folder that exists."""
+    """Options of a run. ``rate`` is in bytes per second; the folder ``logs`` exists."""
 
     partitions: int
     rate: float
@@ -192,229 +62,325 @@ class Options:
     logs: Path
 
 
-class Director:
-    """One run of the demo on ``stage``."""
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The state of a strategy at the end of a step, with sums since the start."""
 
-    def __init__(self, stage: Stage, options: Options, narrator: Narrator) -> None:
-        self._stage = stage
+    snapshot: AssignmentSnapshot
+    revoked: int
+    bytes: TrafficMatrix
+
+
+def step_result(step: Step, before: Checkpoint, after: Checkpoint, seconds: float) -> StepResult:
+    """Return the difference of the checkpoints before and after a step."""
+    cells = {*before.bytes, *after.bytes}
+    return StepResult(
+        step=step,
+        snapshot=after.snapshot,
+        moved=moved_partitions(before.snapshot.assignment, after.snapshot.assignment),
+        revoked=after.revoked - before.revoked,
+        bytes={cell: after.bytes.get(cell, 0) - before.bytes.get(cell, 0) for cell in cells},
+        seconds=seconds,
+    )
+
+
+class DemoRunner:
+    """One run of the demo."""
+
+    def __init__(
+        self, environment: Environment, options: Options, progress: ProgressReporter
+    ) -> None:
+        self._environment = environment
         self._options = options
-        self._narrator = narrator
+        self._progress = progress
         self._random = Random(options.seed)
         self._topic = f"rackward-demo-{options.seed}-{int(time.time())}"
-        self._steps = told(own_cluster=stage.cluster is not None)
-        self._victim: int | None = None
-        self._before_death: dict[TopicPartition, int] = {}
-        self._groups: list[Group] = []
-        self._meter: Meter
-        self._observer: Observer
+        self._steps = steps_for(own_cluster=environment.cluster is not None)
+        self._groups: list[GroupProcess] = []
+        self._killed_broker: int | None = None
+        self._leaders_of_killed_broker: dict[TopicPartition, int] = {}
+        self._meter: TrafficMeter
         self._producer: BackgroundProducer
+        self._view: ClusterView
 
     def run(self) -> DemoResult:
-        """The whole story. Raises DemoError, or the cluster's errors, where it breaks off."""
-        with ExitStack() as undo:
-            self._prepare(undo)
+        """Run all steps. Raises DemoError, or errors of the cluster, if a step fails."""
+        with ExitStack() as cleanup:
+            self._create_topic_and_groups(cleanup)
             self._form_groups()
-            self._meter = undo.enter_context(
-                closing(self._stage.meter(self._topic, self._options.partitions))
+            self._meter = cleanup.enter_context(
+                closing(self._environment.traffic_meter(self._topic, self._options.partitions))
             )
-            self._producer = undo.enter_context(
+            self._producer = cleanup.enter_context(
                 closing(
                     BackgroundProducer(
-                        self._stage.bootstrap_servers,
+                        self._environment.bootstrap_servers,
                         self._topic,
                         self._options.partitions,
                         self._options.rate,
                     )
                 )
             )
-            self._observer = Observer(
-                self._stage,
-                self._topic,
-                self._options.partitions,
-                self._groups,
-                self._meter,
-                self._producer,
-                self._narrator,
-            )
-            return self._play()
+            return self._run_steps()
 
-    def _prepare(self, undo: ExitStack) -> None:
-        """Create the topic and start the groups' processes."""
+    def _create_topic_and_groups(self, cleanup: ExitStack) -> None:
         count = self._options.partitions
-        self._narrator.now(f"Creating a topic of {count} partitions, leaders shuffled evenly")
-        self._stage.create_topic(
-            self._topic, spread_replicas(self._stage.racks, count, self._random)
-        )
+        self._progress.status(f"Creating a topic of {count} partitions with shuffled leaders")
+        replicas = spread_replicas(self._environment.racks, count, self._random)
+        self._environment.create_topic(self._topic, replicas)
         names = {strategy.key: f"{self._topic}-{strategy.key}" for strategy in STRATEGIES}
-        if self._stage.cluster is None:
-            undo.callback(self._stage.remove, self._topic, list(names.values()))
+        if self._environment.cluster is None:
+            cleanup.callback(self._environment.delete, self._topic, list(names.values()))
         for strategy in STRATEGIES:
-            log = self._options.logs / f"{strategy.key}.log"
-            group = Group(strategy, self._topic, names[strategy.key], log)
-            # Our own brokers are about to end as well: nobody is left to say good-bye to.
-            undo.callback(group.close, politely=self._stage.cluster is None)
+            log_file = self._options.logs / f"{strategy.key}.log"
+            group = GroupProcess(strategy, self._topic, names[strategy.key], log_file)
+            # Members need not leave the groups of a cluster that is about to be removed.
+            cleanup.callback(group.close, leave_group=self._environment.cluster is None)
             self._groups.append(group)
 
     def _form_groups(self) -> None:
-        racks = self._stage.rack_names
+        racks = self._environment.rack_names
         count = len(racks) * MEMBERS_PER_RACK
-        self._narrator.now(
-            f"{len(self._groups)} groups of {count} members form, {MEMBERS_PER_RACK} per rack"
+        self._progress.status(
+            f"Forming {len(self._groups)} consumer groups of {count} members each, "
+            f"{MEMBERS_PER_RACK} per rack"
         )
         for number in range(1, MEMBERS_PER_RACK + 1):
             for rack in racks:
                 self._join(f"{rack}-{number}", rack)
         wait_until_settled(
-            self._groups, self._options.partitions, self._while_forming, time.monotonic
+            self._groups, self._options.partitions, self._tick_while_forming, time.monotonic
         )
 
     def _join(self, member: str, rack: str) -> None:
         for group in self._groups:
-            group.join(member, rack, self._stage.bootstrap(group.strategy.key, rack))
+            group.join(member, rack, self._environment.bootstrap(group.strategy.key, rack))
 
-    def _play(self) -> DemoResult:
+    def _run_steps(self) -> DemoResult:
         start = time.monotonic()
-        marks = self._observer.marks()
-        measures: dict[str, list[StepMeasure]] = {mark: [] for mark in marks}
+        checkpoints = self._checkpoints()
+        results: dict[str, list[StepResult]] = {key: [] for key in checkpoints}
         for number, step in enumerate(self._steps, start=1):
-            began = time.monotonic()
-            self._act(step, f"Step {number} of {len(self._steps)}: {step.title}")
+            step_start = time.monotonic()
+            self._run_step(step, f"Step {number} of {len(self._steps)}: {step.title}")
             if step is self._steps[-1]:
                 self._drain()
-            after = self._observer.marks()
-            seconds = time.monotonic() - began
-            for key, mark in after.items():
-                measures[key].append(measure(step, marks[key], mark, seconds))
-            marks = after
-            self._narrator.note(_told(step, self._groups, marks))
-        reports = self._observer.reports()
+            after = self._checkpoints()
+            seconds = time.monotonic() - step_start
+            for key, checkpoint in after.items():
+                results[key].append(step_result(step, checkpoints[key], checkpoint, seconds))
+            checkpoints = after
+            self._progress.log(_step_summary(step, self._groups, checkpoints))
+        reports = self._reports()
         return DemoResult(
             strategies=tuple(
                 StrategyResult(
                     strategy=group.strategy,
-                    steps=tuple(measures[group.strategy.key]),
-                    records=reports[group.strategy.key].records,
+                    steps=tuple(results[group.strategy.key]),
+                    records_read=reports[group.strategy.key].records,
                 )
                 for group in self._groups
             ),
-            racks=self._stage.rack_names,
-            cluster=self._stage.name,
-            brokers=len(self._stage.racks),
+            racks=self._environment.rack_names,
+            cluster=self._environment.description,
+            brokers=len(self._environment.racks),
             partitions=self._options.partitions,
-            counted=self._stage.cluster is not None,
+            bytes_counted=self._environment.cluster is not None,
             seed=self._options.seed,
             seconds=time.monotonic() - start,
             produced_bytes=self._producer.bytes,
             produced_records=self._producer.records,
             price_per_gb=self._options.price_per_gb,
-            left_out=left_out(self._steps),
+            skipped_steps=skipped_steps(self._steps),
         )
 
-    def _act(self, step: Step, title: str) -> None:
-        """Make the event happen, wait until readers have come to terms with it, read on."""
-        self._narrator.now(title)
-        leaver_rack = self._stage.rack_names[-1]
-        if step.event is Event.LEADERS_MOVE:
-            self._move_leaders()
-        elif step.event is Event.MEMBER_LEAVES:
-            for group in self._groups:
-                group.leave(f"{leaver_rack}-{MEMBERS_PER_RACK}")
-        elif step.event is Event.MEMBER_JOINS:
-            self._join(f"{leaver_rack}-{MEMBERS_PER_RACK + 1}", leaver_rack)
-        elif step.event is Event.BROKER_DIES:
-            self._kill_broker()
-            self._wait_until_read(title)
-        elif step.event is Event.BROKER_RETURNS:
-            self._return_broker()
+    def _run_step(self, step: Step, title: str) -> None:
+        """Cause the event, wait until the groups have handled it, and let them read."""
+        self._progress.status(title)
+        rack = self._environment.rack_names[-1]
+        match step.event:
+            case Event.LEADERS_MOVE:
+                self._move_leaders()
+            case Event.MEMBER_LEAVES:
+                for group in self._groups:
+                    group.leave(f"{rack}-{MEMBERS_PER_RACK}")
+            case Event.MEMBER_JOINS:
+                self._join(f"{rack}-{MEMBERS_PER_RACK + 1}", rack)
+            case Event.BROKER_DIES:
+                self._kill_broker()
+                self._wait_until_all_partitions_are_read(title)
+            case Event.BROKER_RETURNS:
+                self._restart_broker()
         if step.rebalances:
-            wait_until_settled(
-                self._groups, self._options.partitions, self._observer.tick, time.monotonic
-            )
-        self._narrator.now(title, f"reading for {self._options.step_seconds:g} s")
+            wait_until_settled(self._groups, self._options.partitions, self._tick, time.monotonic)
+        self._progress.status(title, f"reading for {self._options.step_seconds:g} s")
         end = time.monotonic() + self._options.step_seconds
         while time.monotonic() < end:
-            self._observer.tick(self._observer.reports())
+            self._tick(self._reports())
 
     def _move_leaders(self) -> None:
-        assert self._stage.cluster is not None
-        view = self._observer.look()
-        partitions = range(self._options.partitions)
-        places = [TopicPartition(self._topic, partition) for partition in partitions]
-        moves = move_some_leaders(
-            [view.replicas[place] for place in places],
-            [view.leaders[place] for place in places],
-            self._stage.racks,
-            MOVING_SHARE,
+        assert self._environment.cluster is not None
+        view = self._read_view()
+        partitions = [TopicPartition(self._topic, i) for i in range(self._options.partitions)]
+        moves = choose_leader_moves(
+            [view.replicas[partition] for partition in partitions],
+            [view.known_leaders[partition] for partition in partitions],
+            self._environment.racks,
+            MOVED_LEADERS_SHARE,
             self._random,
         )
-        self._stage.cluster.move_leaders(
-            {places[partition]: broker for partition, broker in moves.items()}
+        self._environment.cluster.move_leaders(
+            {partitions[index]: broker for index, broker in moves.items()}
         )
 
     def _kill_broker(self) -> None:
-        assert self._stage.cluster is not None
-        view = self._observer.look()
-        self._victim = self._random.choice(sorted(self._stage.racks))
-        self._before_death = {
-            place: broker for place, broker in view.leaders.items() if broker == self._victim
+        assert self._environment.cluster is not None
+        broker = self._random.choice(sorted(self._environment.racks))
+        self._killed_broker = broker
+        leaders = self._read_view().known_leaders
+        self._leaders_of_killed_broker = {
+            partition: leader for partition, leader in leaders.items() if leader == broker
         }
-        # Its counters end with it: what they say now is the last that can be had.
-        self._observer.marks()
-        self._stage.cluster.kill_broker(self._victim)
-        self._meter.forget(self._victim)
+        # The meter must read the broker's counters before they are lost.
+        self._checkpoints()
+        self._environment.cluster.kill_broker(broker)
+        self._meter.reset_broker(broker)
 
-    def _return_broker(self) -> None:
-        """Start it again and give it back its leaders, as Kafka itself does in time."""
-        assert self._stage.cluster is not None
-        assert self._victim is not None
-        self._stage.cluster.start_broker(self._victim)
-        self._stage.cluster.move_leaders(self._before_death)
+    def _restart_broker(self) -> None:
+        """Start the broker and elect it for its former partitions, as Kafka would in time."""
+        assert self._environment.cluster is not None
+        assert self._killed_broker is not None
+        self._environment.cluster.start_broker(self._killed_broker)
+        self._environment.cluster.move_leaders(self._leaders_of_killed_broker)
 
-    def _wait_until_read(self, title: str) -> None:
-        """Return when every partition is led, written and read again, in every group."""
-        self._narrator.now(title, "until every partition is read again")
-        deadline = time.monotonic() + RESUME_SECONDS
-        # One mark to reach: on a busy machine readers may be seconds behind all the time.
-        due: Sequence[int] | None = None
-        while due is None or self._observer.late(due):
-            if due is None and self._observer.led_without(self._victim):
-                # Of each partition one more than there is: it is written again, too.
-                due = [offset + 1 for offset in self._producer.written()]
+    def _wait_until_all_partitions_are_read(self, title: str) -> None:
+        """Wait until every partition has a new leader, and new records that all groups have read.
+
+        Raises DemoError after RESUME_TIMEOUT seconds.
+        """
+        self._progress.status(title, "waiting until every partition is read again")
+        deadline = time.monotonic() + RESUME_TIMEOUT
+        # The offsets are determined once: on a busy machine readers may always lag by seconds.
+        offsets: Sequence[int] | None = None
+        while offsets is None or self._groups_behind(offsets):
+            if offsets is None and self._has_leaders_without(self._killed_broker):
+                # One more record than there is, so that writing is possible again, too.
+                offsets = [offset + 1 for offset in self._producer.offsets()]
             if time.monotonic() > deadline:
-                late = () if due is None else self._observer.late(due)
+                behind = [] if offsets is None else self._groups_behind(offsets)
                 raise DemoError(
-                    f"{RESUME_SECONDS:.0f} s after broker {self._victim} died some partitions "
-                    f"are not read again by {', '.join(late) or 'anyone'}; see --keep-logs"
+                    f"{RESUME_TIMEOUT:.0f} s after broker {self._killed_broker} was killed, some "
+                    f"partitions are not read again ({', '.join(behind) or 'no new leader'}): see "
+                    "the logs of groups and brokers (--keep-logs)"
                 )
-            self._observer.tick(self._observer.reports())
+            self._tick(self._reports())
 
     def _drain(self) -> None:
-        """Stop producing and let every group read to the end."""
-        self._narrator.now("Reading what is left")
+        """Stop producing and wait until every group has read everything."""
+        self._progress.status("Reading the remaining records")
         self._producer.stop()
-        deadline = time.monotonic() + DRAIN_SECONDS
-        while late := self._observer.late(self._producer.written()):
+        deadline = time.monotonic() + DRAIN_TIMEOUT
+        while behind := self._groups_behind(self._producer.offsets()):
             if time.monotonic() > deadline:
-                raise DemoError(f"not read to the end: {', '.join(late)}; see --keep-logs")
-            self._observer.tick(self._observer.reports())
+                raise DemoError(
+                    f"{', '.join(behind)} did not read all records within {DRAIN_TIMEOUT:.0f} s: "
+                    "see the logs of groups and brokers (--keep-logs)"
+                )
+            self._tick(self._reports())
 
-    def _while_forming(self, reports: Mapping[str, GroupReport]) -> None:
+    def _tick_while_forming(self, reports: Mapping[str, GroupReport]) -> None:
         time.sleep(TICK_SECONDS)
-        self._narrator.glance(
+        self._progress.update(
             [
-                Glance(group.strategy, len(reports[group.strategy.key].members), None, {})
+                StrategyStatus(group.strategy, len(reports[group.strategy.key].members), None, {})
                 for group in self._groups
             ]
         )
 
+    def _tick(self, reports: Mapping[str, GroupReport]) -> None:
+        """Wait TICK_SECONDS and update the display. Raises DemoError if the producer failed."""
+        time.sleep(TICK_SECONDS)
+        if self._producer.failure is not None:
+            raise DemoError(f"the producer failed: {self._producer.failure}")
+        try:
+            if time.monotonic() > self._view_time + VIEW_MAX_AGE:
+                self._read_view()
+            snapshots = self._snapshots(reports)
+            matrices = self._meter.read(snapshots)
+        except RackwardError:
+            return  # Only the display is delayed; the end of a step reads again.
+        statuses = []
+        for group in self._groups:
+            key = group.strategy.key
+            is_settled = reports[key].is_settled(self._options.partitions)
+            snapshot = snapshots[key] if is_settled else None
+            members = len(reports[key].members)
+            statuses.append(StrategyStatus(group.strategy, members, snapshot, matrices[key]))
+        self._progress.update(statuses)
 
-def _told(step: Step, groups: Sequence[Group], marks: Mapping[str, Mark]) -> str:
-    """One line on how a step ended."""
-    off: dict[bool, list[str]] = {False: [], True: []}
+    def _checkpoints(self) -> dict[str, Checkpoint]:
+        """Return the present state by strategy key."""
+        reports = self._reports()
+        deadline = time.monotonic() + CHECKPOINT_TIMEOUT
+        while True:
+            try:
+                self._read_view()
+                snapshots = self._snapshots(reports)
+                matrices = self._meter.read(snapshots)
+                break
+            except RackwardError:
+                if time.monotonic() > deadline:
+                    raise
+        return {
+            key: Checkpoint(snapshots[key], report.revoked, matrices[key])
+            for key, report in reports.items()
+        }
+
+    def _reports(self) -> dict[str, GroupReport]:
+        return {group.strategy.key: group.report() for group in self._groups}
+
+    def _read_view(self) -> ClusterView:
+        self._view = self._environment.view(self._topic)
+        self._view_time = time.monotonic()
+        return self._view
+
+    def _snapshots(self, reports: Mapping[str, GroupReport]) -> dict[str, AssignmentSnapshot]:
+        leader_racks: Sequence[str | None] = self._view.leader_racks().get(self._topic, [])
+        return {
+            group.strategy.key: AssignmentSnapshot(
+                dict(group.member_racks), reports[group.strategy.key].assignment, leader_racks
+            )
+            for group in self._groups
+        }
+
+    def _groups_behind(self, offsets: Sequence[int]) -> list[str]:
+        """Return the titles of groups that have not read every partition up to ``offsets``."""
+        reports = self._reports()
+        return [
+            group.strategy.title
+            for group in self._groups
+            if any(
+                reports[group.strategy.key].positions.get(partition, 0) < offset
+                for partition, offset in enumerate(offsets)
+            )
+        ]
+
+    def _has_leaders_without(self, broker: int | None) -> bool:
+        """Whether every partition has a leader other than ``broker``."""
+        leaders = self._view.known_leaders
+        return len(leaders) == self._options.partitions and broker not in leaders.values()
+
+
+def _step_summary(
+    step: Step, groups: Sequence[GroupProcess], checkpoints: Mapping[str, Checkpoint]
+) -> str:
+    """Return one line with the off-rack partitions of each group."""
+    off_rack: dict[bool, list[str]] = {False: [], True: []}
     for group in groups:
-        standing = marks[group.strategy.key].standing
-        off[group.strategy.ours].append(str(standing.off_rack))
+        snapshot = checkpoints[group.strategy.key].snapshot
+        off_rack[group.strategy.is_rackward].append(str(snapshot.off_rack))
     return (
-        f"{step.title}: off-rack of {len(standing.leader_racks)}: "
-        f"kafka-python {', '.join(off[False])}; rackward {', '.join(off[True])}"
+        f"{step.title}: of {len(snapshot.leader_racks)} partitions, off-rack are "
+        f"{' and '.join(off_rack[False])} with kafka-python, "
+        f"{' and '.join(off_rack[True])} with rackward"
     )

@@ -1,10 +1,31 @@
-"""The story that every strategy is told: its steps, in order, and what each one does."""
+"""The assignors that the demo compares, and the steps that it runs with all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One assignor.
+
+    ``key`` identifies it in JSON, group ids, listener names and log files. ``is_rackward`` marks
+    those whose assignments the demo compares with the optimum.
+    """
+
+    key: str
+    title: str
+    is_rackward: bool
+
+
+STRATEGIES: tuple[Strategy, ...] = (
+    Strategy("kafka-python-range", "kafka-python Range", is_rackward=False),
+    Strategy("kafka-python-sticky", "kafka-python CooperativeSticky", is_rackward=False),
+    Strategy("rackward-range", "rackward Range", is_rackward=True),
+    Strategy("rackward-sticky", "rackward CooperativeSticky", is_rackward=True),
+)
 
 
 class Event(Enum):
@@ -20,55 +41,34 @@ class Event(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: an event, then a while of steady reading.
+    """An event, followed by a period of steady reading.
 
-    ``rebalances`` says whether the event makes groups rebalance, and so whether a strategy
-    has had the chance to be at its best when the step ends. ``meddles`` marks what is only
-    done to a cluster of our own.
+    ``rebalances`` is true if the event makes groups rebalance, so that each assignor has
+    assigned anew when the step ends. ``destructive`` steps stop brokers or move leaders, and
+    run only on a cluster that the demo started.
     """
 
     event: Event
     title: str
     rebalances: bool
-    meddles: bool
+    destructive: bool
 
 
-STORY: tuple[Step, ...] = (
-    Step(Event.START, "six members start", rebalances=True, meddles=False),
-    Step(Event.LEADERS_MOVE, "a tenth of the leaders move", rebalances=False, meddles=True),
-    Step(Event.MEMBER_LEAVES, "a member leaves", rebalances=True, meddles=False),
-    Step(Event.MEMBER_JOINS, "a member joins", rebalances=True, meddles=False),
-    Step(Event.BROKER_DIES, "a broker dies", rebalances=False, meddles=True),
-    Step(Event.BROKER_RETURNS, "the broker returns", rebalances=False, meddles=True),
+STEPS: tuple[Step, ...] = (
+    Step(Event.START, "all members start", rebalances=True, destructive=False),
+    Step(Event.LEADERS_MOVE, "a tenth of the leaders move", rebalances=False, destructive=True),
+    Step(Event.MEMBER_LEAVES, "a member leaves", rebalances=True, destructive=False),
+    Step(Event.MEMBER_JOINS, "a member joins", rebalances=True, destructive=False),
+    Step(Event.BROKER_DIES, "a broker dies", rebalances=False, destructive=True),
+    Step(Event.BROKER_RETURNS, "the broker returns", rebalances=False, destructive=True),
 )
 
 
-def told(*, own_cluster: bool) -> tuple[Step, ...]:
-    """The steps that are played: all of them on our own cluster, the harmless ones elsewhere."""
-    return tuple(step for step in STORY if own_cluster or not step.meddles)
+def steps_for(*, own_cluster: bool) -> tuple[Step, ...]:
+    """Return the steps to run: all of them only on a cluster that the demo started."""
+    return tuple(step for step in STEPS if own_cluster or not step.destructive)
 
 
-def left_out(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps of the story that are not among ``steps``."""
-    return tuple(step for step in STORY if step not in steps)
-
-
-# ---- The assignors that the demo compares, and how each is named and shown.
-
-
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """One assignor. ``key`` names it in JSON, in group ids and in listeners; ``title`` shows
-    it; ``ours`` marks those that are held to the optimum."""
-
-    key: str
-    title: str
-    ours: bool
-
-
-STRATEGIES: tuple[Strategy, ...] = (
-    Strategy("range", "kafka-python Range", ours=False),
-    Strategy("sticky", "kafka-python CooperativeSticky", ours=False),
-    Strategy("our-range", "rackward Range", ours=True),
-    Strategy("our-sticky", "rackward CooperativeSticky", ours=True),
-)
+def skipped_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Return the steps that are not in ``steps``."""
+    return tuple(step for step in STEPS if step not in steps)

@@ -1,24 +1,23 @@
 """``create_replica_placement`` of KIP-879: a service that holds the placer, and its client.
 
-The messages are the proposal's, over Kafka's framing. Their api key, 68, is another request's in
-the brokers of today: no such frame is ever sent to one.
+The messages are the proposal's, in Kafka's framing. In today's brokers their api key, 68, is that
+of another request, so the service has a port of its own, and clients never send it to a broker.
 """
 
 from rackward.placement_service.client import create_replica_placement
-from rackward.placement_service.handler import PlacementQuestion, Placing, answer, answer_question
-from rackward.placement_service.protocol import (
-    DEFAULT_ADDRESS,
-    Address,
+from rackward.placement_service.errors import (
     ListeningError,
     MalformedFrameError,
     NotAPlacementServiceError,
     PlacementServiceError,
-    ServiceLimits,
     ServiceRefusedError,
     ServiceTlsError,
     ServiceUnreachableError,
 )
-from rackward.placement_service.server import PlacementService, ServiceCounts
+from rackward.placement_service.handler import PlacementHandler, PlacementRequest, place_replicas
+from rackward.placement_service.protocol import DEFAULT_ADDRESS, Address, ServiceLimits
+from rackward.placement_service.server import PlacementService, ServiceMetrics
+from rackward.placement_service.service_thread import ServiceThread
 from rackward.placement_service.tls import MutualTls
 
 __all__ = [
@@ -28,16 +27,16 @@ __all__ = [
     "MalformedFrameError",
     "MutualTls",
     "NotAPlacementServiceError",
-    "PlacementQuestion",
+    "PlacementHandler",
+    "PlacementRequest",
     "PlacementService",
     "PlacementServiceError",
-    "Placing",
-    "ServiceCounts",
     "ServiceLimits",
+    "ServiceMetrics",
     "ServiceRefusedError",
+    "ServiceThread",
     "ServiceTlsError",
     "ServiceUnreachableError",
-    "answer",
-    "answer_question",
     "create_replica_placement",
+    "place_replicas",
 ]

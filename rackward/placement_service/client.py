@@ -1,177 +1,61 @@
-"""``create_replica_placement`` as a client calls it."""
+"""``create_replica_placement`` for clients of a placement service.
+
+A call opens a connection and sends two requests. ApiVersions, in its version 0, which every server
+of Kafka's protocol understands, establishes that the server is a placement service: a broker has
+another request with the api key of CreateReplicaPlacement and must not receive it. The response is
+then checked against the request before it is returned.
+"""
 
 from __future__ import annotations
 
 import socket
 import ssl
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
+from contextlib import closing, contextmanager
+from typing import Any
+
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from assignors.connection import server_list
 from placement_core import InvalidOptionError, ReplicaLists
-from rackward.admin.errors import Deadline, one_line
-from rackward.placement_service import protocol as api_versions
+from rackward.admin.errors import one_line
+from rackward.deadline import Deadline
+from rackward.placement_service.errors import (
+    MalformedFrameError,
+    NotAPlacementServiceError,
+    PlacementServiceError,
+    ServiceRefusedError,
+    ServiceTlsError,
+    ServiceUnreachableError,
+)
+from rackward.placement_service.messages import (
+    CreateReplicaPlacementRequest,
+    CreateReplicaPlacementResponse,
+)
 from rackward.placement_service.protocol import (
     API_VERSIONS,
     CREATE_REPLICA_PLACEMENT,
     Address,
     ErrorCode,
-    MalformedFrameError,
-    NotAPlacementServiceError,
-    PlacementRequest,
-    PlacementResponse,
-    PlacementServiceError,
-    Reader,
-    RequestHeader,
-    ServiceRefusedError,
-    ServiceTlsError,
-    ServiceUnreachableError,
+    decode,
+    encode,
     frame,
-    read_answer_header,
 )
 from rackward.placement_service.tls import MutualTls
-
-# ---- One call: a connection to a service, its requests and answers, and what may go wrong.
-
-_CHUNK_BYTES = 65536
-_LENGTH_BYTES = 4
-_TLS_ALERT = b"\x15\x03"
-
-
-class _HungUpError(ConnectionError):
-    """The connection ended where an answer, or more of one, should have come."""
-
-
-class Call:
-    """Connects at once; every step counts against one deadline. Closed by ``with``.
-
-    Raises PlacementServiceError, and ConnectionPropertyError for the files of ``tls``.
-    """
-
-    def __init__(self, server: tuple[str, int], deadline: Deadline, tls: MutualTls | None) -> None:
-        self.address = Address(*server)
-        self._deadline = deadline
-        self._secured = tls is not None
-        context = None if tls is None else tls.client_context()
-        with self._told():
-            self._socket: socket.socket = socket.create_connection(server, self._left())
-            if context is not None:
-                try:
-                    self._socket.settimeout(self._left())
-                    self._socket = context.wrap_socket(
-                        self._socket, server_hostname=self.address.host.rstrip(".")
-                    )
-                except BaseException:
-                    self._socket.close()
-                    raise
-
-    def ask(self, request: bytes, most_bytes: int) -> bytes:
-        """The answer to a request, both without their lengths; ``most_bytes`` of it are taken."""
-        with self._told():
-            self._socket.settimeout(self._left())
-            self._socket.sendall(frame(request))
-            begun = self._exactly(_LENGTH_BYTES)
-            length = int.from_bytes(begun, "big", signed=True)
-            if not 0 <= length <= most_bytes:
-                if begun.startswith(_TLS_ALERT):
-                    raise ServiceTlsError(
-                        f"{self.address} expects TLS: give the files for it (ca_file, cert_file, "
-                        "key_file)"
-                    )
-                raise NotAPlacementServiceError(
-                    f"what answers at {self.address} is not a placement service: check the port"
-                )
-            return self._exactly(length)
-
-    def _exactly(self, wanted: int) -> bytes:
-        received = bytearray()
-        while len(received) < wanted:
-            self._socket.settimeout(self._left())
-            more = self._socket.recv(min(_CHUNK_BYTES, wanted - len(received)))
-            if not more:
-                raise _HungUpError
-            received += more
-        return bytes(received)
-
-    def _left(self) -> float:
-        left = self._deadline.remaining
-        if not left:
-            raise TimeoutError
-        return left
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Errors of sockets as what they mean to whoever called."""
-        try:
-            yield
-        except OSError as error:
-            raise self._fault(error) from error
-        except UnicodeError as error:
-            # A label of the name is empty, or too long.
-            raise ServiceUnreachableError(f"{self.address} is no address: {error}") from error
-
-    def _fault(self, error: OSError) -> PlacementServiceError:
-        where = self.address
-        match error:
-            case ssl.SSLCertVerificationError():
-                told = error.verify_message.rstrip(".")
-                return ServiceTlsError(
-                    f"the certificate of {where} is not trusted ({told}): check the address, and "
-                    "whether ca_file is of the authority that signed it"
-                )
-            case ssl.SSLError() if not isinstance(error, ssl.SSLEOFError):
-                reason = (error.reason or str(error)).replace("_", " ").lower()
-                return ServiceTlsError(
-                    f"{where} and this client agree on no TLS ({reason}): check the port, and that "
-                    "the service trusts the authority that signed cert_file"
-                )
-            case TimeoutError():
-                return ServiceUnreachableError(
-                    f"{where} does not answer within {self._deadline.seconds:.3g} s: check the "
-                    "address, or allow it more time"
-                )
-            case socket.gaierror():
-                return ServiceUnreachableError(f"the host name {where.host!r} is not known")
-            case ConnectionRefusedError():
-                return ServiceUnreachableError(
-                    f"nothing listens at {where}: check host and port, and that the controller is "
-                    "up"
-                )
-            case ConnectionError() | ssl.SSLError() if self._secured:
-                return ServiceTlsError(
-                    f"{where} hangs up on this client: it may not trust the authority that signed "
-                    "cert_file, or not speak TLS"
-                )
-            case ConnectionError():
-                return NotAPlacementServiceError(
-                    f"{where} hangs up on this client: it may expect TLS (ca_file, cert_file, "
-                    "key_file), or be no placement service"
-                )
-        return ServiceUnreachableError(f"{where} cannot be reached: {error.strerror or error}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._socket.close()
-
 
 TIMEOUT_SECONDS = 30.0
 
 _CLIENT_ID = "rackward"
-_MOST_PARTITIONS, _MOST_REPLICAS, _MOST_ID = (1 << 31) - 1, (1 << 15) - 1, (1 << 31) - 1
-_ANSWER_BYTES = 64 * 1024
+_MAX_INT16, _MAX_INT32 = (1 << 15) - 1, (1 << 31) - 1
+_RESPONSE_BYTES = 64 * 1024
 _ROW_BYTES, _REPLICA_BYTES = 16, 4
-_MESSAGE_LENGTH = 1000
+_MAX_MESSAGE_LENGTH = 1000
 _SERVER_SHARE = 0.9
-"""Of the time that is left, what the server may take: its "not in time" has to arrive in time."""
+"""The share of the remaining time that the server may use, so that its timeout error arrives."""
+
+_CHUNK_BYTES = 65536
+_LENGTH_BYTES = 4
+_TLS_ALERT = b"\x15\x03"
 
 
 def create_replica_placement(
@@ -184,121 +68,248 @@ def create_replica_placement(
     timeout: float = TIMEOUT_SECONDS,
     tls: MutualTls | None = None,
 ) -> ReplicaLists:
-    """The replica lists that the service at ``address`` (``host:port``) suggests.
+    """Return the replica lists that the service at ``address`` (``host:port``) suggests.
 
-    ``force_simple_placement``: as if there were no racks, whatever the service is configured
-    with. ``broker_ids``: from these brokers only; none named, from all. ``timeout`` in seconds,
-    for everything.
+    force_simple_placement
+        Place without racks, whatever the service is configured with.
+    broker_ids
+        Use these brokers only; if empty, any.
+    timeout
+        Seconds for the whole call.
 
-    An answer is believed only where it has every partition once, with as many different
-    brokers as were asked for, out of those that may be used. Negative ids stand for replicas
-    whose broker is still missing.
+    The response is accepted only if it has every partition once, each with ``replication_factor``
+    different brokers of those that may be used. Negative ids are placeholders for brokers that are
+    missing.
 
-    Raises InvalidOptionError for values that no request can carry, and PlacementServiceError:
-    ServiceUnreachableError, ServiceTlsError, NotAPlacementServiceError, or ServiceRefusedError
-    with what the service says.
+    Raises InvalidOptionError for arguments that do not fit into a request, and
+    PlacementServiceError: ServiceUnreachableError, ServiceTlsError, NotAPlacementServiceError, or
+    ServiceRefusedError with the service's error.
     """
-    _check(num_partitions, replication_factor, broker_ids, timeout)
+    _check_arguments(num_partitions, replication_factor, broker_ids, timeout)
     deadline = Deadline.after(timeout)
-    with Call(_one_server(address), deadline, tls) as call:
+    with closing(_Connection(_parse_address(address), deadline, tls)) as connection:
         try:
-            _check_service(call)
-            # Asked for only now: a broker of Kafka has another request of this key.
-            request = PlacementRequest(
-                num_partitions,
-                replication_factor,
-                force_simple_placement,
-                tuple(sorted(broker_ids)),
-                max(1, int(deadline.remaining * 1000 * _SERVER_SHARE)),
+            _check_service(connection)
+            request = CreateReplicaPlacementRequest(
+                version=0,
+                num_partitions=num_partitions,
+                replication_factor=replication_factor,
+                force_simple_placement=force_simple_placement,
+                node_id=sorted(broker_ids),
+                timeout_ms=min(_MAX_INT32, max(1, int(deadline.remaining_ms * _SERVER_SHARE))),
             )
-            response = _asked(call, request)
+            row_bytes = _ROW_BYTES + _REPLICA_BYTES * replication_factor
+            response = connection.call(
+                request,
+                CreateReplicaPlacementResponse,
+                correlation_id=2,
+                max_bytes=_RESPONSE_BYTES + num_partitions * row_bytes,
+            )
             if response.error_code:
-                raise _refusal(address, response)
-            return _rows(response, request)
+                raise _refused(address, response.error_code, response.error_message)
+            return _check_placement(response, request)
         except MalformedFrameError as error:
             raise NotAPlacementServiceError(
-                f"what answers at {address} is not a placement service of this version: {error}"
+                f"the server at {address} is not a placement service of this version: {error}"
             ) from error
 
 
-def _check(partitions: int, factor: int, broker_ids: Collection[int], timeout: float) -> None:
-    for name, value, most in (
-        ("num_partitions", partitions, _MOST_PARTITIONS),
-        ("replication_factor", factor, _MOST_REPLICAS),
+def _check_arguments(
+    partitions: int, factor: int, broker_ids: Collection[int], timeout: float
+) -> None:
+    for name, value, maximum in (
+        ("num_partitions", partitions, _MAX_INT32),
+        ("replication_factor", factor, _MAX_INT16),
     ):
-        if not 1 <= value <= most:
-            raise InvalidOptionError(f"{name} is {value}: give a number from 1 to {most}")
-    if strange := sorted(each for each in broker_ids if not 0 <= each <= _MOST_ID):
-        raise InvalidOptionError(f"broker_ids has {strange[0]}, which is not a broker id")
+        if not 1 <= value <= maximum:
+            raise InvalidOptionError(f"{name} is {value}: give a number from 1 to {maximum}")
+    if invalid := sorted(each for each in broker_ids if not 0 <= each <= _MAX_INT32):
+        raise InvalidOptionError(f"broker_ids has {invalid[0]}, which is not a broker id")
     if not timeout > 0:
-        raise InvalidOptionError(f"timeout is {timeout}: give seconds, more than 0")
+        raise InvalidOptionError(f"timeout is {timeout}: give a number of seconds above 0")
 
 
-def _one_server(address: str) -> tuple[str, int]:
+def _parse_address(address: str) -> Address:
     servers = server_list(address, "the placement service's address")
     if len(servers) > 1:
         raise InvalidOptionError(
             f"the placement service's address is {address}: give one host:port"
         )
     host, _, port = servers[0].rpartition(":")
-    return host.strip("[]"), int(port)
+    return Address(host.strip("[]"), int(port))
 
 
-def _check_service(call: Call) -> None:
-    """Ask what is served there, in a way that every server of Kafka's protocol takes well."""
-    header = RequestHeader(API_VERSIONS, 0, 1, _CLIENT_ID)
-    reader = Reader(call.ask(header.encode(), _ANSWER_BYTES))
-    _check_correlation(read_answer_header(reader, flexible=False), header)
-    response = api_versions.ApiVersionsResponse.decode(reader)
-    ours = {each.api_key for each in api_versions.SERVED}
-    found = {each.api_key: each for each in response.ranges}
-    if response.error_code or found.keys() != ours:
+def _check_service(connection: _Connection) -> None:
+    response = connection.call(
+        ApiVersionsRequest(version=0),
+        ApiVersionsResponse,
+        correlation_id=1,
+        max_bytes=_RESPONSE_BYTES,
+    )
+    served = {each.api_key: each for each in response.api_keys}
+    if response.error_code or served.keys() != {API_VERSIONS, CREATE_REPLICA_PLACEMENT}:
         raise NotAPlacementServiceError(
-            f"what answers at {call.address} speaks Kafka's protocol and is no placement service "
-            "(a broker, it seems): give the address that rackward's controller serves it at"
+            f"the server at {connection.address} uses Kafka's protocol but is not a placement "
+            "service (a broker, probably): give the address that rackward's controller serves it on"
         )
-    placement = found[CREATE_REPLICA_PLACEMENT]
-    if not placement.first <= 0 <= placement.last:
+    versions = served[CREATE_REPLICA_PLACEMENT]
+    if not versions.min_version <= 0 <= versions.max_version:
         raise NotAPlacementServiceError(
-            f"the placement service at {call.address} serves versions {placement.first} to "
-            f"{placement.last} of its request, and this client knows version 0 only: upgrade it"
+            f"the placement service at {connection.address} serves versions {versions.min_version} "
+            f"to {versions.max_version} of its request, and this client only version 0: upgrade it"
         )
 
 
-def _asked(call: Call, request: PlacementRequest) -> PlacementResponse:
-    header = RequestHeader(CREATE_REPLICA_PLACEMENT, 0, 2, _CLIENT_ID)
-    row = _ROW_BYTES + _REPLICA_BYTES * request.replication_factor
-    most = _ANSWER_BYTES + request.partitions * row
-    reader = Reader(call.ask(header.encode() + request.encode(), most))
-    _check_correlation(read_answer_header(reader, flexible=True), header)
-    return PlacementResponse.decode(reader)
-
-
-def _check_correlation(found: int, header: RequestHeader) -> None:
-    if found != header.correlation_id:
-        raise MalformedFrameError("the answer is to another request")
-
-
-def _refusal(address: str, response: PlacementResponse) -> ServiceRefusedError:
-    code = response.error_code
+def _refused(address: str, code: int, message: str | None) -> ServiceRefusedError:
     name = ErrorCode(code).name if code in set(ErrorCode) else f"error code {code}"
-    message = one_line(response.error_message or "it does not say why")[:_MESSAGE_LENGTH]
-    # Whoever answers must not write to a terminal what it likes.
-    plain = "".join(each if each.isprintable() else "?" for each in message)
-    return ServiceRefusedError(code, f"the placement service at {address}: {plain} ({name})")
+    text = one_line(message or "it gives no reason")[:_MAX_MESSAGE_LENGTH]
+    # Control characters of a server must not reach a terminal.
+    text = "".join(each if each.isprintable() else "?" for each in text)
+    return ServiceRefusedError(code, f"the placement service at {address}: {text} ({name})")
 
 
-def _rows(response: PlacementResponse, request: PlacementRequest) -> ReplicaLists:
-    rows = sorted(response.rows)
-    if len(rows) != request.partitions or any(
-        partition != expected for expected, (partition, _) in enumerate(rows)
+def _check_placement(response: Any, request: Any) -> ReplicaLists:
+    """Return the rows by partition. Raises MalformedFrameError if they do not fit the request."""
+    rows = sorted((each.partition_id, tuple(each.replicas)) for each in response.replica_placement)
+    if [partition for partition, _ in rows] != list(range(len(rows))) or (
+        len(rows) != request.num_partitions
     ):
-        raise MalformedFrameError(f"it does not place {request.partitions} partitions once each")
-    usable = set(request.node_ids or ())
+        raise MalformedFrameError(
+            f"the response does not have {request.num_partitions} partitions once each"
+        )
+    allowed = set(request.node_id)
     for partition, replicas in rows:
-        named = {each for each in replicas if each >= 0}
         if len(replicas) != request.replication_factor or len(set(replicas)) < len(replicas):
-            raise MalformedFrameError(f"it gives partition {partition} {list(replicas[:9])}")
-        if usable and not named <= usable:
-            raise MalformedFrameError(f"it gives partition {partition} a broker not asked for")
+            raise MalformedFrameError(
+                f"the response has replicas {list(replicas[:9])} for partition {partition}"
+            )
+        if allowed and not {each for each in replicas if each >= 0} <= allowed:
+            raise MalformedFrameError(
+                f"the response has a broker for partition {partition} that was not in broker_ids"
+            )
     return tuple(replicas for _, replicas in rows)
+
+
+class _Connection:
+    """A connection to a service, opened at once; all operations share one deadline.
+
+    Raises PlacementServiceError, and ConnectionPropertyError for the files of ``tls``.
+    """
+
+    def __init__(self, address: Address, deadline: Deadline, tls: MutualTls | None) -> None:
+        self.address = address
+        self._deadline = deadline
+        self._tls = tls is not None
+        context = None if tls is None else tls.client_context()
+        with self._translate_errors():
+            self._socket: socket.socket = socket.create_connection(address, self._remaining())
+            if context is not None:
+                try:
+                    self._socket.settimeout(self._remaining())
+                    self._socket = context.wrap_socket(
+                        self._socket, server_hostname=address.host.rstrip(".")
+                    )
+                except BaseException:
+                    self._socket.close()
+                    raise
+
+    def call(
+        self, request: Any, response_class: Any, *, correlation_id: int, max_bytes: int
+    ) -> Any:
+        """Send a request of kafka-python and return the response, at most ``max_bytes`` long.
+
+        Raises MalformedFrameError, too.
+        """
+        message = self._exchange(encode(request, correlation_id, _CLIENT_ID), max_bytes)
+        response = decode(response_class, message, request.API_VERSION)
+        if response.header.correlation_id != correlation_id:
+            raise MalformedFrameError("the response is to another request")
+        return response
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _exchange(self, request: bytes, max_bytes: int) -> bytes:
+        with self._translate_errors():
+            self._socket.settimeout(self._remaining())
+            self._socket.sendall(frame(request))
+            prefix = self._receive(_LENGTH_BYTES)
+            length = int.from_bytes(prefix, "big", signed=True)
+            if not 0 <= length <= max_bytes:
+                if prefix.startswith(_TLS_ALERT):
+                    raise ServiceTlsError(
+                        f"{self.address} requires TLS: give ca_file, cert_file and key_file"
+                    )
+                raise NotAPlacementServiceError(
+                    f"the server at {self.address} is not a placement service: check the port"
+                )
+            return self._receive(length)
+
+    def _receive(self, count: int) -> bytes:
+        received = bytearray()
+        while len(received) < count:
+            self._socket.settimeout(self._remaining())
+            chunk = self._socket.recv(min(_CHUNK_BYTES, count - len(received)))
+            if not chunk:
+                raise ConnectionError
+            received += chunk
+        return bytes(received)
+
+    def _remaining(self) -> float:
+        remaining = self._deadline.remaining
+        if not remaining:
+            raise TimeoutError
+        return remaining
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        """Raise errors of sockets as PlacementServiceError."""
+        try:
+            yield
+        except OSError as error:
+            raise self._translate(error) from error
+        except UnicodeError as error:
+            # A label of the host name is empty or too long.
+            raise ServiceUnreachableError(
+                f"{self.address} is not a valid address: {error}"
+            ) from error
+
+    def _translate(self, error: OSError) -> PlacementServiceError:
+        address = self.address
+        match error:
+            case ssl.SSLCertVerificationError():
+                reason = error.verify_message.rstrip(".")
+                return ServiceTlsError(
+                    f"the certificate of {address} is not trusted ({reason}): check the address, "
+                    "and that ca_file is of the authority that signed it"
+                )
+            case ssl.SSLError() if not isinstance(error, ssl.SSLEOFError):
+                reason = (error.reason or str(error)).replace("_", " ").lower()
+                return ServiceTlsError(
+                    f"the TLS handshake with {address} failed ({reason}): check the port, and that "
+                    "the service trusts the authority that signed cert_file"
+                )
+            case TimeoutError():
+                return ServiceUnreachableError(
+                    f"{address} did not respond within {self._deadline.seconds:.3g} s: check the "
+                    "address, or allow more time"
+                )
+            case socket.gaierror():
+                return ServiceUnreachableError(f"the host name {address.host!r} is not known")
+            case ConnectionRefusedError():
+                return ServiceUnreachableError(
+                    f"connection refused by {address}: check host and port, and that the "
+                    "controller is running"
+                )
+            case ConnectionError() | ssl.SSLError() if self._tls:
+                return ServiceTlsError(
+                    f"{address} closed the connection (TLS): it may not trust the authority that "
+                    "signed cert_file, or not use TLS"
+                )
+            case ConnectionError():
+                return NotAPlacementServiceError(
+                    f"{address} closed the connection (PLAINTEXT): it may require TLS (ca_file, "
+                    "cert_file, key_file), or not be a placement service"
+                )
+        return ServiceUnreachableError(f"{address} cannot be reached: {error.strerror or error}")

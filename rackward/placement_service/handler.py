@@ -1,9 +1,12 @@
-"""From a request's bytes to its answer's: all that the service decides, without its sockets."""
+"""From the bytes of a request to the bytes of its response: what the service does, no sockets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
+
+from kafka.protocol.metadata import ApiVersionsRequest
 
 from placement_core import (
     ClusterView,
@@ -21,30 +24,34 @@ from placement_core.placers import (
     place,
 )
 from rackward.admin.errors import one_line
-from rackward.placement_service import protocol as api_versions
+from rackward.placement_service.errors import UnknownRequestError
+from rackward.placement_service.messages import (
+    CreateReplicaPlacementRequest,
+    CreateReplicaPlacementResponse,
+)
 from rackward.placement_service.protocol import (
     API_VERSIONS,
     CREATE_REPLICA_PLACEMENT,
+    MAX_API_VERSIONS,
+    UNSUPPORTED_VERSION,
     ErrorCode,
-    PlacementRequest,
-    PlacementResponse,
-    Reader,
     ServiceLimits,
-    UnknownRequestError,
-    answer_header,
+    api_versions_response,
+    decode,
+    encode,
     read_start,
-    skip_rest,
 )
 
-# ---- What the service is asked, as values of placement, and what a placer says to it.
+MAX_MESSAGE_LENGTH = 1000
+"""Characters of an error message that are sent."""
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementQuestion:
-    """How a topic that nobody has named yet should lie.
+class PlacementRequest:
+    """A requested placement for a topic that is not named.
 
-    ``force_simple_placement``: by the simple placer, as if there were no racks, whatever is
-    configured. ``broker_ids`` None: any live broker.
+    ``force_simple_placement``: use the simple placer without racks, whatever is configured.
+    ``broker_ids``: brokers to use; None: any live broker.
     """
 
     partitions: int
@@ -53,8 +60,12 @@ class PlacementQuestion:
     broker_ids: frozenset[int] | None = None
 
 
-def answer_question(
-    question: PlacementQuestion,
+PlacementHandler = Callable[[PlacementRequest], ReplicaLists]
+"""Returns the placement; may block, and may raise any exception."""
+
+
+def place_replicas(
+    request: PlacementRequest,
     view: ClusterView,
     placer: ReplicaPlacer,
     *,
@@ -63,163 +74,145 @@ def answer_question(
     ignore_racks: bool = False,
     min_insync_replicas: int | None = None,
 ) -> ReplicaLists:
-    """What ``placer`` gives for the question, asked as :func:`placement_core.placers.place` does.
+    """Return the placement of ``placer``, through :func:`placement_core.placers.place`.
 
-    ``fallback`` places where the placer answers None, and where simple placement is forced.
-    ``ignore_racks`` places as if there were none, with the configured placer.
-    ``min_insync_replicas``, where given, allows placeholders for brokers that are missing: see
-    :class:`placement_core.placers.UnderReplicatedPlacer`. Pure but for the
-    placer and the locator. Raises what ``place`` raises.
+    ``fallback`` places if the placer returns None, and if simple placement is forced.
+    ``ignore_racks`` places as if no broker had a rack. ``min_insync_replicas``, if given, allows
+    placeholders for missing brokers: see :class:`placement_core.placers.UnderReplicatedPlacer`.
+    Raises what ``place`` raises.
     """
     simple = fallback or SimplePlacer()
-    forced = question.force_simple_placement
+    forced = request.force_simple_placement
     spec = PlacementSpec(
-        question.partitions,
-        question.replication_factor,
-        ignore_racks=ignore_racks or forced,
+        request.partitions, request.replication_factor, ignore_racks=ignore_racks or forced
     )
-    chosen = simple if forced else placer
+    chosen: ReplicaPlacer = simple if forced else placer
     if min_insync_replicas is not None:
         chosen = UnderReplicatedPlacer(chosen, min_insync_replicas)
-    return place(spec, view, chosen, question.broker_ids, locator=locator, fallback=simple)
-
-
-Placing = Callable[[PlacementQuestion], ReplicaLists]
-"""Decides; may take its time, and may raise anything."""
-
-MESSAGE_LENGTH = 1000
-"""Characters of an error's message that are sent."""
+    return place(spec, view, chosen, request.broker_ids, locator=locator, fallback=simple)
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """A request that is answered by what is known already: ``answer`` is the whole of it."""
+class Immediate:
+    """The response to a request that needs no placement."""
 
-    answer: bytes
+    message: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """The bytes of an answer.
+class Response:
+    """The response to a placement request.
 
-    ``problem`` is what an error says in it, None where it has none; ``unexpected`` what was
-    raised where that was none of rackward's errors.
+    ``error`` is the error in it, None for a placement; ``exception`` is what the handler raised,
+    if that is not one of rackward's errors.
     """
 
-    answer: bytes
-    problem: str | None = None
-    unexpected: Exception | None = None
+    message: bytes
+    error: str | None = None
+    exception: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A placement that is asked for; it may take ``timeout_seconds``."""
+class Request:
+    """A placement request of a client; 0 seconds of ``timeout`` allow no time at all."""
 
     correlation_id: int
-    request: PlacementRequest
+    timeout: float
+    placement: PlacementRequest
 
-    @property
-    def timeout_seconds(self) -> float:
-        """What the client allows: 0 and less is no time at all."""
-        return max(0.0, self.request.timeout_ms / 1000)
-
-    def answer(self, placing: Placing, limits: ServiceLimits) -> Answered:
-        """Ask ``placing``, and say what it says; never raises for what it raises."""
+    def handle(self, handler: PlacementHandler, limits: ServiceLimits) -> Response:
+        """Return the handler's placement, or the error that it raises, as a response."""
         try:
-            question = _question(self.request, limits)
-            return Answered(self._bytes(PlacementResponse.placed(placing(question))))
-        except _RefusedError as error:
-            return self._refused(error.code, str(error))
-        except Exception as error:  # noqa: BLE001 - it may be anybody's, and the service goes on
+            _check_limits(self.placement, limits)
+            rows = enumerate(handler(self.placement))
+            message = CreateReplicaPlacementResponse(version=0, replica_placement=list(rows))
+            return Response(encode(message, self.correlation_id))
+        except _LimitError as error:
+            return self._error(error.code, str(error))
+        except Exception as error:  # noqa: BLE001 - it is a plug-in's, and the service goes on
             return self.failed(error)
 
-    def timed_out(self, seconds: float) -> Answered:
-        """The answer where it took longer than it may."""
-        return self._refused(
+    def timed_out(self, seconds: float) -> Response:
+        """Return the response after ``seconds`` without a placement."""
+        return self._error(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"no placement within {seconds:.3g} s: allow it more time, or ask for less",
+            f"no placement within {seconds:.3g} s: allow more time, or request fewer partitions",
         )
 
-    def failed(self, error: Exception) -> Answered:
-        """The answer where whoever decides raised ``error``."""
-        if isinstance(error, RackwardError):
-            return self._refused(_code(error), str(error))
-        told = f"the service failed with {type(error).__name__}: its log may say more"
-        return replace(self._refused(_code(error), told), unexpected=error)
+    def failed(self, exception: Exception) -> Response:
+        """Return the response for an exception of the handler."""
+        code = _error_code(exception)
+        if isinstance(exception, RackwardError):
+            return self._error(code, str(exception))
+        text = f"the service failed with {type(exception).__name__}: see its log"
+        return replace(self._error(code, text), exception=exception)
 
-    def _refused(self, code: ErrorCode, problem: str) -> Answered:
-        told = one_line(problem)[:MESSAGE_LENGTH]
-        return Answered(self._bytes(PlacementResponse((), code, told)), told)
+    def _error(self, code: ErrorCode, text: str) -> Response:
+        # Messages may contain what is not a character, such as a file's name.
+        text = one_line(text)[:MAX_MESSAGE_LENGTH].encode("utf-8", "replace").decode()
+        message = CreateReplicaPlacementResponse(
+            version=0, replica_placement=[], error_code=int(code), error_message=text
+        )
+        return Response(encode(message, self.correlation_id), text)
 
-    def _bytes(self, response: PlacementResponse) -> bytes:
-        return answer_header(self.correlation_id, flexible=True) + response.encode()
 
+def parse_request(message: bytes) -> Immediate | Request:
+    """Return the request in a frame without its length.
 
-def read_request(message: bytes) -> Ready | Asked:
-    """What a request comes to. ``message`` is a frame without its length.
-
-    Raises MalformedFrameError for what is no request, and UnknownRequestError for one that this
-    service does not serve.
+    Raises MalformedFrameError for anything but a request, and UnknownRequestError for a request
+    that this service does not serve.
     """
-    reader = Reader(message)
-    header = read_start(reader)
-    if header.api_key == API_VERSIONS:
-        version = header.api_version
-        answer = api_versions.ApiVersionsResponse()
-        if 0 <= version <= api_versions.LATEST:
-            skip_rest(reader, header)
-            api_versions.check_request(reader, version)
-        else:
-            # What follows is of a form that nobody here knows.
-            version = 0
-            answer = api_versions.ApiVersionsResponse(error_code=api_versions.UNSUPPORTED_VERSION)
-        correlation = answer_header(header.correlation_id, flexible=False)
-        return Ready(correlation + answer.encode(version))
-    if header.api_key != CREATE_REPLICA_PLACEMENT or header.api_version != 0:
+    start = read_start(message)
+    if start.api_key == API_VERSIONS:
+        return Immediate(encode(_api_versions(message, start.api_version), start.correlation_id))
+    if start.api_key != CREATE_REPLICA_PLACEMENT or start.api_version != 0:
         raise UnknownRequestError(
-            f"no request of key {header.api_key} and version {header.api_version} is served here"
+            f"requests of key {start.api_key}, version {start.api_version} are not served"
         )
-    skip_rest(reader, header)
-    return Asked(header.correlation_id, PlacementRequest.decode(reader))
-
-
-def answer(message: bytes, placing: Placing, limits: ServiceLimits) -> bytes:
-    """The answer to a request, both without their lengths. Raises as ``read_request`` does."""
-    request = read_request(message)
-    if isinstance(request, Ready):
-        return request.answer
-    return request.answer(placing, limits).answer
-
-
-class _RefusedError(RackwardError):
-    def __init__(self, code: ErrorCode, problem: str) -> None:
-        self.code = code
-        super().__init__(problem)
-
-
-def _question(request: PlacementRequest, limits: ServiceLimits) -> PlacementQuestion:
-    partitions, factor = request.partitions, request.replication_factor
-    if not 1 <= partitions <= limits.partitions:
-        raise _RefusedError(
-            ErrorCode.INVALID_PARTITIONS,
-            f"{partitions} partitions: ask for 1 to {limits.partitions}",
-        )
-    most = limits.replicas // partitions
-    if not 1 <= factor <= most:
-        raise _RefusedError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {factor} for {partitions} partitions: "
-            + (f"ask for 1 to {most}" if most else "ask for fewer partitions"),
-        )
-    return PlacementQuestion(
-        partitions,
-        factor,
-        request.force_simple_placement,
-        frozenset(request.node_ids) if request.node_ids else None,
+    body = decode(CreateReplicaPlacementRequest, message, 0)
+    return Request(
+        start.correlation_id,
+        max(0.0, body.timeout_ms / 1000),
+        PlacementRequest(
+            body.num_partitions,
+            body.replication_factor,
+            body.force_simple_placement,
+            frozenset(body.node_id) if body.node_id else None,
+        ),
     )
 
 
-def _code(error: Exception) -> ErrorCode:
+def _api_versions(message: bytes, version: int) -> Any:
+    if not 0 <= version <= MAX_API_VERSIONS:
+        # The rest of such a request is unknown. Kafka's rule: the response is of version 0.
+        return api_versions_response(0, UNSUPPORTED_VERSION)
+    decode(ApiVersionsRequest, message, version)
+    return api_versions_response(version)
+
+
+class _LimitError(RackwardError):
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def _check_limits(request: PlacementRequest, limits: ServiceLimits) -> None:
+    partitions, factor = request.partitions, request.replication_factor
+    if not 1 <= partitions <= limits.partitions:
+        raise _LimitError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{partitions} partitions: request 1 to {limits.partitions}",
+        )
+    max_factor = limits.replicas // partitions
+    if not 1 <= factor <= max_factor:
+        raise _LimitError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {factor} for {partitions} partitions: request "
+            + (f"1 to {max_factor}" if max_factor else "fewer partitions"),
+        )
+
+
+def _error_code(error: Exception) -> ErrorCode:
     match error:
         case PlacementError():
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT

@@ -1,8 +1,19 @@
-"""The placement service: ``create_replica_placement`` of KIP-879 at a port of its own."""
+"""The placement service: serves ``create_replica_placement`` of KIP-879 on a port of its own.
+
+One event loop serves all connections; placements run in a few threads beside it, since a placer
+may block. A connection is in one of the states of `ConnectionState`, each with a time limit, and
+carries one request after the other.
+
+The number of connections is limited, and peers that send nothing must not keep others out. A new
+connection beyond the limit evicts the one that has been in its state for the longest time: a
+client that has a request sends it at once. A connection whose placement is in progress is never
+evicted; if that is so for all, the new connection is closed.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import socket
 import ssl
@@ -13,442 +24,475 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
-from types import TracebackType
 from typing import TypeVar
 
-from rackward.placement_service.handler import Answered, Asked, Placing, Ready, read_request
-from rackward.placement_service.protocol import (
-    LOOPBACK,
-    Address,
-    MalformedFrameError,
-    ServiceLimits,
-    address_of,
-    frame,
-    listen,
+from placement_core import InvalidOptionError
+from rackward.placement_service.errors import ListeningError, MalformedFrameError
+from rackward.placement_service.handler import (
+    Immediate,
+    PlacementHandler,
+    Request,
+    Response,
+    parse_request,
 )
+from rackward.placement_service.protocol import LOOPBACK, Address, ServiceLimits, frame
 from rackward.placement_service.tls import MutualTls
 
-# ---- One connection: requests in, one after the other, and an answer to each.
-
+_BACKLOG = 512
+_MAX_PORT = 65535
 _LENGTH_BYTES = 4
-_BUFFERED_BYTES = 4096
-
-
-class Phase(Enum):
-    """What a connection is at."""
-
-    ARRIVED = auto()
-    """Accepted, and nothing more."""
-    WAITING = auto()
-    """For TLS, or for the whole of a request."""
-    PLACING = auto()
-    SENDING = auto()
-
-
-class Conversation:
-    """``since``: when the present phase began, on the loop's clock; ``peer``: for the log."""
-
-    def __init__(self, peer: str, limits: ServiceLimits) -> None:
-        self.peer = peer
-        self.ending = False
-        self._limits = limits
-        self.begin(Phase.ARRIVED)
-
-    def begin(self, phase: Phase) -> None:
-        """Note that a phase begins."""
-        self.phase = phase
-        self.since = asyncio.get_running_loop().time()
-
-    async def hold(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        answer: Callable[[bytes], Awaitable[bytes]],
-    ) -> None:
-        """Answer requests until the peer has no more, or until ``ending`` is set.
-
-        Raises TimeoutError where the peer takes too long, MalformedFrameError, what ``answer``
-        raises, and EOFError or OSError where the connection breaks.
-        """
-        # So that an answer counts as sent when the system has taken all of it.
-        writer.transport.set_write_buffer_limits(high=1, low=0)
-        while not self.ending:
-            self.begin(Phase.WAITING)
-            message = await self._next_message(reader)
-            if message is None:
-                break
-            self.begin(Phase.PLACING)
-            answered = await answer(message)
-            self.begin(Phase.SENDING)
-            async with asyncio.timeout(self._limits.answer_seconds):
-                writer.write(frame(answered))
-                await writer.drain()
-        writer.close()
-        async with asyncio.timeout(self._limits.answer_seconds):
-            await writer.wait_closed()
-
-    async def _next_message(self, reader: asyncio.StreamReader) -> bytes | None:
-        """A frame without its length; None where the connection ends before it begins."""
-        limits = self._limits
-        async with asyncio.timeout(limits.idle_seconds):
-            first = await reader.read(1)
-        if not first:
-            return None
-        async with asyncio.timeout(limits.frame_seconds):
-            begun = first + await reader.readexactly(_LENGTH_BYTES - 1)
-            length = int.from_bytes(begun, "big", signed=True)
-            if not 0 <= length <= limits.frame_bytes:
-                raise MalformedFrameError(
-                    f"a frame of {length} bytes, where {limits.frame_bytes} are the most"
-                )
-            return await reader.readexactly(length)
-
-
-def new_streams() -> tuple[asyncio.StreamReader, asyncio.StreamReaderProtocol]:
-    """A reader that holds little more than what is asked of it, and what feeds it."""
-    reader = asyncio.StreamReader(limit=_BUFFERED_BYTES)
-    return reader, asyncio.StreamReaderProtocol(reader)
-
-
-# ---- Placements beside the event loop: a few at a time, each in a thread of its own.
+_BUFFER_BYTES = 4096
+_ACCEPT_RETRY_SECONDS = 0.2
+_LOG_INTERVAL_SECONDS = 10.0
 
 Result = TypeVar("Result")
 
-
-class PlacingThreads:
-    """Runs at most ``at_once`` pieces of work; others wait their turn.
-
-    A thread cannot be stopped. Who gives up waiting leaves it running, and its place stays
-    taken until it ends, so that work that hangs cannot pile up. The threads are daemons: work
-    that hangs does not keep the process from ending either.
-    """
-
-    def __init__(self, at_once: int) -> None:
-        self._places = asyncio.Semaphore(at_once)
-
-    async def run(self, work: Callable[[], Result]) -> Result:
-        """What ``work`` returns, or the Exception that it raises."""
-        await self._places.acquire()
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Result] = loop.create_future()
-
-        def settle(settled: Callable[[], None]) -> None:
-            self._places.release()
-            if not done.done():
-                settled()
-
-        def body() -> None:
-            try:
-                result = work()
-            except BaseException as error:  # noqa: BLE001 - sys.exit() must not end the loop
-                raised = (
-                    error
-                    if isinstance(error, Exception)
-                    else RuntimeError(f"it raised {type(error).__name__}")
-                )
-                outcome: Callable[[], None] = lambda: done.set_exception(raised)  # noqa: E731
-            else:
-                outcome = lambda: done.set_result(result)  # noqa: E731
-            # The loop may be gone by now, and with it whoever asked.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(settle, outcome)
-
-        try:
-            threading.Thread(target=body, name="rackward-placing", daemon=True).start()
-        except RuntimeError:
-            self._places.release()
-            raise
-        return await done
-
-
-# ---- A log that peers cannot fill.
-
-INTERVAL_SECONDS = 10.0
-
-
-class SparingLog:
-    """Lets one line of each kind through in ``interval`` seconds, and counts the others.
-
-    ``kind`` is one of a few words of the caller's own, never anything that a peer chose.
-    """
-
-    def __init__(
-        self,
-        logger: logging.Logger,
-        interval: float = INTERVAL_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._logger = logger
-        self._interval = interval
-        self._clock = clock
-        self._silent_until: dict[str, float] = {}
-        self._unsaid: dict[str, int] = {}
-
-    def warn(self, kind: str, text: str, error: BaseException | None = None) -> None:
-        """Log the text as a warning, with ``error``'s traceback, unless it is too soon."""
-        now = self._clock()
-        if now < self._silent_until.get(kind, now):
-            self._unsaid[kind] = self._unsaid.get(kind, 0) + 1
-            return
-        self._silent_until[kind] = now + self._interval
-        unsaid = self._unsaid.pop(kind, 0)
-        more = f" ({unsaid} more like it were not logged)" if unsaid else ""
-        self._logger.warning("%s%s", text, more, exc_info=_trace(error))
-
-
-Trace = tuple[type[BaseException], BaseException, TracebackType | None]
-
-
-def _trace(error: BaseException | None) -> Trace | None:
-    return None if error is None else (type(error), error, error.__traceback__)
-
-
-# ---- Who is let in, and who has to leave for it.
-#
-# Peers that hold connections and send nothing must not keep others out. Where all places are
-# taken, the connection that has been in its phase for longest makes room: a peer that has a
-# request sends it at once, and a whole one is never given up for another.
-
-Answering = Callable[[str, bytes], Awaitable[bytes]]
-"""From a peer's name and its request to the answer."""
-
-_PAUSE_SECONDS = 0.2
-
-
-class Reception:
-    """Accepts connections at one listening socket and holds them.
-
-    ``tally`` counts under the names of ServiceCounts.
-    """
-
-    def __init__(
-        self,
-        answering: Answering,
-        limits: ServiceLimits,
-        context: ssl.SSLContext | None,
-        tally: Counter[str],
-        log: SparingLog,
-    ) -> None:
-        self._answering = answering
-        self._limits = limits
-        self._context = context
-        self._tally = tally
-        self._log = log
-        self._held: dict[Conversation, asyncio.Task[None]] = {}
-
-    async def accept(self, listening: socket.socket) -> None:
-        """Let peers in, for ever."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connected, name = await loop.sock_accept(listening)
-            except OSError as error:
-                # No file descriptor is left, say: it passes as connections end.
-                self._log.warn("accept", f"no connection can be accepted: {error}")
-                await asyncio.sleep(_PAUSE_SECONDS)
-                continue
-            self._receive(connected, str(address_of(name)))
-            # With more peers at the door, accepting alone would never let others have a turn.
-            await asyncio.sleep(0)
-
-    async def close(self) -> None:
-        """End what waits at once, and what is under way when it is done or its time is up."""
-        for conversation, task in self._held.items():
-            conversation.ending = True
-            if conversation.phase in (Phase.ARRIVED, Phase.WAITING):
-                task.cancel()
-        tasks = set(self._held.values())
-        try:
-            if tasks:
-                await asyncio.wait(tasks, timeout=self._limits.closing_seconds)
-        finally:
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks)
-            # Transports that were broken off say goodbye in the loop's next turn.
-            await asyncio.sleep(0)
-
-    def _receive(self, connected: socket.socket, peer: str) -> None:
-        self._tally["connections"] += 1
-        if len(self._held) >= self._limits.connections and not self._displace():
-            self._tally["refused_connections"] += 1
-            self._log.warn("full", f"no place for {peer}: all others are being answered")
-            connected.close()
-            return
-        conversation = Conversation(peer, self._limits)
-
-        def ended(_: asyncio.Task[None]) -> None:
-            self._held.pop(conversation, None)
-            self._tally["open_connections"] -= 1
-            if conversation.phase is Phase.ARRIVED:
-                # Broken off before it was anybody's to close.
-                connected.close()
-
-        task = asyncio.create_task(self._serve(conversation, connected))
-        self._held[conversation] = task
-        self._tally["open_connections"] += 1
-        task.add_done_callback(ended)
-
-    def _displace(self) -> bool:
-        """Break off the connection that has been in its phase for longest, if there is one."""
-        others = [each for each in self._held if each.phase is not Phase.PLACING]
-        if not others:
-            return False
-        longest = min(others, key=lambda each: each.since)
-        self._held.pop(longest).cancel()
-        self._tally["displaced_connections"] += 1
-        self._log.warn("displaced", f"{longest.peer} was displaced: all connections are taken")
-        return True
-
-    async def _serve(self, conversation: Conversation, connected: socket.socket) -> None:
-        conversation.begin(Phase.WAITING)
-        reader, protocol = new_streams()
-        peer = conversation.peer
-        loop = asyncio.get_running_loop()
-        secured = self._context is not None
-        try:
-            transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol,
-                connected,
-                ssl=self._context,
-                ssl_handshake_timeout=self._limits.handshake_seconds if secured else None,
-                ssl_shutdown_timeout=self._limits.closing_seconds if secured else None,
-            )
-        except OSError as error:
-            self._tally["refused_handshakes"] += 1
-            self._log.warn("handshake", f"{peer} does not get through TLS: {_reason(error)}")
-            return
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        try:
-            await conversation.hold(reader, writer, lambda sent: self._answering(peer, sent))
-        except TimeoutError:
-            self._tally["slow_connections"] += 1
-            self._log.warn("slow", f"{peer} took too long, and was hung up on")
-        except MalformedFrameError as error:
-            self._tally["refused_frames"] += 1
-            self._log.warn("malformed", f"{peer} was hung up on: {error}")
-        except (OSError, EOFError):
-            # The peer is gone.
-            pass
-        except Exception as error:  # noqa: BLE001 - one connection's trouble is not the service's
-            self._log.warn("unexpected", f"{peer} was hung up on", error)
-        finally:
-            transport.abort()
-
-
-def _reason(error: OSError) -> str:
-    reason = getattr(error, "reason", None) or error.strerror or type(error).__name__
-    return str(reason).replace("_", " ").lower()
-
-
-# ---- What a placement service has done so far, for metrics.
+log = logging.getLogger("rackward.placement_service")
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceCounts:
-    """A moment's figures. All but ``open_connections`` only ever grow.
+class ServiceMetrics:
+    """Metrics of a service at one moment. All but ``open_connections`` are counters.
 
-    ``connections``: accepted. ``displaced_connections``: closed while they waited, to make room.
-    ``refused_connections``: closed at once, for all others were being answered.
-    ``refused_handshakes``: without TLS, or without a certificate that is trusted.
-    ``refused_frames``: too long, malformed, or a request that is not served.
-    ``slow_connections``: closed for sending nothing, or a frame or its answer, for too long.
-    ``requests``: answered, ApiVersions included; ``placements``: of these, those that were made;
-    ``failed_placements``: those that were answered with an error.
+    connections
+        Accepted.
+    evicted_connections
+        Closed while they waited, to make room for a new one.
+    refused_connections
+        Closed at once, because placements of all others were in progress.
+    failed_handshakes
+        Without TLS, or without a trusted certificate.
+    invalid_frames
+        Too long, malformed, or of a request that is not served.
+    slow_connections
+        Closed because the peer took too long to send a request or to receive the response.
+    requests
+        Answered, ApiVersions included.
+    placements, failed_placements
+        Of these, answered with a placement, and with an error.
     """
 
     open_connections: int = 0
     connections: int = 0
-    displaced_connections: int = 0
+    evicted_connections: int = 0
     refused_connections: int = 0
-    refused_handshakes: int = 0
-    refused_frames: int = 0
+    failed_handshakes: int = 0
+    invalid_frames: int = 0
     slow_connections: int = 0
     requests: int = 0
     placements: int = 0
     failed_placements: int = 0
 
 
-_logger = logging.getLogger("rackward.placement_service")
-
-
 class PlacementService:
-    """Answers questions for placements with what ``placing`` says.
+    """Answers placement requests with what ``handler`` returns.
 
-    ``placing`` is called in threads, as many at a time as the limits allow, and may raise: a
-    RackwardError is told to the client as it is, and of anything else only its kind.
+    ``handler`` is called in threads, up to ``limits.concurrent_placements`` at a time, and may
+    raise: the message of a RackwardError is sent to the client, and of any other exception only its
+    class.
     """
 
-    def __init__(self, placing: Placing, limits: ServiceLimits | None = None) -> None:
-        self._placing = placing
+    def __init__(self, handler: PlacementHandler, limits: ServiceLimits | None = None) -> None:
+        self._handler = handler
         self._limits = limits or ServiceLimits()
-        self._tally: Counter[str] = Counter()
-        self._log = SparingLog(_logger)
+        self._counter: Counter[str] = Counter()
+        self._log = RateLimitedLog(log)
 
     @property
-    def counts(self) -> ServiceCounts:
-        """What was done so far."""
-        return ServiceCounts(**self._tally)
+    def metrics(self) -> ServiceMetrics:
+        """The present metrics."""
+        return ServiceMetrics(**self._counter)
 
     @asynccontextmanager
     async def listening(
         self, host: str = LOOPBACK, port: int = 0, tls: MutualTls | None = None
     ) -> AsyncIterator[Address]:
-        """Serve while the context lasts; gives the address that was bound.
+        """Serve within the context, which is the bound address; port 0 means any free one.
 
-        Leaving it lets what is under way finish, for ``closing_seconds`` at most. The limits
-        count for each listener by itself. Raises InvalidOptionError for an address that is not
-        loopback without ``tls``, ConnectionPropertyError for its files, and ListeningError.
+        On exit, requests in progress may finish within ``shutdown_seconds``. The limits apply to
+        each listener by itself. Raises InvalidOptionError for an address that is not loopback
+        without ``tls``, ConnectionPropertyError for the files of ``tls``, and ListeningError.
         """
         context = None if tls is None else tls.server_context()
-        threads = PlacingThreads(self._limits.placing_at_once)
+        threads = PlacementThreads(self._limits.concurrent_placements)
 
-        async def answering(peer: str, message: bytes) -> bytes:
-            return await self._answer(threads, peer, message)
+        async def respond(peer: str, message: bytes) -> bytes:
+            return await self._respond(threads, peer, message)
 
-        with await listen(host, port, mutual_tls=tls is not None) as listening:
-            reception = Reception(answering, self._limits, context, self._tally, self._log)
-            accepting = asyncio.create_task(reception.accept(listening))
-            address = address_of(listening.getsockname())
-            _logger.info(
-                "the placement service listens at %s, %s",
-                address,
-                "without TLS" if tls is None else "with mutual TLS",
+        with await _listen(host, port, mutual_tls=tls is not None) as listener:
+            acceptor = _Acceptor(respond, self._limits, context, self._counter, self._log)
+            accepting = asyncio.create_task(acceptor.accept(listener))
+            address = _address(listener.getsockname())
+            log.info(
+                "placement service: address=%s tls=%s", address, "off" if tls is None else "mutual"
             )
             try:
                 yield address
             finally:
                 accepting.cancel()
                 await asyncio.wait([accepting])
-                # At once, so that nobody else waits at the door while others finish.
-                listening.close()
-                await reception.close()
+                # Otherwise new connections would wait while the present ones finish.
+                listener.close()
+                await acceptor.close()
 
-    async def _answer(self, threads: PlacingThreads, peer: str, message: bytes) -> bytes:
-        request = read_request(message)
-        if isinstance(request, Ready):
-            self._tally["requests"] += 1
-            return request.answer
-        answered = await self._placed(threads, request)
-        self._tally["requests"] += 1
-        if answered.problem is None:
-            self._tally["placements"] += 1
+    async def _respond(self, threads: PlacementThreads, peer: str, message: bytes) -> bytes:
+        request = parse_request(message)
+        if isinstance(request, Immediate):
+            self._counter["requests"] += 1
+            return request.message
+        response = await self._place(threads, request)
+        self._counter["requests"] += 1
+        if response.error is None:
+            self._counter["placements"] += 1
         else:
-            self._tally["failed_placements"] += 1
-            text = f"{peer} was refused a placement: {answered.problem}"
-            self._log.warn("refused", text, answered.unexpected)
-        return answered.answer
+            self._counter["failed_placements"] += 1
+            self._log.warn(
+                "placement", f"placement failed: peer={peer}: {response.error}", response.exception
+            )
+        return response.message
 
-    async def _placed(self, threads: PlacingThreads, request: Asked) -> Answered:
-        allowed = min(request.timeout_seconds, self._limits.placing_seconds)
-        if not allowed:
-            return request.timed_out(allowed)
+    async def _place(self, threads: PlacementThreads, request: Request) -> Response:
+        seconds = min(request.timeout, self._limits.placement_seconds)
+        if not seconds:
+            return request.timed_out(seconds)
         try:
-            async with asyncio.timeout(allowed):
-                return await threads.run(lambda: request.answer(self._placing, self._limits))
+            async with asyncio.timeout(seconds):
+                return await threads.run(lambda: request.handle(self._handler, self._limits))
         except TimeoutError:
-            return request.timed_out(allowed)
+            return request.timed_out(seconds)
         except RuntimeError as error:
-            # No thread could be had, or whoever decides asked the process to end.
+            # No thread could be started, or the handler raised SystemExit or the like.
             return request.failed(error)
+
+
+class ConnectionState(Enum):
+    """What a connection is doing."""
+
+    ACCEPTED = auto()
+    WAITING = auto()
+    """For TLS, or for a complete request."""
+    PLACING = auto()
+    SENDING = auto()
+
+
+class Connection:
+    """One client's connection: requests, one after the other, and their responses.
+
+    ``since`` is when the present state began, on the event loop's clock. ``peer`` is for the log.
+    With ``closing`` set, the connection ends after the request in progress.
+    """
+
+    def __init__(self, peer: str, limits: ServiceLimits) -> None:
+        self.peer = peer
+        self.closing = False
+        self._limits = limits
+        self.enter(ConnectionState.ACCEPTED)
+
+    def enter(self, state: ConnectionState) -> None:
+        """Change the state."""
+        self.state = state
+        self.since = asyncio.get_running_loop().time()
+
+    async def serve(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        respond: Callable[[bytes], Awaitable[bytes]],
+    ) -> None:
+        """Serve requests until the peer has no more, or until ``closing`` is set.
+
+        Raises TimeoutError if the peer takes too long, MalformedFrameError, what ``respond``
+        raises, and EOFError or OSError if the connection breaks.
+        """
+        # So that `drain` returns only when the operating system has taken the whole response.
+        writer.transport.set_write_buffer_limits(high=1, low=0)
+        while not self.closing:
+            self.enter(ConnectionState.WAITING)
+            message = await self._read_message(reader)
+            if message is None:
+                break
+            self.enter(ConnectionState.PLACING)
+            response = await respond(message)
+            self.enter(ConnectionState.SENDING)
+            async with asyncio.timeout(self._limits.response_seconds):
+                writer.write(frame(response))
+                await writer.drain()
+        writer.close()
+        async with asyncio.timeout(self._limits.response_seconds):
+            await writer.wait_closed()
+
+    async def _read_message(self, reader: asyncio.StreamReader) -> bytes | None:
+        """Return a frame without its length; None if the connection ends before it begins."""
+        limits = self._limits
+        async with asyncio.timeout(limits.idle_seconds):
+            first = await reader.read(1)
+        if not first:
+            return None
+        async with asyncio.timeout(limits.frame_seconds):
+            prefix = first + await reader.readexactly(_LENGTH_BYTES - 1)
+            length = int.from_bytes(prefix, "big", signed=True)
+            if not 0 <= length <= limits.frame_bytes:
+                raise MalformedFrameError(
+                    f"a frame of {length} bytes: at most {limits.frame_bytes} are accepted"
+                )
+            return await reader.readexactly(length)
+
+
+def new_streams() -> tuple[asyncio.StreamReader, asyncio.StreamReaderProtocol]:
+    """Return a reader that buffers little more than is read from it, and its protocol."""
+    reader = asyncio.StreamReader(limit=_BUFFER_BYTES)
+    return reader, asyncio.StreamReaderProtocol(reader)
+
+
+class _Acceptor:
+    """Accepts connections of one listener, up to the limit, and serves them.
+
+    ``respond`` returns the response to a peer's request. ``counter`` counts under the names of
+    ServiceMetrics.
+    """
+
+    def __init__(
+        self,
+        respond: Callable[[str, bytes], Awaitable[bytes]],
+        limits: ServiceLimits,
+        context: ssl.SSLContext | None,
+        counter: Counter[str],
+        log: RateLimitedLog,
+    ) -> None:
+        self._respond, self._limits, self._context = respond, limits, context
+        self._counter, self._log = counter, log
+        self._connections: dict[Connection, asyncio.Task[None]] = {}
+
+    async def accept(self, listener: socket.socket) -> None:
+        """Accept connections until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, name = await loop.sock_accept(listener)
+            except OSError as error:
+                # For example, no file descriptor is left until other connections end.
+                self._log.warn("accept", f"accept failed: {error}")
+                await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
+                continue
+            self._admit(accepted, str(_address(name)))
+            # While more connections arrive, `sock_accept` never yields to other tasks.
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Close waiting connections at once, and others when they are done or out of time."""
+        for connection, task in self._connections.items():
+            connection.closing = True
+            if connection.state in (ConnectionState.ACCEPTED, ConnectionState.WAITING):
+                task.cancel()
+        tasks = set(self._connections.values())
+        try:
+            if tasks:
+                await asyncio.wait(tasks, timeout=self._limits.shutdown_seconds)
+        finally:
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+            # Aborted transports are closed in the loop's next iteration.
+            await asyncio.sleep(0)
+
+    def _admit(self, accepted: socket.socket, peer: str) -> None:
+        self._counter["connections"] += 1
+        if len(self._connections) >= self._limits.connections and not self._evict():
+            self._counter["refused_connections"] += 1
+            self._log.warn(
+                "refused",
+                f"connection refused: peer={peer}: all {self._limits.connections} connections wait "
+                "for placements",
+            )
+            accepted.close()
+            return
+        connection = Connection(peer, self._limits)
+
+        def on_done(_: asyncio.Task[None]) -> None:
+            self._connections.pop(connection, None)
+            self._counter["open_connections"] -= 1
+            if connection.state is ConnectionState.ACCEPTED:
+                # The task was cancelled before it started, so it has not closed the socket.
+                accepted.close()
+
+        task = asyncio.create_task(self._serve(connection, accepted))
+        self._connections[connection] = task
+        self._counter["open_connections"] += 1
+        task.add_done_callback(on_done)
+
+    def _evict(self) -> bool:
+        """Close the connection that has been in its state longest; return whether there is one."""
+        candidates = [
+            each for each in self._connections if each.state is not ConnectionState.PLACING
+        ]
+        if not candidates:
+            return False
+        oldest = min(candidates, key=lambda each: each.since)
+        self._connections.pop(oldest).cancel()
+        self._counter["evicted_connections"] += 1
+        self._log.warn(
+            "evicted",
+            f"connection evicted: peer={oldest.peer}: the limit of {self._limits.connections} "
+            "connections is reached",
+        )
+        return True
+
+    async def _serve(self, connection: Connection, accepted: socket.socket) -> None:
+        connection.enter(ConnectionState.WAITING)
+        reader, protocol = new_streams()
+        peer, tls = connection.peer, self._context is not None
+        loop = asyncio.get_running_loop()
+        try:
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol,
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=self._limits.handshake_seconds if tls else None,
+                ssl_shutdown_timeout=self._limits.shutdown_seconds if tls else None,
+            )
+        except OSError as error:
+            self._counter["failed_handshakes"] += 1
+            self._log.warn("handshake", f"TLS handshake failed: peer={peer}: {_reason(error)}")
+            return
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        try:
+            await connection.serve(reader, writer, lambda message: self._respond(peer, message))
+        except TimeoutError:
+            self._counter["slow_connections"] += 1
+            self._log.warn("slow", f"connection closed: peer={peer}: it took too long")
+        except MalformedFrameError as error:
+            self._counter["invalid_frames"] += 1
+            self._log.warn("invalid", f"connection closed: peer={peer}: {error}")
+        except (OSError, EOFError):
+            # The peer has closed the connection.
+            pass
+        except Exception as error:  # noqa: BLE001 - the other connections have to go on
+            self._log.warn("unexpected", f"connection closed: peer={peer}", error)
+        finally:
+            transport.abort()
+
+
+class PlacementThreads:
+    """Runs functions in threads, at most ``concurrency`` at a time; others wait.
+
+    A thread cannot be stopped. After a timeout it goes on, and counts until it ends, so that
+    functions that hang cannot pile up. Threads are daemons and do not keep the process alive.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self._slots = asyncio.Semaphore(concurrency)
+
+    async def run(self, function: Callable[[], Result]) -> Result:
+        """Return what ``function`` returns, or raise the Exception that it raises.
+
+        RuntimeError stands for other BaseExceptions, and for a thread that cannot be started.
+        """
+        await self._slots.acquire()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+
+        def finish(set_outcome: Callable[[], None]) -> None:
+            self._slots.release()
+            if not future.done():
+                set_outcome()
+
+        def run() -> None:
+            try:
+                result = function()
+            except BaseException as error:  # noqa: BLE001 - sys.exit() must not end the loop
+                raised = (
+                    error
+                    if isinstance(error, Exception)
+                    else RuntimeError(f"it raised {type(error).__name__}")
+                )
+                outcome: Callable[[], None] = lambda: future.set_exception(raised)  # noqa: E731
+            else:
+                outcome = lambda: future.set_result(result)  # noqa: E731
+            # The loop may have been closed meanwhile.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(finish, outcome)
+
+        try:
+            threading.Thread(target=run, name="rackward-placement", daemon=True).start()
+        except RuntimeError:
+            self._slots.release()
+            raise
+        return await future
+
+
+class RateLimitedLog:
+    """Logs one warning of each kind per ``interval`` seconds and counts the others, so that peers
+    cannot fill the log.
+
+    ``kind`` is one of a few constants, never text that a peer has sent.
+    """
+
+    def __init__(
+        self,
+        logger: logging.Logger,
+        interval: float = _LOG_INTERVAL_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._logger = logger
+        self._interval = interval
+        self._clock = clock
+        self._suppressed_until: dict[str, float] = {}
+        self._suppressed: Counter[str] = Counter()
+
+    def warn(self, kind: str, text: str, error: BaseException | None = None) -> None:
+        """Log ``text``, with the traceback of ``error``, unless it is suppressed."""
+        now = self._clock()
+        if now < self._suppressed_until.get(kind, now):
+            self._suppressed[kind] += 1
+            return
+        self._suppressed_until[kind] = now + self._interval
+        count = self._suppressed.pop(kind, 0)
+        suffix = f" (similar warnings suppressed: {count})" if count else ""
+        self._logger.warning("%s%s", text, suffix, exc_info=error)
+
+
+async def _listen(host: str, port: int, *, mutual_tls: bool) -> socket.socket:
+    """Return a socket that listens on the first address of ``host``.
+
+    Raises InvalidOptionError for an invalid host or port, and for an address that is not loopback
+    without ``mutual_tls``; else ListeningError.
+    """
+    if not 0 <= port <= _MAX_PORT:
+        raise InvalidOptionError(f"port {port}: give a number from 0 to {_MAX_PORT}")
+    if not host:
+        # The operating system would listen on all addresses.
+        raise InvalidOptionError("the host to listen on is empty: give an address or a name")
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise InvalidOptionError(
+            f"the host {host!r} to listen on cannot be resolved: {error}"
+        ) from error
+    family, _, _, _, address = found[0]
+    if not mutual_tls and not ipaddress.ip_address(address[0]).is_loopback:
+        raise InvalidOptionError(
+            f"the placement service would listen on {address[0]} without authentication: configure "
+            f"mutual TLS (ca_file, cert_file, key_file), or listen on {LOOPBACK}"
+        )
+    try:
+        listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise ListeningError(
+            f"cannot listen on {Address(*address[:2])}: {error.strerror}"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _address(name: object) -> Address:
+    """Return the address in a socket's name, of any family."""
+    match name:
+        case (str(host), int(port), *_):
+            return Address(host, port)
+    return Address("?", 0)
+
+
+def _reason(error: OSError) -> str:
+    reason = getattr(error, "reason", None) or error.strerror or type(error).__name__
+    return str(reason).replace("_", " ").lower()

@@ -1,38 +1,39 @@
-"""Plans: what `placement plan` and `leaders plan` write, and `apply` carries out."""
+"""Plans of ``placement plan`` and ``leaders plan``, and carrying them out.
 
-from rackward.reassignment.cancel import Cancellation, cancel
-from rackward.reassignment.cluster import LiveCluster, MovableCluster
-from rackward.reassignment.events import Event, Outcome, Tell
-from rackward.reassignment.executor import Engine
-from rackward.reassignment.plan import Load, Pace, Plan, PlanKind, PlannedMove, RacksFrom
-from rackward.reassignment.plan_file import PlanFileError, StalePlanError, from_text, to_text
-from rackward.reassignment.preconditions import check_current
-from rackward.reassignment.progress import Settings, Timing
-from rackward.reassignment.status import Phase, Standing, phase_of
+:mod:`~rackward.reassignment.planner` plans moves, :mod:`~rackward.reassignment.plan_file` reads and
+writes plans, :mod:`~rackward.reassignment.run_plan` checks and executes them and
+:mod:`~rackward.reassignment.cancel` cancels them.
+"""
+
+from rackward.reassignment.cluster import LiveCluster, ReassignableCluster
+from rackward.reassignment.events import Event, EventHandler, ExecutionResult
+from rackward.reassignment.executor import Executor
+from rackward.reassignment.plan import BatchLimits, Plan, PlanKind, PlannedChange, RackSource
+from rackward.reassignment.plan_file import PlanFileError
+from rackward.reassignment.preconditions import StalePlanError, check_preconditions
+from rackward.reassignment.progress import Clock, ExecutionOptions
+from rackward.reassignment.run_plan import ForeignReassignmentError
+from rackward.reassignment.status import PartitionState, ReassignmentStatus, partition_state
 
 __all__ = [
-    "Cancellation",
-    "Engine",
+    "BatchLimits",
+    "Clock",
     "Event",
+    "EventHandler",
+    "ExecutionOptions",
+    "ExecutionResult",
+    "Executor",
+    "ForeignReassignmentError",
     "LiveCluster",
-    "Load",
-    "MovableCluster",
-    "Outcome",
-    "Pace",
-    "Phase",
+    "PartitionState",
     "Plan",
     "PlanFileError",
     "PlanKind",
-    "PlannedMove",
-    "RacksFrom",
-    "Settings",
+    "PlannedChange",
+    "RackSource",
+    "ReassignableCluster",
+    "ReassignmentStatus",
     "StalePlanError",
-    "Standing",
-    "Tell",
-    "Timing",
-    "cancel",
-    "check_current",
-    "from_text",
-    "phase_of",
-    "to_text",
+    "check_preconditions",
+    "partition_state",
 ]

@@ -1,4 +1,8 @@
-"""Taking back reassignments that are under way."""
+"""Cancelling reassignments in progress.
+
+Kafka's cancellation restores the former replicas, but in the order of the target. A second
+reassignment, which copies nothing, restores their order.
+"""
 
 from __future__ import annotations
 
@@ -7,132 +11,141 @@ from dataclasses import dataclass
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
-from rackward.admin import ClusterState, Ongoing
-from rackward.reassignment.cluster import MovableCluster
-from rackward.reassignment.events import Cancelled, Failed, Outcome, Tell
+from rackward.admin import ClusterState, Reassignment
+from rackward.reassignment.cluster import ReassignableCluster
+from rackward.reassignment.events import (
+    EventHandler,
+    ExecutionResult,
+    PartitionFailed,
+    ReassignmentsCancelled,
+)
 from rackward.reassignment.executor import verify
-from rackward.reassignment.progress import Settings, Timing
+from rackward.reassignment.progress import Clock, ExecutionOptions
 from rackward.reassignment.status import leads_to
-from rackward.reassignment.throttle import lift
+from rackward.reassignment.throttle import remove_throttle
 
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """What is to be taken back.
+    """What to cancel.
 
-    ``moves`` lead from where partitions are being reassigned to where they were before;
-    ``under_way`` are those that the controller is working on. The others were cancelled before,
-    by a run that was broken off, and have their replicas in the wrong order still. ``others``
-    are under way and are left alone.
+    moves
+        From the reassignment's target back to the former replicas.
+    in_progress
+        The partitions of ``moves`` that are being reassigned. The reassignments of the others were
+        cancelled by a run that was interrupted; their replicas are still in the wrong order.
+    others
+        Partitions whose reassignments are not to be cancelled.
     """
 
     moves: Mapping[TopicPartition, Move]
-    under_way: frozenset[TopicPartition]
+    in_progress: frozenset[TopicPartition]
     others: frozenset[TopicPartition]
 
     @classmethod
-    def of_all(cls, ongoing: Mapping[TopicPartition, Ongoing], state: ClusterState) -> Cancellation:
-        """Everything that is under way.
+    def of_all(
+        cls, reassignments: Mapping[TopicPartition, Reassignment], state: ClusterState
+    ) -> Cancellation:
+        """Cancel everything in progress.
 
-        Which order the replicas had is not known to the cluster any more: the present leader
-        comes first, the rest as Kafka leaves them.
+        The cluster does not keep the former order of replicas: the present leader becomes the
+        first one, the others stay in Kafka's order.
         """
         moves = {}
-        for place, each in ongoing.items():
-            before = [broker for broker in each.replicas if broker not in each.adding]
-            leader = state.view.leaders.get(place)
+        for tp, reassignment in reassignments.items():
+            before = [b for b in reassignment.replicas if b not in reassignment.adding]
+            leader = state.view.leader(tp)
             before.sort(key=lambda broker: broker != leader)
             if before:
-                moves[place] = Move(place, each.target, tuple(before))
-        return cls(moves, frozenset(ongoing), frozenset())
+                moves[tp] = Move(tp, reassignment.target, tuple(before))
+        return cls(moves, frozenset(reassignments), frozenset())
 
     @classmethod
     def of_plan(
         cls,
         moves: Iterable[Move],
         state: ClusterState,
-        ongoing: Mapping[TopicPartition, Ongoing],
+        reassignments: Mapping[TopicPartition, Reassignment],
     ) -> Cancellation:
-        """What a plan's ``moves`` have under way, and what they left in another order."""
+        """Cancel a plan's moves that are in progress, and restore the order of those that were
+        cancelled before."""
         back: dict[TopicPartition, Move] = {}
-        under_way = set()
+        in_progress = set()
         for move in moves:
-            place, now = move.partition, state.view.replicas.get(move.partition)
-            each = ongoing.get(place)
-            if each is not None and (leads_to(each, move.after) or _torn(each, move)):
-                under_way.add(place)
-                back[place] = move.reversed()
-            elif (
-                each is None
-                and now not in (None, move.before, move.after)
-                and (set(now or ()) == set(move.before))
+            tp, replicas = move.partition, state.view.replicas.get(move.partition)
+            reassignment = reassignments.get(tp)
+            if reassignment is not None:
+                if leads_to(reassignment, move.after) or _never_completes(reassignment, move):
+                    in_progress.add(tp)
+                    back[tp] = move.reversed()
+            elif replicas not in (None, move.before, move.after) and (
+                set(replicas or ()) == set(move.before)
             ):
-                back[place] = move.reversed()
-        return cls(back, frozenset(under_way), frozenset(ongoing.keys() - under_way))
+                back[tp] = move.reversed()
+        return cls(back, frozenset(in_progress), frozenset(reassignments.keys() - in_progress))
+
+
+def _never_completes(reassignment: Reassignment, move: Move) -> bool:
+    """Return whether it is a reassignment to the move's target that was then replaced."""
+    adding = set(reassignment.adding)
+    return bool(adding & set(reassignment.removing)) and adding <= set(move.adding)
 
 
 def cancel(
-    wanted: Cancellation,
-    cluster: MovableCluster,
-    settings: Settings,
-    tell: Tell,
-    timing: Timing | None = None,
-) -> Outcome:
-    """Take it back, lift the throttle, and read back what has become of it.
+    cancellation: Cancellation,
+    cluster: ReassignableCluster,
+    options: ExecutionOptions,
+    emit: EventHandler,
+    clock: Clock | None = None,
+) -> ExecutionResult:
+    """Cancel, remove the throttle, and read back the result. Raises AdminError."""
+    clock = clock or Clock()
+    failed: dict[TopicPartition, str] = {}
 
-    Raises AdminError where the cluster cannot be asked.
-    """
-    timing = timing or Timing()
-    refused = dict(cluster.reassign(dict.fromkeys(wanted.under_way))) if wanted.under_way else {}
-    for place, error in sorted(refused.items()):
-        tell(Failed(place, str(error)))
-    if gone := len(wanted.under_way - refused.keys()):
-        tell(Cancelled(gone))
-    # Cancelling leaves the order of the target: ask for the former one, which copies nothing.
-    rows = {place: move.after for place, move in wanted.moves.items() if place not in refused}
-    disordered = _disordered(rows, cluster, settings, timing)
-    for place, error in sorted(cluster.reassign(disordered).items()) if disordered else ():
-        refused[place] = error
-        tell(Failed(place, str(error)))
-    lift(cluster.throttle, wanted.others, tell, timing)
+    def request(targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
+        if not targets:
+            return
+        for tp, error in sorted(cluster.reassign(targets).items()):
+            failed[tp] = str(error)
+            emit(PartitionFailed(tp, str(error)))
+
+    request(dict.fromkeys(cancellation.in_progress))
+    if cancelled := len(cancellation.in_progress - failed.keys()):
+        emit(ReassignmentsCancelled(cancelled))
+    former = {tp: move.after for tp, move in cancellation.moves.items() if tp not in failed}
+    request(_out_of_order(former, cluster, options, clock))
+    remove_throttle(cluster.throttle, cancellation.others, emit, clock)
     return verify(
-        wanted.moves,
-        {place: str(error) for place, error in refused.items() if place in wanted.moves},
+        cancellation.moves,
+        {tp: reason for tp, reason in failed.items() if tp in cancellation.moves},
         {},
         cluster,
-        settings,
-        timing,
-        leaders=False,
+        options,
+        clock,
+        check_leaders=False,
     )
 
 
-def _disordered(
-    rows: Mapping[TopicPartition, tuple[int, ...]],
-    cluster: MovableCluster,
-    settings: Settings,
-    timing: Timing,
+def _out_of_order(
+    replicas: Mapping[TopicPartition, tuple[int, ...]],
+    cluster: ReassignableCluster,
+    options: ExecutionOptions,
+    clock: Clock,
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Of ``rows``, those that the cluster has in another order, once nothing is under way."""
-    until = timing.now() + settings.settle
-    topics = sorted({place.topic for place in rows})
-    for pause in timing.pauses(settings.longest_pause):
-        state, ongoing = cluster.look(topics)
-        now = {place: state.view.replicas.get(place) for place in rows}
-        settled = not rows.keys() & ongoing.keys() and all(
-            found is None or set(found) == set(rows[place]) for place, found in now.items()
+    """Wait for the cancellations; return those of ``replicas`` that are in another order."""
+    deadline = clock.now() + options.propagation_seconds
+    topics = sorted({tp.topic for tp in replicas})
+    for pause in clock.pauses(options.max_pause):
+        state, reassignments = cluster.describe(topics)
+        now = {tp: state.view.replicas.get(tp) for tp in replicas}
+        settled = not replicas.keys() & reassignments.keys() and all(
+            row is None or set(row) == set(replicas[tp]) for tp, row in now.items()
         )
-        if settled or timing.now() >= until:
+        if settled or clock.now() >= deadline:
             break
-        timing.sleep(pause)
+        clock.sleep(pause)
     return {
-        place: row
-        for place, row in rows.items()
-        if (found := now[place]) is not None and found != row and set(found) == set(row)
+        tp: row
+        for tp, row in replicas.items()
+        if (present := now[tp]) is not None and present != row and set(present) == set(row)
     }
-
-
-def _torn(ongoing: Ongoing, move: Move) -> bool:
-    """Whether it is a move of ours whose target was replaced: it would never arrive."""
-    return bool(set(ongoing.adding) & set(ongoing.removing)) and set(ongoing.adding) <= set(
-        move.adding
-    )

@@ -1,4 +1,4 @@
-"""What carrying out a plan needs of a cluster, and the live one."""
+"""The operations on a cluster that carrying out a plan needs, and their implementation."""
 
 from __future__ import annotations
 
@@ -11,101 +11,101 @@ from rackward.admin import (
     AdminConnection,
     AdminError,
     ClusterState,
-    Ongoing,
-    Sizes,
-    read_ongoing,
-    read_sizes,
+    Reassignment,
+    ReplicaSizes,
+    read_reassignments,
+    read_replica_sizes,
     read_state,
 )
-from rackward.admin.errors import Deadline
-from rackward.admin.reassignments import elect_preferred, reassign
+from rackward.admin.reassignments import elect_preferred_leaders, reassign
 from rackward.admin.throttle import BrokerThrottle, Rates, ReplicationThrottle
+from rackward.deadline import Deadline
 
-_SIZE_SECONDS = 3.0
-"""Sizes are for showing: a broker that has just died must not hold everything up."""
+_SIZES_TIMEOUT_SECONDS = 3.0
+"""Sizes are for information only: a broker that just failed must not delay everything else."""
 
 
 class Throttle(Protocol):
-    """See ReplicationThrottle."""
+    """The operations of :class:`rackward.admin.throttle.ReplicationThrottle`."""
 
-    def found(self) -> BrokerThrottle: ...
+    def read(self) -> BrokerThrottle: ...
 
-    def own_rates(self, brokers: Collection[int]) -> Mapping[int, Rates]: ...
+    def broker_overrides(self, brokers: Collection[int]) -> Mapping[int, Rates]: ...
 
-    def engage(self, rate: int) -> None: ...
+    def set_rate(self, rate: int) -> None: ...
 
-    def cover(self, moves: Iterable[Move]) -> None: ...
+    def add_replicas(self, moves: Iterable[Move]) -> None: ...
 
-    def uncover(
+    def remove_replicas(
         self, topics: Collection[str] | None = None, keep: Collection[TopicPartition] = ()
     ) -> set[TopicPartition]: ...
 
-    def lift(self, keep: Collection[TopicPartition] = ()) -> bool: ...
+    def remove(self, keep: Collection[TopicPartition] = ()) -> bool: ...
 
-    def left(self, topics: Collection[str]) -> Sequence[str]: ...
+    def leftovers(self, topics: Collection[str]) -> Sequence[str]: ...
 
 
-class MovableCluster(Protocol):
-    """A cluster whose replicas can be moved. Every method raises AdminError."""
+class ReassignableCluster(Protocol):
+    """A cluster whose replicas can be reassigned. Every method raises AdminError."""
 
     @property
     def throttle(self) -> Throttle:
-        """Its replication throttle."""
+        """The cluster's replication throttle."""
 
-    def look(
+    def describe(
         self, topics: Collection[str]
-    ) -> tuple[ClusterState, Mapping[TopicPartition, Ongoing]]:
-        """The state of ``topics``, and everything that is under way in the cluster."""
+    ) -> tuple[ClusterState, Mapping[TopicPartition, Reassignment]]:
+        """Return the state of ``topics``, and all reassignments in progress in the cluster."""
 
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, AdminError]:
         """See :func:`rackward.admin.reassignments.reassign`."""
 
-    def elect(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, AdminError]:
-        """See :func:`rackward.admin.reassignments.elect_preferred`."""
+    def elect_preferred_leaders(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, AdminError]:
+        """See :func:`rackward.admin.reassignments.elect_preferred_leaders`."""
 
-    def sizes(self, brokers: Collection[int], partitions: Collection[TopicPartition]) -> Sizes:
-        """What can be had of the sizes of replicas in a moment."""
+    def replica_sizes(
+        self, brokers: Collection[int], partitions: Collection[TopicPartition]
+    ) -> ReplicaSizes:
+        """Return the sizes of replicas as far as brokers report them within a few seconds."""
 
 
 class LiveCluster:
-    """The cluster at the other end of a connection."""
+    """A :class:`ReassignableCluster` over a connection."""
 
     def __init__(self, admin: AdminConnection) -> None:
         self._admin = admin
-        self._throttle = ReplicationThrottle(admin)
+        self.throttle: Throttle = ReplicationThrottle(admin)
 
-    @property
-    def throttle(self) -> Throttle:
-        """See MovableCluster."""
-        return self._throttle
-
-    def look(
+    def describe(
         self, topics: Collection[str]
-    ) -> tuple[ClusterState, Mapping[TopicPartition, Ongoing]]:
-        """See MovableCluster."""
+    ) -> tuple[ClusterState, Mapping[TopicPartition, Reassignment]]:
         deadline = self._admin.deadline()
-        # What is under way comes first: what has ended since shows in the metadata then.
-        ongoing = read_ongoing(self._admin, deadline)
-        state = read_state(self._admin, topics, ongoing=False, deadline=deadline)
-        return state.with_ongoing(ongoing), ongoing
+        # In this order: the metadata then shows the result of those that complete meanwhile.
+        reassignments = read_reassignments(self._admin, deadline)
+        state = read_state(self._admin, topics, reassignments=False, deadline=deadline)
+        return state.with_reassignments(reassignments), reassignments
 
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, AdminError]:
-        """See MovableCluster."""
         return reassign(self._admin, targets)
 
-    def elect(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, AdminError]:
-        """See MovableCluster."""
-        return elect_preferred(self._admin, partitions)
+    def elect_preferred_leaders(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, AdminError]:
+        return elect_preferred_leaders(self._admin, partitions)
 
-    def sizes(self, brokers: Collection[int], partitions: Collection[TopicPartition]) -> Sizes:
-        """See MovableCluster."""
+    def replica_sizes(
+        self, brokers: Collection[int], partitions: Collection[TopicPartition]
+    ) -> ReplicaSizes:
         if not brokers or not partitions:
             return {}
+        deadline = Deadline.after(_SIZES_TIMEOUT_SECONDS)
         try:
-            return read_sizes(self._admin, brokers, partitions, Deadline.after(_SIZE_SECONDS))
+            return read_replica_sizes(self._admin, brokers, partitions, deadline)
         except AdminError:
             return {}

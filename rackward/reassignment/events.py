@@ -1,59 +1,63 @@
-"""What happens while a plan is carried out, for whoever shows it."""
+"""Events and the result of carrying out a plan.
+
+The executor passes each event to an :data:`EventHandler`; the command line renders them as text or
+JSON (:mod:`rackward.cli.render.progress`), where an event is named after its class.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from placement_core import RackwardError, TopicPartition
+from placement_core import TopicPartition
 from rackward.reassignment.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """What there is to do: partitions ``to_do``, ``under_way`` from an earlier run, ``placed``
-    already; in so many ``batches``, with ``bytes`` to copy in all (None: not known)."""
+class Started:
+    """The run starts: partitions ``pending``, ``in_progress`` from an earlier run, ``completed``
+    already; the number of ``batches``, and the ``bytes`` to copy (None: unknown)."""
 
-    to_do: int
-    under_way: int
-    placed: int
+    pending: int
+    in_progress: int
+    completed: int
     batches: int
     bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Throttled:
-    """Copying is throttled to ``rate`` bytes per second and broker."""
+class ThrottleSet:
+    """Copying is throttled to ``rate`` bytes per second and broker, in each direction."""
 
     rate: int
 
 
 @dataclass(frozen=True, slots=True)
-class OwnThrottle:
-    """A broker has a replication throttle of its own, which stays in force there."""
+class BrokerThrottleFound:
+    """A broker has replication throttle rates of its own, which stay in force there."""
 
     broker: int
-    leader: int | None
-    follower: int | None
+    leader_rate: int | None
+    follower_rate: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class ThrottleLifted:
-    """The throttle was taken back; ``leftover``: it was one that an earlier run had left."""
+class ThrottleRemoved:
+    """The throttle was removed; ``leftover``: it was that of an earlier run."""
 
     leftover: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ThrottleLeft:
-    """The throttle could not be taken back, for this reason."""
+class ThrottleNotRemoved:
+    """The throttle could not be removed."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class BatchBegun:
-    """A batch was handed to the controller."""
+class BatchStarted:
+    """The controller accepted a batch of ``partitions`` with ``copies`` new replicas."""
 
     number: int
     batches: int
@@ -64,7 +68,7 @@ class BatchBegun:
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """A look at how far things have come."""
+    """The progress of the whole run, seen while batch ``number`` is copied."""
 
     number: int
     batches: int
@@ -72,101 +76,94 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """A partition will not get where it should, for this reason."""
+class PartitionFailed:
+    """A partition will not be reassigned."""
 
     partition: TopicPartition
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Partitions wait for brokers that are down; the others go on."""
+class WaitingForBrokers:
+    """Partitions wait for brokers that are down; the others proceed."""
 
     partitions: int
     brokers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """The cluster could not be asked; it is asked again."""
+class RequestFailed:
+    """A request to the cluster failed; it is retried."""
 
-    problem: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Elected:
-    """So many partitions are led by their preferred replica now that were not."""
+class LeadersElected:
+    """Partitions got their preferred replica as leader."""
 
     partitions: int
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
-    """So many reassignments that were under way are not any more."""
+class ReassignmentsCancelled:
+    """Reassignments in progress were cancelled."""
 
     partitions: int
 
 
 @dataclass(frozen=True, slots=True)
-class LeftUnderWay:
-    """The run ends, and so many partitions are still on their way in the cluster."""
+class LeftInProgress:
+    """The run ends while the cluster still reassigns partitions."""
 
     partitions: int
     reason: str
 
 
 Event = (
-    Begun
-    | Throttled
-    | OwnThrottle
-    | ThrottleLifted
-    | ThrottleLeft
-    | BatchBegun
+    Started
+    | ThrottleSet
+    | BrokerThrottleFound
+    | ThrottleRemoved
+    | ThrottleNotRemoved
+    | BatchStarted
     | Progressed
-    | Failed
-    | Waiting
-    | Trouble
-    | Elected
-    | Cancelled
-    | LeftUnderWay
+    | PartitionFailed
+    | WaitingForBrokers
+    | RequestFailed
+    | LeadersElected
+    | ReassignmentsCancelled
+    | LeftInProgress
 )
-Tell = Callable[[Event], None]
-
-
-# ---- What came of a run.
-
-
-class ForeignReassignmentError(RackwardError):
-    """Reassignments are under way that are not the plan's."""
+EventHandler = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What was read back at the end.
+class ExecutionResult:
+    """The state of the cluster at the end of a run, as read back from it.
 
-    placed
-        Partitions that are where they should be.
+    completed
+        Number of partitions with the intended replicas.
     failed
-        Partitions that are not, and why.
-    under_way
-        Those of ``failed`` that are still being copied in the cluster.
-    behind
-        Of the partitions placed, those with replicas that are not in sync, and which.
-    not_led
-        Of the partitions placed, those that their first replica does not lead, and why.
-    throttle_left
-        What is left of our throttle, for people.
+        The other partitions, with the reason.
+    in_progress
+        Partitions in ``failed`` that the cluster is still reassigning.
+    out_of_sync
+        Completed partitions with replicas that are not in sync, and these brokers.
+    wrong_leader
+        Completed partitions whose first replica is not the leader, with the reason.
+    throttle_leftovers
+        What is left of rackward's throttle, as text.
     """
 
-    placed: int
+    completed: int
     failed: Mapping[TopicPartition, str] = field(default_factory=dict)
-    under_way: tuple[TopicPartition, ...] = ()
-    behind: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    not_led: Mapping[TopicPartition, str] = field(default_factory=dict)
-    throttle_left: tuple[str, ...] = ()
+    in_progress: tuple[TopicPartition, ...] = ()
+    out_of_sync: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    wrong_leader: Mapping[TopicPartition, str] = field(default_factory=dict)
+    throttle_leftovers: tuple[str, ...] = ()
 
     @property
-    def complete(self) -> bool:
-        """Whether everything is as it should be."""
-        return not (self.failed or self.behind or self.not_led or self.throttle_left)
+    def ok(self) -> bool:
+        """True if everything is as intended."""
+        return not (self.failed or self.out_of_sync or self.wrong_leader or self.throttle_leftovers)

@@ -1,8 +1,18 @@
-"""Carry moves out on a cluster: batch by batch, watched, throttled, verified.
+"""Carry out moves on a cluster: in batches, throttled, watched, verified.
 
-One loop with all its I/O behind MovableCluster; what it decides it asks of
-:mod:`~rackward.reassignment.progress`. Whatever goes wrong with one partition is told and the rest
-goes on. The cluster carries the state: a run that ends anywhere is taken up by the next.
+One run goes through these steps:
+
+1. Read the status of every partition. All state is in the cluster, so a run that was interrupted
+   is resumed by the next one: partitions in progress are watched first, completed ones are done.
+2. Set the throttle, or remove one that an earlier run left behind.
+3. For each batch: reassign its pending partitions, wait until they complete, elect their preferred
+   leaders, and remove their replicas from the throttle. A partition that fails, or waits for
+   brokers that are down, does not delay the others.
+4. Wait for the partitions whose brokers were down.
+5. Remove the throttle, however the run ends.
+6. Read back replicas, in-sync replicas and leaders: the result.
+
+All I/O goes through :class:`~rackward.reassignment.cluster.ReassignableCluster`.
 """
 
 from __future__ import annotations
@@ -11,420 +21,425 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
-from placement_core.reassignment import Batch, batches
+from placement_core.reassignment import Batch, split_into_batches
 from rackward.admin import AdminError, ClusterState
-from rackward.reassignment.cluster import MovableCluster
+from rackward.reassignment.cluster import ReassignableCluster
 from rackward.reassignment.events import (
-    BatchBegun,
-    Begun,
-    Elected,
-    Failed,
-    LeftUnderWay,
-    Outcome,
+    BatchStarted,
+    EventHandler,
+    ExecutionResult,
+    LeadersElected,
+    LeftInProgress,
+    PartitionFailed,
     Progressed,
-    Tell,
-    Trouble,
-    Waiting,
+    RequestFailed,
+    Started,
+    WaitingForBrokers,
 )
 from rackward.reassignment.progress import (
-    Look,
-    Meter,
-    Patience,
-    Settings,
-    Timing,
-    listed,
-    waits_for,
+    Clock,
+    ExecutionOptions,
+    Observation,
+    ProgressMeter,
+    StallDetector,
+    missing_brokers,
 )
-from rackward.reassignment.status import Phase, Standing, phase_of
-from rackward.reassignment.throttle import cover, throttled
-
-# ---- See to it that the first replica of each partition leads.
-
-
-def elect(
-    moves: Mapping[TopicPartition, Move],
-    cluster: MovableCluster,
-    settings: Settings,
-    tell: Tell,
-    timing: Timing,
-) -> dict[TopicPartition, str]:
-    """Elect until every partition is led by the first of its new replicas.
-
-    It is asked for again for a while: a replica that has just come back is refused until it is
-    in sync. Returns those that are led by others still, and why. Partitions that are gone
-    are passed over. Raises AdminError.
-    """
-    until = timing.now() + settings.settle
-    topics = sorted({place.topic for place in moves})
-    state, _ = cluster.look(topics)
-    at_first = waiting = led_by_others(moves, state)
-    refused: Mapping[TopicPartition, AdminError] = {}
-    for pause in timing.pauses(settings.longest_pause):
-        if not waiting or timing.now() >= until:
-            break
-        refused = cluster.elect(sorted(waiting))
-        state, _ = cluster.look(topics)
-        waiting = led_by_others(moves, state)
-        if waiting:
-            timing.sleep(pause)
-    if elected := len(at_first) - len(waiting):
-        tell(Elected(elected))
-    return {
-        place: f"{_led(leader)}, not by broker {moves[place].after[0]}"
-        + (f" ({refused[place]})" if place in refused else "")
-        for place, leader in waiting.items()
-    }
-
-
-def led_by_others(
-    moves: Mapping[TopicPartition, Move], state: ClusterState
-) -> dict[TopicPartition, int | None]:
-    """Partition to present leader, where that is not the first replica that it shall have."""
-    return {
-        place: leader
-        for place, move in moves.items()
-        if place in state.view.replicas
-        and (leader := state.view.leaders.get(place)) != move.after[0]
-    }
-
-
-def _led(leader: int | None) -> str:
-    return "led by nobody" if leader is None else f"led by broker {leader}"
-
-
-# ---- Reading back what a run has come to.
-
-
-def verify(
-    moves: Mapping[TopicPartition, Move],
-    failed: Mapping[TopicPartition, str],
-    not_led: Mapping[TopicPartition, str],
-    cluster: MovableCluster,
-    settings: Settings,
-    timing: Timing,
-    *,
-    leaders: bool = True,
-) -> Outcome:
-    """What the cluster says now, given what is known to have ``failed`` or to be ``not_led``.
-
-    Brokers may need a moment to hear of the last change, so what looks wrong is looked at again
-    for a while. ``leaders`` says whether the first replica shall lead. Raises AdminError.
-    """
-    until = timing.now() + settings.settle
-    topics = sorted({place.topic for place in moves})
-    for pause in timing.pauses(settings.longest_pause):
-        state, _ = cluster.look(topics)
-        found = _outcome(moves, failed, not_led, state, cluster.throttle.left(topics), leaders)
-        expected = found.failed.keys() == failed.keys() and found.not_led.keys() == not_led.keys()
-        settled = expected and not found.behind and not found.throttle_left
-        if settled or timing.now() >= until:
-            break
-        timing.sleep(pause)
-    return found
-
-
-def _outcome(
-    moves: Mapping[TopicPartition, Move],
-    failed: Mapping[TopicPartition, str],
-    not_led: Mapping[TopicPartition, str],
-    state: ClusterState,
-    throttle_left: Collection[str],
-    leaders: bool,
-) -> Outcome:
-    phases = {place: phase_of(move, state) for place, move in moves.items()}
-    placed = {place: moves[place] for place, phase in phases.items() if phase is Phase.PLACED}
-    faults = {
-        place: failed.get(place) or _fault(phase, place, state)
-        for place, phase in phases.items()
-        if place not in placed
-    }
-    led_elsewhere = led_by_others(placed, state) if leaders else {}
-    behind = {
-        place: missing
-        for place, move in placed.items()
-        if (missing := tuple(b for b in move.after if b not in state.in_sync.get(place, ())))
-    }
-    return Outcome(
-        placed=len(placed),
-        failed=faults,
-        under_way=tuple(p for p, phase in phases.items() if phase is Phase.UNDER_WAY),
-        behind=behind,
-        not_led={
-            place: not_led.get(place, f"led by broker {leader}, not {moves[place].after[0]}")
-            for place, leader in led_elsewhere.items()
-        },
-        throttle_left=tuple(throttle_left),
-    )
-
-
-def _fault(phase: Phase, place: TopicPartition, state: ClusterState) -> str:
-    if phase is Phase.GONE:
-        return "the topic was deleted"
-    if phase is Phase.UNDER_WAY:
-        return "still being copied"
-    return f"on brokers {listed(state.view.replicas[place])}"
-
+from rackward.reassignment.status import PartitionState, ReassignmentStatus, partition_state
+from rackward.reassignment.throttle import throttle_replicas, throttled
+from rackward.units import format_brokers
 
 Moves = Mapping[TopicPartition, Move]
 
-_AHEAD = tuple(phase for phase in Phase if phase is not Phase.PLACED)
 
-
-class Engine:
-    """One run. ``sizes`` are bytes per partition on its leader, as far as they are known."""
+class Executor:
+    """One run. ``sizes`` are bytes per partition on its leader, as far as known."""
 
     def __init__(
         self,
         moves: Iterable[Move],
         sizes: Mapping[TopicPartition, int],
-        cluster: MovableCluster,
-        settings: Settings,
-        tell: Tell,
-        timing: Timing | None = None,
+        cluster: ReassignableCluster,
+        options: ExecutionOptions,
+        emit: EventHandler,
+        clock: Clock | None = None,
     ) -> None:
         self._moves: Moves = {move.partition: move for move in moves}
-        self._topics = sorted({place.topic for place in self._moves})
         self._sizes = sizes
         self._cluster = cluster
-        self._settings = settings
-        self._tell = tell
-        self._timing = timing or Timing()
-        self._meter = Meter.of(self._moves.values(), sizes)
+        self._options = options
+        self._emit = emit
+        self._clock = clock or Clock()
+        self._meter = ProgressMeter.of(self._moves.values(), sizes)
         self._failed: dict[TopicPartition, str] = {}
-        self._not_led: dict[TopicPartition, str] = {}
-        self._under_way: set[TopicPartition] = set()
-        self._number, self._batches = 0, 0
-        self._gave_up = False
+        self._wrong_leader: dict[TopicPartition, str] = {}
+        self._in_progress: set[TopicPartition] = set()
+        self._batch_number = self._batch_count = 0
+        self._stalled = False
 
-    def run(self) -> Outcome:
-        """Carry it all out. Raises AdminError where the cluster cannot be asked for too long.
+    def run(self) -> ExecutionResult:
+        """Carry out all moves.
 
-        Whatever ends it, the throttle is lifted, and what is still under way is told.
+        However the run ends, the throttle is removed and partitions that are still in progress
+        are emitted. Raises AdminError if the cluster does not respond for too long.
         """
-        state, ongoing = self._cluster.look(self._topics)
-        standing = Standing.of(self._moves.values(), state, ongoing)
-        of = {phase: self._in(standing, phase) for phase in Phase}
-        self._meter.place(of[Phase.PLACED])
-        self._under_way = set(of[Phase.UNDER_WAY])
-        to_do = [p for phase in _AHEAD if phase is not Phase.UNDER_WAY for p in of[phase]]
-        planned = self._planned(to_do)
-        self._batches = len(planned) + bool(self._under_way)
-        self._tell(
-            Begun(
-                to_do=len(to_do),
-                under_way=len(self._under_way),
-                placed=len(of[Phase.PLACED]),
-                batches=self._batches,
-                bytes=_bytes_of(planned),
+        state, reassignments = self._cluster.describe(_topics(self._moves))
+        status = ReassignmentStatus.of(self._moves.values(), state, reassignments)
+        completed = status.partitions(PartitionState.COMPLETED)
+        in_progress = status.partitions(PartitionState.IN_PROGRESS)
+        pending = sorted(self._moves.keys() - {*completed, *in_progress})
+        batches = split_into_batches(
+            [self._moves[tp] for tp in pending],
+            max_partitions=self._options.max_batch_partitions,
+            max_bytes=self._options.max_batch_bytes,
+            sizes=self._sizes,
+        )
+        self._meter.complete(completed)
+        self._in_progress = set(in_progress)
+        self._batch_count = len(batches) + bool(in_progress)
+        self._emit(
+            Started(
+                pending=len(pending),
+                in_progress=len(in_progress),
+                completed=len(completed),
+                batches=self._batch_count,
+                bytes=_total_bytes(batches),
             )
         )
-        outstanding = (self._moves[place] for phase in _AHEAD for place in of[phase])
-        copying = any(move.adding for move in outstanding)
+        copying = any(self._moves[tp].adding for tp in (*pending, *in_progress))
         try:
             with throttled(
                 self._cluster.throttle,
-                self._settings.throttle if copying else None,
+                self._options.throttle if copying else None,
                 state,
-                ongoing,
+                reassignments,
                 self._moves,
-                self._tell,
-                self._timing,
+                self._emit,
+                self._clock,
             ):
-                self._all(of[Phase.PLACED], of[Phase.UNDER_WAY], planned)
+                self._elect(completed)
+                self._run_batches(in_progress, batches)
         except BaseException:
-            if self._under_way:
-                self._tell(LeftUnderWay(len(self._under_way), "the run was broken off"))
+            if self._in_progress:
+                self._emit(LeftInProgress(len(self._in_progress), "the run was interrupted"))
             raise
         return verify(
-            self._moves, self._failed, self._not_led, self._cluster, self._settings, self._timing
+            self._moves, self._failed, self._wrong_leader, self._cluster, self._options, self._clock
         )
 
-    def _all(
-        self,
-        placed: Sequence[TopicPartition],
-        under_way: Sequence[TopicPartition],
-        planned: Sequence[Batch],
-    ) -> None:
-        self._elect(placed)
-        if under_way:
-            self._batch(Batch(tuple(self._moves[place] for place in under_way), None))
-        for number, batch in enumerate(planned):
-            if self._gave_up:
-                left = [move for each in planned[number:] for move in each.moves]
-                self._fail({m.partition: "not begun, since nothing went on" for m in left})
+    def _run_batches(self, in_progress: Sequence[TopicPartition], batches: Sequence[Batch]) -> None:
+        if in_progress:
+            self._run_batch(Batch(tuple(self._moves[tp] for tp in in_progress), None))
+        for number, batch in enumerate(batches):
+            if self._stalled:
+                skipped = [move.partition for each in batches[number:] for move in each.moves]
+                self._fail(dict.fromkeys(skipped, "not started: the run made no progress"))
                 break
-            self._batch(batch)
-        if self._under_way and not self._gave_up:
-            # What waits for brokers that are down: everything else is done, so wait for these.
-            self._watch(sorted(self._under_way), to_the_end=True)
+            self._run_batch(batch)
+        if self._in_progress and not self._stalled:
+            # Only partitions that wait for brokers are left, so the run waits for them.
+            self._watch(sorted(self._in_progress), wait_for_brokers=True)
             self._elect(sorted(self._moves.keys() - self._failed.keys()))
-        if self._under_way:
-            self._tell(LeftUnderWay(len(self._under_way), self._why()))
+        if self._in_progress:
+            reason = self._stall_reason() if self._stalled else "brokers are down"
+            self._emit(LeftInProgress(len(self._in_progress), reason))
 
-    def _batch(self, batch: Batch) -> None:
-        """Hand a batch to the controller and see it through, but for what waits for brokers."""
-        self._number += 1
+    def _run_batch(self, batch: Batch) -> None:
+        """Reassign a batch and wait for it, except for partitions that wait for brokers."""
+        self._batch_number += 1
         moves = {move.partition: move for move in batch.moves}
-        state, _ = self._cluster.look(sorted({place.topic for place in moves}))
-        ready = self._ready(moves, state)
-        cover(self._cluster.throttle, self._settings.throttle, ready.values())
-        asked = {
-            place: move
-            for place, move in ready.items()
-            if phase_of(move, state) in (Phase.TO_DO, Phase.DIVERTED)
-        }
-        # A target is never replaced while it is being worked on: see admin.reassignments.
-        diverted = [p for p, move in asked.items() if phase_of(move, state) is Phase.DIVERTED]
-        refused = dict(self._cluster.reassign(dict.fromkeys(diverted))) if diverted else {}
-        asked = {place: move for place, move in asked.items() if place not in refused}
-        self._under_way |= asked.keys()
-        if asked:
-            refused |= self._cluster.reassign({p: move.after for p, move in asked.items()})
-        self._under_way -= refused.keys()
-        self._fail({place: f"the controller refused: {error}" for place, error in refused.items()})
-        self._tell(
-            BatchBegun(self._number, self._batches, len(batch.moves), batch.copies, batch.bytes)
-        )
-        going = [place for place in ready if place not in refused]
-        try:
-            # Once more: a run that ended since may have looked before there was anything to keep.
-            cover(self._cluster.throttle, self._settings.throttle, (ready[p] for p in going))
-        except AdminError as error:
-            self._tell(Trouble(str(error)))
-        self._watch(going, to_the_end=False)
-        self._elect([p for p in going if p not in self._failed and p not in self._under_way])
-        if self._settings.throttle is not None:
-            self._cluster.throttle.uncover(
-                sorted({place.topic for place in moves}), keep=self._under_way
+        state, _ = self._cluster.describe(_topics(moves))
+        ready = self._ready_moves(moves, state)
+        throttle, rate = self._cluster.throttle, self._options.throttle
+        throttle_replicas(throttle, rate, ready.values())
+        refused = self._reassign(ready, state)
+        self._emit(
+            BatchStarted(
+                self._batch_number, self._batch_count, len(moves), batch.copies, batch.bytes
             )
+        )
+        watched = [tp for tp in ready if tp not in refused]
+        try:
+            # Again: a run that ended meanwhile may have removed the throttle, since it had
+            # listed the reassignments in progress before the request above.
+            throttle_replicas(throttle, rate, (ready[tp] for tp in watched))
+        except AdminError as error:
+            self._emit(RequestFailed(str(error)))
+        self._watch(watched, wait_for_brokers=False)
+        unfinished = self._failed.keys() | self._in_progress
+        self._elect([tp for tp in watched if tp not in unfinished])
+        if rate is not None:
+            throttle.remove_replicas(_topics(moves), keep=self._in_progress)
 
-    def _ready(self, moves: Moves, state: ClusterState) -> dict[TopicPartition, Move]:
-        """The moves that can be handed over or are under way; the others are told of."""
+    def _ready_moves(self, moves: Moves, state: ClusterState) -> dict[TopicPartition, Move]:
+        """Return the moves that can be started or are in progress; the others fail."""
         live = state.view.racks()
         ready: dict[TopicPartition, Move] = {}
-        faults: dict[TopicPartition, str] = {}
-        for place, move in moves.items():
-            phase = phase_of(move, state)
-            if phase is Phase.GONE:
-                faults[place] = "the topic was deleted"
-            elif phase is Phase.ELSEWHERE:
-                now = listed(state.view.replicas[place])
-                faults[place] = f"somebody else moved it to brokers {now}"
-            elif phase is Phase.DIVERTED and not self._settings.additional:
-                target = listed(state.ongoing[place].target)
-                faults[place] = f"somebody else reassigned it to brokers {target}"
-            elif phase is Phase.TO_DO and (away := waits_for(move, state, live)):
-                faults[place] = f"not begun, since {_down(away)}"
-            else:
-                ready[place] = move
-        self._fail(faults)
+        failures: dict[TopicPartition, str] = {}
+        for tp, move in moves.items():
+            match partition_state(move, state):
+                case PartitionState.DELETED:
+                    failures[tp] = "the topic was deleted"
+                case PartitionState.UNEXPECTED:
+                    replicas = format_brokers(state.view.replicas[tp])
+                    failures[tp] = f"another client moved it to {replicas}"
+                case PartitionState.DIVERTED if not self._options.allow_foreign:
+                    target = format_brokers(state.reassignments[tp].target)
+                    failures[tp] = f"another client reassigned it to {target}"
+                case PartitionState.PENDING if missing := missing_brokers(move, state, live):
+                    failures[tp] = f"not started: {_down(missing)}"
+                case _:
+                    ready[tp] = move
+        self._fail(failures)
         return ready
 
-    def _watch(self, places: Iterable[TopicPartition], *, to_the_end: bool) -> None:
-        """Look until all have arrived or failed; ``to_the_end`` also what waits for brokers."""
-        left = {place: self._moves[place] for place in places}
-        patience = Patience(self._settings.patience, self._settings.settle, self._timing.now())
-        troubled: str | None = None
-        waiting: Mapping[TopicPartition, tuple[int, ...]] = {}
-        for pause in self._timing.pauses(self._settings.longest_pause):
+    def _reassign(self, moves: Moves, state: ClusterState) -> Collection[TopicPartition]:
+        """Request the reassignments that are not in progress; return the refused partitions."""
+        states = {tp: partition_state(move, state) for tp, move in moves.items()}
+        diverted = [tp for tp, each in states.items() if each is PartitionState.DIVERTED]
+        refused: dict[TopicPartition, AdminError] = {}
+        if diverted:
+            # A target in progress is never replaced: see rackward.admin.reassignments.
+            refused.update(self._cluster.reassign(dict.fromkeys(diverted)))
+        targets = {
+            tp: moves[tp].after
+            for tp, each in states.items()
+            if each in (PartitionState.PENDING, PartitionState.DIVERTED) and tp not in refused
+        }
+        # Before the request: it may be carried out even if its response is lost.
+        self._in_progress |= targets.keys()
+        if targets:
+            refused.update(self._cluster.reassign(targets))
+        self._in_progress -= refused.keys()
+        self._fail({tp: f"the controller refused: {error}" for tp, error in refused.items()})
+        return refused
+
+    def _watch(self, partitions: Iterable[TopicPartition], *, wait_for_brokers: bool) -> None:
+        """Wait until all partitions have completed or failed.
+
+        Unless ``wait_for_brokers``, stop as soon as the rest waits for brokers that are down.
+        """
+        left = {tp: self._moves[tp] for tp in partitions}
+        detector = StallDetector(
+            self._options.stall_timeout, self._options.propagation_seconds, self._clock.now()
+        )
+        request_failed = False
+        reported: Mapping[TopicPartition, tuple[int, ...]] = {}
+        for pause in self._clock.pauses(self._options.max_pause):
             try:
-                state, _ = self._cluster.look(sorted({place.topic for place in left}))
+                state, _ = self._cluster.describe(_topics(left))
             except AdminError as error:
-                if troubled is None:
-                    self._tell(Trouble(troubled := str(error)))
-                if patience.over(self._timing.now()):
+                if not request_failed:
+                    request_failed = True
+                    self._emit(RequestFailed(str(error)))
+                if detector.is_stalled(self._clock.now()):
                     raise
-                self._timing.sleep(pause)
+                self._clock.sleep(pause)
                 continue
-            troubled, now = None, self._timing.now()
-            look = Look.at(left.values(), state)
-            adrift = patience.given_up(now, look.adrift)
-            self._arrived(look.placed)
-            self._fail(look.lost)
-            self._fail({p: _stranded(left[p], state) for p in adrift})
-            for place in {*look.placed, *look.lost, *adrift}:
-                del left[place]
-            if look.stuck and look.stuck != waiting:
-                away = sorted({broker for each in look.stuck.values() for broker in each})
-                self._tell(Waiting(len(look.stuck), tuple(away)))
-            waiting = look.stuck
+            request_failed, now = False, self._clock.now()
+            seen = Observation.of(left.values(), state)
+            cancelled = detector.lasting(now, seen.diverged)
+            self._meter.complete(seen.completed)
+            self._in_progress -= seen.completed
+            self._fail(seen.failed)
+            self._fail({tp: _cancelled_reason(tp, state) for tp in cancelled})
+            for tp in {*seen.completed, *seen.failed, *cancelled}:
+                del left[tp]
+            if seen.stalled and seen.stalled != reported:
+                brokers = sorted({broker for each in seen.stalled.values() for broker in each})
+                self._emit(WaitingForBrokers(len(seen.stalled), tuple(brokers)))
+            reported = seen.stalled
             self._measure(left, state)
-            progress = self._meter.now(now)
-            self._tell(Progressed(self._number, self._batches, progress))
-            patience.moved(now, progress.placed, progress.copied)
-            if not left or (not to_the_end and left.keys() == look.stuck.keys()):
+            progress = self._meter.progress(now)
+            self._emit(Progressed(self._batch_number, self._batch_count, progress))
+            detector.update(now, progress)
+            if not left or (not wait_for_brokers and left.keys() == seen.stalled.keys()):
                 return
-            if patience.over(now):
-                self._gave_up = True
-                why = f"no progress for {self._settings.patience:g} s"
+            if detector.is_stalled(now):
+                self._stalled = True
                 self._fail(
                     {
-                        p: f"{_down(look.stuck[p])}; it waits for that" if p in look.stuck else why
-                        for p in left
+                        tp: f"waiting: {_down(seen.stalled[tp])}"
+                        if tp in seen.stalled
+                        else self._stall_reason()
+                        for tp in left
                     },
-                    still_under_way=True,
+                    still_in_progress=True,
                 )
                 return
-            self._timing.sleep(pause)
+            self._clock.sleep(pause)
 
     def _measure(self, left: Moves, state: ClusterState) -> None:
         copying = [move for move in left.values() if move.adding]
-        live = state.view.racks().keys()
-        brokers = {broker for move in copying for broker in move.adding}
-        leaders = (state.view.leaders.get(move.partition) for move in copying)
-        brokers.update(leader for leader in leaders if leader is not None)
-        sizes = self._cluster.sizes(sorted(brokers & live), [move.partition for move in copying])
-        self._meter.see(copying, sizes, state)
+        brokers: set[int | None] = {broker for move in copying for broker in move.adding}
+        brokers.update(state.view.leader(move.partition) for move in copying)
+        live = sorted(state.view.racks().keys() & brokers)
+        sizes = self._cluster.replica_sizes(live, [move.partition for move in copying])
+        self._meter.measure(copying, sizes, state)
 
-    def _arrived(self, places: Iterable[TopicPartition]) -> None:
-        self._meter.place(places)
-        self._under_way.difference_update(places)
-
-    def _fail(self, faults: Mapping[TopicPartition, str], still_under_way: bool = False) -> None:
-        for place, reason in sorted(faults.items()):
-            self._failed[place] = reason
-            self._tell(Failed(place, reason))
-            if not still_under_way:
-                self._under_way.discard(place)
-
-    def _elect(self, places: Iterable[TopicPartition]) -> None:
-        moves = {place: self._moves[place] for place in places}
+    def _elect(self, partitions: Iterable[TopicPartition]) -> None:
+        moves = {tp: self._moves[tp] for tp in partitions}
         if moves:
-            self._not_led.update(
-                elect(moves, self._cluster, self._settings, self._tell, self._timing)
+            self._wrong_leader.update(
+                elect_leaders(moves, self._cluster, self._options, self._emit, self._clock)
             )
 
-    def _planned(self, places: Sequence[TopicPartition]) -> tuple[Batch, ...]:
-        return batches(
-            [self._moves[place] for place in places],
-            most_partitions=self._settings.most_partitions,
-            most_bytes=self._settings.most_bytes,
-            sizes=self._sizes,
-        )
+    def _fail(
+        self, failures: Mapping[TopicPartition, str], *, still_in_progress: bool = False
+    ) -> None:
+        for tp, reason in sorted(failures.items()):
+            self._failed[tp] = reason
+            self._emit(PartitionFailed(tp, reason))
+            if not still_in_progress:
+                self._in_progress.discard(tp)
 
-    def _in(self, standing: Standing, phase: Phase) -> list[TopicPartition]:
-        return sorted(place for place, found in standing.phases.items() if found is phase)
-
-    def _why(self) -> str:
-        return (
-            f"no progress for {self._settings.patience:g} s"
-            if self._gave_up
-            else "brokers are down"
-        )
+    def _stall_reason(self) -> str:
+        return f"no progress for {self._options.stall_timeout:g} s"
 
 
-def _bytes_of(planned: Iterable[Batch]) -> int | None:
-    sizes = [batch.bytes for batch in planned]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
+def _topics(partitions: Iterable[TopicPartition]) -> list[str]:
+    return sorted({tp.topic for tp in partitions})
+
+
+def _total_bytes(batches: Iterable[Batch]) -> int | None:
+    total = 0
+    for batch in batches:
+        if batch.bytes is None:
+            return None
+        total += batch.bytes
+    return total
 
 
 def _down(brokers: Sequence[int]) -> str:
-    """What is wrong with brokers that are waited for."""
-    many = len(brokers) > 1
-    return f"broker{'s' if many else ''} {listed(brokers)} {'are' if many else 'is'} down"
+    return f"{format_brokers(brokers)} {'are' if len(brokers) > 1 else 'is'} down"
 
 
-def _stranded(move: Move, state: ClusterState) -> str:
-    now = listed(state.view.replicas.get(move.partition, ()))
-    return f"somebody else cancelled its reassignment: it is on brokers {now}"
+def _cancelled_reason(tp: TopicPartition, state: ClusterState) -> str:
+    replicas = format_brokers(state.view.replicas.get(tp, ()))
+    return f"another client cancelled its reassignment: it is on {replicas}"
+
+
+# Electing preferred leaders.
+
+
+def elect_leaders(
+    moves: Moves,
+    cluster: ReassignableCluster,
+    options: ExecutionOptions,
+    emit: EventHandler,
+    clock: Clock,
+) -> dict[TopicPartition, str]:
+    """Elect the first of each partition's new replicas as its leader.
+
+    Retries for a while: a replica that just came back is refused until it is in sync. Returns
+    the partitions that have another leader in the end, with the reason; deleted partitions are
+    skipped. Raises AdminError.
+    """
+    deadline = clock.now() + options.propagation_seconds
+    topics = _topics(moves)
+    state, _ = cluster.describe(topics)
+    before = waiting = _other_leaders(moves, state)
+    refused: Mapping[TopicPartition, AdminError] = {}
+    for pause in clock.pauses(options.max_pause):
+        if not waiting or clock.now() >= deadline:
+            break
+        refused = cluster.elect_preferred_leaders(sorted(waiting))
+        state, _ = cluster.describe(topics)
+        waiting = _other_leaders(moves, state)
+        if waiting:
+            clock.sleep(pause)
+    if elected := len(before) - len(waiting):
+        emit(LeadersElected(elected))
+    return {
+        tp: _leader_fault(leader, moves[tp]) + (f" ({refused[tp]})" if tp in refused else "")
+        for tp, leader in waiting.items()
+    }
+
+
+def _other_leaders(moves: Moves, state: ClusterState) -> dict[TopicPartition, int | None]:
+    """Return the leader of each partition that another than its first new replica leads."""
+    return {
+        tp: leader
+        for tp, move in moves.items()
+        if tp in state.view.replicas and (leader := state.view.leader(tp)) != move.after[0]
+    }
+
+
+def _leader_fault(leader: int | None, move: Move) -> str:
+    actual = "no broker" if leader is None else f"broker {leader}"
+    return f"{actual} is the leader, instead of broker {move.after[0]}"
+
+
+# Verifying the result.
+
+
+def verify(
+    moves: Moves,
+    failed: Mapping[TopicPartition, str],
+    wrong_leader: Mapping[TopicPartition, str],
+    cluster: ReassignableCluster,
+    options: ExecutionOptions,
+    clock: Clock,
+    *,
+    check_leaders: bool = True,
+) -> ExecutionResult:
+    """Read back the result of a run in which ``failed`` and ``wrong_leader`` are known to be so.
+
+    Other faults are looked at again for a while, until brokers know of the last change.
+    ``check_leaders``: the first replica of each partition should be its leader. Raises AdminError.
+    """
+    deadline = clock.now() + options.propagation_seconds
+    topics = _topics(moves)
+    for pause in clock.pauses(options.max_pause):
+        state, _ = cluster.describe(topics)
+        leftovers = cluster.throttle.leftovers(topics)
+        result = _result(moves, failed, wrong_leader, state, leftovers, check_leaders)
+        settled = (
+            result.failed.keys() == failed.keys()
+            and result.wrong_leader.keys() == wrong_leader.keys()
+            and not result.out_of_sync
+            and not result.throttle_leftovers
+        )
+        if settled or clock.now() >= deadline:
+            break
+        clock.sleep(pause)
+    return result
+
+
+def _result(
+    moves: Moves,
+    failed: Mapping[TopicPartition, str],
+    wrong_leader: Mapping[TopicPartition, str],
+    state: ClusterState,
+    throttle_leftovers: Collection[str],
+    check_leaders: bool,
+) -> ExecutionResult:
+    states = {tp: partition_state(move, state) for tp, move in moves.items()}
+    completed = {tp: moves[tp] for tp, each in states.items() if each is PartitionState.COMPLETED}
+    other_leaders = _other_leaders(completed, state) if check_leaders else {}
+    return ExecutionResult(
+        completed=len(completed),
+        failed={
+            tp: failed.get(tp) or _fault(tp, each, state)
+            for tp, each in states.items()
+            if tp not in completed
+        },
+        in_progress=tuple(tp for tp, each in states.items() if each is PartitionState.IN_PROGRESS),
+        out_of_sync={
+            tp: missing
+            for tp, move in completed.items()
+            if (missing := tuple(b for b in move.after if b not in state.in_sync.get(tp, ())))
+        },
+        wrong_leader={
+            tp: wrong_leader.get(tp, _leader_fault(leader, moves[tp]))
+            for tp, leader in other_leaders.items()
+        },
+        throttle_leftovers=tuple(throttle_leftovers),
+    )
+
+
+def _fault(tp: TopicPartition, state: PartitionState, cluster: ClusterState) -> str:
+    if state is PartitionState.DELETED:
+        return "the topic was deleted"
+    if state is PartitionState.IN_PROGRESS:
+        return "still in progress"
+    return f"on {format_brokers(cluster.view.replicas[tp])}"

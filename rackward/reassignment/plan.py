@@ -1,192 +1,226 @@
-"""What a plan says: what was seen, what shall be, and what comes of it."""
+"""Plans: the moves that ``placement plan`` and ``leaders plan`` propose, and what they cost."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from placement_core import ClusterView, TopicPartition
+from placement_core.audit import audit
 from placement_core.cluster import Move
 from placement_core.leaders import Locality
 from rackward.admin import ClusterState
+from rackward.broker_load import Load, cluster_load
 
-Asked = Mapping[str, str | int | float | bool | list[str] | list[int] | dict[str, int] | None]
-"""The options that a plan was made with, for whoever reads it; nothing that may be a secret."""
+PlanOptions = Mapping[str, str | int | float | bool | list[str] | list[int] | dict[str, int] | None]
+"""The command-line options that a plan was made with, for information; never a secret."""
 
 
 class PlanKind(StrEnum):
     """What a plan changes."""
 
     PLACEMENT = "placement"
-    """Which brokers hold the replicas, and their order: data may be copied."""
+    """The brokers of the replicas, and their order: data may be copied."""
     LEADERS = "leaders"
-    """The order of replicas alone: no data moves."""
+    """The order of replicas only: no data is copied."""
 
 
-class RacksFrom(StrEnum):
+class RackSource(StrEnum):
     """Where the racks of a plan's brokers came from."""
 
     METADATA = "metadata"
-    """From the cluster: if they change there, the plan is stale."""
+    """The cluster's metadata: if a rack changes there, the plan is stale."""
     LOCATOR = "locator"
-    """From a rack locator, which may know more than the cluster."""
+    """A rack locator; racks in the cluster's metadata may differ."""
     IGNORED = "ignored"
-    """From the cluster, and the plan does not depend on them."""
+    """The plan does not depend on racks."""
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedMove:
-    """A partition's move, the leader that it had, and the bytes that its leader's replica had
-    (None: nobody led, or the size was not known)."""
+class BatchLimits:
+    """Limits for carrying out a plan; None: no limit, or the command's default.
 
-    move: Move
-    leader: int | None = None
-    bytes: int | None = None
-
-    @property
-    def bytes_to_copy(self) -> int | None:
-        """What all new replicas together have to copy; None where that is not known."""
-        copies = len(self.move.adding)
-        if not copies:
-            return 0
-        return None if self.bytes is None else self.bytes * copies
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What a broker carries: replicas, and partitions of which it is the preferred leader."""
-
-    replicas: int = 0
-    leaders: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How a plan is to be carried out, where whoever applies it does not say otherwise.
-
-    ``partitions`` and ``bytes`` bound a batch, ``throttle`` is in bytes per second and broker,
-    each way; None: no bound.
+    ``partitions`` and ``bytes`` are per batch, ``throttle`` is in bytes per second and broker,
+    in each direction.
     """
 
     partitions: int | None = None
     bytes: int | None = None
     throttle: int | None = None
 
+    def with_overrides(self, overrides: BatchLimits) -> BatchLimits:
+        """Return these limits, replaced by those of ``overrides`` that are set."""
+        return BatchLimits(
+            partitions=overrides.partitions or self.partitions,
+            bytes=overrides.bytes or self.bytes,
+            throttle=overrides.throttle or self.throttle,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan and what it was made from.
+    """Moves, and the cluster that they were planned for.
 
     cluster_id
-        The cluster that it is for; None from brokers that do not tell.
-    made
-        When, as ISO 8601 in UTC.
+        None if the brokers do not report one.
+    created_at
+        ISO 8601, in UTC.
     brokers
-        The live brokers then, and the racks that the plan took them to stand in.
+        Rack by id of the brokers that were live, as the plan used them.
     topic_ids
-        The topics of ``moves``: a topic made anew under an old name has another id. None where
-        the brokers did not tell.
+        Id by name of the topics in ``moves``. A topic that is deleted and created again has
+        another id. None if the brokers do not report ids.
     moves
-        The partitions to change, in order.
-    before, after
-        Load of each broker, over all topics; brokers that are gone among ``before``.
+        The partitions to change, sorted.
+    leaders, sizes
+        Leader, and bytes on the leader, of each partition in ``moves`` as far as known.
+    loads
+        Load of each broker over all topics; includes brokers that are down.
     localities
-        What consumers read locally before and after, where that was the purpose.
+        Partitions that consumers read locally before and after; for plans of leaders.
     """
 
     kind: PlanKind
     cluster_id: str | None
-    made: str
-    asked: Asked
-    racks_from: RacksFrom
+    created_at: str
+    options: PlanOptions
+    rack_source: RackSource
     brokers: Mapping[int, str | None]
     topic_ids: Mapping[str, str | None]
-    moves: tuple[PlannedMove, ...]
-    before: Mapping[int, Load]
-    after: Mapping[int, Load]
-    pace: Pace = field(default_factory=Pace)
+    moves: tuple[Move, ...]
+    leaders: Mapping[TopicPartition, int]
+    sizes: Mapping[TopicPartition, int]
+    loads: Mapping[int, Load]
+    limits: BatchLimits = field(default_factory=BatchLimits)
     localities: tuple[Locality, ...] = ()
 
     @property
     def target(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """The replica lists that the plan wants."""
-        return {each.move.partition: each.move.after for each in self.moves}
-
-    @property
-    def copies(self) -> int:
-        """Replicas to be copied."""
-        return sum(len(each.move.adding) for each in self.moves)
-
-    @property
-    def bytes_to_copy(self) -> int | None:
-        """Bytes to be copied; None where a size is not known."""
-        sizes = [each.bytes_to_copy for each in self.moves]
-        known = [size for size in sizes if size is not None]
-        return sum(known) if len(known) == len(sizes) else None
-
-    @property
-    def leader_changes(self) -> int:
-        """Partitions whose preferred leader changes."""
-        return sum(each.move.before[:1] != each.move.after[:1] for each in self.moves)
+        """The replica lists after the plan."""
+        return {move.partition: move.after for move in self.moves}
 
 
-# ---- A plan out of moves and the cluster that they were made for.
-
-
-def make_plan(
+def build_plan(
     kind: PlanKind,
     moves: Iterable[Move],
     state: ClusterState,
     view: ClusterView,
     *,
-    made: str,
-    asked: Asked,
-    racks_from: RacksFrom,
+    created_at: str,
+    options: PlanOptions,
+    rack_source: RackSource,
     sizes: Mapping[TopicPartition, int],
-    pace: Pace,
+    limits: BatchLimits,
     localities: Iterable[Locality] = (),
 ) -> Plan:
-    """The plan. ``view`` is what it was planned on; ``sizes`` are bytes on leaders, as far as they
-    are known; ``made`` is when, as ISO 8601 in UTC."""
-    moves = sorted(moves, key=lambda move: move.partition)
-    after = {**view.replicas, **{move.partition: move.after for move in moves}}
+    """Return the plan of ``moves``.
+
+    ``view`` is what they were planned on: ``state`` with the racks of a locator, and with
+    reassignments in progress counted as completed.
+    """
+    moves = tuple(sorted(moves, key=lambda move: move.partition))
+    load = cluster_load(view, view_after(view, moves))
     return Plan(
         kind=kind,
         cluster_id=state.cluster_id,
-        made=made,
-        asked=asked,
-        racks_from=racks_from,
+        created_at=created_at,
+        options=options,
+        rack_source=rack_source,
         brokers=view.racks(),
         topic_ids={
             topic: state.topic_ids[topic] for topic in sorted({m.partition.topic for m in moves})
         },
-        moves=tuple(
-            PlannedMove(move, view.leaders.get(move.partition), sizes.get(move.partition))
+        moves=moves,
+        leaders={
+            move.partition: leader
             for move in moves
-        ),
-        before=_loads(view, view.replicas),
-        after=_loads(view, after),
-        pace=pace,
+            if (leader := view.leader(move.partition)) is not None
+        },
+        sizes={m.partition: sizes[m.partition] for m in moves if m.partition in sizes},
+        loads={broker: each for broker, (_, each) in load.brokers.items()},
+        limits=limits,
         localities=tuple(localities),
     )
 
 
-def after_view(view: ClusterView, moves: Iterable[Move]) -> ClusterView:
-    """The view when all moves are made; who leads then, the cluster decides."""
+def view_after(view: ClusterView, moves: Iterable[Move]) -> ClusterView:
+    """Return the view after the moves. Its leaders are unknown: the cluster elects them."""
     replicas = {**view.replicas, **{move.partition: move.after for move in moves}}
-    return replace(view, replicas=replicas, leaders={})
+    return replace(view, replicas=replicas, leaders=None)
 
 
-def _loads(
-    view: ClusterView, replicas: Mapping[TopicPartition, tuple[int, ...]]
-) -> dict[int, Load]:
-    holds: Counter[int] = Counter()
-    leads: Counter[int] = Counter()
-    for row in replicas.values():
-        holds.update(row)
-        leads.update(row[:1])
-    return {
-        broker: Load(holds[broker], leads[broker]) for broker in sorted({*view.racks(), *holds})
-    }
+# The cost of moves.
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """Moves on a view of the whole cluster, and their cost.
+
+    ``sizes`` are bytes per partition on its leader, as far as known. ``throttle`` is in bytes per
+    second and broker.
+    """
+
+    view: ClusterView
+    moves: tuple[Move, ...]
+    sizes: Mapping[TopicPartition, int]
+    throttle: int | None = None
+    localities: tuple[Locality, ...] = ()
+
+    @property
+    def after(self) -> ClusterView:
+        """The view after the moves."""
+        return view_after(self.view, self.moves)
+
+    @property
+    def min_copy_seconds(self) -> float | None:
+        """The time that copying takes at least; None without a throttle or with unknown sizes."""
+        if self.throttle is None or bytes_to_copy(self.moves, self.sizes) is None:
+            return None
+        return min_copy_seconds(self.moves, self.sizes, self.throttle)
+
+    def rack_rule_violations(self) -> tuple[int, int] | None:
+        """Return the partitions that break the rack rules before and after; None without racks."""
+        before = audit(self.view).figures.against_rack_rules
+        after = audit(self.after).figures.against_rack_rules
+        return None if before is None or after is None else (before, after)
+
+
+def count_copies(moves: Iterable[Move]) -> int:
+    """Return the number of replicas to copy."""
+    return sum(len(move.adding) for move in moves)
+
+
+def count_leader_changes(moves: Iterable[Move]) -> int:
+    """Return the number of partitions whose preferred leader changes."""
+    return sum(move.before[:1] != move.after[:1] for move in moves)
+
+
+def bytes_to_copy(moves: Iterable[Move], sizes: Mapping[TopicPartition, int]) -> int | None:
+    """Return the bytes to copy; None if a size is unknown."""
+    total = 0
+    for move in moves:
+        if move.adding:
+            if move.partition not in sizes:
+                return None
+            total += sizes[move.partition] * len(move.adding)
+    return total
+
+
+def min_copy_seconds(
+    moves: Iterable[Move], sizes: Mapping[TopicPartition, int], rate: int
+) -> float:
+    """Return the time that copying takes at least, with ``rate`` bytes per second and broker.
+
+    The limit applies to sending and to receiving. The first replica is taken for the leader,
+    which sends. Partitions of unknown size count as empty.
+    """
+    sent: dict[int, int] = {}
+    received: dict[int, int] = {}
+    for move in moves:
+        size = sizes.get(move.partition, 0)
+        for broker in move.adding:
+            received[broker] = received.get(broker, 0) + size
+            if move.before:
+                sent[move.before[0]] = sent.get(move.before[0], 0) + size
+    return max([*sent.values(), *received.values()], default=0) / rate

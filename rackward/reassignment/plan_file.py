@@ -4,11 +4,11 @@
 
     {"rackward_plan": 1,
      "kind": "placement",
-     "cluster": "r-6612PFGVzZANJqWRf5Kw",
-     "made": "2026-11-21T13:40:00Z",
-     "asked": {"replication_factor": 3, "topics": ["orders"]},
-     "racks_from": "metadata",
-     "pace": {"partitions": 100, "bytes": null, "throttle": 50000000},
+     "cluster_id": "r-6612PFGVzZANJqWRf5Kw",
+     "created_at": "2026-11-21T13:40:00Z",
+     "options": {"replication_factor": 3, "topics": "orders"},
+     "rack_source": "metadata",
+     "limits": {"partitions": 100, "bytes": null, "throttle": 50000000},
      "expected": {"copies": 2, "bytes": 80115200, "leader_changes": 0},
      "localities": [],
      "brokers": [
@@ -19,466 +19,403 @@
       {"topic": "orders", "partition": 0, "before": [1], "after": [1, 3, 5], "leader": 1,
        "bytes": 40057600}]}
 
-``replicas`` and ``leaders`` (preferred ones) are those before and after. ``expected`` and the
-loads are for reading: what is carried out is ``partitions``, which may be edited; the figures
-that are shown before anything is changed are counted anew.
+``replicas`` and (preferred) ``leaders`` of a broker are those before and after the plan. What is
+carried out is ``partitions``, which may be edited by hand; ``expected`` and the brokers' figures
+are for information. Because of such edits the reader is strict: a field that is missing, unknown,
+repeated or of the wrong type is an error, which names the file and the field.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import re
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
-from placement_core import RackwardError, TopicPartition
+import msgspec
+from msgspec import Meta
+
+from placement_core import InvalidLayoutError, RackwardError, TopicPartition
 from placement_core.cluster import Move
 from placement_core.leaders import Locality
-from rackward.reassignment.plan import Load, Pace, Plan, PlanKind, PlannedMove, RacksFrom
+from placement_core.reassignment import from_kafka_json
+from rack_traffic.atomic_write import write_atomically
+from rackward.broker_load import Load
+from rackward.reassignment.plan import (
+    BatchLimits,
+    Plan,
+    PlanKind,
+    RackSource,
+    bytes_to_copy,
+    count_copies,
+    count_leader_changes,
+)
 
-# ---- Why a plan cannot be used.
+STDIO = "-"
+"""The path that stands for standard input and standard output."""
+MAX_BYTES = 256 << 20
+"""Twice the size of a plan for a million partitions."""
+VERSION = 1
+_VERSION_FIELD = "rackward_plan"
+_MAX_SHOWN = 60
 
 
 class PlanFileError(RackwardError, ValueError):
-    """A plan file is not what it should be; the message names the file and the field."""
+    """A plan file cannot be read, written or used; the message names the file and the field."""
 
 
-class StalePlanError(RackwardError):
-    """The cluster is not, or no longer, the one that the plan was made against.
+# The fields of the file.
 
-    ``changes`` has everything that was found, a line each; the message has the first.
-    """
-
-    def __init__(self, message: str, changes: tuple[str, ...] = ()) -> None:
-        self.changes = changes
-        super().__init__(message)
+Name = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=0)]
+Limit = Annotated[int, Meta(ge=1)]
+Brokers = Annotated[tuple[Count, ...], Meta(min_length=1)]
 
 
-# ---- JSON taken at its word: every field is there, is of its kind, and is known.
-#
-# A plan may be edited by hand. What is misspelt, left out or cut off must not be carried out
-# without what it was to say, so every reader here names the place where it stumbles.
-
-Value = TypeVar("Value")
-_MOST_SHOWN = 60
+class _Struct(msgspec.Struct, forbid_unknown_fields=True):
+    pass
 
 
-def parse_json(source: str, text: str) -> object:
-    """The JSON of ``text``, which ``source`` names in errors. Raises PlanFileError."""
-    if not text.strip():
-        raise PlanFileError(f"{source} is empty: a plan is needed")
+class _Limits(_Struct):
+    partitions: Limit | None
+    bytes: Limit | None
+    throttle: Limit | None
+
+
+class _Expected(_Struct):
+    copies: Count
+    bytes: Count | None
+    leader_changes: Count
+
+
+class _LocalityRow(_Struct):
+    name: Name
+    partitions: Count
+    before: Count
+    after: Count
+
+
+class _BrokerRow(_Struct):
+    broker: Count
+    rack: Name | None
+    live: bool
+    replicas: tuple[Count, Count]
+    leaders: tuple[Count, Count]
+
+
+class _TopicRow(_Struct):
+    topic: Name
+    id: Name | None
+
+
+class _PartitionRow(_Struct):
+    topic: Name
+    partition: Count
+    before: Brokers
+    after: Brokers
+    leader: Count | None
+    bytes: Count | None
+
+
+class _PlanFile(_Struct):
+    rackward_plan: int
+    kind: PlanKind
+    cluster_id: Name | None
+    created_at: Name
+    options: dict[str, Any]
+    rack_source: RackSource
+    limits: _Limits
+    expected: _Expected
+    localities: tuple[_LocalityRow, ...]
+    brokers: tuple[_BrokerRow, ...]
+    topics: tuple[_TopicRow, ...]
+    partitions: tuple[_PartitionRow, ...]
+
+
+# Plans as text.
+
+
+def format_plan(plan: Plan) -> str:
+    """Return the plan as text; equal plans give the same text."""
+    file = _PlanFile(
+        rackward_plan=VERSION,
+        kind=plan.kind,
+        cluster_id=plan.cluster_id,
+        created_at=plan.created_at,
+        options=dict(plan.options),
+        rack_source=plan.rack_source,
+        limits=_Limits(plan.limits.partitions, plan.limits.bytes, plan.limits.throttle),
+        expected=_Expected(
+            count_copies(plan.moves),
+            bytes_to_copy(plan.moves, plan.sizes),
+            count_leader_changes(plan.moves),
+        ),
+        localities=tuple(
+            _LocalityRow(each.name, each.partitions, each.before, each.after)
+            for each in plan.localities
+        ),
+        brokers=tuple(
+            _BrokerRow(
+                broker,
+                plan.brokers.get(broker),
+                broker in plan.brokers,
+                (load.replicas_before, load.replicas_after),
+                (load.leaders_before, load.leaders_after),
+            )
+            for broker, load in sorted(plan.loads.items())
+        ),
+        topics=tuple(_TopicRow(name, id) for name, id in sorted(plan.topic_ids.items())),
+        partitions=tuple(
+            _PartitionRow(
+                *move.partition,
+                move.before,
+                move.after,
+                plan.leaders.get(move.partition),
+                plan.sizes.get(move.partition),
+            )
+            for move in sorted(plan.moves, key=lambda move: move.partition)
+        ),
+    )
+    fields = msgspec.to_builtins(file)
+    return "{" + ",\n ".join(f'"{name}": {_lines(each)}' for name, each in fields.items()) + "}\n"
+
+
+def parse_plan(source: str, text: str) -> Plan:
+    """Return the plan in ``text``. Raises PlanFileError, which names ``source`` and the field."""
+    document = _parse_json(source, text)
+    _check_version(source, document)
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=lambda pairs: _object(source, pairs),
-            parse_constant=lambda name: _refuse(source, name),
-        )
-    except json.JSONDecodeError as error:
-        cut = error.pos >= len(text.rstrip())
-        raise PlanFileError(
-            f"{source} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
-            + (", where it ends: it was cut off; write it again" if cut else "")
-        ) from error
-    except RecursionError as error:
-        raise PlanFileError(f"{source} is no plan: it is nested too deeply") from error
-
-
-class Fields:
-    """One object of a plan, field by field; ``done`` says that there are no others."""
-
-    def __init__(self, source: str, where: str, found: object) -> None:
-        self._source, self._where = source, where
-        if not isinstance(found, dict):
-            raise self.fault("", f"is {shown(found)}: an object is needed")
-        self._left: dict[str, Any] = dict(found)
-
-    def take(self, name: str, kind: str, check: Callable[[Any], bool]) -> Any:
-        """The field's value. Raises PlanFileError where it is absent or ``check`` says no."""
-        if name not in self._left:
-            raise self.fault(name, "is missing")
-        value = self._left.pop(name)
-        if not check(value):
-            raise self.fault(name, f"is {shown(value)}: {kind} is needed")
-        return value
-
-    def text(self, name: str) -> str:
-        """A text that is not empty."""
-        found: str = self.take(name, "a text", is_text)
-        return found
-
-    def text_or_none(self, name: str) -> str | None:
-        """A text that is not empty, or null."""
-        found: str | None = self.take(
-            name,
-            "a text or null",
-            lambda value: value is None or is_text(value),
-        )
-        return found
-
-    def count(self, name: str) -> int:
-        """A whole number from 0."""
-        found: int = self.take(name, "a whole number from 0", is_count)
-        return found
-
-    def count_or_none(self, name: str, least: int = 0) -> int | None:
-        """A whole number from ``least``, or null."""
-        found: int | None = self.take(
-            name,
-            f"a whole number from {least}, or null,",
-            lambda value: value is None or (is_count(value) and value >= least),
-        )
-        return found
-
-    def member(self, name: str, kinds: type[Value]) -> Value:
-        """One of the values of an enumeration."""
-        known = [each.value for each in kinds]  # type: ignore[attr-defined]
-        value = self.take(name, f"one of {', '.join(known)}", lambda value: value in known)
-        return kinds(value)  # type: ignore[call-arg]
-
-    def brokers(self, name: str) -> tuple[int, ...]:
-        """Broker ids, at least one and each once."""
-        found = self.take(
-            name,
-            "a list of broker ids",
-            lambda value: isinstance(value, list) and bool(value) and all(map(is_count, value)),
-        )
-        if len(set(found)) < len(found):
-            raise self.fault(name, f"names a broker twice: {shown(found)}")
-        return tuple(found)
-
-    def mapping(self, name: str) -> dict[str, Any]:
-        """An object whose keys are not prescribed."""
-        found: dict[str, Any] = self.take(name, "an object", lambda value: isinstance(value, dict))
-        return found
-
-    def object(self, name: str) -> Fields:
-        """An object with fields of its own."""
-        return Fields(self._source, self._path(name), self.take(name, "an object", _anything))
-
-    def rows(self, name: str) -> Iterator[Fields]:
-        """A list of objects."""
-        found = self.take(name, "a list", lambda value: isinstance(value, list))
-        for number, row in enumerate(found):
-            yield Fields(self._source, f"{self._path(name)}[{number}]", row)
-
-    def done(self) -> None:
-        """Raise PlanFileError where the object has fields that nobody took."""
-        for name in sorted(self._left):
-            raise self.fault(name, "is not known: remove or correct it")
-
-    def fault(self, name: str, problem: str) -> PlanFileError:
-        """The error that says what is wrong with a field ("": with the object itself)."""
-        place = self._path(name) if name else self._where
-        return PlanFileError(f"{self._source}: {place or 'the plan'} {problem}")
-
-    def _path(self, name: str) -> str:
-        return f"{self._where}.{name}" if self._where else name
-
-
-def is_count(value: object) -> bool:
-    """A whole number from 0, and not a truth value."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def is_text(value: object) -> bool:
-    """A text that is not empty."""
-    return isinstance(value, str) and bool(value)
-
-
-def shown(value: object) -> str:
-    """The value as in the file, cut short."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
-
-
-def _anything(_value: object) -> bool:
-    return True
-
-
-def _object(source: str, pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise PlanFileError(f"{source}: the field {key} comes twice in one object: keep one")
-        found[key] = value
-    return found
-
-
-def _refuse(source: str, name: str) -> None:
-    raise PlanFileError(f"{source}: {name} is no number that a plan may hold")
-
-
-VERSION = 1
-_TITLE = "rackward_plan"
-
-
-def to_text(plan: Plan) -> str:
-    """The plan as text; the same plan gives the same text."""
-    head = {
-        _TITLE: VERSION,
-        "kind": plan.kind.value,
-        "cluster": plan.cluster_id,
-        "made": plan.made,
-        "asked": dict(plan.asked),
-        "racks_from": plan.racks_from.value,
-        "pace": {
-            "partitions": plan.pace.partitions,
-            "bytes": plan.pace.bytes,
-            "throttle": plan.pace.throttle,
-        },
-        "expected": {
-            "copies": plan.copies,
-            "bytes": plan.bytes_to_copy,
-            "leader_changes": plan.leader_changes,
-        },
-    }
-    lines = [f'"{name}": {_json(value)}' for name, value in head.items()]
-    lines.append(_rows("localities", map(_locality_row, plan.localities)))
-    lines.append(_rows("brokers", _broker_rows(plan)))
-    lines.append(_rows("topics", _topic_rows(plan)))
-    moves = sorted(plan.moves, key=lambda each: each.move.partition)
-    lines.append(_rows("partitions", map(_move_row, moves)))
-    return "{" + ",\n ".join(lines) + "}\n"
-
-
-def from_text(source: str, text: str) -> Plan:
-    """The plan that ``text`` is, checked for itself; ``source`` names it in errors.
-
-    Raises PlanFileError, which names the field.
-    """
-    fields = Fields(source, "", parse_json(source, text))
-    _check_title(source, fields)
-    kind = fields.member("kind", PlanKind)
-    cluster_id = fields.text_or_none("cluster")
-    made, asked = fields.text("made"), fields.mapping("asked")
-    racks_from = fields.member("racks_from", RacksFrom)
-    pace = _pace(fields.object("pace"))
-    expected = fields.object("expected")
-    expected.count("copies"), expected.count_or_none("bytes"), expected.count("leader_changes")
-    expected.done()
-    localities = tuple(_locality(row) for row in fields.rows("localities"))
-    brokers, before, after = _brokers(fields.rows("brokers"))
-    topic_ids = _topics(fields.rows("topics"))
-    moves = tuple(_moves(fields.rows("partitions"), kind, brokers, topic_ids))
-    fields.done()
-    used = {each.move.partition.topic for each in moves}
+        file = msgspec.convert(document, _PlanFile)
+    except msgspec.ValidationError as error:
+        raise PlanFileError(f"{source}: {_explain(error, document)}") from error
+    live = {row.broker: row.rack for row in file.brokers if row.live}
+    topic_ids = {row.topic: row.id for row in file.topics}
+    _check_unique(source, "brokers", "broker", [row.broker for row in file.brokers])
+    _check_unique(source, "topics", "topic", [row.topic for row in file.topics])
+    _check_unique(
+        source,
+        "partitions",
+        "partition",
+        [f"{row.topic}-{row.partition}" for row in file.partitions],
+    )
+    for number, row in enumerate(file.partitions):
+        if problem := _partition_problem(row, file.kind, live, topic_ids):
+            raise PlanFileError(f"{source}: partitions[{number}].{problem}")
+    rows = {TopicPartition(row.topic, row.partition): row for row in file.partitions}
     return Plan(
-        kind=kind,
-        cluster_id=cluster_id,
-        made=made,
-        asked=asked,
-        racks_from=racks_from,
-        brokers=brokers,
-        topic_ids={name: topic_ids[name] for name in sorted(used)},
-        moves=tuple(sorted(moves, key=lambda each: each.move.partition)),
-        before=before,
-        after=after,
-        pace=pace,
-        localities=localities,
+        kind=file.kind,
+        cluster_id=file.cluster_id,
+        created_at=file.created_at,
+        options=file.options,
+        rack_source=file.rack_source,
+        brokers=live,
+        topic_ids={name: topic_ids[name] for name in sorted({tp.topic for tp in rows})},
+        moves=tuple(Move(tp, row.before, row.after) for tp, row in sorted(rows.items())),
+        leaders={tp: row.leader for tp, row in rows.items() if row.leader is not None},
+        sizes={tp: row.bytes for tp, row in rows.items() if row.bytes is not None},
+        loads={
+            row.broker: Load(
+                leaders_before=row.leaders[0],
+                leaders_after=row.leaders[1],
+                replicas_before=row.replicas[0],
+                replicas_after=row.replicas[1],
+            )
+            for row in file.brokers
+        },
+        limits=BatchLimits(file.limits.partitions, file.limits.bytes, file.limits.throttle),
+        localities=tuple(
+            Locality(row.name, row.partitions, row.before, row.after) for row in file.localities
+        ),
     )
 
 
-def _check_title(source: str, fields: Fields) -> None:
-    try:
-        version = fields.take(_TITLE, "", lambda _: True)
-    except PlanFileError:
-        raise PlanFileError(
-            f"{source} is no plan of rackward's: {_TITLE} is missing (Kafka's own JSON is given "
-            "with --reassignment-json-file)"
-        ) from None
-    if version != VERSION or isinstance(version, bool):
-        raise fields.fault(
-            _TITLE, f"is {_json(version)}, and only version {VERSION} is known: plan again"
-        )
-
-
-def _pace(fields: Fields) -> Pace:
-    found = Pace(
-        fields.count_or_none("partitions", 1),
-        fields.count_or_none("bytes", 1),
-        fields.count_or_none("throttle", 1),
-    )
-    fields.done()
-    return found
-
-
-def _broker_rows(plan: Plan) -> Iterable[dict[str, object]]:
-    for broker in sorted({*plan.brokers, *plan.before, *plan.after}):
-        loads = plan.before.get(broker, Load()), plan.after.get(broker, Load())
-        yield {
-            "broker": broker,
-            "rack": plan.brokers.get(broker),
-            "live": broker in plan.brokers,
-            "replicas": [load.replicas for load in loads],
-            "leaders": [load.leaders for load in loads],
-        }
-
-
-def _brokers(
-    rows: Iterable[Fields],
-) -> tuple[dict[int, str | None], dict[int, Load], dict[int, Load]]:
-    brokers: dict[int, str | None] = {}
-    before: dict[int, Load] = {}
-    after: dict[int, Load] = {}
-    for row in rows:
-        broker, rack = row.count("broker"), row.text_or_none("rack")
-        if broker in before:
-            raise row.fault("broker", f"is {broker} again: keep one of the two")
-        if row.take("live", "true or false", lambda value: isinstance(value, bool)):
-            brokers[broker] = rack
-        pair = "a pair of whole numbers"
-        replicas = row.take("replicas", pair, _is_pair)
-        leaders = row.take("leaders", pair, _is_pair)
-        row.done()
-        before[broker], after[broker] = (
-            Load(held, led) for held, led in zip(replicas, leaders, strict=True)
-        )
-    return brokers, before, after
-
-
-def _is_pair(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(is_count, value))
-
-
-def _topic_rows(plan: Plan) -> Iterable[dict[str, object]]:
-    for name, found in sorted(plan.topic_ids.items()):
-        yield {"topic": name, "id": found}
-
-
-def _topics(rows: Iterable[Fields]) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
-    for row in rows:
-        name = row.text("topic")
-        if name in found:
-            raise row.fault("topic", f"is {name} again: keep one of the two")
-        found[name] = row.text_or_none("id")
-        row.done()
-    return found
-
-
-def _move_row(planned: PlannedMove) -> dict[str, object]:
-    (topic, partition), move = planned.move.partition, planned.move
-    return {
-        "topic": topic,
-        "partition": partition,
-        "before": list(move.before),
-        "after": list(move.after),
-        "leader": planned.leader,
-        "bytes": planned.bytes,
-    }
-
-
-def _moves(
-    rows: Iterable[Fields],
-    kind: PlanKind,
-    brokers: dict[int, str | None],
-    topics: dict[str, str | None],
-) -> Iterable[PlannedMove]:
-    seen: set[TopicPartition] = set()
-    for row in rows:
-        place = TopicPartition(row.text("topic"), row.count("partition"))
-        move = Move(place, row.brokers("before"), row.brokers("after"))
-        planned = PlannedMove(move, row.count_or_none("leader"), row.count_or_none("bytes"))
-        row.done()
-        if place in seen:
-            raise row.fault(
-                "partition", f"is {place.topic}-{place.partition} again: keep one of the two"
-            )
-        seen.add(place)
-        if place.topic not in topics:
-            raise row.fault("topic", f"is {place.topic}, which topics does not list: correct it")
-        if unknown := [broker for broker in move.after if broker not in brokers]:
-            raise row.fault(
-                "after", f"names broker {unknown[0]}, which brokers does not list as live"
-            )
-        if kind is PlanKind.LEADERS and set(move.before) != set(move.after):
-            raise row.fault(
-                "after",
-                f"is {_json(list(move.after))}, and a plan of leaders keeps the brokers of before, "
-                f"{_json(list(move.before))}",
-            )
-        yield planned
-
-
-def _locality_row(locality: Locality) -> dict[str, object]:
-    return {
-        "readers": locality.readers,
-        "partitions": locality.partitions,
-        "before": locality.before,
-        "after": locality.after,
-    }
-
-
-def _locality(row: Fields) -> Locality:
-    found = Locality(
-        row.text("readers"), row.count("partitions"), row.count("before"), row.count("after")
-    )
-    row.done()
-    return found
-
-
-def _rows(name: str, rows: Iterable[dict[str, object]]) -> str:
-    lines = [_json(row) for row in rows]
-    return f'"{name}": [' + "".join(f"\n  {line}," for line in lines).removesuffix(",") + "]"
+def _lines(value: object) -> str:
+    """Return JSON with a line for each object of a list."""
+    if not isinstance(value, tuple):
+        return _json(value)
+    return "[" + ",".join(f"\n  {_json(row)}" for row in value) + "]"
 
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-# ---- Plans in files, and over pipes.
+# What can be wrong with a plan's text.
 
-STANDARD = "-"
-"""Stands for standard input, or standard output."""
-MOST_BYTES = 256 << 20
-"""A million partitions take half of it; something else was named."""
+
+def _parse_json(source: str, text: str) -> object:
+    def object_of(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            names = [name for name, _ in pairs]
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise PlanFileError(f"{source}: the field {repeated} is repeated: remove one")
+        return fields
+
+    def constant(name: str) -> object:
+        raise PlanFileError(f"{source}: {name} is not a number that a plan may contain")
+
+    if not text.strip():
+        raise PlanFileError(f"{source} is empty: give a plan")
+    try:
+        return json.loads(text, object_pairs_hook=object_of, parse_constant=constant)
+    except json.JSONDecodeError as error:
+        truncated = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        raise PlanFileError(
+            f"{source} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+            + (", where the file ends: it is truncated, write it again" if truncated else "")
+        ) from error
+    except RecursionError as error:
+        raise PlanFileError(f"{source} is not a plan: its JSON is nested too deeply") from error
+
+
+def _check_version(source: str, document: object) -> None:
+    if not isinstance(document, dict):
+        raise PlanFileError(f"{source} is {_shown(document)}: expected an object")
+    version = document.get(_VERSION_FIELD)
+    if version is None:
+        raise PlanFileError(
+            f"{source} is not a plan of rackward: {_VERSION_FIELD} is missing (give Kafka's own "
+            "JSON with --reassignment-json-file)"
+        )
+    if version != VERSION or isinstance(version, bool):
+        raise PlanFileError(
+            f"{source}: {_VERSION_FIELD} is {_shown(version)}, and this rackward reads version "
+            f"{VERSION}: make a new plan"
+        )
+
+
+_CHOICES: Mapping[str, Iterable[str]] = {"kind": PlanKind, "rack_source": RackSource}
+_TYPES = {
+    "int": "an integer",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+
+
+def _explain(error: msgspec.ValidationError, document: Any) -> str:
+    """Return the text of a ValidationError with the path and the value of the field.
+
+    msgspec's texts are, for example, "Object missing required field `before` - at
+    `$.partitions[3]`" and "Expected `int | null`, got `str` - at `$.limits.throttle`".
+    """
+    problem, _, path = str(error).partition(" - at `$")
+    path = path.removesuffix("`").removeprefix(".")
+    if field := re.fullmatch("Object (missing required|contains unknown) field `(.*)`", problem):
+        name = f"{path}.{field[2]}" if path else field[2]
+        if field[1] == "missing required":
+            return f"{name} is missing"
+        return f"{name} is not a field of a plan: remove or correct it"
+    value = document
+    for part in re.findall(r"[^.\[\]]+", path):
+        value = value[int(part) if isinstance(value, list) else part]
+    if path in _CHOICES:
+        expected = f"expected one of {', '.join(_CHOICES[path])}"
+    else:
+        expected = re.sub(
+            "`(.*?)`",
+            lambda types: " or ".join(_TYPES.get(each, each) for each in types[1].split(" | ")),
+            re.sub(", got .*", "", problem).replace("Expected", "expected"),
+        )
+    return f"{path} is {_shown(value)}: {expected}"
+
+
+def _check_unique(source: str, rows: str, field: str, values: list[Any]) -> None:
+    seen: set[Any] = set()
+    for number, value in enumerate(values):
+        if value in seen:
+            raise PlanFileError(
+                f"{source}: {rows}[{number}].{field} is {value} again: remove one of the two"
+            )
+        seen.add(value)
+
+
+def _partition_problem(
+    row: _PartitionRow,
+    kind: PlanKind,
+    live: Mapping[int, str | None],
+    topic_ids: Mapping[str, str | None],
+) -> str | None:
+    for name, brokers in (("before", row.before), ("after", row.after)):
+        if len(set(brokers)) < len(brokers):
+            return f"{name} is {list(brokers)}: a broker is repeated"
+    if row.topic not in topic_ids:
+        return f"topic is {row.topic}, which is not in topics: correct it"
+    if unknown := [broker for broker in row.after if broker not in live]:
+        return f"after has broker {unknown[0]}, which is not a live broker in brokers"
+    if kind is PlanKind.LEADERS and set(row.before) != set(row.after):
+        return (
+            f"after is {list(row.after)}: a plan of leaders has to keep the brokers of before, "
+            f"{list(row.before)}"
+        )
+    return None
+
+
+def _shown(value: object) -> str:
+    text = _json(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
+
+
+# Files.
+
+
+def load_plan(path: str, kind: PlanKind) -> Plan:
+    """Read the plan at ``path`` (``-``: standard input). Raises PlanFileError."""
+    plan = parse_plan(display_name(path), read_text(path))
+    if plan.kind is not kind:
+        raise PlanFileError(
+            f"{display_name(path)} is a plan of kind {plan.kind.value}: use rackward "
+            f"{plan.kind.value} apply"
+        )
+    return plan
+
+
+def load_kafka_json(path: str) -> dict[TopicPartition, tuple[int, ...]]:
+    """Read the replica lists in a file of ``kafka-reassign-partitions``. Raises PlanFileError."""
+    text = read_text(path)
+    try:
+        return from_kafka_json(text)
+    except InvalidLayoutError as error:
+        if f'"{_VERSION_FIELD}"' in text:
+            raise PlanFileError(
+                f"{display_name(path)} is a plan of rackward: give it without "
+                "--reassignment-json-file"
+            ) from error
+        raise PlanFileError(f"{display_name(path)}: {error}") from error
 
 
 def read_text(path: str) -> str:
-    """The text of the file, or of standard input. Raises PlanFileError."""
+    """Return the text of the file, or of standard input. Raises PlanFileError."""
     try:
-        if path == STANDARD:
-            found = sys.stdin.buffer.read(MOST_BYTES + 1)
+        if path == STDIO:
+            content = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
             with Path(path).open("rb") as file:
-                found = file.read(MOST_BYTES + 1)
+                content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise PlanFileError(f"{path} cannot be read: {error.strerror}") from error
-    if len(found) > MOST_BYTES:
-        raise PlanFileError(f"{name_of(path)} has more than {MOST_BYTES >> 20} MB: it is no plan")
+    name = display_name(path)
+    if len(content) > MAX_BYTES:
+        raise PlanFileError(f"{name} is larger than {MAX_BYTES >> 20} MB: it is not a plan")
     try:
-        return found.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise PlanFileError(f"{name_of(path)} is not UTF-8: it is no plan") from error
+        raise PlanFileError(f"{name} is not UTF-8: it is not a plan") from error
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write the file whole or not at all, over an old one. Raises PlanFileError."""
-    folder = path.absolute().parent
+def write_text(path: str, text: str) -> None:
+    """Write the file, replacing an older one atomically. Raises PlanFileError."""
     try:
-        handle, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=folder)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            # Made for its owner alone; a plan is for whoever may read files here.
-            Path(scratch).chmod(0o666 & ~_umask())
-            Path(scratch).replace(path)
-        except BaseException:
-            Path(scratch).unlink(missing_ok=True)
-            raise
+        with write_atomically(Path(path)) as file:
+            file.write(text.encode())
     except OSError as error:
         raise PlanFileError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def name_of(path: str) -> str:
-    """What errors call it."""
-    return "standard input" if path == STANDARD else path
-
-
-def _umask() -> int:
-    found = os.umask(0)
-    os.umask(found)
-    return found
+def display_name(path: str) -> str:
+    """Return the path for messages; ``-`` is "standard input"."""
+    return "standard input" if path == STDIO else path

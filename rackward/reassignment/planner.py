@@ -1,4 +1,4 @@
-"""From what is asked of a placement to the moves that it takes: pure but for the locator."""
+"""Plan the moves of ``placement plan``."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from dataclasses import dataclass, replace
 
 from placement_core import ClusterView, InvalidOptionError, PlacementSpec, TopicPartition
 from placement_core.cluster import Move, moves_between
-from placement_core.locators import RackLocator, locate
+from placement_core.locators import RackLocator, apply_locator
 from placement_core.placers import ReplicaPlacer, SimplePlacer, place
 from placement_core.reassignment import plan_reassignment
 from rackward.admin import ClusterState
+from rackward.units import format_brokers, format_count, format_list
 
 Replicas = Mapping[TopicPartition, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementRequest:
-    """What a placement shall be.
+class ReassignmentRequest:
+    """The layout to plan for.
 
     topics
-        Those that may change.
+        The topics that may change.
     replication_factor
-        None: as it is, topic by topic.
+        None: that of each topic now.
     drain
-        Brokers that shall hold nothing; those that are down may be among them.
+        Brokers that shall have no replicas of these topics; they may be down.
     even
-        Also even out what brokers carry, at the cost of further copies, and whom they lead;
-        without it, leaders that can stay do.
+        Level replicas and leaders over the brokers, at the cost of more copies. Otherwise
+        preferred leaders that can stay do.
     placer
-        Who places missing replicas; None: the nearest layout that keeps the rack rules.
+        Places missing replicas; None: the layout within the rack rules with the fewest copies.
     anew
-        With a placer: place whole topics as if they were new.
+        With a placer: place the topics as if they were new.
     """
 
     topics: frozenset[str]
@@ -45,54 +46,62 @@ class PlacementRequest:
     anew: bool = False
 
 
-def view_for(state: ClusterState, locator: RackLocator) -> ClusterView:
-    """The cluster as planning sees it: racks from the locator, and partitions that are being
-    reassigned as they will be. Raises what :func:`placement_core.locators.locate` raises."""
-    coming = {place: each.target for place, each in state.ongoing.items()}
-    return locate(locator, replace(state.view, replicas={**state.view.replicas, **coming}))
+def planning_view(state: ClusterState, locator: RackLocator) -> ClusterView:
+    """Return the cluster with the locator's racks, and with reassignments in progress completed.
+
+    Raises what :func:`placement_core.locators.apply_locator` raises.
+    """
+    targets = {tp: each.target for tp, each in state.reassignments.items()}
+    return apply_locator(locator, replace(state.view, replicas={**state.view.replicas, **targets}))
 
 
-def check_request(
-    request: PlacementRequest, state: ClusterState, *, leaders_only: bool = False
-) -> None:
-    """Raise InvalidOptionError where it cannot be planned now: topics that are being reassigned,
-    brokers to drain that are not known, brokers that are down and hold what may change."""
-    busy = sorted({place.topic for place in state.ongoing} & request.topics)
+def check_not_reassigning(topics: Collection[str], state: ClusterState) -> None:
+    """Raise InvalidOptionError if partitions of these topics are being reassigned."""
+    busy = [tp for tp in state.reassignments if tp.topic in topics]
     if busy:
-        count = sum(place.topic in request.topics for place in state.ongoing)
         raise InvalidOptionError(
-            f"{count} partition{'s' if count > 1 else ''} of {_some(busy)} "
-            f"{'are' if count > 1 else 'is'} being reassigned: wait for that, cancel it with "
-            "rackward placement cancel, or leave the topics out with --exclude"
+            f"{format_count(len(busy), 'partition')} of "
+            f"{format_list(sorted({tp.topic for tp in busy}))} "
+            f"{'are' if len(busy) > 1 else 'is'} being reassigned: wait, cancel with rackward "
+            "placement cancel, or exclude the topics with --exclude"
         )
-    if leaders_only:
-        return
+
+
+def check_request(request: ReassignmentRequest, state: ClusterState) -> None:
+    """Raise InvalidOptionError if the request cannot be planned now.
+
+    That is if partitions are being reassigned, if a broker to drain is unknown, and if a broker
+    that has replicas of the topics is down and not to be drained.
+    """
+    check_not_reassigning(request.topics, state)
     live = set(state.view.racks())
-    chosen = {p: row for p, row in state.view.replicas.items() if p.topic in request.topics}
-    down = {broker for row in chosen.values() for broker in row} - live
+    rows = [row for tp, row in state.view.replicas.items() if tp.topic in request.topics]
+    down = {broker for row in rows for broker in row} - live
     known = live | {broker.id for broker in state.fenced} | down
     if unknown := sorted(request.drain - known):
         raise InvalidOptionError(
-            f"--drain {unknown[0]}: the cluster has no such broker; it has {_some(sorted(known))}"
+            f"--drain {unknown[0]}: no such broker; the cluster has {format_list(sorted(known))}"
         )
-    if away := sorted(down - request.drain):
-        held = sum(broker in row for row in chosen.values() for broker in away)
-        many = len(away) > 1
+    if missing := sorted(down - request.drain):
+        replicas = sum(broker in row for row in rows for broker in missing)
+        several = len(missing) > 1
         raise InvalidOptionError(
-            f"broker{'s' if many else ''} {_some(away)} {'are' if many else 'is'} down and "
-            f"{'hold' if many else 'holds'} {held} replica{'s' if held > 1 else ''} of these "
-            f"topics: start {'them' if many else 'it'} again, or move what "
-            f"{'they hold' if many else 'it holds'} with --drain {','.join(map(str, away))}"
+            f"{format_brokers(missing)} {'are' if several else 'is'} down and "
+            f"{'have' if several else 'has'} {format_count(replicas, 'replica')} of these topics: "
+            f"start {'them' if several else 'it'} again, or move the replicas with "
+            f"--drain {','.join(map(str, missing))}"
         )
 
 
-def moves_for(request: PlacementRequest, view: ClusterView) -> tuple[Move, ...]:
-    """The moves, in order. Raises InvalidOptionError where there is no such layout, and what
-    placers raise."""
+def plan_moves(request: ReassignmentRequest, view: ClusterView) -> tuple[Move, ...]:
+    """Return the moves, sorted.
+
+    Raises InvalidOptionError if there is no such layout, and what placers raise.
+    """
     drain = request.drain & set(view.racks())
     if request.placer is not None:
-        target = _placed(request, view, drain)
-        return moves_between({p: view.replicas[p] for p in target}, target)
+        target = _place(request, view, drain)
+        return moves_between({tp: view.replicas[tp] for tp in target}, target)
     factor: dict[str, int] | None = None
     if request.replication_factor is not None:
         factor = dict.fromkeys(sorted(request.topics), request.replication_factor)
@@ -104,43 +113,45 @@ def moves_for(request: PlacementRequest, view: ClusterView) -> tuple[Move, ...]:
         even=request.even,
         ignore_racks=request.ignore_racks,
     ).moves
-    return moves if request.even else keep_leaders(moves, view)
+    return moves if request.even else _keep_leaders(moves, view)
 
 
-def keep_leaders(moves: Iterable[Move], view: ClusterView) -> tuple[Move, ...]:
-    """The same replicas, and every preferred leader that can stay does: nobody asked for others,
-    and they may well be where a leader layout has put them.
+def _keep_leaders(moves: Iterable[Move], view: ClusterView) -> tuple[Move, ...]:
+    """Return moves to the same replicas that keep every preferred leader that can stay.
 
-    Where the leader goes, of the replicas that are there to choose from the one on the broker
-    that leads least is put first, partition by partition.
+    Leveling leaders was not requested, and a leader layout may have chosen them. The successor of
+    a leader that goes is the new replica on the broker with the fewest leaders.
     """
-    leads = Counter(row[0] for row in view.replicas.values() if row)
-    kept: list[Move] = []
+    leaders = Counter(row[0] for row in view.replicas.values() if row)
+    reordered: list[Move] = []
     for move in moves:
-        if move.before[0] in move.after:
-            first = move.before[0]
-        else:
-            leads[move.before[0]] -= 1
-            first = min(move.after, key=lambda broker: (leads[broker], move.after.index(broker)))
-            leads[first] += 1
+        first = move.before[0]
+        if first not in move.after:
+            leaders[first] -= 1
+            first = min(move.after, key=lambda broker: (leaders[broker], move.after.index(broker)))
+            leaders[first] += 1
         after = (first, *(broker for broker in move.after if broker != first))
         if after != move.before and not (move.order_only and first == move.before[0]):
-            kept.append(Move(move.partition, move.before, after))
-    return tuple(kept)
+            reordered.append(Move(move.partition, move.before, after))
+    return tuple(reordered)
 
 
-def _placed(request: PlacementRequest, view: ClusterView, drain: frozenset[int]) -> Replicas:
-    """Each topic as the placer has it: what may stay stays (unless ``anew``), the rest is its."""
+def _place(request: ReassignmentRequest, view: ClusterView, drain: frozenset[int]) -> Replicas:
+    """Return the placer's layout of each topic; replicas that can stay do, unless ``anew``."""
     staying = set(view.racks()) - drain
+    rows_by_topic: dict[str, list[tuple[int, ...]]] = {}
+    for tp, row in sorted(view.replicas.items()):
+        if tp.topic in request.topics:
+            rows_by_topic.setdefault(tp.topic, []).append(row)
     target: dict[TopicPartition, tuple[int, ...]] = {}
-    for topic, rows in sorted(_by_topic(view.replicas, request.topics).items()):
+    for topic, rows in sorted(rows_by_topic.items()):
         factor = request.replication_factor or max(map(len, rows))
-        kept = [tuple(broker for broker in row if broker in staying)[:factor] for row in rows]
+        present = [tuple(broker for broker in row if broker in staying)[:factor] for row in rows]
         spec = PlacementSpec(
             partitions=len(rows),
             replication_factor=factor,
             topic=topic,
-            present=() if request.anew else tuple(kept),
+            present=() if request.anew else tuple(present),
             ignore_racks=request.ignore_racks,
         )
         layout = place(
@@ -154,16 +165,3 @@ def _placed(request: PlacementRequest, view: ClusterView, drain: frozenset[int])
             (TopicPartition(topic, number), tuple(row)) for number, row in enumerate(layout)
         )
     return target
-
-
-def _by_topic(replicas: Replicas, topics: Collection[str]) -> dict[str, list[tuple[int, ...]]]:
-    found: dict[str, list[tuple[int, ...]]] = {}
-    for partition, row in sorted(replicas.items()):
-        if partition.topic in topics:
-            found.setdefault(partition.topic, []).append(row)
-    return found
-
-
-def _some(names: Iterable[object]) -> str:
-    found = list(map(str, names))
-    return ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")

@@ -1,83 +1,95 @@
-"""Whether a plan may still be carried out: the cluster, the topics, the brokers, the replicas.
+"""Whether a plan still fits the cluster.
 
-What matters: another cluster; a topic that is gone, or made anew under its old name; replicas
-that are neither as the plan saw them, nor as it wants them, nor on their way there; a broker
-that is to hold replicas and is not live; a rack that changed, where the plan rests on racks.
-What does not: who leads now, other topics, further brokers.
+A plan is stale if the cluster is another one, a topic was deleted (and maybe created again), the
+replicas of a partition are neither those that the plan saw nor its target nor on their way there,
+a broker that shall get replicas is not live, or its rack has changed and the plan depends on it.
+Other leaders, other topics and additional brokers do not matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from placement_core import RackwardError
 from rackward.admin import ClusterState
-from rackward.reassignment.plan import Plan, RacksFrom
-from rackward.reassignment.plan_file import StalePlanError
-from rackward.reassignment.status import Phase, phase_of
+from rackward.reassignment.plan import Plan, RackSource
+from rackward.reassignment.status import PartitionState, partition_state
+from rackward.units import format_brokers
 
 
-def check_current(source: str, plan: Plan, state: ClusterState, *, divert: bool = False) -> None:
-    """Raise StalePlanError, naming the plan and what changed, where it may not be carried out.
+class StalePlanError(RackwardError):
+    """A plan does not fit the cluster.
 
-    ``state`` must hold the topics of the plan and what is under way in them. ``divert`` permits
-    partitions that another reassignment has taken away from what the plan saw.
+    ``changes`` holds everything that changed, a line each; the message has the first.
+    """
+
+    def __init__(self, message: str, changes: tuple[str, ...] = ()) -> None:
+        self.changes = changes
+        super().__init__(message)
+
+
+def check_preconditions(
+    source: str, plan: Plan, state: ClusterState, *, allow_diverted: bool = False
+) -> None:
+    """Raise StalePlanError, which names ``source`` and the change, if the plan is stale.
+
+    ``state`` must contain the topics of the plan and their reassignments in progress. With
+    ``allow_diverted``, partitions that are being reassigned to another target do not count.
     """
     if plan.cluster_id and state.cluster_id and plan.cluster_id != state.cluster_id:
         raise StalePlanError(
             f"{source} was made for the cluster {plan.cluster_id}, and this is "
-            f"{state.cluster_id}: name the brokers of the right one"
+            f"{state.cluster_id}: check --bootstrap-server"
         )
-    changes = tuple(_changes(plan, state, divert))
+    changes = tuple(_changes(plan, state, allow_diverted))
     if changes:
         more = len(changes) - 1
         raise StalePlanError(
             f"the cluster has changed since {source} was made: {changes[0]}"
             + (f" (and {more} more change{'s' if more > 1 else ''})" if more else "")
-            + ": plan again",
+            + ": make a new plan",
             changes,
         )
 
 
-def _changes(plan: Plan, state: ClusterState, divert: bool) -> Iterator[str]:
-    gone = set()
-    for topic, seen in plan.topic_ids.items():
+def _changes(plan: Plan, state: ClusterState, allow_diverted: bool) -> Iterator[str]:
+    deleted = set()
+    for topic, planned_id in plan.topic_ids.items():
         if topic not in state.topic_ids:
-            gone.add(topic)
-            yield f"the topic {topic} is gone"
-        elif seen and state.topic_ids[topic] and state.topic_ids[topic] != seen:
-            gone.add(topic)
-            yield f"the topic {topic} was deleted and made anew"
-    outstanding: set[int] = set()
-    for planned in plan.moves:
-        move = planned.move
-        if move.partition.topic in gone:
+            deleted.add(topic)
+            yield f"topic {topic} was deleted"
+        elif planned_id and state.topic_ids[topic] and state.topic_ids[topic] != planned_id:
+            deleted.add(topic)
+            yield f"topic {topic} was deleted and created again"
+    receiving: set[int] = set()
+    for move in plan.moves:
+        if move.partition.topic in deleted:
             continue
         name = f"{move.partition.topic}-{move.partition.partition}"
-        phase = phase_of(move, state)
-        if phase is Phase.TO_DO or (phase is Phase.DIVERTED and divert):
-            outstanding.update(move.after)
-        elif phase is Phase.GONE:
-            yield f"there is no partition {name} any more"
-        elif phase is Phase.ELSEWHERE:
-            now = _listed(state.view.replicas[move.partition])
-            yield f"{name} is on brokers {now}, and was on {_listed(move.before)}"
-        elif phase is Phase.DIVERTED:
-            to = _listed(state.ongoing[move.partition].target)
-            yield f"{name} is being reassigned to brokers {to} by somebody else"
-    yield from _broker_changes(plan, state, outstanding)
+        match partition_state(move, state):
+            case PartitionState.PENDING:
+                receiving.update(move.after)
+            case PartitionState.DIVERTED if allow_diverted:
+                receiving.update(move.after)
+            case PartitionState.DIVERTED:
+                target = state.reassignments[move.partition].target
+                yield f"{name} is being reassigned to {format_brokers(target)}"
+            case PartitionState.DELETED:
+                yield f"partition {name} was deleted"
+            case PartitionState.UNEXPECTED:
+                replicas = state.view.replicas[move.partition]
+                yield f"{name} is on {format_brokers(replicas)}, and was on " + (
+                    format_brokers(move.before)
+                )
+    yield from _broker_changes(plan, state, receiving)
 
 
-def _broker_changes(plan: Plan, state: ClusterState, outstanding: set[int]) -> Iterator[str]:
+def _broker_changes(plan: Plan, state: ClusterState, receiving: set[int]) -> Iterator[str]:
     racks = state.view.racks()
-    for broker in sorted(outstanding):
+    for broker in sorted(receiving):
         if broker not in racks:
-            yield f"broker {broker}, which is to hold replicas, is not live"
-        elif plan.racks_from is RacksFrom.METADATA and (racks[broker] or None) != plan.brokers.get(
-            broker
-        ):
-            was, now = plan.brokers.get(broker) or "none", racks[broker] or "none"
-            yield f"broker {broker} stands in rack {now}, and stood in {was}"
-
-
-def _listed(brokers: tuple[int, ...]) -> str:
-    return ", ".join(map(str, brokers))
+            yield f"broker {broker}, a target of the plan, is not live"
+        elif plan.rack_source is RackSource.METADATA:
+            before, now = plan.brokers.get(broker) or "none", racks[broker] or "none"
+            if before != now:
+                yield f"broker {broker} is in rack {now}, and was in {before}"

@@ -1,7 +1,7 @@
-"""Where a cluster stands with regard to some moves: what is done, under way, still to do.
+"""The status of a plan's partitions in a cluster: pending, in progress, completed.
 
-The cluster's own state is the truth, so that a run can be taken up again after whatever ended
-it, from any machine, with nothing but the plan.
+All state is in the cluster. A run that was interrupted can be resumed from any machine with
+nothing but the plan.
 """
 
 from __future__ import annotations
@@ -12,70 +12,83 @@ from enum import Enum
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
-from rackward.admin import ClusterState, Ongoing
+from rackward.admin import ClusterState, Reassignment
 
 
-class Phase(Enum):
-    """Where a partition stands on its way."""
+class PartitionState(Enum):
+    """The state of a partition with regard to a move."""
 
-    TO_DO = "to do"
-    """As it was before, and nothing is under way."""
-    UNDER_WAY = "under way"
-    """On its way to where the move leads."""
-    PLACED = "placed"
-    """As the move wants it, and nothing is under way."""
+    PENDING = "pending"
+    """The replicas are as before the move; no reassignment is in progress."""
+    IN_PROGRESS = "in progress"
+    """A reassignment to the move's target is in progress."""
+    COMPLETED = "completed"
+    """The replicas are as after the move; no reassignment is in progress."""
     DIVERTED = "diverted"
-    """On its way to somewhere else."""
-    ELSEWHERE = "elsewhere"
-    """Neither as before nor as it shall be, and nothing is under way."""
-    GONE = "gone"
-    """There is no such partition any more."""
+    """A reassignment to another target is in progress."""
+    UNEXPECTED = "unexpected"
+    """The replicas are neither as before nor as after; no reassignment is in progress."""
+    DELETED = "deleted"
+    """The partition does not exist."""
 
 
-def phase_of(move: Move, state: ClusterState) -> Phase:
-    """Where a partition stands in ``state``, which must hold its topic if it exists."""
+def partition_state(move: Move, state: ClusterState) -> PartitionState:
+    """Return the state of a move's partition; ``state`` must contain its topic if it exists."""
     replicas = state.view.replicas.get(move.partition)
     if replicas is None:
-        return Phase.GONE
-    ongoing = state.ongoing.get(move.partition)
-    if ongoing is not None:
-        return Phase.UNDER_WAY if leads_to(ongoing, move.after) else Phase.DIVERTED
+        return PartitionState.DELETED
+    reassignment = state.reassignments.get(move.partition)
+    if reassignment is not None:
+        if leads_to(reassignment, move.after):
+            return PartitionState.IN_PROGRESS
+        return PartitionState.DIVERTED
     if replicas == move.after:
-        return Phase.PLACED
-    return Phase.TO_DO if replicas == move.before else Phase.ELSEWHERE
+        return PartitionState.COMPLETED
+    return PartitionState.PENDING if replicas == move.before else PartitionState.UNEXPECTED
 
 
-def leads_to(ongoing: Ongoing, replicas: tuple[int, ...]) -> bool:
-    """Whether a reassignment ends there.
+def leads_to(reassignment: Reassignment, replicas: tuple[int, ...]) -> bool:
+    """Return whether a reassignment will complete with these replicas.
 
-    One that was replaced while it ran may have brokers that it adds and removes at the same
-    time; Kafka (4.3) never finishes it.
+    A reassignment whose target was replaced may both add and remove a broker. Kafka (4.3) never
+    completes it.
     """
-    return ongoing.target == replicas and not set(ongoing.adding) & set(ongoing.removing)
+    return reassignment.target == replicas and not (
+        set(reassignment.adding) & set(reassignment.removing)
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The phase of each partition, and reassignments under way that are not the plan's.
+class ReassignmentStatus:
+    """The state of each partition of a plan, and the foreign reassignments in progress.
 
-    Those of partitions that the plan moves elsewhere are among ``foreign``.
+    Foreign reassignments are those of other partitions, and those of the plan's partitions that
+    have another target.
     """
 
-    phases: Mapping[TopicPartition, Phase]
-    foreign: Mapping[TopicPartition, Ongoing]
+    states: Mapping[TopicPartition, PartitionState]
+    foreign: Mapping[TopicPartition, Reassignment]
 
     @classmethod
     def of(
         cls,
         moves: Iterable[Move],
         state: ClusterState,
-        ongoing: Mapping[TopicPartition, Ongoing],
-    ) -> Standing:
-        """``ongoing``: all that is under way in the cluster."""
-        phases = {move.partition: phase_of(move, state) for move in moves}
-        ours = {place for place, phase in phases.items() if phase is Phase.UNDER_WAY}
-        return cls(phases, {place: each for place, each in ongoing.items() if place not in ours})
+        reassignments: Mapping[TopicPartition, Reassignment],
+    ) -> ReassignmentStatus:
+        """Return the status; ``reassignments`` are all that are in progress in the cluster."""
+        states = {move.partition: partition_state(move, state) for move in moves}
+        foreign = {
+            tp: each
+            for tp, each in reassignments.items()
+            if states.get(tp) is not PartitionState.IN_PROGRESS
+        }
+        return cls(states, foreign)
 
-    def count(self, phase: Phase) -> int:
-        """Partitions in that phase."""
-        return sum(each is phase for each in self.phases.values())
+    def count(self, state: PartitionState) -> int:
+        """Return the number of partitions in that state."""
+        return sum(each is state for each in self.states.values())
+
+    def partitions(self, state: PartitionState) -> list[TopicPartition]:
+        """Return the partitions in that state, sorted."""
+        return sorted(tp for tp, each in self.states.items() if each is state)

@@ -1,4 +1,4 @@
-"""A throttle for as long as replicas are moved, and not longer, however that ends."""
+"""A replication throttle for the duration of a run, removed however the run ends."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.admin import AdminError, ClusterState, RefusedError, UnauthorizedError
 from rackward.reassignment.cluster import Throttle
-from rackward.reassignment.events import OwnThrottle, Tell, Throttled, ThrottleLeft, ThrottleLifted
-from rackward.reassignment.progress import Timing
+from rackward.reassignment.events import (
+    BrokerThrottleFound,
+    EventHandler,
+    ThrottleNotRemoved,
+    ThrottleRemoved,
+    ThrottleSet,
+)
+from rackward.reassignment.progress import Clock
 
-LIFT_SECONDS = 20.0
-_PAUSE_SECONDS = 0.2
+REMOVE_TIMEOUT_SECONDS = 20.0
+_RETRY_PAUSE_SECONDS = 0.2
 
 
 @contextmanager
@@ -21,76 +27,81 @@ def throttled(
     throttle: Throttle,
     rate: int | None,
     state: ClusterState,
-    under_way: Collection[TopicPartition],
-    ours: Collection[TopicPartition],
-    tell: Tell,
-    timing: Timing,
+    in_progress: Collection[TopicPartition],
+    own: Collection[TopicPartition],
+    emit: EventHandler,
+    clock: Clock,
 ) -> Iterator[None]:
-    """Throttle to ``rate`` (None: not at all) for the ``with`` block.
+    """Throttle replication to ``rate`` for the ``with`` block; None: no throttle.
 
-    What an earlier run has left is taken over, or taken back where there is no rate; the
-    entries of partitions that are ``under_way`` and not ``ours`` belong to another run. Leaving
-    the block lifts the throttle whatever ends it; where that cannot be done it is told.
+    A throttle that an earlier run left behind is taken over, or removed if ``rate`` is None.
+    Entries of partitions that are ``in_progress`` and not ``own`` belong to another run and stay.
+    The throttle is removed at the end of the block, also after an exception. A failure to remove
+    it is emitted, not raised.
     """
-    others = set(under_way) - set(ours)
+    others = set(in_progress) - set(own)
     if rate is None:
-        if throttle.lift(keep=others):
-            tell(ThrottleLifted(leftover=True))
+        if throttle.remove(keep=others):
+            emit(ThrottleRemoved(leftover=True))
         yield
         return
-    engaged = True
+    may_be_set = True
     try:
-        if throttle.found().marks:
-            throttle.uncover(keep=set(under_way))
+        if throttle.read().markers:
+            throttle.remove_replicas(keep=set(in_progress))
         try:
-            throttle.engage(rate)
+            throttle.set_rate(rate)
         except (RefusedError, UnauthorizedError):
-            engaged = False
+            may_be_set = False
             raise
-        tell(Throttled(rate))
-        for broker, own in throttle.own_rates(sorted(state.view.racks())).items():
-            tell(OwnThrottle(broker, own.leader, own.follower))
+        emit(ThrottleSet(rate))
+        for broker, rates in throttle.broker_overrides(sorted(state.view.racks())).items():
+            emit(BrokerThrottleFound(broker, rates.leader, rates.follower))
         yield
     finally:
-        if engaged:
+        if may_be_set:
             try:
-                lift(throttle, others, tell, timing)
+                remove_throttle(throttle, others, emit, clock)
             except BaseException:
-                # A signal that came while lifting; those after the first are held off.
-                lift(throttle, others, tell, timing)
+                # A signal during the removal; the handler ignores further ones.
+                remove_throttle(throttle, others, emit, clock)
                 raise
 
 
-def cover(throttle: Throttle, rate: int | None, moves: Iterable[Move]) -> None:
-    """List the replicas of ``moves``, and set the rate again where there is none: another run
-    that ends between two batches takes it back with its own. Raises AdminError."""
+def throttle_replicas(throttle: Throttle, rate: int | None, moves: Iterable[Move]) -> None:
+    """Add the replicas of ``moves`` to the throttle. Raises AdminError.
+
+    Sets the rate again if it is gone: another run that ended meanwhile removed it with its own.
+    """
     copying = [move for move in moves if move.adding]
     if rate is None or not copying:
         return
-    if not throttle.found().marks:
-        throttle.engage(rate)
-    throttle.cover(copying)
+    if not throttle.read().markers:
+        throttle.set_rate(rate)
+    throttle.add_replicas(copying)
 
 
-def lift(throttle: Throttle, keep: Collection[TopicPartition], tell: Tell, timing: Timing) -> None:
-    """Take the throttle back, trying for a while; tells how that went and raises no AdminError.
+def remove_throttle(
+    throttle: Throttle, keep: Collection[TopicPartition], emit: EventHandler, clock: Clock
+) -> None:
+    """Remove the throttle, retrying for a while; emit the result instead of raising AdminError.
 
-    The entries of ``keep`` stay, and the rates with them.
+    The entries of the partitions in ``keep`` stay, and with them the rates.
     """
-    until = timing.now() + LIFT_SECONDS
-    lifted = False
+    deadline = clock.now() + REMOVE_TIMEOUT_SECONDS
+    removed = False
     while True:
         try:
-            if not throttle.lift(keep):
+            if not throttle.remove(keep):
                 break
-            # Done again until what brokers tell has no trace of it any more.
-            lifted = True
-            if keep or timing.now() >= until:
+            # Repeat until no broker reports any of it.
+            removed = True
+            if keep or clock.now() >= deadline:
                 break
         except AdminError as error:
-            if timing.now() >= until or isinstance(error, UnauthorizedError):
-                tell(ThrottleLeft(str(error)))
+            if clock.now() >= deadline or isinstance(error, UnauthorizedError):
+                emit(ThrottleNotRemoved(str(error)))
                 return
-        timing.sleep(_PAUSE_SECONDS)
-    if lifted:
-        tell(ThrottleLifted())
+        clock.sleep(_RETRY_PAUSE_SECONDS)
+    if removed:
+        emit(ThrottleRemoved())

@@ -1,261 +1,205 @@
-"""Making topics and partitions, from the plan to the layout that is read back."""
+"""Create topics and partitions, and record the replicas that brokers are missing for."""
 
 from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
-from rich.console import Console
-
-from placement_core import InvalidOptionError, RackwardError, TopicPartition
-from placement_core.under_replication import Wanted, held_by
+from placement_core import InvalidOptionError, TopicPartition
+from placement_core.under_replication import ReplicationTarget, counted_replicas
 from rackward.admin import AdminConnection, AdminError, ClusterState, UnauthorizedError, read_state
 from rackward.admin.configs import (
-    MIN_IN_SYNC,
-    default_min_in_sync,
-    min_in_sync,
+    MIN_INSYNC_REPLICAS,
+    parse_min_isr,
     read_broker_configs,
+    read_default_min_isr,
     read_topic_configs,
 )
-from rackward.admin.topics import NewPartitions, await_layout, make_partitions
-from rackward.cli.console import ask, for_people, print_json
-from rackward.cli.options import Placing
-from rackward.cli.render.topics import plan_json, show_plan
+from rackward.admin.topics import NewPartitions, create_partitions, wait_for_layout
 from rackward.controller.pending_replicas import (
-    CONTROLLERS,
-    INTENTS_TOPIC,
-    Intent,
-    IntentWriter,
+    CONTROLLER_GROUP,
+    PENDING_REPLICAS_TOPIC,
+    PendingReplicas,
+    PendingReplicasWriter,
     ensure_topic,
     layout_digest,
-    read_intents,
-    wanted_of,
+    read_pending_replicas,
+    replication_targets,
 )
 from rackward.group_readers import find_groups
 from rackward.topics.planner import TopicsPlan
-from rackward.units import count_text
 
-# ---- Intents around the making of topics with placeholders: written before, confirmed after.
-
-_SHAPE = ("num.partitions", "default.replication.factor")
+_SHAPE_CONFIGS = ("num.partitions", "default.replication.factor")
 
 
-class Promises:
-    """The intents of the topics that are made now, in a cluster that ``properties`` describe.
+class PendingReplicasRecorder:
+    """Records the pending replicas of partitions that are being created.
 
-    Written before the topics are made: whatever breaks off in between, the controller sees what
-    became of them. Without intents nothing is written, nor is their topic made.
+    They are written before the partitions are created, so that the controller sees them however
+    the creation ends. Without pending replicas nothing is written, and their topic is not created.
+    ``properties`` are the connection settings of the cluster.
     """
 
-    def __init__(self, properties: Mapping[str, object], intents: Sequence[Intent]) -> None:
-        self._properties, self._intents = properties, tuple(intents)
-        self._writer: IntentWriter | None = None
+    def __init__(
+        self, properties: Mapping[str, object], pending: Sequence[PendingReplicas]
+    ) -> None:
+        self._properties, self._pending = properties, tuple(pending)
+        self._writer: PendingReplicasWriter | None = None
 
     def record(self, admin: AdminConnection) -> None:
-        """Write them. Raises AdminError; nothing is made then."""
-        if not self._intents:
+        """Write the pending replicas. Raises AdminError; nothing may be created then."""
+        if not self._pending:
             return
-        itself = ensure_topic(admin, read_state(admin, [INTENTS_TOPIC], ongoing=False))
-        self._writer = IntentWriter(self._properties, admin.timeout)
-        self._writer.write([*self._intents, *([itself] if itself is not None else [])])
+        own = ensure_topic(admin, read_state(admin, [PENDING_REPLICAS_TOPIC], reassignments=False))
+        self._writer = PendingReplicasWriter(self._properties, admin.timeout)
+        self._writer.write([*self._pending, *([own] if own is not None else [])])
 
-    def settle(self, admin: AdminConnection, refused: Collection[str]) -> None:
-        """Say which topics they are about, now that they have been made, and take back those of
-        topics that the cluster did not make. Raises AdminError."""
+    def confirm(self, admin: AdminConnection, refused: Collection[str]) -> None:
+        """Add the ids of the topics created, and delete what was recorded of those refused.
+
+        Raises AdminError.
+        """
         if self._writer is None:
             return
-        over = [each.key for each in self._intents if each.topic in refused]
-        made = [each for each in self._intents if each.topic not in refused]
+        deleted = [each.key for each in self._pending if each.topic in refused]
+        created = [each for each in self._pending if each.topic not in refused]
         ids: Mapping[str, str | None] = {}
-        if made:
-            ids = read_state(admin, [each.topic for each in made], ongoing=False).topic_ids
-        known = [replace(each, topic_id=ids[each.topic]) for each in made if each.topic in ids]
-        self._writer.write(known, over)
-
-    def tell(self, admin: AdminConnection, console: Console) -> None:
-        """Say what was promised, and who is to keep it."""
-        if not self._intents:
-            return
-        partitions = sum(len(each.open) for each in self._intents)
-        console.print(
-            f"{count_text(partitions, 'partition')} will get their missing replicas when brokers "
-            "join: rackward controller sees to it."
-        )
-        live = read_state(admin, [], ongoing=False).view.racks()
-        found = find_groups(admin, live, {CONTROLLERS}).get(CONTROLLERS)
-        if found is None or not found.members:
-            console.print(
-                "No rackward controller runs for this cluster now: start one.", style="yellow"
-            )
+        if created:
+            topics = [each.topic for each in created]
+            ids = read_state(admin, topics, reassignments=False).topic_ids
+        written = [replace(each, topic_id=ids[each.topic]) for each in created if each.topic in ids]
+        self._writer.write(written, deleted)
 
     def close(self) -> None:
-        """Close the connections; again: nothing."""
+        """Close the connections; may be called again."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
 
 
-def intents_of(wanted: Sequence[NewPartitions], state: ClusterState) -> tuple[Intent, ...]:
-    """What is to be kept about partitions that are made with placeholders; `state` before."""
+def pending_replicas(
+    new: Sequence[NewPartitions], state: ClusterState
+) -> tuple[PendingReplicas, ...]:
+    """Return the pending replicas of partitions with placeholders; ``state`` is before creation."""
     down = frozenset(broker.id for broker in state.fenced)
     live = state.view.racks()
-    made = []
-    for each in wanted:
-        factor = len(each.rows[0])
-        stand_ins = down.intersection(broker for row in each.asked for broker in row)
-        want = Wanted(factor, stand_ins)
-        rows = {number: row for (_, number), row in sorted(each.layout.items())}
-        short = {n: row for n, row in rows.items() if len(held_by(row, want, live)) < factor}
+    pending = []
+    for each in new:
+        factor = len(each.replicas[0])
+        offline = down.intersection(broker for row in each.requested for broker in row)
+        target = ReplicationTarget(factor, offline)
+        short = {
+            number: row
+            for (_, number), row in sorted(each.layout.items())
+            if len(counted_replicas(row, target, live)) < factor
+        }
         if short:
-            made.append(
-                Intent(
+            pending.append(
+                PendingReplicas(
                     id=secrets.token_hex(8),
                     topic=each.topic,
                     topic_id=state.topic_ids.get(each.topic),
                     replication_factor=factor,
-                    open=tuple(sorted(short)),
+                    partitions=tuple(sorted(short)),
                     layout=layout_digest(short),
-                    stand_ins=stand_ins,
+                    offline_replicas=offline,
                 )
             )
-    return tuple(made)
+    return tuple(pending)
 
 
-def _wanted_now(
-    properties: Mapping[str, object], state: ClusterState, timeout: float
-) -> dict[TopicPartition, Wanted]:
-    found = wanted_of(
-        each
-        for each in read_intents(properties, timeout).intents.values()
-        if state.topic_ids.get(each.topic) == each.topic_id
-    )
-    return {place: want for place, want in found.items() if place in state.view.replicas}
-
-
-def wanted_of_cluster(
+def read_replication_targets(
     admin: AdminConnection, properties: Mapping[str, object], state: ClusterState
-) -> tuple[dict[TopicPartition, Wanted], str | None]:
-    """What the intents of a cluster want, for the topics in ``state`` (which need not have the
-    intents' own); nothing where this user may not read them, and why. Raises AdminError."""
+) -> tuple[dict[TopicPartition, ReplicationTarget], str | None]:
+    """Return the targets of partitions with pending replicas, for the topics in ``state``.
+
+    If this user may not read them: no targets, and the reason. Raises AdminError.
+    """
     try:
-        # Kafka does not tell who may not know it whether a topic is there.
-        if not _has_intents(admin, state):
+        topics = state.topic_ids
+        if PENDING_REPLICAS_TOPIC not in topics:
+            # For a topic that exists but may not be described, this raises UnauthorizedError.
+            topics = read_state(admin, [PENDING_REPLICAS_TOPIC], reassignments=False).topic_ids
+        if PENDING_REPLICAS_TOPIC not in topics:
             return {}, None
-        return _wanted_now(properties, state, admin.timeout), None
+        records = read_pending_replicas(properties, admin.timeout).records.values()
     except UnauthorizedError as error:
         return {}, str(error)
+    targets = replication_targets(
+        each for each in records if state.topic_ids.get(each.topic) == each.topic_id
+    )
+    return {tp: target for tp, target in targets.items() if tp in state.view.replicas}, None
 
 
-def _has_intents(admin: AdminConnection, state: ClusterState) -> bool:
-    """Whether the cluster has a topic of intents. Raises AdminError."""
-    if INTENTS_TOPIC in state.topic_ids:
-        return True
-    return INTENTS_TOPIC in read_state(admin, [INTENTS_TOPIC], ongoing=False).topic_ids
+def read_cluster_shape(admin: AdminConnection, state: ClusterState) -> tuple[int, int]:
+    """Return the brokers' defaults of the partition count and the replication factor.
+
+    For a cluster with too few brokers to validate a creation with defaults. Raises AdminError.
+    """
+    configs = read_broker_configs(admin, _any_broker(state), _SHAPE_CONFIGS)
+    return int(configs.get(_SHAPE_CONFIGS[0], "1")), int(configs.get(_SHAPE_CONFIGS[1], "1"))
 
 
-def cluster_shape(admin: AdminConnection, state: ClusterState) -> tuple[int, int]:
-    """The partitions and the replication factor of topics that say nothing, for a cluster that
-    has too few brokers to tell by trying. Raises AdminError."""
-    found = read_broker_configs(admin, _some_broker(state), _SHAPE)
-    return int(found.get(_SHAPE[0], "1")), int(found.get(_SHAPE[1], "1"))
+def min_isr_of_new_topic(
+    admin: AdminConnection, state: ClusterState, configs: Mapping[str, str]
+) -> int:
+    """Return min.insync.replicas of a new topic: of ``configs``, else the brokers' default.
+
+    Raises InvalidOptionError and AdminError.
+    """
+    value = configs.get(MIN_INSYNC_REPLICAS)
+    if value is None:
+        return read_default_min_isr(admin, _any_broker(state))
+    if not value.isdigit() or int(value) < 1:
+        raise InvalidOptionError(
+            f"{MIN_INSYNC_REPLICAS} is {value!r}: give a whole number, 1 or more"
+        )
+    return int(value)
 
 
-def least_of_new(admin: AdminConnection, state: ClusterState, configs: Mapping[str, str]) -> int:
-    """min.insync.replicas of a new topic: its own, or else the cluster's. Raises AdminError."""
-    own = configs.get(MIN_IN_SYNC)
-    if own is None:
-        return default_min_in_sync(admin, _some_broker(state))
-    if not own.isdigit() or int(own) < 1:
-        raise InvalidOptionError(f"{MIN_IN_SYNC} is {own!r}: give a whole number, 1 or more")
-    return int(own)
+def read_min_isr(admin: AdminConnection, topics: Collection[str]) -> dict[str, int]:
+    """Return min.insync.replicas of existing topics. Raises AdminError."""
+    return parse_min_isr(read_topic_configs(admin, topics, [MIN_INSYNC_REPLICAS]))
 
 
-def least_of_old(admin: AdminConnection, topics: Collection[str]) -> dict[str, int]:
-    """min.insync.replicas of topics that there are. Raises AdminError."""
-    return min_in_sync(read_topic_configs(admin, topics, [MIN_IN_SYNC]))
-
-
-def _some_broker(state: ClusterState) -> int:
+def _any_broker(state: ClusterState) -> int:
     return min(state.view.racks())
 
 
-Planner = Callable[[AdminConnection, ClusterState], TopicsPlan]
-
-
-def carry_out(
-    command: str,
+def create_planned(
     admin: AdminConnection,
-    planner: Planner,
-    placing: Placing,
-    *,
-    every: bool,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-    verb: tuple[str, str],
+    plan: TopicsPlan,
     properties: Mapping[str, object],
-) -> None:
-    """Plan, let the brokers check, show, ask, do, read back and compare."""
-    state = read_state(admin, ongoing=False)
-    plan = planner(admin, state)
-    if refused := make_partitions(admin, plan.wanted, validate_only=True):
-        raise next(iter(refused.values()))
-    console = for_people(as_json)
-    show_plan(plan, placing, console, every=every)
-    names = [wanted.topic for wanted in plan.wanted]
-    if dry_run:
-        console.print("Dry run: the brokers would accept this; nothing was changed.")
-    else:
-        several = f"these {len(names)} topics" if len(names) > 1 else f"topic {names[0]}"
-        ask(f"{verb[0]} {several}?", yes)
-        with closing(Promises(properties, intents_of(plan.wanted, state))) as promises:
-            faults = _made(admin, plan, promises)
-        _check(names, faults, verb[1])
-        console.print(
-            f"{verb[1].capitalize()} {', '.join(names)}; read back: the layout is the one planned.",
-            style="green",
-        )
-        promises.tell(admin, console)
-    if as_json:
-        print_json(command, _outcome(plan, placing, changed=not dry_run))
+    pending: Sequence[PendingReplicas],
+) -> dict[str, str]:
+    """Create the partitions of a plan, and compare the layout with it.
+
+    Returns the topics that are not as planned, with the reason. If the creation is interrupted
+    after the request was sent, the error (or for a signal, stderr) contains that hint. Raises
+    AdminError.
+    """
+    names = " ".join(new.topic for new in plan.new)
+    hint = f"the request was sent and may take effect: see rackward topics describe {names}"
+    with closing(PendingReplicasRecorder(properties, pending)) as recorder:
+        recorder.record(admin)
+        try:
+            refused = create_partitions(admin, plan.new)
+            created = [new for new in plan.new if new.topic not in refused]
+            differences = wait_for_layout(admin, created) if created else {}
+            recorder.confirm(admin, refused.keys())
+        except AdminError as error:
+            raise AdminError(f"{error}; {hint}") from error
+        except BaseException:
+            sys.stderr.write(f"rackward: {hint}\n")
+            raise
+    return {**{name: str(error) for name, error in refused.items()}, **differences}
 
 
-def _made(admin: AdminConnection, plan: TopicsPlan, promises: Promises) -> dict[str, str]:
-    """Make it, and look: topic to what is not as planned. Broken off, it says what may be."""
-    names = " ".join(wanted.topic for wanted in plan.wanted)
-    doubt = f"the request was sent, and may be carried out: see rackward topics describe {names}"
-    promises.record(admin)
-    try:
-        refused = make_partitions(admin, plan.wanted)
-        made = [wanted for wanted in plan.wanted if wanted.topic not in refused]
-        faults = await_layout(admin, made) if made else {}
-        promises.settle(admin, refused.keys())
-    except AdminError as error:
-        raise AdminError(f"{error}; {doubt}") from error
-    except BaseException:
-        sys.stderr.write(f"rackward: {doubt}\n")
-        raise
-    return {**{name: str(error) for name, error in refused.items()}, **faults}
-
-
-def _outcome(plan: TopicsPlan, placing: Placing, *, changed: bool) -> dict[str, Any]:
-    return {
-        "dry_run": not changed,
-        "changed": changed,
-        "verified": True if changed else None,
-        **plan_json(plan, placing),
-    }
-
-
-def _check(names: list[str], faults: dict[str, str], done: str) -> None:
-    """Raise RackwardError that says which topics are as planned and what is wrong with others."""
-    if not faults:
-        return
-    sound = [name for name in names if name not in faults]
-    told = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
-    first = f"{done} as planned: {', '.join(sound)}; not so " if sound else ""
-    raise RackwardError(f"{first}{told}; see rackward topics describe {' '.join(faults)}")
+def controller_is_running(admin: AdminConnection, state: ClusterState) -> bool:
+    """Return whether the group of rackward controller has members. Raises AdminError."""
+    brokers = state.view.racks()
+    group = find_groups(admin, brokers, {CONTROLLER_GROUP}).get(CONTROLLER_GROUP)
+    return group is not None and bool(group.members)

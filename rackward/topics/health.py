@@ -1,20 +1,20 @@
-"""What is wrong with topics and partitions, or under way: pure."""
+"""Notes on the health of partitions, computed from a cluster state."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from placement_core import TopicPartition
+from placement_core import ClusterView, TopicPartition
 from placement_core.audit import Finding, Kind, audit
-from placement_core.under_replication import Wanted
+from placement_core.under_replication import ReplicationTarget
 from rackward.admin import ClusterState
 
 
 class Note(Enum):
-    """What there is to say of a partition, the worst first."""
+    """Notes on a partition, from the most severe to the least."""
 
     OFFLINE = "offline"
     BELOW_MIN_IN_SYNC = "below min in sync"
@@ -26,11 +26,11 @@ class Note(Enum):
 
     @property
     def unhealthy(self) -> bool:
-        """Whether somebody should look at it."""
+        """True if the note is about a problem."""
         return self not in (Note.MOVING, Note.NOT_PREFERRED)
 
 
-_NOTE_OF = {
+_NOTE_BY_KIND = {
     Kind.OFFLINE: Note.OFFLINE,
     Kind.BELOW_MIN_IN_SYNC: Note.BELOW_MIN_IN_SYNC,
     Kind.UNDER_REPLICATED: Note.UNDER_REPLICATED,
@@ -38,74 +38,81 @@ _NOTE_OF = {
     Kind.PLACEHOLDERS: Note.PLACEHOLDERS,
     Kind.NOT_PREFERRED: Note.NOT_PREFERRED,
 }
-_ABOUT_BROKERS = (Kind.RACK_UNKNOWN, Kind.ONE_RACK)
+_BROKER_KINDS = (Kind.RACK_UNKNOWN, Kind.ONE_RACK)
+_SEVERITY = {note: rank for rank, note in enumerate(Note)}
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``notes``: per partition, the worst first, only where there are any. ``findings``: those
-    about the partitions' state and the brokers' racks, in words."""
+    """Health of the partitions of a cluster.
+
+    ``notes`` are per partition, the most severe first; partitions without notes are left out.
+    ``findings`` are those of the audit that are about unhealthy partitions or brokers' racks.
+    """
 
     notes: Mapping[TopicPartition, tuple[Note, ...]]
     findings: tuple[Finding, ...]
 
-    def of_topic(self, topic: str) -> Counter[Note]:
-        """How many partitions of a topic have each note."""
+    def count_notes(self, topic: str) -> Counter[Note]:
+        """Return the number of partitions of a topic by note."""
         return Counter(
-            note for place, found in self.notes.items() if place.topic == topic for note in found
+            note for tp, notes in self.notes.items() if tp.topic == topic for note in notes
         )
 
     def unhealthy(self) -> Iterator[TopicPartition]:
-        """The partitions that somebody should look at."""
-        return (place for place, found in self.notes.items() if any(n.unhealthy for n in found))
+        """Yield the partitions that have a problem."""
+        return (tp for tp, notes in self.notes.items() if any(note.unhealthy for note in notes))
 
 
-def health_of(
+def partition_health(
     state: ClusterState,
-    min_in_sync: Mapping[str, int],
-    wanted: Mapping[TopicPartition, Wanted] | None = None,
+    min_isr: Mapping[str, int],
+    targets: Mapping[TopicPartition, ReplicationTarget] | None = None,
 ) -> Health:
-    """The health of the topics in ``state``; ``min_in_sync`` is per topic, 1 where not said;
-    ``wanted`` are partitions that have placeholders.
+    """Return the health of the topics in ``state``.
 
-    A partition under reassignment is judged without the replicas that are still to come.
+    ``min_isr`` is min.insync.replicas per topic (default 1). ``targets`` are those of partitions
+    with placeholders. Replicas that a reassignment is adding do not count.
     """
-    present = {
-        place: tuple(b for b in each.replicas if b not in each.adding)
-        for place, each in state.ongoing.items()
-    }
-    view = replace(state.view, replicas={**state.view.replicas, **present})
-    # A view without any leader would be one that does not know them: all are offline then.
-    silent = bool(view.replicas) and not view.leaders
-    found = audit(view, in_sync=state.in_sync, min_in_sync=min_in_sync, wanted=wanted)
-    noted: dict[TopicPartition, set[Note]] = {}
-    for finding in found.findings:
-        note = _NOTE_OF.get(finding.kind)
-        for place in finding.partitions if note is not None else ():
-            noted.setdefault(place, set()).add(note)  # type: ignore[arg-type]
-    for place in state.ongoing:
-        noted.setdefault(place, set()).add(Note.MOVING)
-    if silent:
-        for place in view.replicas:
-            noted.setdefault(place, set()).add(Note.OFFLINE)
-    order = list(Note)
+    report = audit(
+        without_adding_replicas(state, state.view),
+        in_sync=state.in_sync,
+        min_isr=min_isr,
+        targets=targets,
+    )
+    notes: dict[TopicPartition, set[Note]] = {}
+    for finding in report.findings:
+        if (note := _NOTE_BY_KIND.get(finding.kind)) is not None:
+            for tp in finding.partitions:
+                notes.setdefault(tp, set()).add(note)
+    for tp in state.reassignments:
+        notes.setdefault(tp, set()).add(Note.MOVING)
     return Health(
-        notes={place: tuple(sorted(noted[place], key=order.index)) for place in sorted(noted)},
+        notes={tp: tuple(sorted(notes[tp], key=_SEVERITY.__getitem__)) for tp in sorted(notes)},
         findings=tuple(
             finding
-            for finding in found.findings
-            if finding.kind in _ABOUT_BROKERS or _NOTE_OF.get(finding.kind, Note.MOVING).unhealthy
+            for finding in report.findings
+            if finding.kind in _BROKER_KINDS
+            or _NOTE_BY_KIND.get(finding.kind, Note.MOVING).unhealthy
         ),
     )
 
 
-def chosen_topics(state: ClusterState, health: Health, *, unhealthy: bool) -> Collection[str]:
-    """The topics to show: the unhealthy ones or all, those with the most to say first."""
-    worst: dict[str, int] = {}
-    order = list(Note)
-    for place, notes in health.notes.items():
-        rank = order.index(notes[0])
+def without_adding_replicas(state: ClusterState, view: ClusterView) -> ClusterView:
+    """Return ``view`` without the replicas that reassignments in progress are adding."""
+    present = {
+        tp: tuple(broker for broker in each.replicas if broker not in each.adding)
+        for tp, each in state.reassignments.items()
+    }
+    return replace(view, replicas={**view.replicas, **present})
+
+
+def listed_topics(state: ClusterState, health: Health, *, unhealthy: bool) -> list[str]:
+    """Return all topics, or only the ``unhealthy`` ones, sorted by severity and name."""
+    severity: dict[str, int] = {}
+    for tp, notes in health.notes.items():
         if notes[0].unhealthy:
-            worst[place.topic] = min(rank, worst.get(place.topic, rank))
-    names = worst if unhealthy else state.topics
-    return sorted(names, key=lambda name: (worst.get(name, len(order)), name))
+            rank = _SEVERITY[notes[0]]
+            severity[tp.topic] = min(rank, severity.get(tp.topic, rank))
+    names = severity if unhealthy else state.topics
+    return sorted(names, key=lambda name: (severity.get(name, len(Note)), name))

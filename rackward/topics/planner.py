@@ -1,8 +1,7 @@
-"""What ``topics create`` and ``topics add-partitions`` would make: pure, but for the locator."""
+"""Plan the partitions that ``topics create`` and ``topics add-partitions`` create."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,180 +13,164 @@ from placement_core import (
     TopicPartition,
 )
 from placement_core.cluster import without_placeholders
-from placement_core.locators import locate
-from placement_core.placers import PlacementError, UnderReplicatedPlacer, place
-from placement_core.under_replication import Wanted
+from placement_core.locators import RackLocator, apply_locator
+from placement_core.placers import (
+    PlacementError,
+    ReplicaPlacer,
+    SimplePlacer,
+    UnderReplicatedPlacer,
+    place,
+)
+from placement_core.under_replication import ReplicationTarget
 from rackward.admin import ClusterState, check_topics
 from rackward.admin.topics import NewPartitions
-from rackward.cli.options import Placing
-
-# ---- What brokers and racks carry before and after a change.
+from rackward.broker_load import ClusterLoad, cluster_load
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """Leaders (partitions whose first replica is there) and replicas, before and after."""
+class PlacementOptions:
+    """How to place replicas.
 
-    leaders_before: int = 0
-    leaders_after: int = 0
-    replicas_before: int = 0
-    replicas_after: int = 0
+    name
+        The placer's name on the command line.
+    fallback
+        Places if ``placer`` defers.
+    seed
+        None if the placer takes none.
+    like
+        The topic whose layout new topics get; None for other placers than like-topic.
+    brokers
+        Candidates for replicas; None: all live brokers.
+    """
 
-    def __add__(self, other: Load) -> Load:
-        return Load(
-            self.leaders_before + other.leaders_before,
-            self.leaders_after + other.leaders_after,
-            self.replicas_before + other.replicas_before,
-            self.replicas_after + other.replicas_after,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """``brokers``: id to rack and load, gone ones that still hold replicas among them;
-    ``racks``: rack to load (None: brokers without one)."""
-
-    brokers: Mapping[int, tuple[str | None, Load]]
-    racks: Mapping[str | None, Load]
-
-
-def totals(before: ClusterView, after: ClusterView) -> Totals:
-    """The loads by two views of one cluster; the racks are those of ``after``."""
-    racks = {**before.racks(), **after.racks()}
-    leads_before, holds_before = _counts(before.replicas)
-    leads_after, holds_after = _counts(after.replicas)
-    brokers = {
-        broker: (
-            racks.get(broker),
-            Load(
-                leads_before[broker], leads_after[broker], holds_before[broker], holds_after[broker]
-            ),
-        )
-        for broker in sorted({*racks, *holds_before, *holds_after})
-    }
-    per_rack: dict[str | None, Load] = {}
-    for rack, load in sorted(brokers.values(), key=lambda each: (each[0] is None, each[0] or "")):
-        per_rack[rack] = per_rack.get(rack, Load()) + load
-    return Totals(brokers, per_rack)
-
-
-def _counts(
-    replicas: Mapping[TopicPartition, tuple[int, ...]],
-) -> tuple[Counter[int], Counter[int]]:
-    leads, holds = Counter[int](), Counter[int]()
-    for row in replicas.values():
-        leads[row[0]] += 1
-        holds.update(row)
-    return leads, holds
+    name: str
+    placer: ReplicaPlacer
+    fallback: SimplePlacer
+    seed: int | None
+    like: str | None
+    locator: RackLocator
+    ignore_racks: bool
+    brokers: frozenset[int] | None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsPlan:
-    """The partitions to make, and the cluster before and after, with the racks that were asked
-    for."""
+    """Partitions to create, and the cluster before and after, with the racks of the locator."""
 
-    wanted: tuple[NewPartitions, ...]
+    new: tuple[NewPartitions, ...]
     before: ClusterView
     after: ClusterView
 
     @property
-    def totals(self) -> Totals:
-        """What brokers and racks carry before and after."""
-        return totals(self.before, self.after)
+    def load(self) -> ClusterLoad:
+        """The load of brokers and racks before and after."""
+        return cluster_load(self.before, self.after)
 
 
-def plan_new(
+def plan_new_topics(
     state: ClusterState,
     names: Sequence[str],
-    placing: Placing,
+    options: PlacementOptions,
     partitions: int,
     replication_factor: int,
     configs: Mapping[str, str],
     min_insync_replicas: int | None = None,
 ) -> TopicsPlan:
-    """The topics of these names. ``min_insync_replicas``, where given, allows placeholders for
-    missing brokers. Raises RackwardError where that cannot be, naming the topic."""
-    check_distinct(names)
+    """Return the plan of new topics.
+
+    With ``min_insync_replicas``, missing brokers get placeholders. Raises RackwardError, which
+    names the topic, if there is no such layout or a topic exists.
+    """
+    check_unique(names)
     check_absent(state, names)
-    shapes = [
-        _Shape(
+    requests = [
+        _Request(
             PlacementSpec(partitions, replication_factor, topic=name), configs, min_insync_replicas
         )
         for name in names
     ]
-    return _planned(state, placing, shapes)
+    return _place(state, options, requests)
 
 
-def plan_more(
+def plan_additional_partitions(
     state: ClusterState,
     names: Sequence[str],
-    placing: Placing,
+    options: PlacementOptions,
     partitions: int,
-    least: Mapping[str, int] | None = None,
-    wanted: Mapping[TopicPartition, Wanted] | None = None,
+    min_insync_replicas: Mapping[str, int] | None = None,
+    targets: Mapping[TopicPartition, ReplicationTarget] | None = None,
 ) -> TopicsPlan:
-    """As many more partitions of these topics as make ``partitions`` of each.
+    """Return the plan that gives each topic ``partitions`` partitions in all.
 
-    They get the replication factor that the topic has, or shall have by ``wanted``. ``least``,
-    where given, is min.insync.replicas per topic, and allows placeholders for missing brokers.
-    Raises RackwardError where that cannot be, naming the topic.
+    New partitions get the replication factor of the topic, or that of ``targets`` if it is under-
+    replicated. With ``min_insync_replicas`` (per topic), missing brokers get placeholders. Raises
+    RackwardError, which names the topic, if there is no such layout.
     """
-    check_distinct(names)
+    check_unique(names)
     check_topics(state, names)
-    shapes = []
-    promised: dict[str, int] = {}
-    for where, want in (wanted or {}).items():
-        promised[where.topic] = max(want.replication_factor, promised.get(where.topic, 0))
+    target_factors: dict[str, int] = {}
+    for tp, target in (targets or {}).items():
+        target_factors[tp.topic] = max(target.replication_factor, target_factors.get(tp.topic, 0))
+    requests = []
     for name in names:
         count = partition_count(state, name)
         if count >= partitions:
             raise InvalidOptionError(
-                f"{name} has {count} partitions already: ask for more than {count} in all "
-                "(--partitions); Kafka cannot take partitions away"
+                f"{name} already has {count} partitions: give a total of more than {count} with "
+                "--partitions; Kafka cannot remove partitions"
             )
         length = len(state.view.replicas[TopicPartition(name, 0)])
-        replicas = max(length, promised.get(name, 0))
-        if least is None and replicas > length:
+        factor = max(length, target_factors.get(name, 0))
+        if min_insync_replicas is None and factor > length:
             raise PlacementError(
-                f"{name} has {length} replicas for now and shall have {replicas}: wait until "
-                "rackward controller has added them, or give --allow-under-replicated"
+                f"{name} has {length} replicas, and {factor} once rackward controller has added "
+                "the missing ones: wait for that, or give --allow-under-replicated"
             )
-        spec = PlacementSpec(partitions - count, replicas, topic=name, first_partition=count)
-        shapes.append(_Shape(spec, {}, None if least is None else least.get(name, 1), length))
-    return _planned(state, placing, shapes)
+        requests.append(
+            _Request(
+                PlacementSpec(partitions - count, factor, topic=name, first_partition=count),
+                {},
+                None if min_insync_replicas is None else min_insync_replicas.get(name, 1),
+                length,
+            )
+        )
+    return _place(state, options, requests)
 
 
-def shape_of(state: ClusterState, topic: str) -> tuple[int, int]:
-    """The partitions and the replication factor of a topic, to make others like it."""
+def topic_shape(state: ClusterState, topic: str) -> tuple[int, int]:
+    """Return the partition count and the replication factor of a topic."""
     check_topics(state, [topic])
     return partition_count(state, topic), len(state.view.replicas[TopicPartition(topic, 0)])
 
 
+def partition_count(state: ClusterState, topic: str) -> int:
+    """Return the number of partitions of a topic."""
+    return sum(tp.topic == topic for tp in state.view.replicas)
+
+
 def check_absent(state: ClusterState, names: Sequence[str]) -> None:
-    """Raise InvalidOptionError where one of the topics exists."""
+    """Raise InvalidOptionError if one of the topics exists."""
     for name in names:
         if name in state.topic_ids:
             raise InvalidOptionError(
-                f"topic {name} exists already, with {partition_count(state, name)} partitions: "
+                f"topic {name} already exists, with {partition_count(state, name)} partitions: "
                 "choose another name, or use rackward topics add-partitions"
             )
 
 
-def check_distinct(names: Sequence[str]) -> None:
-    """Raise InvalidOptionError where a name is there twice."""
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidOptionError(f"the topic {twice[0]} is named twice: name it once")
-
-
-def partition_count(state: ClusterState, topic: str) -> int:
-    """How many partitions a topic has."""
-    return sum(place.topic == topic for place in state.view.replicas)
+def check_unique(names: Sequence[str]) -> None:
+    """Raise InvalidOptionError if a name is repeated."""
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidOptionError(f"topic {repeated[0]} is repeated: give it once")
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """``min_insync_replicas`` None: without placeholders. ``length``: of the lists that an old
-    topic has, which the cluster asks of new ones too."""
+class _Request:
+    """Partitions to place.
+
+    ``min_insync_replicas`` is None without placeholders. ``length`` is that of the replica lists
+    of an existing topic; Kafka requires the same length of new ones.
+    """
 
     spec: PlacementSpec
     configs: Mapping[str, str]
@@ -195,58 +178,65 @@ class _Shape:
     length: int | None = None
 
 
-def _planned(state: ClusterState, placing: Placing, shapes: Sequence[_Shape]) -> TopicsPlan:
-    """Each topic placed in turn, in a cluster that has those before it."""
+def _place(
+    state: ClusterState, options: PlacementOptions, requests: Sequence[_Request]
+) -> TopicsPlan:
+    """Place each topic in turn, in a view that contains those before it."""
     view = state.view
-    wanted = []
-    for shape in shapes:
-        spec, placer = shape.spec, placing.placer
-        if shape.min_insync_replicas is not None:
-            placer = UnderReplicatedPlacer(placer, shape.min_insync_replicas)
-        if not placing.ignore_racks:
-            # For each anew: racks may be somebody else's to change.
-            view = locate(placing.locator, view)
-        asked = replace(spec, ignore_racks=placing.ignore_racks)
+    planned = []
+    for request in requests:
+        spec, placer = request.spec, options.placer
+        if request.min_insync_replicas is not None:
+            placer = UnderReplicatedPlacer(placer, request.min_insync_replicas)
+        if not options.ignore_racks:
+            # Once per topic: locators are evaluated for each creation.
+            view = apply_locator(options.locator, view)
         try:
-            rows = place(asked, view, placer, placing.brokers, fallback=placing.fallback)
-            made = NewPartitions(
+            rows = place(
+                replace(spec, ignore_racks=options.ignore_racks),
+                view,
+                placer,
+                options.brokers,
+                fallback=options.fallback,
+            )
+            new = NewPartitions(
                 str(spec.topic),
                 rows,
                 spec.first_partition,
-                shape.configs,
-                _lists_for(rows, shape.length, [broker.id for broker in state.fenced]),
+                request.configs,
+                _requested_rows(rows, request.length, [broker.id for broker in state.fenced]),
             )
         except PlacementError as error:
             raise PlacementError(f"topic {spec.topic}: {error}") from error
-        view = replace(view, replicas={**view.replicas, **made.layout})
-        wanted.append(made)
+        view = replace(view, replicas={**view.replicas, **new.layout})
+        planned.append(new)
     before = replace(view, replicas=state.view.replicas)
-    return TopicsPlan(tuple(wanted), before, view)
+    return TopicsPlan(tuple(planned), before, view)
 
 
-def _lists_for(
+def _requested_rows(
     rows: ReplicaLists, length: int | None, down: Collection[int]
 ) -> ReplicaLists | None:
-    """The lists to ask the cluster for, where these are not ``rows`` themselves.
+    """Return the replica lists to request from the cluster if they are not ``rows`` themselves.
 
-    Of a new topic: without placeholders. Of an old one: as long as those that it has, which is
-    all that Kafka takes. Brokers that are down stand in for missing ones then.
+    For a new topic: without placeholders. For an existing one: of the given length, with brokers
+    that are ``down`` instead of placeholders.
     """
-    made = tuple(
+    requested = tuple(
         without_placeholders(row)
         if length is None
-        else _as_long_as(without_placeholders(row), length, down)
+        else _with_length(without_placeholders(row), length, down)
         for row in rows
     )
-    return None if made == rows else made
+    return None if requested == rows else requested
 
 
-def _as_long_as(row: tuple[int, ...], length: int, down: Collection[int]) -> tuple[int, ...]:
-    found = (*row, *(broker for broker in sorted(down) if broker not in row))[:length]
-    if len(found) < length:
+def _with_length(row: tuple[int, ...], length: int, down: Collection[int]) -> tuple[int, ...]:
+    filled = (*row, *(broker for broker in sorted(down) if broker not in row))[:length]
+    if len(filled) < length:
         raise PlacementError(
-            f"its lists have {length} replicas, and Kafka takes no shorter ones for new "
+            f"its replica lists have {length} replicas, and Kafka accepts no shorter ones for new "
             f"partitions: {len(row)} brokers are live and {len(down)} are known to be down; "
             "start a broker first"
         )
-    return found
+    return filled

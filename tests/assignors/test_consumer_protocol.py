@@ -1,3 +1,5 @@
+"""Subscriptions of every version and of any bytes, user data, and assignments."""
+
 from __future__ import annotations
 
 import struct
@@ -10,9 +12,9 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from assignors.consumer_protocol import (
-    Subscription,
+    ConsumerProtocolError,
+    MemberSubscription,
     SubscriptionReader,
-    WireError,
     write_assignments,
     write_user_data,
 )
@@ -32,52 +34,60 @@ claims = st.dictionaries(
 racks = st.none() | st.text(min_size=1, max_size=6)
 
 
-def read(data: bytes) -> Subscription:
+def read(data: bytes) -> MemberSubscription:
     return SubscriptionReader().read(data)
 
 
-def plain(owned: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+def to_lists(owned: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
     return {topic: list(partitions) for topic, partitions in owned.items()}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_every_version_gives_what_it_has(version: int) -> None:
-    said = read(
+def test_every_version_has_its_fields(version: int) -> None:
+    subscription = read(
         subscription_bytes(
             ["orders", "payments"], version=version, rack="a", owned=OWNED, generation=5
         )
     )
-    assert said.topics == {"orders", "payments"}
-    assert plain(said.owned) == (OWNED if version >= 1 else {})
-    assert said.generation == (5 if version >= 2 else -1)
-    assert said.rack == ("a" if version >= 3 else None)
-    assert said.faults == ()
+    assert subscription.topics == {"orders", "payments"}
+    assert to_lists(subscription.owned) == (OWNED if version >= 1 else {})
+    assert subscription.generation == (5 if version >= 2 else -1)
+    assert subscription.rack == ("a" if version >= 3 else None)
+    assert subscription.errors == ()
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_user_data_gives_what_the_version_lacks(version: int) -> None:
-    said = read(
+def test_user_data_has_the_fields_that_the_version_lacks(version: int) -> None:
+    subscription = read(
         subscription_bytes(
             ["orders"], version=version, user_data=write_user_data("b", OWNED, 9), rack=None
         )
     )
-    assert (said.rack, plain(said.owned), said.generation) == ("b", OWNED, 9)
+    assert (subscription.rack, to_lists(subscription.owned), subscription.generation) == (
+        "b",
+        OWNED,
+        9,
+    )
 
 
-def test_a_field_of_the_subscription_wins_over_user_data() -> None:
+def test_a_field_of_the_subscription_takes_precedence_over_user_data() -> None:
     other = write_user_data("b", {"x": [1]}, 9)
-    said = read(
+    subscription = read(
         subscription_bytes(["orders"], rack="a", owned=OWNED, generation=5, user_data=other)
     )
-    assert (said.rack, plain(said.owned), said.generation) == ("a", OWNED, 5)
+    assert (subscription.rack, to_lists(subscription.owned), subscription.generation) == (
+        "a",
+        OWNED,
+        5,
+    )
 
 
-def test_a_later_version_is_read_as_far_as_it_is_known() -> None:
+def test_a_later_version_is_read_as_version_3() -> None:
     later = b"\0\x64" + FULL[2:] + b"something of version 100"
     assert read(later) == read(FULL)
 
 
-def test_a_later_version_of_user_data_too() -> None:
+def test_a_later_version_of_user_data_is_read_as_version_1() -> None:
     later = b"\x02" + write_user_data("b", OWNED, 9)[1:] + b"more"
     assert read(subscription_bytes(["orders"], version=0, user_data=later)).rack == "b"
 
@@ -91,11 +101,11 @@ def test_the_documented_layout_of_user_data() -> None:
 
 
 @pytest.mark.parametrize("length", range(len(FULL)))
-def test_cut_short_anywhere_it_is_a_member_that_owns_nothing(length: int) -> None:
-    said = read(FULL[:length])
-    assert said.topics in (frozenset(), frozenset({"orders", "payments"}))
-    assert (said.rack, said.owned, said.generation) == (None, {}, -1)
-    assert len(said.faults) == 1
+def test_a_truncated_subscription_claims_nothing(length: int) -> None:
+    subscription = read(FULL[:length])
+    assert subscription.topics in (frozenset(), frozenset({"orders", "payments"}))
+    assert (subscription.rack, subscription.owned, subscription.generation) == (None, {}, -1)
+    assert len(subscription.errors) == 1
 
 
 @pytest.mark.parametrize(
@@ -116,23 +126,23 @@ def test_cut_short_anywhere_it_is_a_member_that_owns_nothing(length: int) -> Non
     ],
     ids=range(12),
 )
-def test_lengths_that_lie_cost_nothing(data: bytes) -> None:
+def test_wrong_lengths_allocate_no_memory(data: bytes) -> None:
     tracemalloc.start()
-    said = read(data)
+    subscription = read(data)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert said.faults
-    assert not said.owned
+    assert subscription.errors
+    assert not subscription.owned
     assert peak < 100_000
 
 
-def test_an_honest_megabyte_of_claims_takes_memory_in_proportion() -> None:
+def test_a_megabyte_of_claims_takes_memory_in_proportion() -> None:
     data = subscription_bytes(["t"], owned={"t": range(250_000)})
     tracemalloc.start()
-    said = read(data)
+    subscription = read(data)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(said.owned["t"]) == 250_000
+    assert len(subscription.owned["t"]) == 250_000
     assert peak < 20 * len(data)
 
 
@@ -143,43 +153,46 @@ def test_any_bytes_are_read(data: bytes) -> None:
 
 
 @given(st.integers(0, len(FULL) - 1), st.binary(min_size=1, max_size=4))
-def test_a_damaged_subscription_is_read(at: int, noise: bytes) -> None:
-    read(FULL[:at] + noise + FULL[at + len(noise) :])
+def test_a_damaged_subscription_is_read(position: int, noise: bytes) -> None:
+    read(FULL[:position] + noise + FULL[position + len(noise) :])
 
 
 @given(racks, claims, st.integers(-1, 2**31 - 1))
-def test_user_data_survives_the_way(rack: str | None, owned: Claims, generation: int) -> None:
-    said = SubscriptionReader().read_user_data(write_user_data(rack, owned, generation))
-    assert (said.rack, plain(said.owned), said.generation) == (rack, owned, generation)
+def test_user_data_round_trip(rack: str | None, owned: Claims, generation: int) -> None:
+    subscription = SubscriptionReader().read_user_data(write_user_data(rack, owned, generation))
+    assert (subscription.rack, to_lists(subscription.owned), subscription.generation) == (
+        rack,
+        owned,
+        generation,
+    )
 
 
 @given(st.lists(topic_names, unique=True, max_size=4), racks, claims, st.integers(-1, 2**31 - 1))
-def test_a_subscription_survives_the_way(
+def test_a_subscription_that_kafka_python_encoded_is_decoded(
     topics: list[str], rack: str | None, owned: Claims, generation: int
 ) -> None:
     reader = SubscriptionReader()
     data = subscription_bytes(topics, rack=rack, owned=owned, generation=generation)
     for _ in range(2):
-        said = reader.read(data)
-        assert (said.topics, said.rack, plain(said.owned), said.generation) == (
-            frozenset(topics), rack, owned, generation,
-        )  # fmt: skip
-    assert reader.read(data).topics is said.topics
+        subscription = reader.read(data)
+        assert (subscription.topics, subscription.rack) == (frozenset(topics), rack)
+        assert (to_lists(subscription.owned), subscription.generation) == (owned, generation)
+    assert reader.read(data).topics is subscription.topics
 
 
-def test_a_topic_claimed_twice_has_all_its_claims() -> None:
+def test_claims_on_one_topic_in_two_entries_are_merged() -> None:
     twice = subscription_bytes(["t"], version=1, owned={"t": [1], "u": [2]}).replace(b"u", b"t")
-    assert plain(read(twice).owned) == {"t": [1, 2]}
+    assert to_lists(read(twice).owned) == {"t": [1, 2]}
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\x80abc", b"\x01", b"\x01\0\x05abc"])
-def test_user_data_that_is_none_of_ours(data: bytes) -> None:
-    with pytest.raises(WireError):
+def test_user_data_in_another_layout_is_an_error(data: bytes) -> None:
+    with pytest.raises(ConsumerProtocolError):
         SubscriptionReader().read_user_data(data)
 
 
 @given(st.dictionaries(topic_names, claims, max_size=3))
-def test_kafka_python_reads_the_assignments(plan: dict[str, Claims]) -> None:
+def test_kafka_python_decodes_the_assignments(plan: dict[str, Claims]) -> None:
     for member, data in write_assignments(plan).items():
         assignment = ConsumerProtocolAssignment.decode(data)
         assert [(t, list(ps)) for t, ps in assignment.assigned_partitions] == list(
@@ -188,10 +201,14 @@ def test_kafka_python_reads_the_assignments(plan: dict[str, Claims]) -> None:
         assert assignment.user_data == b""
 
 
-def test_what_user_data_claims_was_released_and_what_the_subscription_claims_is_held() -> None:
+def test_partitions_in_user_data_are_released_and_those_in_the_subscription_are_not() -> None:
     user_data = write_user_data("b", {"orders": [1]}, 4)
     eager = read(subscription_bytes(["orders"], version=0, user_data=user_data))
-    assert (eager.released, plain(eager.owned), plain(eager.held)) == (True, {"orders": [1]}, {})
+    assert (eager.released, to_lists(eager.owned), to_lists(eager.owned_while_joining)) == (
+        True,
+        {"orders": [1]},
+        {},
+    )
     both = read(subscription_bytes(["orders"], owned=OWNED, generation=9, user_data=user_data))
-    assert (both.released, plain(both.held), both.generation) == (False, OWNED, 9)
+    assert (both.released, to_lists(both.owned_while_joining), both.generation) == (False, OWNED, 9)
     assert not read(subscription_bytes(["orders"], owned=OWNED, user_data=b"\xff")).released

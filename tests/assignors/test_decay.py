@@ -1,7 +1,7 @@
-"""Leaders wander: ours stays at the optimum with the fewest moves, a sticky one alone decays.
+"""While leaders move, our plans stay optimal, and those of a merely sticky assignor lose locality.
 
-Twelve topics of thirty partitions, twelve members in three racks, leaders anywhere; in each
-of 25 rounds a tenth of the leaders moves to another rack and the group assigns again.
+Twelve topics of thirty partitions, twelve members in three racks, leaders at random. In each of 25
+rounds a tenth of the leaders moves to another rack, and the group rebalances.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def start(seed: int) -> tuple[Random, list[Member], dict[str, list[str | None]]]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_every_round_is_at_the_optimum_in_locality_and_in_moves(seed: int) -> None:
+def test_every_round_is_optimal_in_locality_and_moves(seed: int) -> None:
     rng, members, leaders = start(seed)
     for generation in range(ROUNDS + 1):
         plan = check_sticky(Group(tuple(members), leaders))
@@ -40,20 +40,20 @@ def test_every_round_is_at_the_optimum_in_locality_and_in_moves(seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_stickiness_alone_decays_to_chance_on_the_same_story(seed: int) -> None:
-    """kafka-python's CooperativeSticky, which begins with our plan: all but local."""
+def test_locality_of_a_sticky_assignor_decays(seed: int) -> None:
+    """kafka-python's CooperativeSticky, starting from our plan."""
     pytest.importorskip("kafka")
     rng, members, leaders = start(seed)
     plan = LeaderRackAwareCooperativeSticky().assign(members, leaders)
     assert locality(plan) >= 0.9
-    held = {m: dict(topics) for m, topics in plan.partitions.items()}
+    owned = {m: dict(topics) for m, topics in plan.partitions.items()}
     for generation in range(ROUNDS):
         leaders = move_leaders(rng, leaders, 0.1, RACKS)
-        held = kafka_python_sticky(members, held, leaders, generation)
+        owned = kafka_python_sticky(members, owned, leaders, generation)
     rack_of = {member.id: member.rack for member in members}
     local = sum(
         leaders[topic][number] == rack_of[member]
-        for member, topics in held.items()
+        for member, topics in owned.items()
         for topic, numbers in topics.items()
         for number in numbers
     )
@@ -62,26 +62,26 @@ def test_stickiness_alone_decays_to_chance_on_the_same_story(seed: int) -> None:
 
 def kafka_python_sticky(
     members: Sequence[Member],
-    held: dict[str, dict[str, list[int]]],
+    owned: dict[str, dict[str, list[int]]],
     leaders: LeaderRacks,
     generation: int,
 ) -> dict[str, dict[str, list[int]]]:
-    """One rebalance of kafka-python's assignor: its second round hands out what was withheld."""
+    """Run both rounds of a rebalance with kafka-python's assignor."""
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
     for _ in range(2):
-        joined = [joining(member, held[member.id], generation) for member in members]
-        given = CooperativeStickyAssignor().assign(Topics(leaders), joined)
-        held = {
+        joined = [joining(member, owned[member.id], generation) for member in members]
+        assignments = CooperativeStickyAssignor().assign(Topics(leaders), joined)
+        owned = {
             member: {topic: sorted(numbers) for topic, numbers in assignment.assigned_partitions}
-            for member, assignment in given.items()
+            for member, assignment in assignments.items()
         }
-    assert sum(len(n) for topics in held.values() for n in topics.values()) == 360
-    return held
+    assert sum(len(n) for topics in owned.values() for n in topics.values()) == 360
+    return owned
 
 
 class Topics:
-    """As much of kafka-python's ClusterMetadata as its assignors ask for."""
+    """The part of kafka-python's ClusterMetadata that its assignors use."""
 
     def __init__(self, leaders: LeaderRacks) -> None:
         self.leaders = leaders
@@ -93,20 +93,20 @@ class Topics:
         return set(range(len(self.leaders[topic])))
 
 
-def joining(member: Member, held: dict[str, list[int]], generation: int) -> Any:
-    """A member's join as kafka-python's group leader gets it."""
+def joining(member: Member, owned: dict[str, list[int]], generation: int) -> Any:
+    """Return a member as kafka-python's group leader receives it."""
     from kafka.protocol.consumer.group import JoinGroupResponse
     from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-    owned = [
+    owned_partitions = [
         ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=numbers)
-        for topic, numbers in held.items()
+        for topic, numbers in owned.items()
     ]
     subscription = ConsumerProtocolSubscription(
         version=2,
         topics=sorted(member.topics),
         user_data=b"",
-        owned_partitions=owned,
+        owned_partitions=owned_partitions,
         generation_id=generation,
     )
     return JoinGroupResponse.JoinGroupResponseMember(

@@ -1,4 +1,4 @@
-"""LeaderRackAwareRange against the oracles: no figure can be bettered."""
+"""Plans of LeaderRackAwareRange are optimal, by comparison with the oracles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_mid_size_groups_by_flow(chunk: int) -> None:
 
 
 def test_large_groups_by_flow() -> None:
-    # Without weights: at this size their scaled costs would leave the solver's 64 bits.
+    # Without weights: at this size their scaled costs do not fit into the oracle's 64 bits.
     for number in range(60):
         group = random_group(f"range-large-{number}", LARGE)
         check_range(replace(group, weights=None))
@@ -42,12 +42,12 @@ def test_groups_with_max_imbalance(chunk: int) -> None:
     max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 @given(groups())
-def test_groups_that_shrink(group: Group) -> None:
+def test_generated_groups(group: Group) -> None:
     check_range(group)
 
 
 def run(seed: str, *, small: bool, imbalance: bool) -> None:
-    """Check one seeded group; the failure names the seed."""
+    """Check one seeded group; a failure has a note with the seed."""
     group = random_group(seed, SMALL if small else MIDDLE, imbalance=imbalance)
     try:
         check_range(group)

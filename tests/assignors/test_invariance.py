@@ -1,4 +1,4 @@
-"""One group, one plan: whatever the order it is handed over in, and whatever the hash seed."""
+"""A plan depends neither on the order of the input nor on the hash seed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tests.support.random_groups import MIDDLE, Group, random_group
 
 
 def plans(group: Group) -> Iterator[Plan]:
-    """Both assignors' plans of a group."""
-    share = group.max_imbalance
+    """Yield both assignors' plans of a group."""
+    max_imbalance = group.max_imbalance
     for assignor in (
-        LeaderRackAwareCooperativeSticky(max_imbalance=share),
-        LeaderRackAwareRange(co_partitioned=group.co_partitioned, max_imbalance=share),
+        LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance),
+        LeaderRackAwareRange(co_partitioned=group.co_partitioned, max_imbalance=max_imbalance),
     ):
         yield assignor.assign(group.members, group.leader_racks, group.weights)
 
 
 def shuffled(group: Group, rng: Random) -> Group:
-    """The same group with everything in another order that has no meaning in its order."""
+    """Return the same group in another order of everything whose order has no meaning."""
     members = [
         replace(
             member,
@@ -75,7 +75,7 @@ def test_the_hash_seed_does_not_matter() -> None:
     assert printed("4242") == first
 
 
-def test_what_is_handed_over_is_left_as_it_was() -> None:
+def test_the_input_is_not_modified() -> None:
     for number in range(50):
         group = random_group(f"untouched-{number}", MIDDLE)
         list(plans(group))
@@ -84,7 +84,7 @@ def test_what_is_handed_over_is_left_as_it_was() -> None:
 
 
 def print_plans() -> None:
-    """The plans of some groups as JSON, for another process to compare."""
+    """Print the plans of some groups as JSON, for another process to compare."""
     found = [
         plan.partitions
         for number in range(80)

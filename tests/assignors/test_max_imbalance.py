@@ -1,10 +1,13 @@
-"""``max_imbalance``: KAFKA-17755's two cases, and where the option must change nothing."""
+"""``max_imbalance``: the two cases of KAFKA-17755, exact limits, and groups without racks."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from assignors import Member
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
+from assignors.model import load_factor
 from tests.support.assignment_exact import check_range, check_sticky
 from tests.support.random_groups import Group
 
@@ -12,7 +15,7 @@ TOPIC = frozenset({"t"})
 
 
 def one_per_rack(racks: str, leaders: str, max_imbalance: float) -> Group:
-    """A member in each of the racks, named after it, and leaders in the racks given."""
+    """Return a group with one member per letter of ``racks``, named after it."""
     members = tuple(Member(rack, TOPIC, rack=rack) for rack in racks)
     return Group(members, {"t": list(leaders)}, max_imbalance=max_imbalance)
 
@@ -30,7 +33,7 @@ def test_a_rack_with_surplus_leaders(share: float, off_rack: int, loads: list[in
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 2.0])
-def test_a_rack_without_a_consumer_is_dealt_evenly(share: float) -> None:
+def test_partitions_of_a_rack_without_members_are_spread_evenly(share: float) -> None:
     group = one_per_rack("ab", "aaabbbccc", share)
     for plan in (check_sticky(group), check_range(group)):
         assert plan.off_rack == 3
@@ -38,7 +41,7 @@ def test_a_rack_without_a_consumer_is_dealt_evenly(share: float) -> None:
 
 
 def test_surplus_leaders_and_an_empty_rack_at_once() -> None:
-    # a keeps its five; what c leads goes to b until loads are as even as locality lets them be.
+    # a has its five local partitions; those led in c go to b, which evens out the loads.
     group = one_per_rack("ab", "aaaaabccc", 0.5)
     for plan in (check_sticky(group), check_range(group)):
         assert (plan.off_rack, plan.loads) == (3, {"a": 5, "b": 4})
@@ -61,7 +64,7 @@ def test_only_the_component_that_may_exceed_its_level_changes() -> None:
     assert plan.off_rack == 1 + 3
 
 
-def test_a_level_is_that_of_the_members_own_block() -> None:
+def test_a_limit_applies_to_the_level_of_the_members_own_block() -> None:
     # The crowded member joins two blocks into one component, and is a block of its own: what
     # is left falls into a block of level 1 (two for two) and one of level 2 (three for two).
     members = (
@@ -76,7 +79,25 @@ def test_a_level_is_that_of_the_members_own_block() -> None:
     assert plan.loads == {"crowded": 20, "one-a": 1, "one-b": 1, "two-a": 3, "two-b": 0}
 
 
-def test_where_racks_are_unknown_nothing_changes() -> None:
+def test_the_limit_of_every_load_and_hundredth_is_exact() -> None:
+    # In floats, int(100 * (1 + 0.15)) is 114.
+    for hundredths in range(301):
+        factor = load_factor(hundredths / 100)
+        for load in range(1, 201):
+            assert int(load * factor) == load * (100 + hundredths) // 100
+
+
+@pytest.mark.parametrize("share", [0.15, 0.1 + 0.05])
+@pytest.mark.parametrize(
+    "assignor", [LeaderRackAwareRange, LeaderRackAwareCooperativeSticky], ids=["range", "sticky"]
+)
+def test_a_member_is_filled_to_the_exact_limit(assignor: Any, share: float) -> None:
+    members = [Member("a", TOPIC, rack="a"), Member("b", TOPIC, rack="b")]
+    plan = assignor(max_imbalance=share).assign(members, {"t": ["a"] * 200})
+    assert plan.loads == {"a": 115, "b": 85}
+
+
+def test_without_racks_nothing_changes() -> None:
     members = tuple(Member(f"m{i}", TOPIC) for i in range(3))
     group = Group(members, {"t": ["a"] * 7}, max_imbalance=2.0)
     assert check_sticky(group).off_rack == 7

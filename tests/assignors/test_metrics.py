@@ -1,24 +1,25 @@
-"""Assignments as Prometheus reads them."""
+"""Assignments as Prometheus metrics."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from assignors.group_leader import About, Leaders, Records
+from assignors.group_leader import AssignmentHistory, GroupContext, Leaders
 from assignors.kafka_python import LeaderRackAwareRangeAssignor
 from assignors.metrics import AssignmentCollector
-from tests.assignors.group_leader.test_history import AT, JOINED, rebalance
+from tests.support.group_leader import FailingAssignor, joined_member, sticky_rebalance
 
-Figures = dict[tuple[str, str], float]
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+JOINED = [joined_member("m1", "a"), joined_member("m2", "b")]
 
 
-def scraped(collector: AssignmentCollector) -> Figures:
-    """(name, group) to value, as a server would read it."""
+def scrape(collector: AssignmentCollector) -> dict[tuple[str, str], float]:
+    """Return (name, group) to value, as a Prometheus server reads it."""
     registry = CollectorRegistry()
     registry.register(collector)
     return {
@@ -28,27 +29,27 @@ def scraped(collector: AssignmentCollector) -> Figures:
     }
 
 
-class Remembering:
-    """A source."""
+class Source:
+    """The assignments of a history."""
 
-    def __init__(self, records: Records) -> None:
-        self.assignments = records.all
+    def __init__(self, history: AssignmentHistory) -> None:
+        self.assignments = history.all
 
 
 def test_metrics_are_those_of_the_last_assignment_of_each_group() -> None:
-    leading = rebalance()
+    rebalance = sticky_rebalance()
     racks = Leaders({"t": ["a", "a", "a", "b"]}, {}, frozenset(), {0: "a", 1: "b"})
     for group, generation in (("g", 1), ("h", 7), ("g", 2)):
-        leading.run(lambda _: racks, JOINED, about=About(group, generation))
-    found = scraped(AssignmentCollector(Remembering(leading.records)))
-    assert found["rackward_assignments_total", "g"] == 2
-    assert found["rackward_assignments_total", "h"] == 1
-    last = leading.records.last("g")
+        rebalance.run(lambda _: racks, JOINED, context=GroupContext(group, generation))
+    metrics = scrape(AssignmentCollector(Source(rebalance.history)))
+    assert metrics["rackward_assignments_total", "g"] == 2
+    assert metrics["rackward_assignments_total", "h"] == 1
+    last = rebalance.history.latest("g")
     assert last is not None
     prefix = "rackward_assignment"
     assert {
         name.removeprefix(prefix): value
-        for (name, group), value in found.items()
+        for (name, group), value in metrics.items()
         if group == "g" and name != "rackward_assignments_total"
     } == {
         "_timestamp_seconds": pytest.approx(last.at.timestamp()),
@@ -62,27 +63,28 @@ def test_metrics_are_those_of_the_last_assignment_of_each_group() -> None:
     }
 
 
-def test_sources_of_one_group_are_added_up_and_the_latest_counts() -> None:
-    early, late = rebalance(AT), rebalance(AT + timedelta(seconds=1))
+def test_sources_of_one_group_are_summed_and_the_latest_assignment_counts() -> None:
+    early = sticky_rebalance(now=NOW)
+    late = sticky_rebalance(now=NOW + timedelta(seconds=1))
     racks = Leaders({"t": ["a", "a"]}, {}, frozenset(), {0: "a"})
     more = replace(racks, racks={"t": ["a", "b", "b"]})
-    early.run(lambda _: racks, JOINED, about=About("g", 1))
-    late.run(lambda _: more, JOINED, about=About("g", 2))
-    collector = AssignmentCollector(Remembering(late.records))
-    source = Remembering(early.records)
+    early.run(lambda _: racks, JOINED, context=GroupContext("g", 1))
+    late.run(lambda _: more, JOINED, context=GroupContext("g", 2))
+    collector = AssignmentCollector(Source(late.history))
+    source = Source(early.history)
     for _ in range(2):
         collector.add(source)
-    found = scraped(collector)
-    assert found["rackward_assignments_total", "g"] == 2
-    assert found["rackward_assignment_partitions", "g"] == 3
+    metrics = scrape(collector)
+    assert metrics["rackward_assignments_total", "g"] == 2
+    assert metrics["rackward_assignment_partitions", "g"] == 3
 
 
-def test_what_is_not_known_is_left_out() -> None:
-    failing = rebalance(fails=True)
+def test_unknown_values_are_left_out() -> None:
+    failing = sticky_rebalance(FailingAssignor())
     racks = Leaders({"t": ["a", "a"]}, {}, frozenset(), {0: "a"})
-    failing.run(lambda _: racks, JOINED, about=About("g", 1))
-    found = scraped(AssignmentCollector(Remembering(failing.records)))
-    assert found["rackward_assignments_total", "g"] == 1
-    assert ("rackward_assignment_off_rack_partitions", "g") not in found
-    # Nothing was assigned so far: the registry takes it all the same.
-    assert scraped(AssignmentCollector(LeaderRackAwareRangeAssignor(rack="a"))) == {}
+    failing.run(lambda _: racks, JOINED, context=GroupContext("g", 1))
+    metrics = scrape(AssignmentCollector(Source(failing.history)))
+    assert metrics["rackward_assignments_total", "g"] == 1
+    assert ("rackward_assignment_off_rack_partitions", "g") not in metrics
+    # A registry accepts a collector without assignments.
+    assert scrape(AssignmentCollector(LeaderRackAwareRangeAssignor(rack="a"))) == {}

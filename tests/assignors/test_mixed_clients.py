@@ -1,4 +1,4 @@
-"""Cooperative and eager members in one group: never two owners, two rounds, one exact plan."""
+"""Cooperative and eager members in one group: never two owners, two rounds, an exact plan."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignors import LeaderRackAwareCooperativeSticky
-from assignors import Member as PureMember
-from assignors.consumer_protocol import Subscription
-from tests.support.kafka_python import (
+from assignors import LeaderRackAwareCooperativeSticky, Member
+from assignors.consumer_protocol import MemberSubscription
+from tests.support.group_leader import (
     TOPIC,
-    EndlessError,
-    Group,
-    Member,
+    ModelGroup,
+    ModelMember,
+    NotSettledError,
     TwoOwnersError,
     sticky_rebalance,
 )
@@ -24,18 +23,18 @@ racks = st.sampled_from(["a", "b", "c", None])
 names = st.sampled_from([f"m{number}" for number in range(6)])
 leaders = st.lists(racks, min_size=1, max_size=14)
 members = st.dictionaries(
-    names, st.builds(Member, eager=st.booleans(), rack=racks), min_size=1, max_size=5
+    names, st.builds(ModelMember, eager=st.booleans(), rack=racks), min_size=1, max_size=5
 )
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> Group:
-    """A group after joins, leaves, moved leaders and rebalances that some never hear the end of."""
-    group = Group(draw(leaders), members=draw(members))
+def histories(draw: st.DrawFn) -> ModelGroup:
+    """Draw a group after joins, leaves, moved leaders and rebalances that some members miss."""
+    group = ModelGroup(draw(leaders), members=draw(members))
     for _ in range(draw(st.integers(0, 6))):
         step = draw(st.sampled_from(["join", "leave", "move", "rebalance", "settle"]))
         if step == "join":
-            group.members[draw(names)] = Member(draw(st.booleans()), draw(racks))
+            group.members[draw(names)] = ModelMember(draw(st.booleans()), draw(racks))
         elif step == "leave" and len(group.members) > 1:
             del group.members[draw(st.sampled_from(sorted(group.members)))]
         elif step == "move":
@@ -44,26 +43,28 @@ def histories(draw: st.DrawFn) -> Group:
         elif step == "settle":
             group.settle()
         else:
-            everyone = draw(st.permutations(sorted(group.members)))
-            group.rebalance(everyone[: draw(st.integers(0, len(everyone)))])
+            receivers = draw(st.permutations(sorted(group.members)))
+            group.rebalance(receivers[: draw(st.integers(0, len(receivers)))])
     return group
 
 
 @given(histories())
 @settings(max_examples=200, deadline=None)
-def test_whatever_fails_nothing_has_two_owners_and_two_rounds_settle(group: Group) -> None:
-    believed = [
-        PureMember(
+def test_after_any_failures_no_partition_has_two_owners_and_two_rounds_settle(
+    group: ModelGroup,
+) -> None:
+    claiming = [
+        Member(
             id=name,
             topics=frozenset({TOPIC}),
             rack=member.rack,
-            owned={TOPIC: sorted(member.had)},
-            generation=member.since,
+            owned={TOPIC: sorted(member.last)},
+            generation=member.generation,
         )
         for name, member in group.members.items()
     ]
-    best = LeaderRackAwareCooperativeSticky().assign(believed, {TOPIC: group.leaders})
-    before = {name: member.had for name, member in group.members.items()}
+    best = LeaderRackAwareCooperativeSticky().assign(claiming, {TOPIC: group.leaders})
+    before = {name: member.last for name, member in group.members.items()}
     group.settle()
     owned = group.owned()
     assert sorted(p for ps in owned.values() for p in ps) == list(range(len(group.leaders)))
@@ -74,60 +75,66 @@ def test_whatever_fails_nothing_has_two_owners_and_two_rounds_settle(group: Grou
     )
     assert off_rack == best.off_rack == best.optimum
     assert sorted(map(len, owned.values())) == sorted(best.loads.values())
-    # Where every claim is of one owner, those who stay give up no more than the plan's.
+    # If no partition is claimed twice, members revoke no more than the plan moves.
     if sum(map(len, before.values())) == len(frozenset().union(*before.values())):
         assert sum(len(before[name] - owned[name]) for name in before) == best.moved
 
 
-def mixed(eager: str) -> Group:
-    """Four members of 12 partitions, those named in ``eager`` eager."""
-    group = Group(
+def mixed(eager: str) -> ModelGroup:
+    """Return three settled members of 12 partitions; those with a number in ``eager`` are eager."""
+    group = ModelGroup(
         ["a", "b", "c"] * 4,
-        members={f"m{number}": Member(str(number) in eager, "abca"[number]) for number in range(3)},
+        members={
+            f"m{number}": ModelMember(str(number) in eager, "abca"[number]) for number in range(3)
+        },
     )
     group.settle()
     return group
 
 
-def test_an_eager_members_partitions_are_handed_on_at_once() -> None:
+def test_partitions_of_eager_members_are_assigned_at_once() -> None:
     group = mixed("012")
-    group.members["m3"] = Member(eager=True, rack="a")
+    group.members["m3"] = ModelMember(eager=True, rack="a")
     assert group.settle() == 1
 
 
-def test_a_cooperative_members_partitions_take_a_second_round_also_to_an_eager_one() -> None:
+def test_partitions_of_cooperative_members_are_withheld_from_an_eager_one() -> None:
     group = mixed("")
-    group.members["m3"] = Member(eager=True, rack="a")
+    group.members["m3"] = ModelMember(eager=True, rack="a")
     assert group.rebalance(["m0", "m1", "m2", "m3"]) == (True, 3)
     assert group.members["m3"].owned == frozenset()
     assert group.settle() == 1
     assert len(group.members["m3"].owned) == 3
 
 
-def test_what_an_eager_member_had_while_another_was_given_it_is_that_others() -> None:
+def test_a_stale_claim_of_an_eager_member_does_not_count() -> None:
     group = mixed("0")
-    had = group.members["m0"].had
-    group.members["m3"] = Member(eager=False, rack="a")
-    # m0 never hears of the generation in which m3 is given some of what it had.
+    stale_claims = group.members["m0"].last
+    group.members["m3"] = ModelMember(eager=False, rack="a")
+    # m0 misses the generation in which m3 is assigned some of its partitions.
     group.rebalance(["m1", "m2", "m3"])
-    given_away = group.members["m3"].owned
-    assert given_away & had
+    reassigned = group.members["m3"].owned
+    assert reassigned & stale_claims
     group.settle()
-    assert given_away <= group.members["m3"].owned
+    assert reassigned <= group.members["m3"].owned
 
 
-def test_fault_planted_not_to_withhold_what_is_owned() -> None:
+def test_the_model_finds_owned_partitions_that_are_not_withheld() -> None:
     group = mixed("0")
     group.decide = dataclasses.replace(sticky_rebalance(), cooperative=False)
-    group.members["m3"] = Member(eager=True, rack="a")
+    group.members["m3"] = ModelMember(eager=True, rack="a")
     with pytest.raises(TwoOwnersError):
-        # m3 hears of its share first, while the cooperative ones still read.
+        # m3 receives its assignment first, while the cooperative members still read.
         group.rebalance(["m3", "m0", "m1", "m2"])
 
 
-def test_fault_planted_to_withhold_what_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Subscription, "held", property(lambda said: said.owned))
+def test_the_model_finds_released_partitions_that_are_withheld(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        MemberSubscription, "owned_while_joining", property(lambda self: self.owned)
+    )
     group = mixed("012")
-    group.members["m3"] = Member(eager=True, rack="a")
-    with pytest.raises(EndlessError, match="nobody hands them on"):
+    group.members["m3"] = ModelMember(eager=True, rack="a")
+    with pytest.raises(NotSettledError, match="no rebalance is requested"):
         group.settle()

@@ -1,4 +1,4 @@
-"""The oracles agree with each other before anything is held against them."""
+"""The oracles agree with each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.random_groups import MIDDLE, SMALL, Size, random_group
 
 
 def facts_and_problems(seed: str, size: Size) -> tuple[Facts, list[Problem]]:
-    """Problems of either assignor; Range's with made-up loads from earlier groups."""
+    """Return the problems of both assignors; those of Range have random loads from before."""
     group = random_group(seed, size, imbalance=seed.endswith(("3", "7")))
     facts = read_group(group.members, group.leader_racks, group.weights)
     rng = Random(seed)
@@ -31,18 +31,18 @@ def facts_and_problems(seed: str, size: Size) -> tuple[Facts, list[Problem]]:
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_flow_agrees_with_brute_force_on_small_groups(chunk: int) -> None:
-    looked_at = 0
+    compared = 0
     for number in range(chunk * 150, chunk * 150 + 150):
         _, problems = facts_and_problems(f"agree-{number}", SMALL)
         for problem in problems:
-            if oracle_brute.answers(problem) <= oracle_brute.MOST_ANSWERS:
+            if oracle_brute.count_solutions(problem) <= oracle_brute.MAX_SOLUTIONS:
                 expected = oracle_brute.best_value(problem)
                 assert oracle_solver.best_value(problem) == expected, f"seed agree-{number}"
-                looked_at += 1
-    assert looked_at > 200
+                compared += 1
+    assert compared > 200
 
 
-def test_one_scaled_flow_agrees_with_linear_programs_level_by_level() -> None:
+def test_flow_agrees_with_integer_programs_of_each_level() -> None:
     for number in range(25):
         _, problems = facts_and_problems(f"levels-{number}", MIDDLE)
         for problem in problems:
@@ -50,21 +50,21 @@ def test_one_scaled_flow_agrees_with_linear_programs_level_by_level() -> None:
             assert oracle_solver.best_value(problem) == expected, f"seed levels-{number}"
 
 
-def test_a_block_of_known_levels() -> None:
-    # Ten partitions for member 0 alone; members 1 and 2 share three, and could share the ten's
-    # topic with nobody; an empty-handed member 3.
+def test_levels_of_a_known_group() -> None:
+    # Ten partitions have only member 0 as a subscriber. Members 1 and 2 share three, to which
+    # member 0 subscribes too. Member 3 has no subscription.
     classes = {frozenset({0}): 10, frozenset({0, 1, 2}): 3}
-    everyone = frozenset(range(4))
-    assert levels(classes, everyone) == {0: 10, 1: 2, 2: 2, 3: 0}
+    members = frozenset(range(4))
+    assert levels(classes, members) == {0: 10, 1: 2, 2: 2, 3: 0}
 
 
-def test_levels_hold_in_every_answer_with_the_least_squares() -> None:
+def test_loads_of_a_balanced_solution_are_at_the_level_or_one_below() -> None:
     for number in range(300):
         group = random_group(f"blocks-{number}", MIDDLE)
         facts = read_group(group.members, group.leader_racks)
-        everyone = frozenset(range(len(facts.members)))
-        level = levels(topic_classes(facts), everyone)
-        holders = oracle_solver.best_answer(sticky_parts(facts)[0].problem)
-        for member in everyone:
-            load = sum(1 for holder in holders if holder == member)
+        members = frozenset(range(len(facts.members)))
+        level = levels(topic_classes(facts), members)
+        assignees = oracle_solver.best_solution(sticky_parts(facts)[0].problem)
+        for member in members:
+            load = sum(1 for assignee in assignees if assignee == member)
             assert load in (level[member], level[member] - 1), f"seed blocks-{number}"

@@ -1,8 +1,8 @@
-"""One unit of a higher rank outweighs any amount of the ranks below it.
+"""One unit of a higher-ranked objective outweighs any amount of the objectives below.
 
-Random groups seldom need a long chain of exchanges to save a single crossing. A ring does:
-topic i has one partition and two subscribers, members i and i + 1, so that there are just
-two balanced plans, all to the left or all to the right, and to change one is to change all.
+Random groups seldom need a long chain of exchanges to save one crossing. A ring does: topic i has
+one partition and two subscribers, members i and i + 1, so there are two balanced plans, in which
+every partition has a different member.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LENGTHS = [2, 3, 4, 7, 16, 40, 90]
 def ring(
     length: int, racks: list[str], leaders: list[str], weights: list[float] | None = None
 ) -> Group:
-    """A ring in which every member i owns the partition of topic i."""
+    """Return a ring in which every member i owns the partition of topic i."""
     names = [f"t{i:03}" for i in range(length)]
     members = tuple(
         Member(
@@ -39,37 +39,37 @@ def ring(
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_one_crossing_saved_is_worth_moving_every_partition(length: int) -> None:
+def test_one_crossing_outweighs_moving_every_partition(length: int) -> None:
     racks = [f"r{i}" for i in range(length)]
-    # Only the first topic's leader is in anyone's rack: that of the member after it.
+    # Only the first topic's leader is in a member's rack: that of the next member.
     plan = check_sticky(ring(length, racks, [racks[1], *["far"] * (length - 1)]))
     assert (plan.off_rack, plan.moved) == (length - 1, length)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_nothing_saved_is_worth_no_move(length: int) -> None:
+def test_no_partition_moves_if_no_crossing_is_saved(length: int) -> None:
     racks = [f"r{i}" for i in range(length)]
     plan = check_sticky(ring(length, racks, [racks[1], "far", *racks[2:]][:length]))
     assert plan.moved == (0 if length > 2 else 2)
 
 
 @pytest.mark.parametrize("length", LENGTHS[1:])
-def test_one_wide_crossing_saved_is_worth_all_the_narrow_ones(length: int) -> None:
-    # To the left all but one are in their own rack and one in the other data centre;
-    # to the right every one is in the data centre, and none in its rack.
+def test_one_wide_crossing_outweighs_all_narrow_ones(length: int) -> None:
+    # In one plan all but one partition are local and one crosses data centres; in the other none
+    # crosses data centres and none is local.
     racks = [f"/dc1/r{i}" for i in range(length)]
     racks[0] = "/dc2/r0"
     leaders = [f"/dc1/r{i}" for i in range(length)]
     leaders[-1] = "/dc2/other"
-    leaders[0] = "/dc1/nobody"
+    leaders[0] = "/dc1/none"
     plan = check_sticky(ring(length, racks, leaders))
     assert (plan.crossings, plan.moved) == ((0, length), length)
 
 
 @pytest.mark.parametrize("length", LENGTHS[1:])
-def test_one_step_of_weight_is_worth_moving_every_partition(length: int) -> None:
+def test_one_step_of_weight_outweighs_moving_every_partition(length: int) -> None:
     racks = ["a", "b"] + [f"r{i}" for i in range(2, length)]
-    # Member 0 can have topic 0 and the last; both end topics are local to one plan each.
+    # Member 0 subscribes to topic 0 and to the last, each of which is local in one plan.
     leaders = ["b", *["far"] * (length - 2), "a"]
     weights = [50.0, *[100.0] * (length - 2), 51.0]
     assert check_sticky(ring(length, racks, leaders, weights)).moved == length
@@ -79,8 +79,8 @@ def test_one_step_of_weight_is_worth_moving_every_partition(length: int) -> None
 
 
 @pytest.mark.parametrize("count", [5, 60, 400])
-def test_in_a_range_one_crossing_is_worth_any_difference_of_totals(count: int) -> None:
-    # `first` has a topic of its own; the only odd index of the shared one is local to it.
+def test_in_a_range_one_crossing_outweighs_any_difference_of_totals(count: int) -> None:
+    # `first` has a topic of its own, and the third index of the shared topic is local to it.
     members = (
         Member("first", frozenset({"alone", "shared"}), rack="a"),
         Member("other", frozenset({"shared"}), rack="b"),
@@ -92,7 +92,7 @@ def test_in_a_range_one_crossing_is_worth_any_difference_of_totals(count: int) -
 
 
 @pytest.mark.parametrize("members", [3, 12, 40])
-def test_with_max_imbalance_one_crossing_is_worth_any_difference_of_loads(members: int) -> None:
+def test_with_max_imbalance_one_crossing_outweighs_any_difference_of_loads(members: int) -> None:
     racks = ["a", *["b"] * (members - 1)]
     group = Group(
         tuple(Member(f"m{i:02}", frozenset({"t"}), rack) for i, rack in enumerate(racks)),

@@ -1,7 +1,7 @@
-"""Within what the objective leaves free, a topic's partitions are dealt over the members.
+"""Within what the objectives leave open, each topic is spread over the members.
 
-This is the one promise that is not exact ("as evenly as is practical"), so these are bounds
-that a plan which hands out runs of one topic would break by far.
+This is the only property that is not exact. The bounds here are exceeded by far by a plan that
+assigns contiguous partitions of a topic to one member.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from assignors import LeaderRackAwareCooperativeSticky, LeaderRacks, Member, Pla
 from tests.support.random_groups import random_leaders
 
 
-def most_of(plan: Plan, topic: str) -> int:
-    """The most partitions of a topic that one member has."""
+def max_partitions(plan: Plan, topic: str) -> int:
+    """Return the maximum number of a topic's partitions that one member has."""
     return max(len(topics.get(topic, [])) for topics in plan.partitions.values())
 
 
 def members_of(count: int, leaders: LeaderRacks, racks: str) -> list[Member]:
-    """Members that subscribe to everything, dealt over racks."""
+    """Return members that subscribe to all topics, in racks in turn."""
     topics = frozenset(leaders)
     return [Member(f"m-{i:02}", topics, rack=racks[i % len(racks)]) for i in range(count)]
 
@@ -35,7 +35,7 @@ def test_in_one_rack_no_member_has_more_of_a_topic_than_its_even_share(
     group = members_of(members, leaders, "a")
     plan = LeaderRackAwareCooperativeSticky().assign(group, leaders)
     for topic in leaders:
-        assert most_of(plan, topic) <= -(-partitions // members)
+        assert max_partitions(plan, topic) <= -(-partitions // members)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -44,11 +44,11 @@ def test_over_three_racks_no_member_has_twice_its_even_share(seed: int) -> None:
     group = members_of(6, leaders, "abc")
     plan = LeaderRackAwareCooperativeSticky().assign(group, leaders)
     for topic in leaders:
-        assert most_of(plan, topic) < 20
+        assert max_partitions(plan, topic) < 20
 
 
-def test_a_hot_topic_among_small_ones_is_shared_evenly() -> None:
+def test_a_large_topic_among_small_ones_is_spread_evenly() -> None:
     leaders = {"hot": ["a", "b", "c"] * 12, **{f"t{i}": ["a", "b", "c"] for i in range(60)}}
     group = members_of(12, leaders, "abc")
     plan = LeaderRackAwareCooperativeSticky().assign(group, leaders)
-    assert (plan.off_rack, most_of(plan, "hot")) == (0, 3)
+    assert (plan.off_rack, max_partitions(plan, "hot")) == (0, 3)

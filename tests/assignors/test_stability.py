@@ -1,4 +1,4 @@
-"""From one rebalance to the next: nothing moves without need, and no more than is needed."""
+"""From one rebalance to the next, no more partitions move than necessary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RACKS = ("a", "b", "c")
 
 
 @pytest.mark.parametrize("imbalance", [False, True])
-def test_nothing_moves_while_nothing_changes(imbalance: bool) -> None:
+def test_nothing_moves_if_nothing_changes(imbalance: bool) -> None:
     for number in range(200):
         group = random_group(f"still-{number}", MIDDLE, imbalance=imbalance)
         assignor = LeaderRackAwareCooperativeSticky(max_imbalance=group.max_imbalance)
@@ -33,7 +33,7 @@ def test_nothing_moves_while_nothing_changes(imbalance: bool) -> None:
         assert second.partitions == first.partitions, f"seed still-{number}"
 
 
-def test_range_gives_the_same_while_nothing_changes() -> None:
+def test_a_range_plan_is_repeated_if_nothing_changes() -> None:
     for number in range(100):
         group = random_group(f"still-range-{number}", MIDDLE)
         assignor = LeaderRackAwareRange(co_partitioned=group.co_partitioned)
@@ -44,19 +44,19 @@ def test_range_gives_the_same_while_nothing_changes() -> None:
         assert second.moved == 0
 
 
-def test_what_is_local_and_even_stays_when_a_member_leaves() -> None:
+def test_local_partitions_stay_when_a_member_leaves() -> None:
     leaders = {"t": ["a", "b", "c"] * 4}
     members = [Member(f"{rack}{i}", frozenset({"t"}), rack) for rack in RACKS for i in range(2)]
     plan = check_sticky(Group(tuple(members), leaders))
     assert (plan.off_rack, set(plan.loads.values())) == (0, {2})
     left = fed_back(members, plan, 1)[1:]
     after = check_sticky(Group(tuple(left), leaders))
-    # Twelve partitions over five members: the two that fell free go to two of those who stayed.
+    # Twelve partitions over five members: the two free ones go to two of the remaining members.
     assert after.moved == 0
     assert sorted(after.loads.values()) == [2, 2, 2, 3, 3]
 
 
-def test_a_restarted_member_gets_back_what_is_nobodys() -> None:
+def test_a_restarted_member_gets_the_free_partitions() -> None:
     leaders = {"t": ["a", "b", "c"] * 4}
     members = [Member(f"{rack}{i}", frozenset({"t"}), rack) for rack in RACKS for i in range(2)]
     plan = check_sticky(Group(tuple(members), leaders))
@@ -68,9 +68,9 @@ def test_a_restarted_member_gets_back_what_is_nobodys() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_long_story_is_at_the_optimum_at_every_step(seed: int) -> None:
-    """Members leave, join and change their minds, leaders move, topics grow, racks change."""
-    rng = Random(f"story-{seed}")
+def test_plans_are_optimal_in_every_step_of_a_long_history(seed: int) -> None:
+    """Members leave, join and change topics or racks, leaders move, partitions are added."""
+    rng = Random(f"history-{seed}")
     racks = rng.choice((RACKS, ("/d1/a", "/d1/b", "/d2/a", "/d2")))
     leaders = random_leaders(rng, rng.randint(2, 5), rng.randint(4, 14), racks)
     topics = sorted(leaders)

@@ -1,7 +1,7 @@
-"""Tables that can be checked by hand: KIP-881's groups, and Apache's Range where racks are none.
+"""Small groups with known plans: those of KIP-881, and Apache's Range for groups without racks.
 
-KIP-881's setting: members in the racks a, b and c, and the leader of partition i of a topic
-in rack (i + partitions of the topics before it) mod 3.
+In KIP-881, members are in racks a, b and c, and the leader of partition i of a topic is in rack
+(i + partitions of the topics before) mod 3.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ FIRST_AND_THIRD = ("t0", "t2")
 
 
 def kip_881(*counts: int, third: tuple[str, ...] = ALL, racks: str = "abc") -> Group:
-    """Three members, the third subscribed to ``third``; leaders dealt over a, b, c in turn."""
+    """Return three members, the third subscribed to ``third``, and leaders in a, b, c in turn."""
     leader_racks: dict[str, list[str | None]] = {}
-    dealt = 0
+    placed = 0
     for topic, count in zip(ALL, counts, strict=True):
-        leader_racks[topic] = ["abc"[(dealt + i) % 3] for i in range(count)]
-        dealt += count
-    wanted = (ALL, ALL, third)
+        leader_racks[topic] = ["abc"[(placed + i) % 3] for i in range(count)]
+        placed += count
+    subscriptions = (ALL, ALL, third)
     members = tuple(
-        Member(f"m{i}", frozenset(wanted[i]), rack=rack) for i, rack in enumerate(racks)
+        Member(f"m{i}", frozenset(subscriptions[i]), rack=rack) for i, rack in enumerate(racks)
     )
     return Group(members, leader_racks)
 
@@ -41,19 +41,19 @@ def kip_881(*counts: int, third: tuple[str, ...] = ALL, racks: str = "abc") -> G
         ),
     ],
 )
-def test_never_more_off_rack_than_kip_881_expects(
+def test_at_most_as_many_off_rack_as_kip_881_expects(
     group: Group, by_range: int, by_sticky: int
 ) -> None:
     assert check_range(group).off_rack <= by_range
     assert check_sticky(group).off_rack <= by_sticky
 
 
-@pytest.mark.parametrize("lost", ["members", "leaders"])
-def test_without_racks_range_is_apache_s(lost: str) -> None:
+@pytest.mark.parametrize("rackless", ["members", "leaders"])
+def test_without_racks_range_is_that_of_apache(rackless: str) -> None:
     group = kip_881(6, 7, 2)
-    members = [Member(m.id, m.topics) if lost == "members" else m for m in group.members]
+    members = [Member(m.id, m.topics) if rackless == "members" else m for m in group.members]
     leaders = {
-        topic: [None if lost == "leaders" else rack for rack in row]
+        topic: [None if rackless == "leaders" else rack for rack in row]
         for topic, row in group.leader_racks.items()
     }
     plan = LeaderRackAwareRange().assign(members, leaders)
@@ -64,7 +64,7 @@ def test_without_racks_range_is_apache_s(lost: str) -> None:
     }
 
 
-def test_in_one_rack_range_is_apache_s() -> None:
+def test_in_one_rack_range_is_that_of_apache() -> None:
     members = [Member(f"m{i}", frozenset(ALL), rack="a") for i in range(3)]
     plan = LeaderRackAwareRange().assign(members, {"t0": ["a"] * 7, "t1": [None, "a"]})
     assert plan.partitions == {
@@ -106,19 +106,19 @@ def test_a_restarted_static_member_keeps_its_range() -> None:
     assert run("a-before") == run("z-after") == [3, 4]
 
 
-def test_co_partitioned_topics_keep_their_indexes_together_and_can_be_let_apart() -> None:
-    # Index 0 is local to a in one topic and to b in the other: together one of them crosses.
+def test_co_partitioned_topics_are_assigned_together_or_separately() -> None:
+    # Index 0 is local to a in one topic and to b in the other.
     members = [Member(rack, frozenset({"t0", "t1"}), rack=rack) for rack in "ab"]
     leaders = {"t0": ["a", "b"], "t1": ["b", "a"]}
     together = LeaderRackAwareRange().assign(members, leaders)
     assert together.off_rack == 2
     assert together.partitions["a"]["t0"] == together.partitions["a"]["t1"]
-    apart = LeaderRackAwareRange(co_partitioned=False).assign(members, leaders)
-    assert apart.off_rack == 0
-    assert apart.partitions["a"] == {"t0": [0], "t1": [1]}
+    separate = LeaderRackAwareRange(co_partitioned=False).assign(members, leaders)
+    assert separate.off_rack == 0
+    assert separate.partitions["a"] == {"t0": [0], "t1": [1]}
 
 
-def test_range_evens_out_totals_where_locality_leaves_it_free() -> None:
+def test_range_balances_totals_among_equally_local_plans() -> None:
     # Three indexes over two members, twice: the second topic's extra goes to the other member.
     members = [
         Member("a1", frozenset({"t0", "t1"}), "a"),
@@ -129,7 +129,7 @@ def test_range_evens_out_totals_where_locality_leaves_it_free() -> None:
     assert plan.loads == {"a1": 4, "a2": 4}
 
 
-def test_balance_comes_before_locality_and_locality_before_stickiness() -> None:
+def test_balance_ranks_before_locality_and_locality_before_stickiness() -> None:
     owned = {"t0": [0, 1, 2, 3]}
     members = (
         Member("a", frozenset({"t0"}), rack="a", owned=owned, generation=1),
@@ -141,8 +141,8 @@ def test_balance_comes_before_locality_and_locality_before_stickiness() -> None:
     assert 3 in plan.partitions["b"]["t0"]
 
 
-def test_levels_count_the_widest_first() -> None:
-    # One of the two partitions must leave /dc1/r1; to stay in the data centre is worth more.
+def test_the_widest_level_ranks_first() -> None:
+    # No member is in a leader's rack; each partition is read within its data centre.
     members = (
         Member("near", frozenset({"t0"}), rack="/dc1/r2"),
         Member("far", frozenset({"t0"}), rack="/dc2/r1"),
@@ -162,7 +162,7 @@ def test_weights_decide_which_partition_stays_local() -> None:
     assert plan.partitions["a"] == {"t0": [1]}
 
 
-def test_the_rackless_plan_is_as_balanced_and_sticky_as_any() -> None:
+def test_a_group_without_racks_is_balanced_and_sticky() -> None:
     members = tuple(
         Member(f"m{i}", frozenset({"t0"}), owned={"t0": [i]}, generation=4) for i in range(3)
     )
@@ -171,7 +171,7 @@ def test_the_rackless_plan_is_as_balanced_and_sticky_as_any() -> None:
     assert plan.off_rack == 4
 
 
-def test_nobody_at_all() -> None:
+def test_a_group_without_members() -> None:
     for assignor in (LeaderRackAwareRange(), LeaderRackAwareCooperativeSticky()):
         plan = assignor.assign([], {"t0": ["a"]})
         assert (plan.partitions, plan.loads, plan.off_rack, plan.moved) == ({}, {}, 0, 0)

@@ -14,15 +14,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placement_core import ClusterView, InvalidOptionError
-from placement_core.errors import LocatorError, RackTextError
+from placement_core.errors import LocatorError, RackParseError
 from placement_core.locators import (
     KnownBrokersOnly,
     MetadataLocator,
     StaticLocator,
     TextFormat,
     TextLocator,
+    apply_locator,
     load_locator,
-    locate,
     parse_racks,
 )
 from tests.support.placement import cluster
@@ -32,7 +32,7 @@ VIEW = cluster({1: "a", 2: None, 10: ""}, t=((1, 2),))
 
 @dataclass
 class Answering:
-    """Answers what it is told to, or raises it."""
+    """Answers what it is message to, or raises it."""
 
     answer: Any = None
 
@@ -44,11 +44,11 @@ class Answering:
 
 def test_metadata_says_what_the_view_says() -> None:
     assert MetadataLocator().racks(VIEW) == {1: "a", 2: None, 10: None}
-    assert locate(MetadataLocator(), VIEW).racks() == {1: "a", 2: None, 10: None}
+    assert apply_locator(MetadataLocator(), VIEW).racks() == {1: "a", 2: None, 10: None}
 
 
 def test_a_located_view_keeps_everything_else() -> None:
-    found = locate(StaticLocator({10: "z", 2: "/d/r", 1: "x"}), VIEW)
+    found = apply_locator(StaticLocator({10: "z", 2: "/d/r", 1: "x"}), VIEW)
     assert [(broker.id, broker.rack) for broker in found.brokers] == [
         (1, "x"),
         (2, "/d/r"),
@@ -60,39 +60,43 @@ def test_a_located_view_keeps_everything_else() -> None:
 def test_each_question_is_answered_afresh() -> None:
     mapping = {1: "x", 2: "x", 10: "x"}
     locator = StaticLocator(mapping)
-    locate(locator, VIEW)
+    apply_locator(locator, VIEW)
     mapping[2] = "y"
-    assert locate(locator, VIEW).racks()[2] == "y"
+    assert apply_locator(locator, VIEW).racks()[2] == "y"
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
-        ({}, "the answer is empty; it should name the brokers 1, 2, 10"),
+        ({}, "the result is empty: return a rack for each of the brokers 1, 2, 10"),
         ({1: "a"}, "no rack for 2, 10: add a rack"),
         (
             {1: "a", 2: "a", 10: "a", 11: "b", 9: "c"},
-            "names 9, 11, and the cluster has .* 1, 2, 10",
+            "names 9, 11, but the cluster has .* 1, 2, 10",
         ),
-        ({1: "a", 2: "", 10: "/"}, "the rack of 2, 10 is empty or not a text"),
-        ({1: "a", 2: 7, 10: "a"}, "the rack of 2 is empty or not a text"),
+        ({1: "a", 2: "", 10: "/"}, "the rack of 2, 10 is empty or not a string"),
+        ({1: "a", 2: 7, 10: "a"}, "the rack of 2 is empty or not a string"),
         (7, "TypeError: "),
         (ValueError("no answer"), "ValueError: no answer"),
-        (RackTextError("line 3"), "Answering: line 3"),
+        (RackParseError("line 3"), "Answering: line 3"),
     ],
 )
-def test_answers_that_cannot_be_used_name_the_locator(answer: object, told: str) -> None:
-    with pytest.raises(LocatorError, match=told) as error:
-        locate(Answering(answer), VIEW)
+def test_answers_that_cannot_be_used_name_the_locator(answer: object, message: str) -> None:
+    with pytest.raises(LocatorError, match=message) as error:
+        apply_locator(Answering(answer), VIEW)
     assert error.value.locator == f"{__name__}:Answering"
 
 
 def test_brokers_that_are_down_can_be_let_pass() -> None:
     racks = {1: "a", 2: "a", 10: "a", 11: "b"}
-    assert locate(KnownBrokersOnly(StaticLocator(racks)), VIEW).racks() == {1: "a", 2: "a", 10: "a"}
+    assert apply_locator(KnownBrokersOnly(StaticLocator(racks)), VIEW).racks() == {
+        1: "a",
+        2: "a",
+        10: "a",
+    }
     loaded = load_locator("static", {"ignore_unknown": "true", "1": "a", "11": "b"})
     with pytest.raises(LocatorError, match="rack locator static: no rack for 2, 10"):
-        locate(loaded, VIEW)
+        apply_locator(loaded, VIEW)
 
 
 def test_locators_by_name() -> None:
@@ -104,10 +108,10 @@ def test_locators_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "properties", "told"),
+    ("name", "properties", "message"),
     [
         ("zookeeper", {}, "no rack locator 'zookeeper': choose one of metadata, static, or give"),
-        ("metadata", {"a": "b"}, "metadata knows no property a: it takes none"),
+        ("metadata", {"a": "b"}, "metadata has no property a: it accepts none"),
         ("static", {"a": "b"}, "'static' cannot be made .* 'a' is not a broker id"),
         ("static", {"1": ""}, "broker 1 has an empty rack"),
         (
@@ -118,12 +122,10 @@ def test_locators_by_name() -> None:
         ("placement_core.placers:SimplePlacer", {}, "has no method racks"),
     ],
 )
-def test_locators_that_cannot_be_had(name: str, properties: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidOptionError, match=told):
+def test_locators_that_cannot_be_had(name: str, properties: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
         load_locator(name, properties)
 
-
-# ---- Racks out of text.
 
 RACKS = {0: "rack1", 12: "/dc1/r2", 3: "use1-az1"}
 TEXTS: dict[TextFormat, str] = {
@@ -162,7 +164,7 @@ def test_no_racks_at_all(form: TextFormat, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "text", "told"),
+    ("form", "text", "message"),
     [
         ("properties", "0=a\n=b", "line 2, '=b', is not of the form id=rack"),
         ("properties", "broker", "line 1, 'broker'"),
@@ -176,7 +178,7 @@ def test_no_racks_at_all(form: TextFormat, text: str) -> None:
         ("json", '[["0", "a"]]', "the JSON is not an object"),
         ("json", '{"0": "a", "0": "b"}', "broker 0 is named twice"),
         ("json", '{"0": "a", "00": "b"}', "broker 0 is named twice"),
-        ("json", '{"0": 7}', "the rack of broker 0 is 7: write a text"),
+        ("json", '{"0": 7}', "the rack of broker 0 is 7: write a string"),
         ("json", '{"0": null}', "the rack of broker 0 is None"),
         ("json", '{"0": ["a"]}', "the rack of broker 0 is"),
         ("json", '{"1": "/"}', "broker 1 has an empty rack, '/'"),
@@ -190,8 +192,10 @@ def test_no_racks_at_all(form: TextFormat, text: str) -> None:
         ("yaml", "[0]: a", "is not a broker id"),
     ],
 )
-def test_texts_that_cannot_be_taken_at_their_word(form: TextFormat, text: str, told: str) -> None:
-    with pytest.raises(RackTextError, match=told):
+def test_texts_that_cannot_be_taken_at_their_word(
+    form: TextFormat, text: str, message: str
+) -> None:
+    with pytest.raises(RackParseError, match=message):
         parse_racks(text, form)
 
 
@@ -199,14 +203,14 @@ def test_texts_that_cannot_be_taken_at_their_word(form: TextFormat, text: str, t
 @example('{"0\\u001c": "a"}')
 def test_any_text_is_racks_or_one_error(text: str) -> None:
     for form in TEXTS:
-        with suppress(RackTextError):
+        with suppress(RackParseError):
             racks = parse_racks(text, form)
             assert all(isinstance(broker, int) and rack for broker, rack in racks.items())
 
 
 def test_yaml_without_pyyaml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(RackTextError, match=r"pip install 'rackward\[yaml\]'"):
+    with pytest.raises(RackParseError, match=r"pip install 'rackward\[yaml\]'"):
         parse_racks(TEXTS["yaml"], "yaml")
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_core import nearest_replica, turn_of
+from placement_core import nearest_replica, tie_break
 
 STRETCHED = {1: "/dc1/r1", 2: "/dc1/r2", 3: "/dc2/r1", 4: "/dc2/r2", 5: "/dc3/r1"}
 ROOMS = {1: "/dc1/a/r1", 2: "/dc1/a/r2", 3: "/dc1/b/r1", 4: "/dc2/a/r1", 5: "/dc2/b/r1"}
@@ -113,7 +113,7 @@ def test_equals_share_the_partitions_of_a_topic_and_the_topics() -> None:
     racks = {1: "/dc1/r1", 2: "/dc2/r1", 3: "/dc2/r2", 4: "/dc2/r3"}
 
     def read_by(places: list[tuple[str, int]]) -> list[int]:
-        choices = [nearest_replica("/dc2", racks, 1, turn_of(*place)) for place in places]
+        choices = [nearest_replica("/dc2", racks, 1, tie_break(*place)) for place in places]
         return [choices.count(broker) for broker in (2, 3, 4)]
 
     assert read_by([("orders", partition) for partition in range(12)]) == [4, 4, 4]
@@ -121,4 +121,4 @@ def test_equals_share_the_partitions_of_a_topic_and_the_topics() -> None:
 
 
 def test_a_turn_is_the_same_in_every_process() -> None:
-    assert (turn_of("orders", 0), turn_of("orders", 7)) == (3845127662, 3845127669)
+    assert (tie_break("orders", 0), tie_break("orders", 7)) == (3845127662, 3845127669)

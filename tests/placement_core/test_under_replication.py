@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_core import Broker, ClusterView, TopicPartition, parse_rack
-from placement_core.under_replication import Wanted, fill, held_by
+from placement_core.under_replication import ReplicationTarget, counted_replicas, fill_placeholders
 from tests.support.placement import cluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -18,61 +18,69 @@ Lists = dict[TopicPartition, tuple[int, ...]]
 
 def test_the_rack_that_is_not_covered_comes_first() -> None:
     view = cluster({0: "a", 1: "b", 2: "a", 3: "c"}, t=((0, 1), (1, 0)))
-    want = dict.fromkeys((T0, T1), Wanted(3))
-    assert fill(view, want) == {T0: (0, 1, 3), T1: (1, 0, 3)}
+    want = dict.fromkeys((T0, T1), ReplicationTarget(3))
+    assert fill_placeholders(view, want) == {T0: (0, 1, 3), T1: (1, 0, 3)}
 
 
 def test_the_widest_level_comes_first() -> None:
     racks = {0: "/d1/r1", 1: "/d2/r1", 2: "/d1/r2", 3: "/d1/r3", 4: "/d2/r1"}
     view = cluster(dict(racks), t=((0,),))
-    assert fill(view, {T0: Wanted(2)}) == {T0: (0, 1)}
-    assert fill(view, {T0: Wanted(3)}) == {T0: (0, 1, 2)}
-    assert fill(view, {T0: Wanted(5)}) == {T0: (0, 1, 2, 4, 3)}
+    assert fill_placeholders(view, {T0: ReplicationTarget(2)}) == {T0: (0, 1)}
+    assert fill_placeholders(view, {T0: ReplicationTarget(3)}) == {T0: (0, 1, 2)}
+    assert fill_placeholders(view, {T0: ReplicationTarget(5)}) == {T0: (0, 1, 2, 4, 3)}
 
 
 def test_equals_are_filled_with_what_holds_least() -> None:
     view = cluster("abcc", t=((0, 1),) * 4, u=((2,),))
-    want = {TopicPartition("t", number): Wanted(3) for number in range(4)}
-    assert [row[-1] for row in fill(view, want).values()] == [3, 2, 3, 2]
+    want = {TopicPartition("t", number): ReplicationTarget(3) for number in range(4)}
+    assert [row[-1] for row in fill_placeholders(view, want).values()] == [3, 2, 3, 2]
 
 
 def test_a_replica_on_a_broker_that_is_down_still_covers_its_rack() -> None:
     view = cluster({0: "a", 2: "b", 3: "c"}, t=((0, 1),))
-    assert fill(view, {T0: Wanted(3)}, down=[Broker(1, "b")]) == {T0: (0, 1, 3)}
+    assert fill_placeholders(
+        view, {T0: ReplicationTarget(3)}, offline_brokers=[Broker(1, "b")]
+    ) == {T0: (0, 1, 3)}
 
 
 def test_as_many_as_there_are() -> None:
     view = cluster("ab", t=((0,),))
-    assert fill(view, {T0: Wanted(4)}) == {T0: (0, 1)}
-    assert fill(cluster("a", t=((0,),)), {T0: Wanted(4)}) == {}
+    assert fill_placeholders(view, {T0: ReplicationTarget(4)}) == {T0: (0, 1)}
+    assert fill_placeholders(cluster("a", t=((0,),)), {T0: ReplicationTarget(4)}) == {}
 
 
 def test_what_is_under_way_or_gone_is_left_alone() -> None:
     view = cluster("abc", t=((0,), (1,)))
-    want = {T0: Wanted(3), T1: Wanted(3), TopicPartition("gone", 0): Wanted(3)}
-    assert list(fill(view, want, busy=[T0])) == [T1]
+    want = {
+        T0: ReplicationTarget(3),
+        T1: ReplicationTarget(3),
+        TopicPartition("gone", 0): ReplicationTarget(3),
+    }
+    assert list(fill_placeholders(view, want, reassigning=[T0])) == [T1]
 
 
 def test_brokers_without_a_rack_are_the_last_choice() -> None:
     view = cluster({0: "a", 1: None, 2: "a", 3: "b"}, t=((0,),))
-    assert fill(view, {T0: Wanted(2)}) == {T0: (0, 3)}
-    assert fill(cluster({0: None, 1: None}, t=((0,),)), {T0: Wanted(2)}) == {T0: (0, 1)}
+    assert fill_placeholders(view, {T0: ReplicationTarget(2)}) == {T0: (0, 3)}
+    assert fill_placeholders(
+        cluster({0: None, 1: None}, t=((0,),)), {T0: ReplicationTarget(2)}
+    ) == {T0: (0, 1)}
 
 
 def test_a_stand_in_that_is_down_gives_its_place_away() -> None:
-    want = {T0: Wanted(3, frozenset({2, 3}))}
-    assert fill(cluster("ab", t=((0, 1, 2),)), want) == {}
+    want = {T0: ReplicationTarget(3, frozenset({2, 3}))}
+    assert fill_placeholders(cluster("ab", t=((0, 1, 2),)), want) == {}
     joined = cluster({0: "a", 1: "b", 5: "c"}, t=((0, 1, 2),))
-    assert fill(joined, want) == {T0: (0, 1, 5)}
-    assert fill(cluster({0: "a", 5: "c"}, t=((0, 2, 3),)), want) == {T0: (0, 5, 2)}
+    assert fill_placeholders(joined, want) == {T0: (0, 1, 5)}
+    assert fill_placeholders(cluster({0: "a", 5: "c"}, t=((0, 2, 3),)), want) == {T0: (0, 5, 2)}
 
 
 def test_a_stand_in_that_has_come_back_is_a_replica() -> None:
-    want = Wanted(3, frozenset({2}))
+    want = ReplicationTarget(3, frozenset({2}))
     view = cluster("abcd", t=((0, 1, 2),))
-    assert fill(view, {T0: want}) == {}
-    assert held_by((0, 1, 2, -1), want, {0, 1, 2}) == (0, 1, 2)
-    assert held_by((0, 1, 2, -1), want, {0, 1}) == (0, 1)
+    assert fill_placeholders(view, {T0: want}) == {}
+    assert counted_replicas((0, 1, 2, -1), want, {0, 1, 2}) == (0, 1, 2)
+    assert counted_replicas((0, 1, 2, -1), want, {0, 1}) == (0, 1)
 
 
 @st.composite
@@ -100,12 +108,12 @@ def test_whatever_comes_and_goes(
 ) -> None:
     """Never a broker twice, never one that is down, nothing taken away, nothing done twice."""
     racks, lists, factors = situation
-    wanted = {place: Wanted(factor) for place, factor in factors.items()}
+    wanted = {place: ReplicationTarget(factor) for place, factor in factors.items()}
     for _ in range(4):
         live = data.draw(st.sets(st.sampled_from(sorted(racks))))
         down = [Broker(each, racks[each]) for each in sorted(racks.keys() - live)]
         view = view_of(racks, live, lists)
-        filled = fill(view, wanted, down=down)
+        filled = fill_placeholders(view, wanted, offline_brokers=down)
         for place, row in filled.items():
             before = lists[place]
             assert row[: len(before)] == before, "what is filled is never unfilled"
@@ -117,9 +125,16 @@ def test_whatever_comes_and_goes(
             assert len(row) == min(factors[place], len(live.union(before)))
         lists = {**lists, **filled}
         again = view_of(racks, live, lists)
-        assert fill(again, wanted, down=down) == {}, "a second look changes nothing"
+        assert fill_placeholders(again, wanted, offline_brokers=down) == {}, (
+            "a second look changes nothing"
+        )
         shuffled = replace(again, brokers=again.brokers[::-1])
-        assert fill(replace(shuffled, replicas=view.replicas), wanted, down=down) == filled
+        assert (
+            fill_placeholders(
+                replace(shuffled, replicas=view.replicas), wanted, offline_brokers=down
+            )
+            == filled
+        )
 
 
 def check_nearest_first(

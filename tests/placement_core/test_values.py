@@ -15,8 +15,8 @@ from placement_core import (
     levels_crossed,
     parse_rack,
 )
-from placement_core.flow import units_of_rank
-from placement_core.flow.min_cost_flow import pour
+from placement_core.flow import rank_scales
+from placement_core.flow.min_cost_flow import water_fill
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,32 @@ def test_leader_racks_of_a_view() -> None:
     assert view.leader_racks() == {"t": ["a", None, None, None, None], "u": ["c"]}
 
 
+@pytest.mark.parametrize(
+    ("leaders", "known", "leader", "leaders_or_preferred"),
+    [
+        (None, {}, None, {TopicPartition("t", 0): 1}),
+        ({}, {}, None, {}),
+        ({TopicPartition("t", 0): 2}, {TopicPartition("t", 0): 2}, 2, {TopicPartition("t", 0): 2}),
+    ],
+    ids=["unknown", "none has a leader", "known"],
+)
+def test_unknown_leaders_differ_from_partitions_without_a_leader(
+    leaders: dict[TopicPartition, int] | None,
+    known: dict[TopicPartition, int],
+    leader: int | None,
+    leaders_or_preferred: dict[TopicPartition, int],
+) -> None:
+    """The preferred leader of t-1, broker 9, is not live."""
+    replicas = {TopicPartition("t", 0): (1, 2), TopicPartition("t", 1): (9, 2)}
+    view = ClusterView((Broker(1, "a"), Broker(2, "b")), replicas, leaders)
+    assert view.known_leaders == known
+    assert view.leader(TopicPartition("t", 0)) == leader
+    assert view.leaders_or_preferred() == leaders_or_preferred
+
+
 @given(st.lists(st.integers(1, 50), max_size=5), st.integers(1, 1000))
 def test_a_rank_outweighs_all_a_cycle_can_change_below(largest: list[int], cycle: int) -> None:
-    worth = units_of_rank(largest, cycle)
+    worth = rank_scales(largest, cycle)
     for rank, unit in enumerate(worth):
         below = sum(w * most for w, most in zip(worth[:rank], largest, strict=False))
         assert unit > cycle * below
@@ -92,7 +115,7 @@ def test_a_rank_outweighs_all_a_cycle_can_change_below(largest: list[int], cycle
 def test_pouring_is_exact_and_level(vessels: list[tuple[int, int]], amount: int) -> None:
     gaps, sizes = (np.array(column) for column in zip(*vessels, strict=True))
     gaps = np.minimum(gaps, sizes)
-    poured = pour(amount, gaps, sizes)
+    poured = water_fill(amount, gaps, sizes)
     assert poured.sum() == min(amount, gaps.sum())
     assert ((poured >= 0) & (poured <= gaps)).all()
     left = (gaps - poured) / sizes

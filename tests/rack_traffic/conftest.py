@@ -1,23 +1,27 @@
-"""One Spark for all tests of the pipeline: it takes longer to start than most of them run."""
+"""One Spark session for all tests of the pipeline: its start takes longer than most tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
-from rack_traffic.session import SparkOptions, spark_session
+# Imported by the fixtures: a missing extra must skip tests, not break the collection.
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    from rack_traffic.session import SparkOptions, spark_session
+
     settings = {
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
-        # Small data: deciding how to run a plan anew after each stage costs more than it saves.
+        # The data is small: replanning after each stage takes longer than it saves.
         "spark.sql.adaptive.enabled": "false",
-        # And so does compiling for a run that is over in a second.
+        # So does optimised compilation.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     session = spark_session(SparkOptions(master="local[2]", driver_memory="2g", settings=settings))

@@ -1,4 +1,4 @@
-"""The batch job from Parquet to Parquet, and its command."""
+"""The batch jobs, from Parquet to Parquet."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 
 from rack_traffic.batch import BatchOptions, run_traffic, run_what_if
 from rack_traffic.errors import InputError
-from rack_traffic.schemas import HOURLY, PARTITION_HOURS, RANKING, SET_ASIDE, WHAT_IF
-from rack_traffic.storage import hold
-from rack_traffic.what_if.inputs import Interval
+from rack_traffic.options import Interval
+from rack_traffic.schemas import HOURLY, PARTITION_HOURS, RANKING, REJECTED_ROWS, WHAT_IF
+from rack_traffic.storage import validate_tables
 from tests.support.traffic_frames import frame
 from tests.support.traffic_truth import BEGIN, observe, simulate
 
@@ -27,7 +27,7 @@ def clock() -> datetime:
 
 
 def write(spark: SparkSession, root: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
-    """The tables of ``rows`` as a collector leaves them."""
+    """Write the tables like a collector."""
     for table, given in rows.items():
         dated = frame(spark, table, given).withColumn("date", F.to_date("taken_at"))
         dated.coalesce(1).write.partitionBy("date").parquet(str(root / table))
@@ -35,7 +35,7 @@ def write(spark: SparkSession, root: Path, rows: dict[str, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An hour and a half of a world, every minute, with two rows that break their contract."""
+    """Write an hour and a half of snapshots, one per minute, with two invalid rows."""
     root = tmp_path_factory.mktemp("snapshots")
     rows = observe(simulate(3, hours=1), every=60)
     rows["commits"][0] = rows["commits"][0] | {"committed_offset": -1}
@@ -44,32 +44,32 @@ def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return root
 
 
-def test_all_of_it(
+def test_all_tables(
     spark: SparkSession, source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     job = BatchOptions(str(source), str(tmp_path))
     with caplog.at_level("INFO", "rackward.traffic"):
-        told = run_traffic(spark, job, clock)
-    assert [each.split()[0] for each in caplog.messages] == ["counting", "working", "adding"]
+        summary = run_traffic(spark, job, clock)
+    assert [each.split()[0] for each in caplog.messages] == ["counting", "computing", "computing"]
     hourly = spark.read.parquet(str(tmp_path / "hourly"))
     hours = spark.read.parquet(str(tmp_path / "partition_hours"))
-    aside = spark.read.parquet(str(tmp_path / "set_aside"))
+    rejected = spark.read.parquet(str(tmp_path / "rejected_rows"))
     assert hourly.schema == HOURLY
     assert hours.schema == PARTITION_HOURS
-    assert aside.schema == SET_ASIDE
-    assert told["input"]["commits"]["set_aside"] == {
+    assert rejected.schema == REJECTED_ROWS
+    assert summary["input"]["commits"]["rejected"] == {
         "committed_offset is negative": 1,
         "topic is missing": 1,
     }
-    assert aside.count() == 2
-    assert told["began"] == told["ended"] == NOW
+    assert rejected.count() == 2
+    assert summary["began"] == summary["ended"] == NOW
     sums = hourly.groupBy("kind").agg(F.sum("bytes").alias("bytes"), F.sum("cost").alias("cost"))
     for row in sums.collect():
-        kind = told["traffic"]["kinds"][row["kind"]]
+        kind = summary["traffic"]["kinds"][row["kind"]]
         assert kind["bytes"] == row["bytes"] > 0
         assert kind["local"] + kind["crossing"] + kind["unknown"] == kind["bytes"]
         assert kind["cost"] == pytest.approx(row["cost"])
-    assert set(told["traffic"]["kinds"]) == {"consume", "produce", "replicate"}
+    assert set(summary["traffic"]["kinds"]) == {"consume", "produce", "replicate"}
     odd = hourly.filter(
         (F.col("crossed_level") > 0) & (F.abs(F.col("cost") - F.col("bytes") * 0.02 / 1e9) > 1e-9)
     )
@@ -83,13 +83,17 @@ def test_all_of_it(
     assert spark.read.parquet(str(tmp_path / "ranking")).schema == RANKING
     groups = {(row["cluster"], row["group"]) for row in ranked}
     assert ("east", "billing") in groups
-    assert ("east", "flink") not in groups, "consumers without a group have no assignment to change"
+    assert ("east", "flink") not in groups, (
+        "consumers that assign partitions to themselves have no assignment to change"
+    )
     assert [row["rank"] for row in ranked] == list(range(1, len(ranked) + 1))
     assert ranked[0]["saving_per_month"] > 0
 
 
-def test_some_hours_are_as_in_all(spark: SparkSession, source: Path, tmp_path: Path) -> None:
-    """A run over one hour reads what that hour depends on, and gives the same rows for it."""
+def test_a_period_gives_the_same_rows_as_all_hours(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    """A run over one hour reads all snapshots on which the hour depends."""
     whole, part = tmp_path / "whole", tmp_path / "part"
     run_traffic(spark, BatchOptions(str(source), str(whole)), clock)
     until = datetime.fromtimestamp(BEGIN.timestamp() + 3600, UTC)
@@ -102,15 +106,17 @@ def test_some_hours_are_as_in_all(spark: SparkSession, source: Path, tmp_path: P
     )
 
 
-def test_nothing_wrong_is_a_table_too(spark: SparkSession) -> None:
-    """It takes the place of what an earlier run found."""
+def test_without_rejected_rows_the_table_is_empty(spark: SparkSession) -> None:
+    """It replaces the table of an earlier run."""
     rows = observe(simulate(3, hours=1))
-    given = hold({table: frame(spark, table, of_table) for table, of_table in rows.items()})
-    aside = given.aside(spark, given.counts())
-    assert (aside.schema, aside.count()) == (SET_ASIDE, 0)
+    given = validate_tables(
+        {table: frame(spark, table, of_table) for table, of_table in rows.items()}
+    )
+    rejected = given.rejected_rows(spark, given.counts())
+    assert (rejected.schema, rejected.count()) == (REJECTED_ROWS, 0)
 
 
-def test_a_folder_without_snapshots(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_without_snapshots_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read the snapshots in") as caught:
         run_traffic(spark, BatchOptions(str(tmp_path), str(tmp_path / "out")), clock)
     assert "\n" not in str(caught.value)

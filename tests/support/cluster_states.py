@@ -1,4 +1,4 @@
-"""Clusters as brokers would tell of them, for commands that only show or plan."""
+"""Cluster states with any topics, for tests that render or plan."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ RACKS = ("a", "a", "b", "b", "c", "c")
 Rows = Sequence[tuple[int, ...]]
 
 
-def state(
+def cluster_state(
     topics: Mapping[str, Rows],
     racks: Sequence[str | None] = RACKS,
     *,
     down: Sequence[int] = (),
-    **more: Any,
+    **fields: Any,
 ) -> ClusterState:
-    """Brokers 0, 1, ... in ``racks``, without those that are ``down``; the first replica that
-    is up leads, and those that are up are in sync."""
+    """Return a state with the brokers 0, 1, ... in ``racks``, of which some are ``down``.
+
+    The leader of a partition is its first live replica; all live replicas are in sync.
+    """
     replicas = {
         TopicPartition(topic, number): row
         for topic, rows in topics.items()
         for number, row in enumerate(rows)
     }
-    up = {
-        place: tuple(broker for broker in row if broker not in down)
-        for place, row in replicas.items()
+    in_sync = {
+        tp: tuple(broker for broker in row if broker not in down) for tp, row in replicas.items()
     }
     brokers = [Broker(number, rack) for number, rack in enumerate(racks)]
     return ClusterState(
@@ -36,11 +37,11 @@ def state(
         view=ClusterView(
             brokers=tuple(broker for broker in brokers if broker.id not in down),
             replicas=replicas,
-            leaders={place: row[0] for place, row in up.items() if row},
+            leaders={tp: row[0] for tp, row in in_sync.items() if row},
         ),
-        in_sync=up,
+        in_sync=in_sync,
         fenced=tuple(broker for broker in brokers if broker.id in down),
         addresses={broker.id: f"kafka-{broker.id}.example:9092" for broker in brokers},
         topic_ids={topic: f"id of {topic}" for topic in topics},
-        **more,
+        **fields,
     )

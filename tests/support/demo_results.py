@@ -1,60 +1,73 @@
-"""A small result, as a run could have found it, for the tests of what is made of one."""
+"""Results of a small demo run, for tests of its figures and its output."""
 
 from __future__ import annotations
 
-from rackward.demo.metrics import DemoResult, Matrix, Standing, StepMeasure, StrategyResult
-from rackward.demo.steps import STORY, STRATEGIES, Event, Step, Strategy
+from rackward.demo.metrics import (
+    AssignmentSnapshot,
+    DemoResult,
+    StepResult,
+    StrategyResult,
+    TrafficMatrix,
+)
+from rackward.demo.steps import STEPS, STRATEGIES, Event, Step, Strategy
 
 RACKS = ("a", "b", "c")
-LEADERS = ("a", "b", "c", "a", "b", "c")
+LEADER_RACKS = ("a", "b", "c", "a", "b", "c")
+MEMBER_RACKS = {"m-a": "a", "m-b": "b", "m-c": "c"}
 LOCAL = {"m-a": frozenset({0, 3}), "m-b": frozenset({1, 4}), "m-c": frozenset({2, 5})}
-ASTRAY = {"m-a": frozenset({0, 1}), "m-b": frozenset({3, 4}), "m-c": frozenset({2, 5})}
-MEMBERS = {"m-a": "a", "m-b": "b", "m-c": "c"}
+TWO_OFF_RACK = {"m-a": frozenset({0, 1}), "m-b": frozenset({3, 4}), "m-c": frozenset({2, 5})}
 
 
-def standing(assignment: dict[str, frozenset[int]] | None = None) -> Standing:
-    return Standing(MEMBERS, LOCAL if assignment is None else assignment, LEADERS)
+def snapshot(assignment: dict[str, frozenset[int]] | None = None) -> AssignmentSnapshot:
+    return AssignmentSnapshot(
+        MEMBER_RACKS, LOCAL if assignment is None else assignment, LEADER_RACKS
+    )
 
 
-def matrix(local: int, across: int) -> Matrix:
-    return {(one, other): local if one == other else across for one in RACKS for other in RACKS}
+def traffic(in_rack: int, cross_rack: int) -> TrafficMatrix:
+    return {
+        (reader, broker): in_rack if reader == broker else cross_rack
+        for reader in RACKS
+        for broker in RACKS
+    }
 
 
-def measure(step: Step, strategy: Strategy, *, astray: bool = False) -> StepMeasure:
-    return StepMeasure(
+def step_result(step: Step, strategy: Strategy, *, suboptimal: bool) -> StepResult:
+    return StepResult(
         step=step,
-        standing=standing(ASTRAY if astray else LOCAL),
+        snapshot=snapshot(TWO_OFF_RACK if suboptimal else LOCAL),
         moved=1 if step.event is Event.MEMBER_LEAVES else 0,
-        interrupted=2 if step.rebalances else 0,
-        bytes=matrix(1_000_000, 0) if strategy.ours else matrix(400_000, 300_000),
+        revoked=2 if step.rebalances else 0,
+        bytes=traffic(1_000_000, 0) if strategy.is_rackward else traffic(400_000, 300_000),
         seconds=5.0,
     )
 
 
-def result(
-    steps: tuple[Step, ...] = STORY, *, ours_astray: bool = False, counted: bool = True
+def demo_result(
+    steps: tuple[Step, ...] = STEPS, *, suboptimal: bool = False, bytes_counted: bool = True
 ) -> DemoResult:
+    """Return a result; with ``suboptimal``, rackward's assignors are not optimal either."""
     return DemoResult(
         strategies=tuple(
             StrategyResult(
                 strategy=strategy,
                 steps=tuple(
-                    measure(step, strategy, astray=ours_astray or not strategy.ours)
+                    step_result(step, strategy, suboptimal=suboptimal or not strategy.is_rackward)
                     for step in steps
                 ),
-                records=1234,
+                records_read=1234,
             )
             for strategy in STRATEGIES
         ),
         racks=RACKS,
-        cluster="a Kafka of its own",
+        cluster="a local cluster",
         brokers=6,
-        partitions=len(LEADERS),
-        counted=counted,
+        partitions=len(LEADER_RACKS),
+        bytes_counted=bytes_counted,
         seed=1,
         seconds=30.0,
         produced_bytes=18_000_000,
         produced_records=4500,
         price_per_gb=0.02,
-        left_out=tuple(step for step in STORY if step not in steps),
+        skipped_steps=tuple(step for step in STEPS if step not in steps),
     )

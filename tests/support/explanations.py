@@ -1,4 +1,4 @@
-"""What an explanation is held against: counted and solved without the code under test."""
+"""What explanations are compared with: figures computed without the code under test."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
-from assignors.explain import Finding, Remedy, RemedyKind
-from tests.support.assignment_facts import NOBODY, Facts, level_counts, rack_levels, read_group
+from assignors.explain import LocalityFinding, Remedy, RemedyKind
+from tests.support.assignment_facts import UNASSIGNED, Facts, level_counts, rack_levels, read_group
 from tests.support.assignment_problems import (
     Problem,
     Value,
@@ -20,13 +20,13 @@ from tests.support.oracles import brute_force as oracle_brute
 from tests.support.oracles import solver as oracle_solver
 from tests.support.random_groups import Group
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 Assigned = dict[str, dict[str, list[int]]]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A group, the assignor that says what is best, and who reads what now."""
+    """A group, which assignor it has, and the assignment in force."""
 
     group: Group
     sticky: bool
@@ -34,66 +34,70 @@ class Case:
 
     @property
     def assignor(self) -> LeaderRackAwareCooperativeSticky | LeaderRackAwareRange:
-        """The pure assignor with the group's options."""
-        most = self.group.max_imbalance
+        """The assignor with the group's options."""
+        max_imbalance = self.group.max_imbalance
         if self.sticky:
-            return LeaderRackAwareCooperativeSticky(max_imbalance=most)
-        return LeaderRackAwareRange(co_partitioned=self.group.co_partitioned, max_imbalance=most)
+            return LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance)
+        return LeaderRackAwareRange(
+            co_partitioned=self.group.co_partitioned, max_imbalance=max_imbalance
+        )
 
     @property
     def facts(self) -> Facts:
-        """The group's tables."""
+        """The group as tables."""
         return read_group(self.group.members, self.group.leader_racks, self.group.weights)
 
-    def holders(self, facts: Facts) -> list[int]:
-        """Per cell the member that reads it, or NOBODY."""
+    def assignees(self, facts: Facts) -> list[int]:
+        """Return per cell the member that reads it, or UNASSIGNED."""
         index = {member.id: at for at, member in enumerate(facts.members)}
-        holder = {
+        assignee = {
             (topic, number): index[member]
             for member, topics in self.assigned.items()
             for topic, numbers in topics.items()
             for number in numbers
         }
-        return [holder.get(cell, NOBODY) for cell in facts.cells]
+        return [assignee.get(cell, UNASSIGNED) for cell in facts.cells]
 
 
 def planned(group: Group, *, sticky: bool) -> Case:
-    """The case in which the assignor's own plan is in force."""
+    """Return the case in which the assignor's own plan is in force."""
     case = Case(group, sticky, {})
     plan = case.assignor.assign(group.members, group.leader_racks, group.weights)
     return replace(
         case,
         assigned={
-            m: {t: list(ps) for t, ps in share.items()} for m, share in plan.partitions.items()
+            m: {t: list(ps) for t, ps in topics.items()} for m, topics in plan.partitions.items()
         },
     )
 
 
 def shuffled(case: Case, rng: Random, *, unread: bool) -> Case:
-    """The same with some partitions read by any other subscriber, or by nobody."""
+    """Return the case with some partitions read by another subscriber, or by none."""
     facts = case.facts
     assigned: Assigned = {member.id: {} for member in facts.members}
-    for cell, takers, holder in zip(facts.cells, facts.takers, case.holders(facts), strict=True):
-        chosen = rng.choice(takers) if rng.random() < 0.5 else holder
+    for cell, candidates, assignee in zip(
+        facts.cells, facts.candidates, case.assignees(facts), strict=True
+    ):
+        chosen = rng.choice(candidates) if rng.random() < 0.5 else assignee
         if unread and rng.random() < 0.2:
             continue
         assigned[facts.members[chosen].id].setdefault(cell[0], []).append(cell[1])
     return replace(case, assigned=assigned)
 
 
-def crossings(facts: Facts, holders: Sequence[int]) -> tuple[int, ...]:
-    """The traffic across each level."""
+def crossings(facts: Facts, assignees: Sequence[int]) -> tuple[int, ...]:
+    """Return the traffic across each level."""
     return level_counts(
         [
-            (0 if holder == NOBODY else crossed[holder], steps)
-            for crossed, holder, steps in zip(facts.crossed, holders, facts.steps, strict=True)
+            (0 if assignee == UNASSIGNED else crossed[assignee], steps)
+            for crossed, assignee, steps in zip(facts.crossed, assignees, facts.steps, strict=True)
         ],
         facts.depth,
     )
 
 
 def best_crossings(group: Group, *, sticky: bool) -> tuple[int, ...]:
-    """The least traffic across each level of any assignment in balance."""
+    """Return the minimum traffic across each level over all balanced assignments."""
     facts = read_group(group.members, group.leader_racks, group.weights)
     total = [0] * facts.depth
     for problem in _problems(group, facts, sticky=sticky):
@@ -113,13 +117,13 @@ def _problems(group: Group, facts: Facts, *, sticky: bool) -> list[Problem]:
 
 def _best(problem: Problem) -> Value:
     best = oracle_solver.best_value(problem)
-    if oracle_brute.answers(problem) <= oracle_brute.MOST_ANSWERS:
+    if oracle_brute.count_solutions(problem) <= oracle_brute.MAX_SOLUTIONS:
         assert oracle_brute.best_value(problem) == best
     return best
 
 
-def done(group: Group, remedy: Remedy) -> Group:
-    """The group after what the remedy says was done."""
+def apply_remedy(group: Group, remedy: Remedy) -> Group:
+    """Return the group as it is after the remedy."""
     racks = {topic: list(row) for topic, row in group.leader_racks.items()}
     members = list(group.members)
     if remedy.kind is RemedyKind.MOVE_LEADERS:
@@ -138,18 +142,20 @@ def done(group: Group, remedy: Remedy) -> Group:
             for each in members
         ]
     else:
-        assert remedy.kind is RemedyKind.REBALANCE, f"nothing is claimed of {remedy.kind}"
+        assert remedy.kind is RemedyKind.REBALANCE, f"{remedy.kind} makes no claim"
     return replace(group, members=tuple(members), leader_racks=racks)
 
 
-def places(finding: Finding) -> list[Place]:
-    """The finding's partitions."""
+def topic_partitions(finding: LocalityFinding) -> list[TopicPartition]:
+    """Return the finding's partitions."""
     return [(topic, n) for topic, numbers in finding.partitions.items() for n in numbers]
 
 
-def owner_of(assigned: Mapping[str, Mapping[str, Sequence[int]]], place: Place) -> str | None:
-    """Who reads a partition."""
+def owner_of(
+    assigned: Mapping[str, Mapping[str, Sequence[int]]], topic_partition: TopicPartition
+) -> str | None:
+    """Return the member that reads a partition, None if there is none."""
     for member, topics in assigned.items():
-        if place[1] in topics.get(place[0], ()):
+        if topic_partition[1] in topics.get(topic_partition[0], ()):
             return member
     return None

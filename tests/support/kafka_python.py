@@ -1,10 +1,9 @@
-"""Real KafkaConsumers that have no broker to talk to."""
+"""Objects of kafka-python, and KafkaConsumers that never reach a broker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import KafkaConsumer
@@ -16,12 +15,6 @@ from kafka.protocol.consumer.metadata import (
 )
 from kafka.protocol.metadata import MetadataResponse
 
-from assignors import LeaderRackAwareCooperativeSticky
-from assignors.consumer_protocol import SubscriptionReader, write_user_data
-from assignors.group_leader import Joined, Leaders, Rebalance, Remarks
-
-# ---- kafka-python's own objects, made as it makes them from what brokers send.
-
 NO_LEADER = -1
 UNKNOWN_TOPIC = 3
 LEADER_NOT_AVAILABLE = 5
@@ -30,14 +23,14 @@ LEADER_NOT_AVAILABLE = 5
 def metadata_response(
     racks: Mapping[int, str | None], leaders: Mapping[str, Sequence[int] | Mapping[int, int]]
 ) -> Any:
-    """A broker's answer: ``racks`` by broker, the leader of each partition by topic.
+    """Return a metadata response: ``racks`` by broker, the leader of each partition by topic.
 
-    A topic without partitions is one that the broker does not know.
+    A topic without partitions is reported as unknown.
     """
     broker = MetadataResponse.MetadataResponseBroker
     topic = MetadataResponse.MetadataResponseTopic
     partition = topic.MetadataResponsePartition
-    answer = MetadataResponse(
+    response = MetadataResponse(
         brokers=[
             broker(node_id=node, host="127.0.0.1", port=1, rack=rack)
             for node, rack in racks.items()
@@ -46,7 +39,7 @@ def metadata_response(
         controller_id=0,
         topics=[
             topic(
-                error_code=0 if leads else UNKNOWN_TOPIC,
+                error_code=0 if partitions else UNKNOWN_TOPIC,
                 name=name,
                 is_internal=False,
                 partitions=[
@@ -60,20 +53,23 @@ def metadata_response(
                         offline_replicas=[],
                     )
                     for index, leader in (
-                        leads.items() if isinstance(leads, Mapping) else enumerate(leads)
+                        partitions.items()
+                        if isinstance(partitions, Mapping)
+                        else enumerate(partitions)
                     )
                 ],
             )
-            for name, leads in leaders.items()
+            for name, partitions in leaders.items()
         ],
     )
-    return MetadataResponse.decode(answer.encode(version=9, header=False), version=9, header=False)
+    encoded = response.encode(version=9, header=False)
+    return MetadataResponse.decode(encoded, version=9, header=False)
 
 
 def cluster_metadata(
     racks: Mapping[int, str | None], leaders: Mapping[str, Sequence[int] | Mapping[int, int]]
 ) -> Any:
-    """A ClusterMetadata that has had that answer."""
+    """Return a ClusterMetadata that has received `metadata_response` of the arguments."""
     cluster = ClusterMetadata(bootstrap_servers="127.0.0.1:1")
     cluster.update_metadata(metadata_response(racks, leaders))
     return cluster
@@ -88,14 +84,14 @@ def subscription_bytes(
     generation: int = -1,
     user_data: bytes | None = b"",
 ) -> bytes:
-    """A member's subscription in that version, as kafka-python encodes it."""
-    held = ConsumerProtocolSubscription.TopicPartition
+    """Return a member's subscription in that version, as kafka-python encodes it."""
+    owned_type = ConsumerProtocolSubscription.TopicPartition
     encoded: bytes = ConsumerProtocolSubscription(
         version=version,
         topics=list(topics),
         user_data=user_data,
         owned_partitions=[
-            held(topic=topic, partitions=list(partitions))
+            owned_type(topic=topic, partitions=list(partitions))
             for topic, partitions in (owned or {}).items()
         ],
         generation_id=generation,
@@ -105,18 +101,9 @@ def subscription_bytes(
 
 
 def joined(member_id: str, metadata: bytes, instance_id: str | None = None) -> Any:
-    """A member as the group's leader is told of it."""
+    """Return a member as the JoinGroup response of the group's leader lists it."""
     return JoinGroupResponse.JoinGroupResponseMember(
         member_id=member_id, group_instance_id=instance_id, metadata=metadata
-    )
-
-
-def decoded(member: Any) -> Any:
-    """The same member after kafka-python's own leader has decoded its metadata."""
-    return JoinGroupResponse.JoinGroupResponseMember(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        metadata=ConsumerProtocolSubscription.decode(member.metadata),
     )
 
 
@@ -126,10 +113,10 @@ Consumers = Callable[..., Any]
 
 @contextmanager
 def offline_consumers() -> Iterator[Consumers]:
-    """Makes consumers of strategies, and closes them."""
-    made: list[Any] = []
+    """Yield a function that constructs consumers of given strategies; close them at the end."""
+    constructed: list[Any] = []
 
-    def make(*strategies: Any, topics: tuple[str, ...] = ("t",), **config: Any) -> Any:
+    def construct(*strategies: Any, topics: tuple[str, ...] = ("t",), **config: Any) -> Any:
         consumer = KafkaConsumer(
             *topics,
             bootstrap_servers="127.0.0.1:1",
@@ -138,26 +125,27 @@ def offline_consumers() -> Iterator[Consumers]:
             partition_assignment_strategy=list(strategies),
             **{"enable_auto_commit": False, **config},
         )
-        made.append(consumer)
+        constructed.append(consumer)
         return consumer
 
-    yield make
-    for consumer in made:
+    yield construct
+    for consumer in constructed:
         consumer.close(timeout_ms=0)
 
 
 def claims(
     consumer: Any, protocol: str = "leader-rack-aware-cooperative-sticky"
 ) -> tuple[dict[str, list[int]], int]:
-    """What it would claim to own if it joined now, and since which generation."""
-    said = ConsumerProtocolSubscription.decode(
+    """Return what it would claim to own if it joined now, and the generation of the claim."""
+    subscription = ConsumerProtocolSubscription.decode(
         dict(consumer._coordinator.group_protocols())[protocol].encode()
     )
-    return {held.topic: held.partitions for held in said.owned_partitions}, said.generation_id
+    owned = {each.topic: each.partitions for each in subscription.owned_partitions}
+    return owned, subscription.generation_id
 
 
 def complete(consumer: Any, generation: int, **assigned: list[int]) -> None:
-    """What the consumer does when a join ends with that assignment."""
+    """End a join of the consumer with this assignment."""
     coordinator = consumer._coordinator
     data = ConsumerProtocolAssignment(
         version=0, assigned_partitions=list(assigned.items()), user_data=b""
@@ -169,8 +157,8 @@ def complete(consumer: Any, generation: int, **assigned: list[int]) -> None:
 def perform(
     consumer: Any, *members: Any, protocol: str = "leader-rack-aware-cooperative-sticky"
 ) -> dict[str, Any]:
-    """What it gives everyone as the leader of these members."""
-    answer = consumer._coordinator._perform_assignment("m0", protocol, list(members))
+    """Return what the consumer assigns as the leader of these members."""
+    assigned = consumer._coordinator._perform_assignment("m0", protocol, list(members))
     return {
         member: {
             topic: list(partitions)
@@ -178,116 +166,10 @@ def perform(
                 data if isinstance(data, bytes) else data.encode()
             ).assigned_partitions
         }
-        for member, data in answer.items()
+        for member, data in assigned.items()
     }
 
 
 def answer(consumer: Any, **leaders: list[int]) -> None:
-    """Brokers answer the consumer with these leaders."""
+    """Have the consumer receive metadata with these leaders by topic."""
     consumer._cluster.update_metadata(metadata_response(RACKS, leaders))
-
-
-# ---- A model of a group whose members are cooperative and eager, and which may fail at any point.
-#
-# Cooperative members own what they own while they join, and give it up as they are told in whose
-# hands it is not. Eager ones give up everything before they join. Both learn their shares one
-# after the other, or not at all where the next rebalance comes first. What members say travels
-# in the bytes that kafka-python's and aiokafka's would send, and the leader reads them.
-
-TOPIC = "t"
-
-
-@dataclass
-class Member:
-    """``owned``: what it reads now; ``had``: what the last share that it learned of was."""
-
-    eager: bool
-    rack: str | None
-    owned: frozenset[int] = frozenset()
-    had: frozenset[int] = frozenset()
-    since: int = -1
-
-    def join(self) -> bytes:
-        """Its subscription; an eager member gives up everything first."""
-        claims = {TOPIC: sorted(self.had)} if self.had else {}
-        if self.eager:
-            self.owned = frozenset()
-            return subscription_bytes(
-                [TOPIC], version=0, user_data=write_user_data(self.rack, claims, self.since)
-            )
-        return subscription_bytes([TOPIC], rack=self.rack, owned=claims, generation=self.since)
-
-    def learn(self, share: Collection[int], generation: int) -> bool:
-        """Take the share over; whether it has to ask for another round to hand something on."""
-        gives_up = not self.eager and not self.owned <= frozenset(share)
-        self.owned = self.had = frozenset(share)
-        self.since = generation
-        return gives_up
-
-
-class TwoOwnersError(AssertionError):
-    """A partition is owned twice."""
-
-
-class EndlessError(AssertionError):
-    """Somebody waits for a round for which nobody asks, or rounds do not end."""
-
-
-def sticky_rebalance() -> Rebalance:
-    """What decides in a live group."""
-    return Rebalance(
-        "sticky", LeaderRackAwareCooperativeSticky(), cooperative=True, weights=None,
-        remarks=Remarks(),
-    )  # fmt: skip
-
-
-@dataclass
-class Group:
-    """Members by id on a topic whose partitions are led from ``leaders``."""
-
-    leaders: list[str | None]
-    decide: Rebalance = field(default_factory=sticky_rebalance)
-    members: dict[str, Member] = field(default_factory=dict)
-    generation: int = 0
-
-    def rebalance(self, learning: Collection[str]) -> tuple[bool, int]:
-        """One round, in which only ``learning`` hear of its outcome, in that order.
-
-        Returns whether one of them asks for another round, and how much was withheld.
-        """
-        self.generation += 1
-        reader = SubscriptionReader()
-        joined = [
-            Joined(name, None, reader.read(member.join()))
-            for name, member in sorted(self.members.items())
-        ]
-        known = Leaders({TOPIC: self.leaders}, {}, frozenset(), {0: "a", 1: "b", 2: "c"})
-        shares, withheld, _ = self.decide.run(lambda _: known, joined)
-        again = False
-        for name in learning:
-            again |= self.members[name].learn(shares[name].get(TOPIC, ()), self.generation)
-            self.check()
-        return again, withheld
-
-    def check(self) -> None:
-        """Raise TwoOwnersError where members own the same partition."""
-        owners: dict[int, str] = {}
-        for name, member in self.members.items():
-            for partition in member.owned:
-                if partition in owners:
-                    raise TwoOwnersError(f"{partition}: {owners[partition]} and {name}")
-                owners[partition] = name
-
-    def settle(self, rounds: int = 2) -> int:
-        """Rebalance until nobody asks again, in at most ``rounds``; how many it took."""
-        for used in range(1, rounds + 1):
-            again, withheld = self.rebalance(sorted(self.members))
-            if not again:
-                if withheld:
-                    raise EndlessError(f"{withheld} withheld, and nobody hands them on")
-                return used
-        raise EndlessError(f"not at rest after {rounds} rounds")
-
-    def owned(self) -> Mapping[str, frozenset[int]]:
-        """Who reads what."""
-        return {name: member.owned for name, member in self.members.items()}

@@ -11,8 +11,8 @@ from rack_traffic.report.model import (
     GroupTotal,
     HourTotal,
     PairTotal,
+    RejectedRows,
     ScenarioTotal,
-    SetAside,
     Summary,
     Traffic,
 )
@@ -61,7 +61,7 @@ def summary() -> Summary:
             ScenarioTotal(name, GROUPS, 0, cost, 10**12, int(cost * 10**10), 0, 5, 0)
             for name, cost in (("as_is", 90.0), ("apache_range", 95.0), ("rackward_range", 4.5))
         ),
-        set_aside=(SetAside("commits", EVIL, 3),),
+        rejected_rows=(RejectedRows("commits", EVIL, 3),),
     )
 
 

@@ -1,4 +1,4 @@
-"""What must be true of every leader layout, worked out from the layouts alone."""
+"""Checks, optima by enumeration and random cases for leader layouts."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from placement_core import Broker, ClusterView, TopicPartition
-from placement_core.leaders import LeaderLayout, Readers
-
-# ---- The best leaders by trying all, and locality by trying all quotas.
+from placement_core.leaders import ConsumerDemand, LeaderLayout
 
 Leaders = Mapping[TopicPartition, int | None]
 
 
-def quotas(readers: Readers, partitions: int) -> Iterator[dict[str | None, int]]:
-    """Every way in which a balanced assignment shares partitions out to racks."""
+def quotas(readers: ConsumerDemand, partitions: int) -> Iterator[dict[str | None, int]]:
+    """Yield every distribution of partitions over racks that a balanced assignment may have."""
     consumers = {rack: n for rack, n in readers.consumers.items() if n}
     each, rest = divmod(partitions, sum(consumers.values()))
     for extra in product(*(range(min(n, rest) + 1) for n in consumers.values())):
@@ -27,8 +25,8 @@ def quotas(readers: Readers, partitions: int) -> Iterator[dict[str | None, int]]
             }
 
 
-def local(view: ClusterView, readers: Readers, leaders: Leaders) -> int:
-    """The most partitions that a balanced assignment reads in their leaders' racks."""
+def local(view: ClusterView, readers: ConsumerDemand, leaders: Leaders) -> int:
+    """Return the maximum of partitions that a balanced assignment reads locally."""
     read = [p for p in view.replicas if p.topic in readers.topics]
     racks = view.racks()
     led = Counter(
@@ -41,9 +39,9 @@ def local(view: ClusterView, readers: Readers, leaders: Leaders) -> int:
 
 
 def value(
-    view: ClusterView, readers: Sequence[Readers], leaders: Leaders
+    view: ClusterView, readers: Sequence[ConsumerDemand], leaders: Leaders
 ) -> tuple[float, int, int]:
-    """Weighted partitions not read locally, squared leaders per broker, changes."""
+    """Return weighted partitions not read locally, squared leaders per broker, changes."""
     off = 0.0
     for one in readers:
         count = sum(p.topic in one.topics for p in view.replicas)
@@ -57,8 +55,8 @@ def value(
     return off, sum(n * n for n in loads.values()), changes
 
 
-def best_value(view: ClusterView, readers: Sequence[Readers]) -> tuple[float, int, int]:
-    """The least value of all choices of leaders among replicas on known brokers."""
+def best_value(view: ClusterView, readers: Sequence[ConsumerDemand]) -> tuple[float, int, int]:
+    """Return the minimum value of all choices of leaders among replicas on live brokers."""
     known = view.racks()
     options = [
         [broker for broker in row if broker in known] or [row[0]] for row in view.replicas.values()
@@ -73,8 +71,8 @@ def chosen(view: ClusterView, layout: LeaderLayout) -> dict[TopicPartition, int 
     return {p: layout.order.get(p, row)[0] for p, row in view.replicas.items()}
 
 
-def check_layout(view: ClusterView, readers: list[Readers], layout: LeaderLayout) -> None:
-    """Only the order changes, and localities are what a balanced assignment can have."""
+def check_layout(view: ClusterView, readers: list[ConsumerDemand], layout: LeaderLayout) -> None:
+    """Assert that only the order changes and that localities match the enumeration."""
     for partition, row in layout.order.items():
         was = view.replicas[partition]
         assert sorted(row) == sorted(was), f"{partition}: {was} became {row}"
@@ -86,7 +84,7 @@ def check_layout(view: ClusterView, readers: list[Readers], layout: LeaderLayout
     by_name = {one.name: one for one in readers}
     today = {p: row[0] for p, row in view.replicas.items()}
     for one in layout.localities:
-        reader = by_name[one.readers]
+        reader = by_name[one.name]
         count = sum(p.topic in reader.topics for p in view.replicas)
         assert one.partitions == count, f"{one.partitions} partitions, not {count}"
         before, after = local(view, reader, today), local(view, reader, chosen(view, layout))
@@ -94,13 +92,11 @@ def check_layout(view: ClusterView, readers: list[Readers], layout: LeaderLayout
         assert one.after == after, f"{one.after} local after, not {after}"
 
 
-# ---- Small clusters with consumers in odd places: seeded.
-
 RACKS = ("a", "b", "c", "d")
 
 
 def random_view(rng: random.Random, partitions: int, topics: str = "t") -> ClusterView:
-    """Replicas anywhere, some on a broker that is gone, some brokers without a rack."""
+    """Return random replicas, some on a missing broker, some on brokers without a rack."""
     racks: list[str | None] = list(RACKS[: rng.randint(1, 4)])
     if rng.random() < 0.15:
         racks.append(None)
@@ -115,8 +111,8 @@ def random_view(rng: random.Random, partitions: int, topics: str = "t") -> Clust
     return ClusterView(brokers, replicas)
 
 
-def random_readers(rng: random.Random, name: str, topics: str = "t") -> Readers:
-    """A few consumers, now and then in a rack without brokers, or in none."""
+def random_readers(rng: random.Random, name: str, topics: str = "t") -> ConsumerDemand:
+    """Return a few consumers, some in a rack without brokers or in an unknown rack."""
     racks: list[str | None] = [*RACKS, None]
     consumers = {rack: rng.choice((0, 0, 1, 1, 2, 3)) for rack in rng.sample(racks, 4)}
-    return Readers(name, frozenset(topics), consumers, rng.choice((1.0, 1.0, 0.5, 2.0)))
+    return ConsumerDemand(name, frozenset(topics), consumers, rng.choice((1.0, 1.0, 0.5, 2.0)))

@@ -1,11 +1,11 @@
-"""Which members must be as loaded as which: the balanced blocks of a group, by enumeration.
+"""The balanced blocks of a group, by enumeration.
 
-``max_imbalance`` is a share of the level of a member's block, so the tests need levels of
-their own making. In each connected component of topics and members, h is the average load
-rounded up. Either loads of h and h-1 alone are possible, and the component is one block of
-level h, or some set of topics is too large for its subscribers; the least set that is too
-large by the most goes apart with its subscribers, and both parts are looked at again.
-Enumerating all sets of topic classes is slow and obvious, which is what a test wants.
+``max_imbalance`` is a share of the level of a member's block, so the tests need levels that are
+computed independently. In each connected component of topics and members, h is the average load
+rounded up. Either loads of h and h-1 alone are possible, and the component is one block of level h,
+or some set of topics is too large for its subscribers. Then the smallest set with the maximum
+excess is split off with its subscribers, and both parts are treated alike. Enumerating all sets of
+topic classes is slow, and simple enough for an oracle.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Sizes = dict[frozenset[int], int]
 
 
 def topic_classes(facts: Facts) -> Sizes:
-    """Partitions by their set of subscribers; topics without partitions leave no trace."""
+    """Return the number of partitions by set of subscribers, without empty topics."""
     sizes: Sizes = {}
-    for takers in facts.takers:
-        key = frozenset(takers)
+    for candidates in facts.candidates:
+        key = frozenset(candidates)
         sizes[key] = sizes.get(key, 0) + 1
     return sizes
 
 
 def components(sizes: Sizes, members: frozenset[int]) -> Iterator[tuple[Sizes, frozenset[int]]]:
-    """The parts of a group that share no member, by their lowest member."""
+    """Yield the parts of a group that share no member, by their lowest member."""
     left = set(members)
     while left:
         inside = {min(left)}
@@ -44,33 +44,33 @@ def components(sizes: Sizes, members: frozenset[int]) -> Iterator[tuple[Sizes, f
 
 
 def too_large(sizes: Sizes, members: int, h: int) -> tuple[set[frozenset[int]], set[int]] | None:
-    """The classes that cannot be served at loads h and h-1, with their subscribers, or None.
+    """Return the classes that do not fit into loads of h and h-1, and their subscribers, or None.
 
-    ``members * h - partitions`` blanks, one a member at most, turn "h or h-1" into "exactly
-    h". A set of classes is too large where it, with the blanks (then members outside can
-    still take one each) or without, exceeds what its subscribers can hold. The sets that
-    exceed it by the most are closed under intersection: the least one is the answer.
+    ``members * h - partitions`` blanks, at most one per member, turn "h or h-1" into "exactly h". A
+    set of classes is too large if it exceeds the capacity of its subscribers, with the blanks (then
+    members outside can still take one each) or without. The sets of maximum excess are closed under
+    intersection; the smallest is returned.
     """
     classes = list(sizes)
     blanks = members * h - sum(sizes.values())
-    worst = 0
-    least: set[frozenset[int]] = set()
+    max_excess = 0
+    smallest: set[frozenset[int]] = set()
     for bits in range(1, 1 << len(classes)):
         chosen = {key for position, key in enumerate(classes) if bits >> position & 1}
         subscribers = len(frozenset().union(*chosen))
         size = sum(sizes[key] for key in chosen)
         excess = max(size - h * subscribers, size + blanks - members - (h - 1) * subscribers)
-        if excess > worst:
-            worst, least = excess, chosen
-        elif excess == worst and worst > 0:
-            least = least & chosen
-    if worst == 0:
+        if excess > max_excess:
+            max_excess, smallest = excess, chosen
+        elif excess == max_excess and max_excess > 0:
+            smallest = smallest & chosen
+    if max_excess == 0:
         return None
-    return least, set(frozenset().union(*least))
+    return smallest, set(frozenset().union(*smallest))
 
 
 def levels(sizes: Sizes, members: frozenset[int]) -> dict[int, int]:
-    """Per member, the level of its block: the average load of the block, rounded up."""
+    """Return the level of each member's block: its average load, rounded up."""
     found: dict[int, int] = {}
     for part, inside in components(sizes, members):
         h = -(-sum(part.values()) // len(inside))

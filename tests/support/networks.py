@@ -1,4 +1,4 @@
-"""Random transportation networks, and OR-tools' answer to them."""
+"""Random transportation networks, their solution by OR-tools, and a check of flows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NO_LIMIT = 10**6
 
 
 def random_network(seed: int, *, filled: bool = False) -> Network:
-    """A small network; with ``filled``, supply and need are equal in sum."""
+    """Return a small network; with ``filled``, the sums of supply and demand are equal."""
     rng = np.random.default_rng(seed)
     classes, hubs = int(rng.integers(1, 7)), int(rng.integers(1, 5))
     members = int(rng.integers(hubs, 12))
@@ -24,24 +24,24 @@ def random_network(seed: int, *, filled: bool = False) -> Network:
         supply = np.bincount(rng.integers(0, classes, int(need.sum())), minlength=classes)
     return Network(
         supply=supply,
-        need=need,
-        hub=hub,
-        hubs=hubs,
+        demand=need,
+        member_hub=hub,
+        hub_count=hubs,
         lane_class=lane_class,
         lane_hub=lane_hub,
         lane_cost=rng.integers(0, 6, len(lane_class)),
         arc_class=arc_class,
         arc_member=arc_member,
-        arc_room=rng.integers(0, 5, len(arc_class)),
+        arc_capacity=rng.integers(0, 5, len(arc_class)),
         arc_cost=rng.integers(0, 6, len(arc_class)),
-        late=np.arange(1 if rng.random() < 0.3 else 0),
+        deferred=np.arange(1 if rng.random() < 0.3 else 0),
     )
 
 
-def most_for_least(network: Network) -> tuple[int, int]:
-    """How much can be sent, and the least cost of sending that much."""
+def max_flow_at_min_cost(network: Network) -> tuple[int, int]:
+    """Return the maximum number of units that can be sent, and the minimum cost of that many."""
     solver = min_cost_flow.SimpleMinCostFlow()
-    classes, hubs, members = len(network.supply), network.hubs, len(network.need)
+    classes, hubs, members = len(network.supply), network.hub_count, len(network.demand)
     source = classes + hubs + members
     add = solver.add_arc_with_capacity_and_unit_cost
     for i, units in enumerate(network.supply.tolist()):
@@ -51,10 +51,10 @@ def most_for_least(network: Network) -> tuple[int, int]:
         add(int(i), classes + int(hub), NO_LIMIT, int(cost))
     for member in range(members):
         node = classes + hubs + member
-        add(classes + int(network.hub[member]), node, NO_LIMIT, 0)
-        add(node, source + 1, int(network.need[member]), 0)
+        add(classes + int(network.member_hub[member]), node, NO_LIMIT, 0)
+        add(node, source + 1, int(network.demand[member]), 0)
     arcs = zip(
-        network.arc_class, network.arc_member, network.arc_room, network.arc_cost, strict=True
+        network.arc_class, network.arc_member, network.arc_capacity, network.arc_cost, strict=True
     )
     for i, member, room, cost in arcs:
         add(int(i), classes + hubs + int(member), int(room), int(cost))
@@ -66,15 +66,15 @@ def most_for_least(network: Network) -> tuple[int, int]:
 
 
 def check_flow(network: Network, flow: Flow) -> None:
-    """The flow obeys every capacity and loses no unit on the way."""
-    classes, members = len(network.supply), len(network.need)
-    for amounts in (flow.lanes, flow.arcs, flow.seats, flow.left, flow.need):
+    """Assert that the flow respects every capacity and conserves units."""
+    classes, members = len(network.supply), len(network.demand)
+    for amounts in (flow.lanes, flow.arcs, flow.seats, flow.unsent, flow.unmet):
         assert (amounts >= 0).all()
-    assert (flow.arcs <= network.arc_room).all()
+    assert (flow.arcs <= network.arc_capacity).all()
     sent = np.bincount(network.lane_class, flow.lanes, classes)
     sent = sent + np.bincount(network.arc_class, flow.arcs, classes)
-    assert (sent == network.supply - flow.left).all()
-    into = np.bincount(network.lane_hub, flow.lanes, network.hubs)
-    assert (into == np.bincount(network.hub, flow.seats, network.hubs)).all()
+    assert (sent == network.supply - flow.unsent).all()
+    into = np.bincount(network.lane_hub, flow.lanes, network.hub_count)
+    assert (into == np.bincount(network.member_hub, flow.seats, network.hub_count)).all()
     got = flow.seats + np.bincount(network.arc_member, flow.arcs, members)
-    assert (got == network.need - flow.need).all()
+    assert (got == network.demand - flow.unmet).all()

@@ -1,4 +1,4 @@
-"""What must be true of layouts, whatever placer made them. Each raises AssertionError."""
+"""Checks of layouts, which raise AssertionError, and builders of clusters and layouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Racks = Mapping[int, str | None]
 def check_form(
     layout: ReplicaLists, partitions: int, replicas: int, brokers: Iterable[int]
 ) -> None:
-    """A tuple of ``replicas`` different brokers out of ``brokers`` for every partition."""
+    """Assert that every partition has ``replicas`` different brokers out of ``brokers``."""
     assert type(layout) is tuple, f"the layout is a {type(layout).__name__}"
     assert len(layout) == partitions, f"{len(layout)} partitions, not {partitions}"
     allowed = set(brokers)
@@ -27,7 +27,7 @@ def check_form(
 
 
 def check_racks(layout: ReplicaLists, racks: Racks) -> None:
-    """Racks >= RF: each at most one replica. Otherwise each at least one."""
+    """Assert at most one replica per rack if racks >= RF, else at least one."""
     all_racks = {parse_rack(rack) for rack in racks.values()}
     for partition, row in enumerate(layout):
         used = {parse_rack(racks[broker]) for broker in row}
@@ -37,17 +37,17 @@ def check_racks(layout: ReplicaLists, racks: Racks) -> None:
 
 
 def counts(brokers: Iterable[int], chosen: Iterable[int]) -> dict[int, int]:
-    """How often each broker is chosen, with those that never are."""
+    """Return how often each broker is chosen, including 0."""
     return {**dict.fromkeys(brokers, 0), **Counter(chosen)}
 
 
 def check_leaders(layout: ReplicaLists, brokers: Iterable[int], slack: int = 0) -> None:
-    """No two brokers differ by more than ``slack`` in the partitions that they lead."""
+    """Assert that the leaders of any two brokers differ by ``slack`` at most."""
     _even("leaders", counts(brokers, (row[0] for row in layout)), slack)
 
 
 def check_replicas(layout: ReplicaLists, brokers: Iterable[int], slack: int = 0) -> None:
-    """No two brokers differ by more than ``slack`` in their replicas."""
+    """Assert that the replicas of any two brokers differ by ``slack`` at most."""
     _even("replicas", counts(brokers, (broker for row in layout for broker in row)), slack)
 
 
@@ -83,25 +83,22 @@ def check_tree(layout: ReplicaLists, racks: Racks) -> None:
 def _below(
     paths: Mapping[int, tuple[object, ...]], brokers: Iterable[int]
 ) -> Counter[tuple[object, ...]]:
-    """How many of ``brokers`` stand below each node."""
+    """Return the number of ``brokers`` below each node."""
     return Counter(
         paths[broker][: depth + 1] for broker in brokers for depth in range(len(paths[broker]))
     )
 
 
 def check_kept(layout: ReplicaLists, present: ReplicaLists) -> None:
-    """The present replicas stand in front, in their order."""
+    """Assert that the present replicas come first, in their order."""
     for partition, (row, before) in enumerate(zip(layout, present, strict=False)):
         assert row[: len(before)] == before, f"partition {partition}: {before} became {row}"
-
-
-# ---- Clusters for tests, written shortly.
 
 
 def cluster(
     racks: Mapping[int, str | None] | Sequence[str | None], **topics: ReplicaLists
 ) -> ClusterView:
-    """Brokers by id, or numbered from 0, and topics by name."""
+    """Return a view of brokers by id, or numbered from 0, and of topics by name."""
     if not isinstance(racks, Mapping):
         racks = dict(enumerate(racks))
     return ClusterView(
@@ -115,7 +112,7 @@ def cluster(
 
 
 def layout(text: str) -> ReplicaLists:
-    """``"031 315"`` as ((0, 3, 1), (3, 1, 5))."""
+    """Return ``"031 315"`` as ((0, 3, 1), (3, 1, 5))."""
     return tuple(tuple(map(int, word)) for word in text.split())
 
 

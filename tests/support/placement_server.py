@@ -1,13 +1,10 @@
-"""A placement service that runs beside a test, and a connection of plain bytes to it."""
+"""A placement service for a test, and what a client of plain bytes needs."""
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -15,104 +12,98 @@ from placement_core import ReplicaLists
 from rackward.placement_service import (
     Address,
     MutualTls,
-    PlacementQuestion,
+    PlacementHandler,
+    PlacementRequest,
     PlacementService,
     ServiceLimits,
+    ServiceMetrics,
+    ServiceThread,
 )
-from rackward.placement_service.handler import Placing
-from rackward.placement_service.protocol import (
-    CREATE_REPLICA_PLACEMENT,
-    PlacementRequest,
-    RequestHeader,
-    frame,
-)
+from rackward.placement_service.messages import CreateReplicaPlacementRequest
+from rackward.placement_service.protocol import encode, frame
 from tests.support.waiting import PATIENCE
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningService:
+    """A service and its address."""
+
     service: PlacementService
     address: Address
+
+    @property
+    def metrics(self) -> ServiceMetrics:
+        return self.service.metrics
 
     def connect(self) -> socket.socket:
         return socket.create_connection(self.address, PATIENCE)
 
 
-def in_turn(question: PlacementQuestion) -> ReplicaLists:
-    """Brokers from 0 on, every partition the same."""
-    return (tuple(range(question.replication_factor)),) * question.partitions
+def first_brokers(request: PlacementRequest) -> ReplicaLists:
+    """Return the brokers 0, 1, ... for every partition."""
+    return (tuple(range(request.replication_factor)),) * request.partitions
 
 
 class Gate:
-    """Placements wait here until it is opened; ``inside`` counts those that came so far."""
+    """A handler that blocks until `open`; ``requests`` counts its calls."""
 
     def __init__(self) -> None:
-        self.inside = threading.Semaphore(0)
+        self.requests = threading.Semaphore(0)
         self._open = threading.Event()
 
-    def placing(self, question: PlacementQuestion) -> ReplicaLists:
-        self.inside.release()
+    def handler(self, request: PlacementRequest) -> ReplicaLists:
+        self.requests.release()
         assert self._open.wait(PATIENCE), "the gate was never opened"
-        return in_turn(question)
+        return first_brokers(request)
 
-    def await_one(self) -> None:
-        assert self.inside.acquire(timeout=PATIENCE), "no placement was asked for"
+    def wait_for_request(self) -> None:
+        assert self.requests.acquire(timeout=PATIENCE), "no placement was requested"
 
     def open(self) -> None:
         self._open.set()
 
 
-def eventually(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"never came: {what}"
-        time.sleep(0.01)
-
-
 @contextmanager
-def running(
-    placing: Placing = in_turn,
+def run_service(
+    handler: PlacementHandler = first_brokers,
     limits: ServiceLimits | None = None,
     tls: MutualTls | None = None,
-) -> Iterator[Running]:
-    """Listens on loopback, in a thread with a loop of its own, while the context lasts."""
-    service = PlacementService(placing, limits)
-    started: Future[tuple[Address, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def serve() -> None:
-        stopping = asyncio.Event()
-        async with service.listening(tls=tls) as address:
-            started.set_result((address, asyncio.get_running_loop(), stopping))
-            await stopping.wait()
-
-    def body() -> None:
-        try:
-            asyncio.run(serve())
-        except BaseException as error:
-            if started.done():
-                raise
-            started.set_exception(error)
-
-    thread = threading.Thread(target=body, name="placement-service", daemon=True)
-    thread.start()
-    address, loop, stopping = started.result(PATIENCE)
+) -> Iterator[RunningService]:
+    """Run a service on loopback within the context; assert that it ends."""
+    service = PlacementService(handler, limits)
+    thread = ServiceThread(service, tls=tls)
     try:
-        yield Running(service, address)
+        yield RunningService(service, thread.address)
     finally:
-        loop.call_soon_threadsafe(stopping.set)
-        thread.join(PATIENCE)
-        assert not thread.is_alive(), "the service does not end"
+        thread.close()
+        assert not thread.running, "the service does not end"
 
 
-def framed_request(request: PlacementRequest, correlation_id: int = 7) -> bytes:
-    header = RequestHeader(CREATE_REPLICA_PLACEMENT, 0, correlation_id, "test")
-    return frame(header.encode() + request.encode())
+def request_frame(
+    partitions: int,
+    replication_factor: int,
+    *,
+    force_simple_placement: bool = False,
+    broker_ids: Collection[int] = (),
+    timeout_ms: int = 60_000,
+    correlation_id: int = 7,
+) -> bytes:
+    """Return the frame of a placement request."""
+    request = CreateReplicaPlacementRequest(
+        version=0,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        force_simple_placement=force_simple_placement,
+        node_id=list(broker_ids),
+        timeout_ms=timeout_ms,
+    )
+    return frame(encode(request, correlation_id, "test"))
 
 
-def everything(connection: socket.socket) -> bytes:
-    """What comes until the other side ends the connection, politely or not."""
+def receive_all(connection: socket.socket) -> bytes:
+    """Return what arrives until the peer closes or resets the connection."""
     received = b""
     with suppress(ConnectionError):
-        while more := connection.recv(65536):
-            received += more
+        while chunk := connection.recv(65536):
+            received += chunk
     return received

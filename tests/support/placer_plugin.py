@@ -1,4 +1,4 @@
-"""Placers as others might write them, good and bad."""
+"""Third-party placers for tests, valid and invalid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placement_core import ClusterView, PlacementSpec, ReplicaLists
 
 @dataclass
 class Answering:
-    """Answers what it is told to, or raises it."""
+    """Returns ``answer``, or raises it if it is an exception."""
 
     answer: Any = None
     seen: ClusterView | None = None
@@ -29,7 +29,7 @@ class Answering:
 
 
 class Nested:
-    """A class within a class, made from its properties by itself."""
+    """Contains a placer with ``from_properties``."""
 
     class Inner(Answering):
         @classmethod
@@ -38,7 +38,7 @@ class Nested:
 
 
 class NoPlacer:
-    """Has not the method."""
+    """Lacks the method ``place``."""
 
 
 def refuse() -> None:

@@ -1,4 +1,4 @@
-"""A plan, and the cluster that it was made from."""
+"""A plan with every feature, and the cluster that it was made for."""
 
 from __future__ import annotations
 
@@ -7,34 +7,42 @@ from dataclasses import replace
 from placement_core import Broker, ClusterView, TopicPartition
 from placement_core.cluster import Move
 from placement_core.leaders import Locality
-from rackward.admin import ClusterState, Ongoing
-from rackward.reassignment import Load, Pace, Plan, PlanKind, PlannedMove, RacksFrom
+from rackward.admin import ClusterState, Reassignment
+from rackward.broker_load import Load
+from rackward.reassignment import BatchLimits, Plan, PlanKind, RackSource
 
 RACKS: dict[int, str | None] = {1: "a", 2: "b", 3: "c", 4: None}
 ORDERS = "0f8d2c1e-0000-4000-8000-000000000001"
 
 
-def place(partition: int, topic: str = "orders") -> TopicPartition:
+def tp(partition: int, topic: str = "orders") -> TopicPartition:
     return TopicPartition(topic, partition)
 
 
 PLAN = Plan(
     kind=PlanKind.PLACEMENT,
     cluster_id="this-cluster",
-    made="2026-11-21T13:40:00Z",
-    asked={"replication_factor": 3, "drain": [2], "topics": ["orders", "größen"], "even": False},
-    racks_from=RacksFrom.METADATA,
+    created_at="2026-11-21T13:40:00Z",
+    options={"replication_factor": 3, "drain": [2], "topics": ["orders", "größen"], "even": False},
+    rack_source=RackSource.METADATA,
     brokers=RACKS,
     topic_ids={"größen": None, "orders": ORDERS},
     moves=(
-        PlannedMove(Move(place(0, "größen"), (2, 1), (1, 2)), leader=None, bytes=None),
-        PlannedMove(Move(place(0), (1,), (1, 2, 3)), leader=1, bytes=1000),
-        PlannedMove(Move(place(1), (2, 9), (3, 2)), leader=2, bytes=70),
-        PlannedMove(Move(place(10), (3, 2, 1), (3,)), leader=3, bytes=5),
+        Move(tp(0, "größen"), (2, 1), (1, 2)),
+        Move(tp(0), (1,), (1, 2, 3)),
+        Move(tp(1), (2, 9), (3, 2)),
+        Move(tp(10), (3, 2, 1), (3,)),
     ),
-    before={1: Load(3, 1), 2: Load(4, 2), 3: Load(1, 1), 4: Load(), 9: Load(1, 0)},
-    after={1: Load(2, 2), 2: Load(3, 0), 3: Load(3, 2), 4: Load(), 9: Load()},
-    pace=Pace(partitions=10, bytes=None, throttle=50_000_000),
+    leaders={tp(0): 1, tp(1): 2, tp(10): 3},
+    sizes={tp(0): 1000, tp(1): 70, tp(10): 5},
+    loads={
+        1: Load(1, 2, 3, 2),
+        2: Load(2, 0, 4, 3),
+        3: Load(1, 2, 1, 3),
+        4: Load(),
+        9: Load(replicas_before=1),
+    },
+    limits=BatchLimits(partitions=10, bytes=None, throttle=50_000_000),
     localities=(Locality("billing", 3, 1, 2),),
 )
 
@@ -42,18 +50,20 @@ LEADERS = replace(
     PLAN,
     kind=PlanKind.LEADERS,
     topic_ids={"orders": ORDERS},
-    moves=(PlannedMove(Move(place(0), (1, 2), (2, 1)), leader=1, bytes=1),),
+    moves=(Move(tp(0), (1, 2), (2, 1)),),
+    leaders={tp(0): 1},
+    sizes={tp(0): 1},
 )
 
 
-def state(
+def planned_state(
     replicas: dict[TopicPartition, tuple[int, ...]] | None = None,
-    ongoing: dict[TopicPartition, Ongoing] | None = None,
+    reassignments: dict[TopicPartition, Reassignment] | None = None,
     racks: dict[int, str | None] | None = None,
     topic_ids: dict[str, str | None] | None = None,
 ) -> ClusterState:
-    """The cluster as PLAN saw it, but for what is given."""
-    rows = {each.move.partition: each.move.before for each in PLAN.moves} | (replicas or {})
+    """Return the cluster that PLAN was made for, except for what is given."""
+    rows = {move.partition: move.before for move in PLAN.moves} | (replicas or {})
     brokers = RACKS if racks is None else racks
     ids = {"größen": None, "orders": ORDERS} if topic_ids is None else topic_ids
     return ClusterState(
@@ -64,5 +74,5 @@ def state(
             leaders={p: row[0] for p, row in rows.items() if row},
         ),
         topic_ids=ids,
-        ongoing=ongoing or {},
+        reassignments=reassignments or {},
     )

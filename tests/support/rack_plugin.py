@@ -1,4 +1,4 @@
-"""Plug-ins as packages bring them: a distribution's entry points, on the path."""
+"""Plug-ins that return racks: callables, and a distribution with entry points to them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 
 from assignors.rack_discovery import SourceError
-from assignors.rack_discovery.resolve import GROUP
+from assignors.rack_discovery.resolve import PLUGIN_GROUP
 
 HERE = __name__
-LET_GO = threading.Event()
+RELEASE = threading.Event()
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, **plugins: str) -> None:
-    """Make functions of this module, or anything else, the plug-ins of those names."""
+    """Install plug-ins by name: functions of this module, or any MODULE:ATTRIBUTE."""
     info = folder / "someone-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: someone\nVersion: 1.0\n")
     lines = [
-        f"{name} = {where if ':' in where else f'{HERE}:{where}'}"
-        for name, where in plugins.items()
+        f"{name} = {target if ':' in target else f'{HERE}:{target}'}"
+        for name, target in plugins.items()
     ]
-    (info / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *lines, ""]))
+    (info / "entry_points.txt").write_text("\n".join([f"[{PLUGIN_GROUP}]", *lines, ""]))
     monkeypatch.syspath_prepend(folder)
 
 
@@ -56,21 +56,21 @@ def fails() -> str:
     raise ZeroDivisionError("planted\nin two lines")
 
 
-def refuses() -> str:
+def raises_source_error() -> str:
     raise SourceError("is not in the inventory\n" + "x" * 5000)
 
 
-def leaves() -> str:
+def exits() -> str:
     raise SystemExit(3)
 
 
-class _Unspeakable(Exception):
+class _Unprintable(Exception):
     def __str__(self) -> str:
         raise ValueError
 
 
-def unspeakable() -> str:
-    raise _Unspeakable
+def unprintable() -> str:
+    raise _Unprintable
 
 
 def slow() -> str:
@@ -79,5 +79,5 @@ def slow() -> str:
 
 
 def hangs() -> str:
-    LET_GO.wait(60)
+    RELEASE.wait(60)
     return "far too late"

@@ -1,4 +1,8 @@
-"""What a metadata service, or what stands in its place, may answer that is no zone."""
+"""A metadata server for tests, its possible faults, and searches with long timeouts.
+
+The server implements the metadata services of three clouds, and refuses what these refuse:
+requests without the required header, unknown or expired tokens, and requests through a proxy.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,32 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-# ---- The metadata services of three clouds, on this machine and without mercy.
-#
-# Each refuses what the real one refuses: a question without its header, a token that is unknown or
-# has expired, a request that came through a proxy. A ``fault`` answers in its place.
+from assignors.rack_discovery import RackSource
+from assignors.rack_discovery.resolve import SearchResult, search
+from tests.support.waiting import PATIENCE
+
+
+def search_with_long_timeouts(sources: Iterable[RackSource]) -> SearchResult:
+    """Search with timeouts that a busy machine does not exceed."""
+
+    def with_long_timeout(source: Any) -> RackSource:
+        changed: RackSource = replace(source, timeout=PATIENCE)
+        return changed
+
+    return search(map(with_long_timeout, sources), timeout=10 * PATIENCE)
+
+
+# ---- The server.
 
 Fault = Callable[["Handler"], None]
+"""Answers a request in place of the server."""
 
 COMPUTE: dict[str, Any] = {
     "location": "westeurope",
@@ -29,51 +46,55 @@ COMPUTE: dict[str, Any] = {
 
 
 class MetadataServer:
-    """All three clouds at one address, until the ``with`` block ends."""
+    """The metadata services of all three clouds at one address; see :func:`metadata_server`.
 
-    def __init__(self, fault: Fault | None = None, compute: object = COMPUTE) -> None:
-        self.asked: list[str] = []
+    ``requests`` lists method and path of each request. ``stopping`` is set when the server stops.
+    """
+
+    def __init__(self, fault: Fault | None, compute: object) -> None:
+        self.requests: list[str] = []
         self.fault = fault
         self.compute = compute
-        self.tokens: dict[str, float] = {}
-        self.ending = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._server.metadata = self  # type: ignore[attr-defined]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self.token_expiry: dict[str, float] = {}
+        self.stopping = threading.Event()
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self.http.metadata = self  # type: ignore[attr-defined]
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://127.0.0.1:{self.http.server_port}"
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.ending.set()
-        self._server.shutdown()
-        self._thread.join(10)
-        self._server.server_close()
+@contextmanager
+def metadata_server(
+    fault: Fault | None = None, compute: object = COMPUTE
+) -> Iterator[MetadataServer]:
+    """Run a metadata server. ``compute`` is Azure's description of the machine."""
+    server = MetadataServer(fault, compute)
+    thread = threading.Thread(target=server.http.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stopping.set()
+        server.http.shutdown()
+        thread.join(10)
+        server.http.server_close()
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Answers one request."""
 
     @property
     def metadata(self) -> MetadataServer:
-        found: MetadataServer = self.server.metadata  # type: ignore[attr-defined]
-        return found
+        server: MetadataServer = self.server.metadata  # type: ignore[attr-defined]
+        return server
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing on stderr."""
+        """Log nothing."""
 
-    def answer(self, status: int, body: bytes = b"", **headers: str) -> None:
+    def respond(self, status: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -82,70 +103,72 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_PUT(self) -> None:
-        self.metadata.asked.append(f"PUT {self.path}")
+        self.metadata.requests.append(f"PUT {self.path}")
         if self.metadata.fault is not None:
             self.metadata.fault(self)
         elif self.path != "/latest/api/token":
-            self.answer(404)
+            self.respond(404)
         elif "X-Forwarded-For" in self.headers:
-            self.answer(403)
+            self.respond(403)
         else:
             lifetime = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
             if not lifetime.isdigit() or not 1 <= int(lifetime) <= 21600:
-                self.answer(400)
+                self.respond(400)
                 return
             token = uuid.uuid4().hex + "=="
-            self.metadata.tokens[token] = time.monotonic() + int(lifetime)
-            self.answer(200, token.encode())
+            self.metadata.token_expiry[token] = time.monotonic() + int(lifetime)
+            self.respond(200, token.encode())
 
     def do_GET(self) -> None:
-        self.metadata.asked.append(f"GET {self.path}")
+        self.metadata.requests.append(f"GET {self.path}")
         if self.metadata.fault is not None:
             self.metadata.fault(self)
             return
-        asked = urlsplit(self.path)
-        if asked.path.startswith("/latest/meta-data/placement/"):
-            self._aws(asked.path.rpartition("/")[2])
-        elif asked.path == "/computeMetadata/v1/instance/zone":
+        url = urlsplit(self.path)
+        if url.path.startswith("/latest/meta-data/placement/"):
+            self._aws(url.path.rpartition("/")[2])
+        elif url.path == "/computeMetadata/v1/instance/zone":
             if self.headers.get("Metadata-Flavor") != "Google" or "X-Forwarded-For" in self.headers:
-                self.answer(403)
+                self.respond(403)
             else:
                 zone = b"projects/123456789/zones/europe-west1-b"
-                self.answer(200, zone, Metadata_Flavor="Google")
-        elif asked.path == "/metadata/instance/compute":
-            versions = parse_qs(asked.query).get("api-version", [])
+                self.respond(200, zone, Metadata_Flavor="Google")
+        elif url.path == "/metadata/instance/compute":
+            versions = parse_qs(url.query).get("api-version", [])
             if self.headers.get("Metadata") != "true" or versions != ["2021-02-01"]:
-                self.answer(400)
+                self.respond(400)
             else:
                 body = json.dumps(self.metadata.compute).encode()
-                self.answer(200, body, Content_Type="application/json")
+                self.respond(200, body, Content_Type="application/json")
         else:
-            self.answer(404)
+            self.respond(404)
 
     def _aws(self, item: str) -> None:
-        expiry = self.metadata.tokens.get(self.headers.get("X-aws-ec2-metadata-token", ""), 0)
+        expiry = self.metadata.token_expiry.get(self.headers.get("X-aws-ec2-metadata-token", ""), 0)
         zones = {"availability-zone": b"us-east-1a", "availability-zone-id": b"use1-az4"}
         if expiry <= time.monotonic():
-            self.answer(401)
+            self.respond(401)
         elif item not in zones:
-            self.answer(404)
+            self.respond(404)
         else:
-            self.answer(200, zones[item])
+            self.respond(200, zones[item])
 
+
+# ---- Faults.
 
 PORTAL = b"<!DOCTYPE html>\n<html><body>Please log in to the network</body></html>\n"
 
 
 def status(code: int) -> Fault:
-    return lambda handler: handler.answer(code, b"projects/1/zones/no-1")
+    return lambda handler: handler.respond(code, b"projects/1/zones/no-1")
 
 
 def body(content: bytes) -> Fault:
-    return lambda handler: handler.answer(200, content, Metadata_Flavor="Google")
+    return lambda handler: handler.respond(200, content, Metadata_Flavor="Google")
 
 
 def raw(content: bytes) -> Fault:
-    """``content`` in place of an answer, and the end of the connection."""
+    """Send ``content`` in place of a response, and close the connection."""
 
     def fault(handler: Handler) -> None:
         handler.close_connection = True
@@ -155,25 +178,26 @@ def raw(content: bytes) -> Fault:
 
 
 def hang(handler: Handler) -> None:
-    handler.metadata.ending.wait(240)
+    """Send nothing."""
+    handler.metadata.stopping.wait(240)
 
 
 def slow(seconds: float) -> Fault:
-    """A status only after so many seconds."""
+    """Respond with a status after that many seconds."""
 
     def fault(handler: Handler) -> None:
-        handler.metadata.ending.wait(seconds)
+        handler.metadata.stopping.wait(seconds)
         with suppress(OSError):
-            handler.answer(404)
+            handler.respond(404)
 
     return fault
 
 
 def trickle(handler: Handler) -> None:
-    """One byte at a time, so that no wait for the next is ever long."""
+    """Send a byte now and then, so that no single read times out."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n"
     for byte in head + b"x" * 4000:
-        if handler.metadata.ending.wait(0.05):
+        if handler.metadata.stopping.wait(0.05):
             return
         try:
             handler.wfile.write(bytes([byte]))
@@ -182,7 +206,7 @@ def trickle(handler: Handler) -> None:
 
 
 def flood(handler: Handler) -> None:
-    """10 MB."""
+    """Send 10 MB."""
     handler.send_response(200)
     handler.send_header("Content-Length", str(10 << 20))
     handler.send_header("Metadata-Flavor", "Google")
@@ -194,15 +218,15 @@ def flood(handler: Handler) -> None:
         handler.close_connection = True
 
 
-BROKEN_OFF = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\nuse1-az1")
+TRUNCATED = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\nuse1-az1")
 
-WRONG: dict[str, Fault] = {
+WRONG_RESPONSES: dict[str, Fault] = {
     "empty": body(b""),
     "binary": body(bytes(range(256))),
     "10 MB": flood,
     "newlines": body(b"\n\n\nprojects/1/zones/a\n\nprojects/1/zones/b\n\n"),
     "a captive portal": body(PORTAL),
-    "JSON of no object": body(b'["westeurope", "1"]'),
+    "JSON that is not an object": body(b'["westeurope", "1"]'),
     "deep JSON": body(b"[" * 4000),
     "JSON of other types": body(b'{"location": 1, "zone": {"a": "b"}}'),
     "JSON without a zone": body(b'{"location": "westeurope"}'),
@@ -212,19 +236,19 @@ WRONG: dict[str, Fault] = {
     "HTTP 403": status(403),
     "HTTP 404": status(404),
     "HTTP 503": status(503),
-    "nothing": raw(b""),
-    "no HTTP": raw(b"SSH-2.0-OpenSSH_9.2\r\n"),
-    "a broken status": raw(b"HTTP/1.1 abc def\r\n\r\n"),
-    "headers without end": raw(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 5000),
+    "no response": raw(b""),
+    "not HTTP": raw(b"SSH-2.0-OpenSSH_9.2\r\n"),
+    "an invalid status line": raw(b"HTTP/1.1 abc def\r\n\r\n"),
+    "endless headers": raw(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 5000),
     "a long header": raw(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000 + b"\r\n\r\n"),
-    "broken off": BROKEN_OFF,
-    "broken chunks": raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+    "truncated": TRUNCATED,
+    "invalid chunks": raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
 }
-"""Told at once."""
+"""Responses that are wrong, and arrive at once."""
 
-ENDLESS: dict[str, Callable[[Handler], None]] = {
+LATE_RESPONSES: dict[str, Fault] = {
     "hang": hang,
     "trickle": trickle,
     "slow": slow(240),
 }
-"""Not told in time."""
+"""Responses that do not arrive in time."""

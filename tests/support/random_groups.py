@@ -1,4 +1,4 @@
-"""Random groups from a seed: every oddity of the contract, at sizes the oracles can take."""
+"""Random groups from a seed, with odd input of every kind, at sizes that the oracles can solve."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ RACKS: tuple[tuple[str, ...], ...] = (
     ("/dc1/x/1", "/dc1/x/2", "/dc1/y/1", "/dc2", "/dc2/x", "solo", "dc1"),
 )
 UNKNOWN: tuple[str | None, ...] = (None, "", "/", "//")
-GARBAGE: tuple[object, ...] = (-1, -7, 10**6, 2**40, "0", None, 0.5, 2.0, (0,))
+INVALID_CLAIMS: tuple[object, ...] = (-1, -7, 10**6, 2**40, "0", None, 0.5, 2.0, (0,))
 
 
 @dataclass(frozen=True)
 class Group:
-    """What is handed to an assignor, with the options to build it with."""
+    """The input of an assignor, and its options."""
 
     members: tuple[Member, ...]
     leader_racks: Mapping[str, Sequence[str | None]]
@@ -36,7 +36,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Size:
-    """Upper bounds of what is drawn."""
+    """Upper bounds of a random group."""
 
     members: int
     topics: int
@@ -50,27 +50,27 @@ LARGE = Size(members=40, topics=14, partitions=60, cells=320)
 
 
 def random_group(seed: object, size: Size, *, imbalance: bool = False) -> Group:
-    """A group that depends on nothing but its arguments."""
+    """Return a group that depends on the arguments alone."""
     rng = Random(f"{seed}")
     racks = rng.choice(RACKS)
     leader_racks = draw_leaders(rng, size, racks)
     subscriptions = draw_subscriptions(rng, rng.randint(1, size.members), sorted(leader_racks))
     owned, generations = draw_owned(rng, subscriptions, leader_racks)
-    lost = rng.choice((0.0, 0.0, 0.2, 1.0)) if rng.random() < 0.5 else 0.0
+    unknown_share = rng.choice((0.0, 0.0, 0.2, 1.0)) if rng.random() < 0.5 else 0.0
     static = rng.choice((0.0, 0.0, 0.5, 1.0))
-    seats = rng.sample(range(100), len(subscriptions))
+    numbers = rng.sample(range(100), len(subscriptions))
     members = [
         Member(
-            id=f"m-{seat}",
+            id=f"m-{number}",
             topics=frozenset(topics),
-            rack=rng.choice(UNKNOWN) if rng.random() < lost else rng.choice(racks),
-            instance_id=f"{'iz'[seat % 2]}-{rng.randint(0, 99)}-{seat}"
+            rack=rng.choice(UNKNOWN) if rng.random() < unknown_share else rng.choice(racks),
+            instance_id=f"{'iz'[number % 2]}-{rng.randint(0, 99)}-{number}"
             if rng.random() < static
             else None,
-            owned=owned[i],  # type: ignore[arg-type]  # garbage among the numbers, on purpose
+            owned=owned[i],  # type: ignore[arg-type]  # some claims are invalid on purpose
             generation=generations[i],
         )
-        for i, (seat, topics) in enumerate(zip(seats, subscriptions, strict=True))
+        for i, (number, topics) in enumerate(zip(numbers, subscriptions, strict=True))
     ]
     return Group(
         members=tuple(members),
@@ -82,12 +82,12 @@ def random_group(seed: object, size: Size, *, imbalance: bool = False) -> Group:
 
 
 def draw_leaders(rng: Random, size: Size, racks: Sequence[str]) -> dict[str, list[str | None]]:
-    """Topics with the racks of their leaders; some empty, some leaders lost."""
-    lost = rng.choice((0.0, 0.0, 0.1, 0.5, 1.0)) if rng.random() < 0.4 else 0.0
-    # Leaders may stand in racks where no member can, and crowd in one of them.
+    """Return topics with the racks of their leaders; some topics empty, some racks unknown."""
+    unknown_share = rng.choice((0.0, 0.0, 0.1, 0.5, 1.0)) if rng.random() < 0.4 else 0.0
+    # Leaders may be in racks without members, and many of them in one rack.
     wider = [*racks, "far", "/dc9/r1"] if rng.random() < 0.3 else list(racks)
     crowded = [rng.choice(wider)] * rng.choice((0, 0, 0, 3, 8))
-    # Range groups topics by partition count: let counts coincide in half of the groups.
+    # Range groups topics by partition count: half of the groups have equal counts.
     same = rng.randint(1, size.partitions) if rng.random() < 0.5 else None
     found: dict[str, list[str | None]] = {}
     left = size.cells
@@ -96,20 +96,20 @@ def draw_leaders(rng: Random, size: Size, racks: Sequence[str]) -> dict[str, lis
         count = min(0 if rng.random() < 0.05 else count, left)
         left -= count
         found[f"t{topic}"] = [
-            rng.choice(UNKNOWN) if rng.random() < lost else rng.choice(wider + crowded)
+            rng.choice(UNKNOWN) if rng.random() < unknown_share else rng.choice(wider + crowded)
             for _ in range(count)
         ]
     return found
 
 
 def draw_subscriptions(rng: Random, members: int, topics: Sequence[str]) -> list[set[str]]:
-    """Who subscribes to what: all, one or two who differ, nested, or anything."""
+    """Return each member's topics: equal, one that differs, nested, disjoint, or random."""
     kind = rng.choice(("uniform", "uniform", "divergent", "nested", "blocks", "any", "any"))
-    everyone = [set(topics) for _ in range(members)]
+    equal = [set(topics) for _ in range(members)]
     if kind == "uniform":
-        found = everyone
+        found = equal
     elif kind == "divergent":
-        found = everyone
+        found = equal
         found[rng.randrange(members)] = set(rng.sample(topics, rng.randint(0, len(topics))))
     elif kind == "nested":
         found = [set(topics[: rng.randint(0, len(topics))]) for _ in range(members)]
@@ -128,29 +128,29 @@ def draw_subscriptions(rng: Random, members: int, topics: Sequence[str]) -> list
 def draw_owned(
     rng: Random, subscriptions: Sequence[set[str]], leader_racks: Mapping[str, Sequence[object]]
 ) -> tuple[list[dict[str, list[object]]], list[int]]:
-    """Claims per member, with their generations; clean, stale, doubled or garbage."""
+    """Return each member's claims and generation: consistent, stale, conflicting or invalid."""
     members = range(len(subscriptions))
     owned: list[dict[str, list[object]]] = [{} for _ in members]
-    kind = rng.choice(("none", "clean", "clean", "clean", "stale", "doubled", "garbage"))
+    kind = rng.choice(("none", "clean", "clean", "clean", "stale", "doubled", "invalid"))
     if kind == "none":
         return owned, [-1 for _ in members]
-    held = rng.choice((0.5, 0.9, 1.0))
-    extra = 0.4 if kind in ("doubled", "garbage") else 0.0
-    # A lopsided past makes moves scarce: most of what is held is held by the first members.
-    lopsided = rng.random() < 0.4
+    owned_share = rng.choice((0.5, 0.9, 1.0))
+    extra = 0.4 if kind in ("doubled", "invalid") else 0.0
+    # In half of the cases the first members own most partitions.
+    uneven = rng.random() < 0.4
     for topic, row in leader_racks.items():
-        takers = [i for i in members if topic in subscriptions[i]]
-        pool = takers if takers and rng.random() < 0.9 else list(members)
-        pool = pool[: 1 + len(pool) // 2] if lopsided else pool
+        candidates = [i for i in members if topic in subscriptions[i]]
+        pool = candidates if candidates and rng.random() < 0.9 else list(members)
+        pool = pool[: 1 + len(pool) // 2] if uneven else pool
         for number in range(len(row)):
-            if rng.random() < held:
+            if rng.random() < owned_share:
                 owned[rng.choice(pool)].setdefault(topic, []).append(number)
             if rng.random() < extra:
                 owned[rng.choice(members)].setdefault(topic, []).append(number)
-    if kind == "garbage":
+    if kind == "invalid":
         for _ in range(4):
             topic = rng.choice([*leader_racks, "no-such-topic", "gone"])
-            owned[rng.choice(members)].setdefault(topic, []).append(rng.choice(GARBAGE))
+            owned[rng.choice(members)].setdefault(topic, []).append(rng.choice(INVALID_CLAIMS))
     for claims in owned:
         for numbers in claims.values():
             rng.shuffle(numbers)
@@ -161,7 +161,7 @@ def draw_owned(
 def draw_weights(
     rng: Random, leader_racks: Mapping[str, Sequence[object]]
 ) -> dict[str, list[float]] | None:
-    """Traffic by partition: none, a few sizes, anything, or with holes and nonsense in it."""
+    """Return traffic by partition: none, a few sizes, random, or partly missing or invalid."""
     kind = rng.choice(("none", "none", "none", "sizes", "any", "odd"))
     if kind == "none":
         return None
@@ -172,9 +172,9 @@ def draw_weights(
         else:
             found[topic] = [rng.random() * 10 ** rng.randint(0, 6) for _ in row]
         if kind == "odd":
-            nonsense = (0.0, -1.0, float("nan"), float("inf"), float("-inf"))
+            invalid = (0.0, -1.0, float("nan"), float("inf"), float("-inf"))
             found[topic] = [
-                rng.choice(nonsense) if rng.random() < 0.4 else weight for weight in found[topic]
+                rng.choice(invalid) if rng.random() < 0.4 else weight for weight in found[topic]
             ]
             found[topic] = found[topic][: rng.randint(0, len(row))] + [0.0] * rng.randint(0, 1)
             if rng.random() < 0.2:
@@ -182,13 +182,13 @@ def draw_weights(
     return found
 
 
-# ---- What happens to a group from one rebalance to the next.
+# ---- Changes from one rebalance to the next.
 
 LeaderLists = dict[str, list[str | None]]
 
 
 def fed_back(members: Sequence[Member], plan: Plan, generation: int) -> list[Member]:
-    """The same members, each owning what the plan gave it, a generation later."""
+    """Return the members, each owning what the plan assigns to it, as of ``generation``."""
     return [
         replace(
             member,
@@ -200,7 +200,7 @@ def fed_back(members: Sequence[Member], plan: Plan, generation: int) -> list[Mem
 
 
 def random_leaders(rng: Random, topics: int, partitions: int, racks: Sequence[str]) -> LeaderLists:
-    """Every partition's leader in a rack of its own chance."""
+    """Return topics whose leaders are in random racks."""
     return {
         f"topic-{topic:02}": [rng.choice(racks) for _ in range(partitions)]
         for topic in range(topics)
@@ -210,7 +210,7 @@ def random_leaders(rng: Random, topics: int, partitions: int, racks: Sequence[st
 def move_leaders(
     rng: Random, leaders: Mapping[str, Sequence[str | None]], share: float, racks: Sequence[str]
 ) -> LeaderLists:
-    """A share of the leaders, drawn by chance, each in another rack than before."""
+    """Return the leaders with a random share of them moved to another rack."""
     moved = {topic: list(row) for topic, row in leaders.items()}
     cells = [(topic, number) for topic, row in moved.items() for number in range(len(row))]
     for topic, number in rng.sample(cells, round(len(cells) * share)):
@@ -219,11 +219,11 @@ def move_leaders(
 
 
 def locality(plan: Plan) -> float:
-    """The share of partitions read within their rack."""
+    """Return the share of partitions that are not off-rack."""
     return 1 - plan.off_rack / sum(plan.loads.values())
 
 
-# ---- Hypothesis strategies for groups: they shrink, where the seeded generator only draws.
+# ---- Hypothesis strategies for groups, whose failures shrink.
 
 TOPICS = ("t0", "t1", "t2", "t3")
 
@@ -238,14 +238,14 @@ weight_values = st.one_of(
 
 @st.composite
 def leader_rack_maps(draw: st.DrawFn, partitions: int = 5) -> dict[str, list[str | None]]:
-    """Some of the topics, with zero to ``partitions`` partitions each."""
+    """Draw topics with up to ``partitions`` partitions each."""
     known = draw(st.lists(st.sampled_from(TOPICS), unique=True, max_size=3))
     return {topic: draw(st.lists(rack_ids, max_size=partitions)) for topic in known}
 
 
 @st.composite
 def groups(draw: st.DrawFn, members: int = 4) -> Group:
-    """Up to ``members`` members with any subscriptions, claims, racks and generations."""
+    """Draw up to ``members`` members with any subscriptions, claims, racks and generations."""
     leader_racks = draw(leader_rack_maps())
     ids = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=members))
     claims = st.dictionaries(

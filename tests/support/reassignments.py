@@ -1,4 +1,4 @@
-"""What must be true of every reassignment, worked out from the layouts alone."""
+"""Checks, optima by CP-SAT and random cases for reassignments."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ from ortools.sat.python import cp_model
 from placement_core import Broker, ClusterView, RackPath, TopicPartition, parse_rack
 from placement_core.reassignment import Reassignment
 
-# ---- The rack rules, by their definition: which sets of brokers a partition may be on.
-
 Paths = Mapping[int, RackPath]
 
 
 def paths_of(racks: Mapping[int, str | None]) -> dict[int, RackPath]:
-    """Broker id to its rack's levels, all of one depth; one rack for all where none is known."""
+    """Return rack paths of equal length by broker id; one rack for all if none is known."""
     found = {broker: parse_rack(rack) or ("",) for broker, rack in racks.items()}
     depth = max(map(len, found.values()))
     return {broker: path + ("",) * (depth - len(path)) for broker, path in found.items()}
 
 
 def is_lawful(brokers: Iterable[int], paths: Paths) -> bool:
-    """Are they as even over the racks as can be: the widest level first, then below each node?"""
+    """Return whether brokers are as even over racks as possible, the widest level first."""
     return _even(frozenset(brokers), frozenset(paths.items()), 0)
 
 
@@ -48,14 +46,14 @@ def _even(chosen: frozenset[int], paths: frozenset[tuple[int, RackPath]], level:
 
 @cache
 def _least(sizes: tuple[int, ...], count: int) -> int:
-    """The least sum of squares of ``count`` things in vessels of these sizes."""
+    """Return the minimum sum of squares of ``count`` units in vessels of these sizes."""
     if not sizes:
         return 0 if count == 0 else 1 << 30
     return min(n * n + _least(sizes[1:], count - n) for n in range(min(sizes[0], count) + 1))
 
 
 def lawful_sets(paths: Paths, replicas: int) -> list[frozenset[int]]:
-    """All sets of ``replicas`` brokers that keep the rules."""
+    """Return all sets of ``replicas`` brokers that satisfy the rack rules."""
     return [
         frozenset(chosen)
         for chosen in combinations(sorted(paths), replicas)
@@ -69,7 +67,7 @@ def check_reassignment(
     drain: Collection[int],
     plan: Reassignment,
 ) -> None:
-    """All checks; AssertionError with the offending values."""
+    """Assert that a plan satisfies all rules; ``wanted`` are the replication factors."""
     assert plan.target.keys() == wanted.keys(), "the target has other partitions than asked for"
     staying = {b: rack for b, rack in view.racks().items() if b not in drain}
     paths = paths_of(staying)
@@ -84,7 +82,7 @@ def check_reassignment(
 
 
 def check_moves(view: ClusterView, plan: Reassignment) -> None:
-    """Moves and figures are the difference of the two layouts."""
+    """Assert that moves and figures are the difference of the two layouts."""
     changed = {p: r for p, r in plan.target.items() if view.replicas[p] != r}
     moves = {move.partition: move for move in plan.moves}
     assert list(moves) == sorted(changed), f"moves of {list(moves)}, not of {sorted(changed)}"
@@ -103,7 +101,7 @@ def changes_of(plan: Reassignment) -> dict[TopicPartition, tuple[int, ...]]:
 
 
 def squares_of(view: ClusterView, drain: Collection[int], plan: Reassignment) -> tuple[int, int]:
-    """The sums of squared replicas and of squared preferred leaders per staying broker."""
+    """Return the sums of squared replicas and of squared preferred leaders per broker."""
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
     staying = view.racks().keys() - set(drain)
@@ -113,9 +111,6 @@ def squares_of(view: ClusterView, drain: Collection[int], plan: Reassignment) ->
     return sum(n * n for n in replicas.values()), sum(n * n for n in leaders.values())
 
 
-# ---- The best reassignment by CP-SAT, which knows nothing of flows: one variable per lawful set.
-
-
 def best_replicas(
     view: ClusterView,
     wanted: Mapping[TopicPartition, int],
@@ -123,8 +118,10 @@ def best_replicas(
     *,
     even: bool = True,
 ) -> tuple[int, int]:
-    """The least sum of squared loads and the fewest copies, in this order of rank or the other,
-    and then with the fewest leaders that lose their replicas in between."""
+    """Return the minimum sum of squared loads and the fewest copies, by one variable per valid set.
+
+    With ``even``, loads rank first; otherwise copies, then leaders that lose their replicas.
+    """
     paths = paths_of({b: rack for b, rack in view.racks().items() if b not in drain})
     model = cp_model.CpModel()
     on: dict[int, list[cp_model.IntVar]] = {broker: [] for broker in paths}
@@ -165,7 +162,7 @@ def best_leaders(
     before: Mapping[TopicPartition, tuple[int, ...]],
     base: Mapping[int, int],
 ) -> tuple[int, int]:
-    """The least sum of squared leaders and the fewest changes, for the replica sets of a target."""
+    """Return the minimum sum of squared leaders and the fewest changes, for a target's sets."""
     model = cp_model.CpModel()
     on: dict[int, list[cp_model.IntVar]] = {broker: [] for broker in base}
     changes = []
@@ -187,7 +184,7 @@ def squared_loads(
     on: Mapping[int, Collection[cp_model.IntVar]],
     base: Mapping[int, int],
 ) -> cp_model.LinearExprT:
-    """The sum of squares of each broker's variables plus its base."""
+    """Return the sum of squares of each broker's variables plus its base."""
     squares = []
     for broker, variables in on.items():
         most = len(variables) + base[broker]
@@ -200,7 +197,7 @@ def squared_loads(
 
 
 def minimum(model: cp_model.CpModel, objective: cp_model.LinearExprT) -> int:
-    """The least value of ``objective``, proved."""
+    """Return the proved minimum of ``objective``."""
     model.minimize(objective)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
@@ -209,8 +206,6 @@ def minimum(model: cp_model.CpModel, objective: cp_model.LinearExprT) -> int:
     least: int = round(solver.objective_value)
     return least
 
-
-# ---- Random clusters with faults, and what is asked of them: seeded.
 
 RACKS = ("a", "b", "c", "d")
 TREES = ("/x/r1", "/x/r2", "/x/r3", "/y/r1", "/y/r2", "/z")
@@ -228,7 +223,7 @@ class Case:
 
 
 def random_case(seed: int) -> Case:
-    """A small cluster: racks of unequal size or levels of racks, gone brokers, odd lists."""
+    """Return a small cluster with unequal racks or levels, missing brokers and uneven lists."""
     rng = random.Random(seed)
     count = rng.randint(2, 7)
     kind = rng.choice(("flat", "flat", "tree", "none"))

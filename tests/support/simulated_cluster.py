@@ -1,8 +1,9 @@
-"""A model of a controller and its brokers, for faults that no real cluster makes on demand.
+"""A simulated controller and brokers, for faults that no real cluster produces on demand.
 
-It behaves as Kafka 4.3 was seen to: a reassignment lists the target first and then what is to
-go; cancelling leaves the order of the target; a target that is replaced while it is worked on
-tears, and never arrives. Time passes when somebody sleeps, and only then are bytes copied.
+They behave as observed with Kafka 4.3. A reassignment in progress lists the target first and then
+the replicas to remove. A cancellation leaves the replicas in the order of the target. If the target
+of a reassignment in progress is replaced, the reassignment never completes. Bytes are copied only
+while ``sleep`` is called.
 """
 
 from __future__ import annotations
@@ -12,84 +13,102 @@ from dataclasses import dataclass, field
 
 from placement_core import Broker, ClusterView, TopicPartition
 from placement_core.cluster import Move
-from rackward.admin import AdminError, ClusterState, Ongoing, RefusedError, ReplicaSize, Sizes
-from rackward.admin.configs import Change, Op
-from rackward.admin.throttle import LISTS, BrokerThrottle, Rates, covering, ours_in, uncovering
-from rackward.reassignment import Timing
+from rackward.admin import (
+    AdminError,
+    ClusterState,
+    Reassignment,
+    RefusedError,
+    ReplicaSize,
+    ReplicaSizes,
+)
+from rackward.admin.configs import ConfigChange, ConfigOp
+from rackward.admin.throttle import (
+    LISTS,
+    BrokerThrottle,
+    Rates,
+    add_replica_changes,
+    remove_replica_changes,
+    throttled_partitions,
+)
+from rackward.reassignment import Clock
 
 
-def place(partition: int, topic: str = "t") -> TopicPartition:
+def tp(partition: int, topic: str = "t") -> TopicPartition:
     return TopicPartition(topic, partition)
 
 
-def apply_changes(values: dict[str, str], changes: Iterable[Change]) -> None:
-    """What a broker does with changes."""
+def apply_changes(values: dict[str, str], changes: Iterable[ConfigChange]) -> None:
+    """Apply configuration changes as a broker does."""
     for key, op, value in changes:
-        parts = [part for part in values.get(key, "").split(",") if part]
-        if op is Op.DELETE:
+        entries = [entry for entry in values.get(key, "").split(",") if entry]
+        if op is ConfigOp.DELETE:
             values.pop(key, None)
-        elif op is Op.SET:
+        elif op is ConfigOp.SET:
             values[key] = str(value)
         else:
-            told = str(value).split(",")
-            kept = [part for part in parts if part not in told]
-            values[key] = ",".join(kept + told if op is Op.APPEND else kept)
+            changed = str(value).split(",")
+            others = [entry for entry in entries if entry not in changed]
+            values[key] = ",".join(others + changed if op is ConfigOp.APPEND else others)
 
 
 @dataclass
 class SimulatedThrottle:
-    """Configuration in memory; ``fails`` is raised by every call while it is set, ``fails_once``
-    by the first call of that name."""
+    """Configuration in memory.
+
+    ``fails`` is raised by every call while it is set, ``fails_once`` by the first call of that
+    name. ``history`` holds the names of the calls.
+    """
 
     brokers: dict[str, str] = field(default_factory=dict)
     topics: dict[str, dict[str, str]] = field(default_factory=dict)
-    own: dict[int, Rates] = field(default_factory=dict)
+    overrides: dict[int, Rates] = field(default_factory=dict)
     fails: BaseException | None = None
     fails_once: dict[str, BaseException] = field(default_factory=dict)
     history: list[str] = field(default_factory=list)
 
-    def found(self) -> BrokerThrottle:
-        self._check("found")
-        return BrokerThrottle.of(self.brokers)
+    def read(self) -> BrokerThrottle:
+        self._record("read")
+        return BrokerThrottle.parse(self.brokers)
 
-    def own_rates(self, brokers: Collection[int]) -> Mapping[int, Rates]:
-        return {broker: rates for broker, rates in self.own.items() if broker in brokers}
+    def broker_overrides(self, brokers: Collection[int]) -> Mapping[int, Rates]:
+        return {broker: rates for broker, rates in self.overrides.items() if broker in brokers}
 
-    def engage(self, rate: int) -> None:
-        self._check("engage")
-        apply_changes(self.brokers, self.found().setting(rate))
+    def set_rate(self, rate: int) -> None:
+        self._record("set_rate")
+        apply_changes(self.brokers, self.read().set_changes(rate))
 
-    def cover(self, moves: Iterable[Move]) -> None:
-        self._check("cover")
-        for topic, changes in covering(moves, self.topics).items():
+    def add_replicas(self, moves: Iterable[Move]) -> None:
+        self._record("add_replicas")
+        for topic, changes in add_replica_changes(moves, self.topics).items():
             apply_changes(self.topics.setdefault(topic, {}), changes)
 
-    def uncover(
+    def remove_replicas(
         self, topics: Collection[str] | None = None, keep: Collection[TopicPartition] = ()
     ) -> set[TopicPartition]:
-        self._check("uncover")
+        self._record("remove_replicas")
         chosen = self.topics if topics is None else topics
         lists = {name: self.topics[name] for name in chosen if name in self.topics}
-        for topic, changes in uncovering(lists, keep).items():
+        for topic, changes in remove_replica_changes(lists, keep).items():
             apply_changes(self.topics[topic], changes)
-        return ours_in(lists) & set(keep)
+        return throttled_partitions(lists) & set(keep)
 
-    def lift(self, keep: Collection[TopicPartition] = ()) -> bool:
-        self._check("lift")
-        found = self.found()
-        if not found.marks:
+    def remove(self, keep: Collection[TopicPartition] = ()) -> bool:
+        self._record("remove")
+        throttle = self.read()
+        if not throttle.markers:
             return False
-        if not self.uncover(keep=keep):
-            apply_changes(self.brokers, found.lifting())
+        if not self.remove_replicas(keep=keep):
+            apply_changes(self.brokers, throttle.remove_changes())
         return True
 
-    def left(self, topics: Collection[str]) -> Sequence[str]:
+    def leftovers(self, topics: Collection[str]) -> Sequence[str]:
         lists = {name: self.topics.get(name, {}) for name in topics}
-        return [mark.key for mark in self.found().marks] + sorted(map(str, ours_in(lists)))
+        keys = [marker.key for marker in self.read().markers]
+        return keys + sorted(map(str, throttled_partitions(lists)))
 
     @property
     def settings(self) -> dict[str, str]:
-        """Everything that is set, as one mapping."""
+        """All settings as one mapping."""
         lists = {
             f"{topic} {key}": value
             for topic, values in self.topics.items()
@@ -98,7 +117,7 @@ class SimulatedThrottle:
         }
         return {**self.brokers, **lists}
 
-    def _check(self, call: str) -> None:
+    def _record(self, call: str) -> None:
         self.history.append(call)
         if call in self.fails_once:
             raise self.fails_once.pop(call)
@@ -107,13 +126,13 @@ class SimulatedThrottle:
 
 
 @dataclass
-class Replicas:
-    """A partition: what the controller knows of it, and the bytes that each replica has."""
+class SimulatedPartition:
+    """A partition in the controller's metadata, and the bytes of each replica."""
 
     replicas: tuple[int, ...]
     size: int
     leader: int
-    ongoing: Ongoing | None = None
+    reassignment: Reassignment | None = None
     bytes: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -122,7 +141,11 @@ class Replicas:
 
 
 class SimulatedCluster:
-    """Implements MovableCluster; ``at`` maps seconds to what happens then."""
+    """Implements ReassignableCluster.
+
+    ``at`` maps seconds to actions at that time. ``refuses`` maps partitions to the reason why
+    the controller refuses to reassign them. ``requests`` holds the targets of each request.
+    """
 
     def __init__(
         self,
@@ -135,7 +158,7 @@ class SimulatedCluster:
         self.live = set(range(brokers))
         self.rate = rate
         self.partitions = {
-            each: Replicas(tuple(row), size, row[0], None, dict.fromkeys(row, size))
+            each: SimulatedPartition(tuple(row), size, row[0], None, dict.fromkeys(row, size))
             for each, row in partitions.items()
         }
         self.throttle = SimulatedThrottle()
@@ -143,11 +166,11 @@ class SimulatedCluster:
         self.refuses: dict[TopicPartition, str] = {}
         self.unreachable = False
         self.seconds = 0.0
-        self.submitted: list[dict[TopicPartition, tuple[int, ...] | None]] = []
+        self.requests: list[dict[TopicPartition, tuple[int, ...] | None]] = []
 
     @property
-    def timing(self) -> Timing:
-        return Timing(lambda: self.seconds, self.sleep)
+    def clock(self) -> Clock:
+        return Clock(lambda: self.seconds, self.sleep)
 
     def sleep(self, seconds: float) -> None:
         before, self.seconds = self.seconds, self.seconds + seconds
@@ -157,17 +180,21 @@ class SimulatedCluster:
         for each in self.partitions.values():
             self._copy(each, seconds)
 
-    def rows(self) -> dict[TopicPartition, tuple[int, ...]]:
-        return {each: found.replicas for each, found in self.partitions.items()}
+    def replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
+        return {each: partition.replicas for each, partition in self.partitions.items()}
 
-    def ongoing(self) -> dict[TopicPartition, Ongoing]:
-        return {each: p.ongoing for each, p in self.partitions.items() if p.ongoing is not None}
+    def reassignments(self) -> dict[TopicPartition, Reassignment]:
+        return {
+            each: partition.reassignment
+            for each, partition in self.partitions.items()
+            if partition.reassignment is not None
+        }
 
-    def look(
+    def describe(
         self, topics: Collection[str]
-    ) -> tuple[ClusterState, Mapping[TopicPartition, Ongoing]]:
+    ) -> tuple[ClusterState, Mapping[TopicPartition, Reassignment]]:
         if self.unreachable:
-            raise AdminError("nobody answers")
+            raise AdminError("no broker responds")
         known = {each: p for each, p in self.partitions.items() if each.topic in topics}
         state = ClusterState(
             cluster_id="simulated",
@@ -179,15 +206,15 @@ class SimulatedCluster:
             in_sync={each: p.in_sync for each, p in known.items()},
             topic_ids={each.topic: None for each in known},
         )
-        return state.with_ongoing(self.ongoing()), self.ongoing()
+        return state.with_reassignments(self.reassignments()), self.reassignments()
 
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, AdminError]:
-        told = {each: None if row is None else tuple(row) for each, row in targets.items()}
-        self.submitted.append(told)
+        request = {each: None if row is None else tuple(row) for each, row in targets.items()}
+        self.requests.append(request)
         refused: dict[TopicPartition, AdminError] = {}
-        for each, row in told.items():
+        for each, row in request.items():
             if problem := self.refuses.get(each):
                 refused[each] = RefusedError(problem, 39, "InvalidReplicationAssignmentError")
             elif each not in self.partitions:
@@ -195,21 +222,25 @@ class SimulatedCluster:
             elif row is None:
                 self.cancel(each)
             else:
-                self._target(self.partitions[each], row)
+                self._start(self.partitions[each], row)
         return refused
 
-    def elect(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, AdminError]:
+    def elect_preferred_leaders(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, AdminError]:
         refused = {}
         for each in partitions:
-            found = self.partitions[each]
-            first = found.replicas[0]
-            if first in self.live and first in found.in_sync:
-                found.leader = first
+            partition = self.partitions[each]
+            preferred = partition.replicas[0]
+            if preferred in self.live and preferred in partition.in_sync:
+                partition.leader = preferred
             else:
                 refused[each] = RefusedError("not in sync", 80, "PreferredLeaderNotAvailable")
         return refused
 
-    def sizes(self, brokers: Collection[int], partitions: Collection[TopicPartition]) -> Sizes:
+    def replica_sizes(
+        self, brokers: Collection[int], partitions: Collection[TopicPartition]
+    ) -> ReplicaSizes:
         return {
             (each, broker): ReplicaSize(size, 0)
             for each in partitions
@@ -219,39 +250,39 @@ class SimulatedCluster:
         }
 
     def cancel(self, each: TopicPartition) -> None:
-        """What anybody may do."""
-        found = self.partitions[each]
-        if found.ongoing is not None:
-            adding = found.ongoing.adding
-            found.replicas = tuple(b for b in found.replicas if b not in adding)
-            found.ongoing = None
+        """Cancel a partition's reassignment, as any client may do."""
+        partition = self.partitions[each]
+        if partition.reassignment is not None:
+            adding = partition.reassignment.adding
+            partition.replicas = tuple(b for b in partition.replicas if b not in adding)
+            partition.reassignment = None
 
-    def _target(self, found: Replicas, row: tuple[int, ...]) -> None:
-        adding = [broker for broker in row if broker not in found.replicas]
-        removing = tuple(broker for broker in found.replicas if broker not in row)
-        if found.ongoing is not None:
-            adding = [*dict.fromkeys([*found.ongoing.adding, *adding])]
-        found.replicas = row + removing
+    def _start(self, partition: SimulatedPartition, target: tuple[int, ...]) -> None:
+        adding = [broker for broker in target if broker not in partition.replicas]
+        removing = tuple(broker for broker in partition.replicas if broker not in target)
+        if partition.reassignment is not None:
+            adding = [*dict.fromkeys([*partition.reassignment.adding, *adding])]
+        partition.replicas = target + removing
         for broker in adding:
-            found.bytes.setdefault(broker, 0)
-        found.ongoing = Ongoing(found.replicas, tuple(adding), removing)
-        self._finish(found)
+            partition.bytes.setdefault(broker, 0)
+        partition.reassignment = Reassignment(partition.replicas, tuple(adding), removing)
+        self._complete(partition)
 
-    def _copy(self, found: Replicas, seconds: float) -> None:
-        if found.ongoing is None or found.leader not in self.live:
+    def _copy(self, partition: SimulatedPartition, seconds: float) -> None:
+        if partition.reassignment is None or partition.leader not in self.live:
             return
-        for broker in found.ongoing.adding:
+        for broker in partition.reassignment.adding:
             if broker in self.live:
-                have = found.bytes.get(broker, 0) + int(self.rate * seconds)
-                found.bytes[broker] = min(found.size, have)
-        self._finish(found)
+                copied = partition.bytes.get(broker, 0) + int(self.rate * seconds)
+                partition.bytes[broker] = min(partition.size, copied)
+        self._complete(partition)
 
-    def _finish(self, found: Replicas) -> None:
-        ongoing = found.ongoing
-        if ongoing is None or set(ongoing.adding) & set(ongoing.removing):
+    def _complete(self, partition: SimulatedPartition) -> None:
+        reassignment = partition.reassignment
+        if reassignment is None or set(reassignment.adding) & set(reassignment.removing):
             return
-        if all(found.bytes.get(broker, 0) >= found.size for broker in ongoing.adding):
-            found.replicas, found.ongoing = ongoing.target, None
-            found.bytes = {broker: found.bytes[broker] for broker in found.replicas}
-            if found.leader not in found.replicas:
-                found.leader = found.replicas[0]
+        if all(partition.bytes.get(b, 0) >= partition.size for b in reassignment.adding):
+            partition.replicas, partition.reassignment = reassignment.target, None
+            partition.bytes = {broker: partition.bytes[broker] for broker in partition.replicas}
+            if partition.leader not in partition.replicas:
+                partition.leader = partition.replicas[0]

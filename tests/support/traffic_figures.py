@@ -1,4 +1,4 @@
-"""Bytes per pair of racks, as the pipeline works them out and as brokers count them."""
+"""Bytes per pair of racks: computed by the pipeline, and counted by brokers."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Bytes = dict[Pair, int]
 
 @dataclass(frozen=True)
 class Figures:
-    """What a run came to: ``counted`` by brokers, and ``per_group`` by the pipeline."""
+    """Results of a run: bytes ``counted`` by brokers, and ``per_group`` by the pipeline."""
 
     counted: Mapping[Pair, int]
     per_group: Mapping[str, Mapping[Pair, int]]
     unknown: int
-    """Bytes of which the pipeline does not know a rack."""
+    """Bytes with an unknown rack."""
     payload: int
-    """Bytes of records that each group read."""
+    """Bytes of the records that each group read."""
     seconds: float
     snapshots: int
 
     @property
-    def worked_out(self) -> Bytes:
-        """What the pipeline says of all groups together."""
+    def computed(self) -> Bytes:
+        """Return the bytes of all groups together, as computed by the pipeline."""
         sums: Bytes = {}
         for pairs in self.per_group.values():
             for pair, count in pairs.items():
@@ -35,36 +35,36 @@ class Figures:
         return sums
 
     def differences(self) -> dict[Pair, float]:
-        """Per pair that carries a hundredth of all: how far the pipeline is off, as a share."""
-        least, made = sum(self.counted.values()) / 100, self.worked_out
+        """Return the relative error of each pair with at least 1 % of all bytes."""
+        threshold, computed = sum(self.counted.values()) / 100, self.computed
         return {
-            pair: made.get(pair, 0) / count - 1
+            pair: computed.get(pair, 0) / count - 1
             for pair, count in sorted(self.counted.items())
-            if count >= least
+            if count >= threshold
         }
 
     @property
     def difference(self) -> float:
-        """The same of all pairs together."""
-        return sum(self.worked_out.values()) / sum(self.counted.values()) - 1
+        """Return the relative error of all pairs together."""
+        return sum(self.computed.values()) / sum(self.counted.values()) - 1
 
-    def told(self) -> str:
-        """A table for people."""
+    def as_table(self) -> str:
+        """Return a table as text."""
         lines = [
             f"{self.seconds:.0f} s, {self.snapshots} snapshots, "
             f"{self.payload / 1e6:.1f} MB of records read by each of two groups",
-            f"{'from':>6}{'to':>4}{'counted MB':>12}{'pipeline MB':>13}{'off by':>9}",
+            f"{'from':>6}{'to':>4}{'counted MB':>12}{'pipeline MB':>13}{'error':>9}",
         ]
-        off, worked_out = self.differences(), self.worked_out
+        errors, all_groups = self.differences(), self.computed
         for pair, count in sorted(self.counted.items()):
-            made = worked_out.get(pair, 0)
-            share = f"{off[pair]:+.2%}" if pair in off else ""
+            computed = all_groups.get(pair, 0)
+            share = f"{errors[pair]:+.2%}" if pair in errors else ""
             lines.append(
-                f"{pair[0]:>6}{pair[1]:>4}{count / 1e6:>12.2f}{made / 1e6:>13.2f}{share:>9}"
+                f"{pair[0]:>6}{pair[1]:>4}{count / 1e6:>12.2f}{computed / 1e6:>13.2f}{share:>9}"
             )
-        counted, made = sum(self.counted.values()), sum(self.worked_out.values())
+        counted, computed = sum(self.counted.values()), sum(all_groups.values())
         lines.append(
-            f"{'all':>10}{counted / 1e6:>12.2f}{made / 1e6:>13.2f}{self.difference:>+9.2%}"
+            f"{'all':>10}{counted / 1e6:>12.2f}{computed / 1e6:>13.2f}{self.difference:>+9.2%}"
         )
         for group, pairs in self.per_group.items():
             crossing = sum(count for (one, other), count in pairs.items() if one != other)
@@ -77,7 +77,7 @@ def counted(
     before: Mapping[tuple[str, int], int],
     after: Mapping[tuple[str, int], int],
 ) -> Bytes:
-    """What brokers sent between two readings of their counters; ``racks`` are the brokers'."""
+    """Return what brokers sent between two readings; ``racks`` are those of the brokers."""
     sums: Bytes = {}
     for (rack, broker), count in after.items():
         pair = (str(racks[broker]), rack)
@@ -86,7 +86,7 @@ def counted(
 
 
 def per_pair(hourly: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> dict[str, Bytes]:
-    """What each group read, by its name, out of rows of the table hourly."""
+    """Return what each group read, from rows of the table hourly; ``names`` is group to name."""
     found: dict[str, Bytes] = {}
     for row in _consumed(hourly):
         if row["from_rack"] is not None and row["to_rack"] is not None:
@@ -97,7 +97,7 @@ def per_pair(hourly: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> d
 
 
 def unknown_bytes(hourly: Iterable[Mapping[str, Any]]) -> int:
-    """What was read where one of the racks is not known."""
+    """Return the bytes that were read from or in an unknown rack."""
     return sum(
         row["bytes"]
         for row in _consumed(hourly)

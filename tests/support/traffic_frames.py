@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.testing import assertDataFrameEqual
 
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.schemas import SNAPSHOTS
@@ -35,3 +38,13 @@ def stored(spark: SparkSession, rows: Mapping[str, list[dict[str, Any]]], root: 
 def snapshots(spark: SparkSession, rows: Mapping[str, list[dict[str, Any]]]) -> Snapshots:
     """The tables of ``rows``."""
     return Snapshots(**{table: frame(spark, table, given) for table, given in rows.items()})
+
+
+def assert_frames_equal(actual: DataFrame, expected: DataFrame) -> None:
+    """Raise AssertionError unless both have the same columns, types and rows, in any row order.
+
+    If pandas is installed, `assertDataFrameEqual` imports pyspark.pandas, which PySpark 4.0 cannot
+    import with pandas 3. No frame is a pandas frame here, so pandas is hidden from it.
+    """
+    with patch.dict(sys.modules, {"pandas": None}):
+        assertDataFrameEqual(actual, expected)

@@ -1,6 +1,6 @@
-"""Output tables as the pipeline writes them: groups whose traffic a seed decides.
+"""Output tables of the pipeline with random traffic from a seed, and small summaries.
 
-What is written is kept as plain rows too, so that sums can be checked against it.
+The rows are available as dicts too, so that sums can be checked.
 """
 
 from __future__ import annotations
@@ -16,89 +16,30 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rack_traffic.output_tables import HOURS_PER_MONTH, OUTPUT_TABLES
 from rack_traffic.report.model import (
     Change,
     ClusterHours,
     GroupTotal,
     HourTotal,
     PairTotal,
+    RejectedRows,
     ScenarioTotal,
-    SetAside,
     Summary,
     Traffic,
 )
+from rack_traffic.snapshot_tables import arrow_types
 
 START = datetime(2026, 11, 14, tzinfo=UTC)
 PRICE = 0.02e-9
-MONTH = 730.0
 
-TEXT, INT, LONG, REAL = pa.string(), pa.int32(), pa.int64(), pa.float64()
-TIME = pa.timestamp("us", tz="UTC")
-HOURLY = {
-    "cluster": TEXT,
-    "kind": TEXT,
-    "group": TEXT,
-    "topic": TEXT,
-    "from_rack": TEXT,
-    "to_rack": TEXT,
-    "hour": TIME,
-    "crossed_level": INT,
-    "bytes": LONG,
-    "estimated_bytes": LONG,
-    "reported_bytes": LONG,
-    "unsized_offsets": LONG,
-    "price_per_gb": REAL,
-    "cost": REAL,
-}
-WHAT_IF = {
-    "cluster": TEXT,
-    "group": TEXT,
-    "interval_start": TIME,
-    "interval_end": TIME,
-    "scenario": TEXT,
-    "assignor": TEXT,
-    "members": INT,
-    "partitions": INT,
-    "off_rack_partitions": INT,
-    "unknown_partitions": INT,
-    "bytes": LONG,
-    "local_bytes": LONG,
-    "crossing_bytes": LONG,
-    "unknown_bytes": LONG,
-    "cost": REAL,
-    "cost_per_month": REAL,
-    "most_partitions": INT,
-    "least_partitions": INT,
-    "most_bytes": LONG,
-    "mean_bytes": REAL,
-    "moves": INT,
-    "leader_moves": INT,
-    "shared_topics": INT,
-}
-RANKING = {
-    "rank": INT,
-    "cluster": TEXT,
-    "group": TEXT,
-    "interval_start": TIME,
-    "interval_end": TIME,
-    "cost_per_month_now": REAL,
-    "cost_per_month_after": REAL,
-    "saving_per_month": REAL,
-    "locality_now": REAL,
-    "locality_after": REAL,
-    "scenario": TEXT,
-    "change": TEXT,
-}
-SET_ASIDE = {"table": TEXT, "reason": TEXT, "row": TEXT}
 TABLES: Mapping[str, Mapping[str, pa.DataType]] = {
-    "hourly": HOURLY,
-    "what_if": WHAT_IF,
-    "ranking": RANKING,
-    "set_aside": SET_ASIDE,
+    name: arrow_types(OUTPUT_TABLES[name])
+    for name in ("hourly", "what_if", "ranking", "rejected_rows")
 }
 
 GAP = (40, 41, 42)
-"""Hours in which nothing was collected."""
+"""Hours without snapshots."""
 
 Rows = list[dict[str, Any]]
 
@@ -122,12 +63,12 @@ CHANGES = {
 
 @dataclass(slots=True)
 class Sample:
-    """Rows per table, before and after they are on disk."""
+    """The rows of each table."""
 
     rows: dict[str, Rows] = field(default_factory=lambda: {name: [] for name in TABLES})
 
     def write(self, folder: Path, tables: Sequence[str] = tuple(TABLES)) -> Path:
-        """Write ``tables`` below ``folder``, an empty one as a folder without rows."""
+        """Write ``tables`` below ``folder``, and return ``folder``; tables may be empty."""
         for name in tables:
             schema = pa.schema(list(TABLES[name].items()))
             (folder / name).mkdir(parents=True)
@@ -140,7 +81,7 @@ class Sample:
 def hourly_row(
     hour: datetime, size: int, one: str | None, other: str | None, **more: Any
 ) -> dict[str, Any]:
-    """A row of the hourly table, with the price that the default table gives it."""
+    """Return a row of the hourly table, with the default price."""
     level = None if one is None or other is None else int(one != other)
     return {
         "cluster": "main",
@@ -164,7 +105,7 @@ def hourly_row(
 def what_if_rows(
     cluster: str, group: str, size: int, hours: int, changed: str, **more: Any
 ) -> Iterator[dict[str, Any]]:
-    """A row per scenario for a group that reads ``size`` bytes in ``hours``."""
+    """Return a row per scenario for a group that reads ``size`` bytes in ``hours``."""
     for scenario, (share, moves) in CROSSING.items():
         crossing = int(size * share)
         yield {
@@ -183,10 +124,10 @@ def what_if_rows(
             "crossing_bytes": crossing,
             "unknown_bytes": 0,
             "cost": crossing * PRICE,
-            "cost_per_month": crossing * PRICE * MONTH / hours,
-            "most_partitions": 12,
-            "least_partitions": 12,
-            "most_bytes": size // 5,
+            "cost_per_month": crossing * PRICE * HOURS_PER_MONTH / hours,
+            "max_partitions": 12,
+            "min_partitions": 12,
+            "max_bytes": size // 5,
             "mean_bytes": size / 6,
             "moves": moves,
             "leader_moves": 7 if scenario == "rackward_after_leader_layout" else 0,
@@ -198,9 +139,9 @@ def what_if_rows(
 def ranking_row(
     cluster: str, group: str, size: int, hours: int, changed: str, **more: Any
 ) -> dict[str, Any]:
-    """The row of the ranking that goes with :func:`what_if_rows`."""
+    """Return the row of the ranking for the rows of :func:`what_if_rows`."""
     now, after = CROSSING["as_is"][0], CROSSING[changed][0]
-    monthly = size * PRICE * MONTH / hours
+    monthly = size * PRICE * HOURS_PER_MONTH / hours
     return {
         "rank": 1,
         "cluster": cluster,
@@ -234,10 +175,10 @@ def platform(
     clusters: Sequence[str] = ("payments", "web"),
     hours_per_group: int | None = None,
 ) -> Sample:
-    """A platform with ``groups`` groups over ``hours`` hours: daily waves, a few large groups and
-    many small, one member in ten without a rack, one gap in collection."""
+    """Return ``groups`` groups over ``hours`` hours: daily waves, few large groups and many small
+    ones, one group in ten with members without a rack, and a gap in the snapshots."""
     rng = random.Random(seed)
-    made = Sample()
+    sample = Sample()
     for number in range(groups):
         cluster = clusters[number % len(clusters)]
         name = NAMES[number % len(NAMES)]
@@ -258,7 +199,7 @@ def platform(
                     skew = 1.6 if (one, other) == (racks[0], racks[-1]) else 1.0
                     size = int(rate * wave * part * skew / len(racks) * rng.uniform(0.9, 1.1))
                     estimated = size if number % 17 == 3 and hour % 9 == 0 else 0
-                    made.rows["hourly"].append(
+                    sample.rows["hourly"].append(
                         hourly_row(
                             when, size, one, other, cluster=cluster, group=group, topic=name,
                             estimated_bytes=estimated,
@@ -268,35 +209,33 @@ def platform(
                     read += size
         changed = rng.choice(list(CHANGES))
         span = hours if hours_per_group is None else len(seen)
-        made.rows["what_if"].extend(what_if_rows(cluster, group, read, span, changed))
-        made.rows["ranking"].append(ranking_row(cluster, group, read, span, changed))
+        sample.rows["what_if"].extend(what_if_rows(cluster, group, read, span, changed))
+        sample.rows["ranking"].append(ranking_row(cluster, group, read, span, changed))
     for hour in range(hours):
         if hour in GAP:
             continue
         when = START + timedelta(hours=hour)
         for cluster in clusters:
             for one in racks:
-                made.rows["hourly"].append(
+                sample.rows["hourly"].append(
                     hourly_row(
                         when, int(3e9 * rng.uniform(0.9, 1.1)), None, one,
                         cluster=cluster, kind="produce", group=None,
                     )
                 )  # fmt: skip
-                made.rows["hourly"].extend(
+                sample.rows["hourly"].extend(
                     hourly_row(
                         when, int(3e9 * rng.uniform(0.9, 1.1)), one, other,
                         cluster=cluster, kind="replicate", group=None,
                     )
                     for other in racks if other != one
                 )  # fmt: skip
-    made.rows["set_aside"] = [
+    sample.rows["rejected_rows"] = [
         {"table": "commits", "reason": "committed_offset is negative", "row": "{}"}
         for _ in range(12)
     ] + [{"table": "members", "reason": "member_id twice in one snapshot", "row": "{}"}]
-    return made
+    return sample
 
-
-# ---- Summaries made by hand, small enough to be reckoned with in the head.
 
 SUMMARY_START = datetime(2026, 11, 14, tzinfo=UTC)
 NOW = datetime(2026, 11, 21, 14, 5, tzinfo=UTC)
@@ -323,9 +262,9 @@ def summary_of(
     pairs: tuple[PairTotal, ...] = (),
     hours: int = 48,
     scenarios: tuple[ScenarioTotal, ...] = (),
-    set_aside: tuple[SetAside, ...] | None = (),
+    rejected_rows: tuple[RejectedRows, ...] | None = (),
 ) -> Summary:
-    """A summary of one cluster whose pairs, unless given, are all that ``groups`` read."""
+    """Return a summary of one cluster; without ``pairs`` all groups read from rack a in rack b."""
     read = pairs or tuple(PairTotal("main", "consume", "a", "b", each.traffic) for each in groups)
     moments = [SUMMARY_START + timedelta(hours=hour) for hour in range(hours)]
     return Summary(
@@ -334,9 +273,9 @@ def summary_of(
         hours=tuple(HourTotal("main", "consume", each, Traffic(1, 2, 3)) for each in moments),
         groups=groups,
         scenarios=scenarios,
-        set_aside=set_aside,
-        whatif_from=SUMMARY_START if scenarios else None,
-        whatif_until=SUMMARY_START + timedelta(days=1) if scenarios else None,
+        rejected_rows=rejected_rows,
+        what_if_since=SUMMARY_START if scenarios else None,
+        what_if_until=SUMMARY_START + timedelta(days=1) if scenarios else None,
     )
 
 

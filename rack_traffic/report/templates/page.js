@@ -79,7 +79,7 @@
   const showHeat = () => {
     const shown = view();
     show("chart-heat", shown[chosen("measure", "bytes")]);
-    at("chart-heat").setAttribute("aria-label", `Heat map from rack to rack. ${shown.said}; the table below has the figures`);
+    at("chart-heat").setAttribute("aria-label", `Heat map from rack to rack. ${shown.description}; the table below has the figures`);
     at("heat-note").textContent = shown.note;
     fill("table-heat", shown.pairs, 2);
   };
@@ -89,7 +89,7 @@
       document.querySelector('input[name="kind"]:checked')?.nextElementSibling.textContent];
     at("chosen").textContent = picked.filter(Boolean).join(", ");
     show("chart-time", shown.time);
-    at("chart-time").setAttribute("aria-label", `Bars: bytes over time. ${shown.said}; the table below has the figures`);
+    at("chart-time").setAttribute("aria-label", `Bars: bytes over time. ${shown.description}; the table below has the figures`);
     fill("table-time", shown.spans, 1);
   };
 
@@ -165,7 +165,7 @@
     ["after", "After", (row) => money(groups.after[row])],
     ["saving", "Saves", (row) => groups.saving[row] > 0 ? money(groups.saving[row]) : none],
     ["change", "What to change", (row) => groups.changes[groups.change[row]]],
-    ["sure", "How sure", (row) => groups.levels[groups.sure[row]][1]],
+    ["reliability", "Reliability", (row) => groups.levels[groups.reliability[row]][1]],
   ];
   const showGroups = () => {
     const heads = [...document.querySelectorAll("#group-table th")];
@@ -178,17 +178,17 @@
         cell.className = name;
         cell.dataset.name = title;
         if (["bytes", "crossing", "now", "after", "saving"].includes(name)) cell.classList.add("n");
-        const said = text(row);
-        if (said === none) cell.classList.add("none");
+        const value = text(row);
+        if (value === none) cell.classList.add("none");
         if (name === "change" && !(groups.saving[row] > 0)) cell.classList.add("none");
-        if (name === "sure") {
-          const [level, word, meaning] = groups.levels[groups.sure[row]];
+        if (name === "reliability") {
+          const [level, word, meaning] = groups.levels[groups.reliability[row]];
           const mark = document.createElement("span");
           mark.className = `level ${level}`;
           mark.textContent = word;
           mark.title = meaning;
           cell.append(mark);
-        } else cell.textContent = said;
+        } else cell.textContent = value;
       }
       return line;
     });

@@ -1,4 +1,4 @@
-"""Messages of Kafka's protocol that kafka-python lacks, in the notation that it reads."""
+"""Messages of Kafka's protocol that kafka-python does not define, as JSON in its own notation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kafka.protocol.api_message import ApiMessage
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json=__name__):  # type: ignore[call-arg,misc]
-    """Asks for groups of the new consumer protocol (KIP-848)."""
+    """Describes groups of the new consumer protocol (KIP-848)."""
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=__name__):  # type: ignore[call-arg,misc]

@@ -1,4 +1,4 @@
-"""``rackward groups``: what consumer groups read, and from where."""
+"""``rackward groups``: locality of consumer groups."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="See what consumer groups read from other racks, and why.",
+    help="Explain why consumer groups read partitions from other racks.",
 )
 
 
 @app.callback()
 def _groups() -> None:
-    # With this, a command of the only name is still called by its name.
+    # Without a callback, typer would merge a single command into the group.
     pass
 
 

@@ -1,4 +1,4 @@
-"""``rackward groups explain``: why a group reads from other racks, and what would mend it."""
+"""``rackward groups explain``: why a group reads from other racks, and remedies."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ import typer
 
 from rackward.admin import read_state
 from rackward.cli import options
-from rackward.cli.connect import open_cluster
+from rackward.cli.connect import ClusterOptions
 from rackward.cli.console import print_json, stdout
 from rackward.cli.render.explanation import explanation_json, show_explanation
-from rackward.group_explanation import check_explainable, explained, topics_read
-from rackward.group_readers import find_groups, racks_of_members
+from rackward.group_explanation import check_explainable, explain_group, topics_read
+from rackward.group_readers import find_groups
+from rackward.host_racks import HostRacks
 
 EPILOG = """
-A partition is off-rack where the rack of its leader is known and is not that of the member that
-reads it. Every partition that is not read in its leader's rack is in one line, with the reason:
+A partition is off-rack if the rack of its leader is known and is not the rack of the member that
+reads it. Partitions that are not read in their leader's rack are listed by reason:
 
 \b
-  too-many-leaders        its rack leads more than the members there carry
-  no-member-in-rack       nobody of the group is in its leader's rack
-  not-subscribed-in-rack  those that are do not subscribe to its topic
+  too-many-leaders        the rack has more leaders than its members read if
+                          balanced
+  no-member-in-rack       no member is in the leader's rack
+  not-subscribed-in-rack  the members there do not subscribe to the topic
   co-partitioned          (range) partition i of all topics goes to one member,
                           and those of other topics are led in its rack
-  rackless-member         its member does not say where it is: see --mapping
-  not-optimal             another assignment, as balanced, would read it locally
+  rackless-member         the member's rack is unknown: see --mapping
+  not-optimal             another balanced assignment would read it locally
   no-leader, rackless-broker, unread: do not count as off-rack
 
-"At best" is what rackward's assignor would reach in balance, proved and not estimated; and so is
-what each remedy comes to when it alone is done and the group has rebalanced. What a group's own
-max_imbalance or weights permit is not known here: its leader knows, see docs/operating.md.
+"At best" is the optimum that rackward's assignor reaches with balanced loads, computed exactly. The
+figure of a remedy is the optimum after this remedy alone and a rebalance. The group's max_imbalance
+and weights are not known to this command; see docs/operating.md.
 
-Any client's group will do; nothing is changed. The group must be stable.
+The group may use any client and must be stable. Nothing is changed.
 
-Exit status: 0 explained; 2 where there is no such group, or it has no members, is rebalancing,
-or is not one of consumers, with the reason in one line.
+Exit status: 0 success; 2 error (reason on stderr), such as a group that does not exist, has no
+members, is rebalancing, or is not a group of consumers.
 
 \b
 JSON: {schema_version: 1, command, group, type, state, protocol, assignor,
@@ -52,24 +54,24 @@ JSON: {schema_version: 1, command, group, type, state, protocol, assignor,
 
 
 def explain(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group's name.")],
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Name of the consumer group.")],
     mapping: options.RackMapping = None,
     as_json: options.Json = False,
     bootstrap_server: options.BootstrapServer = None,
     command_config: options.CommandConfig = None,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Say why each off-rack partition of a group is off-rack, and what would mend it.
+    """Explain why partitions of a group are read from other racks, and list remedies.
 
-    How local the group is now and could be at best; then the partitions by reason, most first.
+    Shows the locality of the group now and at best, then its off-rack partitions by reason.
     """
-    rack_of = racks_of_members("--mapping", mapping)
-    with open_cluster(bootstrap_server, command_config, timeout) as admin:
-        brokers = read_state(admin, (), ongoing=False).view.racks()
+    host_racks = HostRacks.parse_option("--mapping", mapping)
+    with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
+        brokers = read_state(admin, (), reassignments=False).view.racks()
         live = check_explainable(group, find_groups(admin, brokers, [group]).get(group))
-        view = read_state(admin, topics_read(live), ongoing=False).view
-    found = explained(live, view, rack_of)
+        view = read_state(admin, topics_read(live), reassignments=False).view
+    explained = explain_group(live, view, host_racks)
     if as_json:
-        print_json("groups explain", explanation_json(found))
+        print_json("groups explain", explanation_json(explained))
     else:
-        show_explanation(found, stdout(), mapping)
+        show_explanation(explained, stdout(), mapping)

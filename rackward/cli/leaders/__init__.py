@@ -1,4 +1,4 @@
-"""``rackward leaders``: which replica of each partition leads."""
+"""``rackward leaders``: plan and change the leaders of partitions."""
 
 import typer
 
@@ -9,7 +9,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Let replicas lead in the racks where their consumers are.",
+    help="Move partition leaders to the racks of their consumers.",
 )
 app.command(epilog=leaders_plan.EPILOG)(leaders_plan.plan)
 app.command(epilog=leaders_apply.EPILOG)(leaders_apply.apply)

@@ -1,44 +1,30 @@
-"""``rackward leaders apply``: let other replicas lead."""
+"""``rackward leaders apply``: execute a plan of leaders."""
 
 from __future__ import annotations
 
 from rackward.admin import ClusterState, read_state
 from rackward.cli import options
-from rackward.cli.apply import (
-    APPLY_JSON,
-    DEFAULT_STALL,
-    STATUS,
-    Job,
-    Manner,
-    NeededPlan,
-    Patience,
-    carry_out,
-    check_can_ask_of,
-    load_plan,
+from rackward.cli.apply import APPLY_EPILOG, PlanArgument, StallTimeout, run_plan
+from rackward.cli.connect import ClusterOptions
+from rackward.cli.console import require_confirmation
+from rackward.cli.options import RunOptions, parse_batch_limits
+from rackward.reassignment import LiveCluster, PlanKind, check_preconditions
+from rackward.reassignment.plan_file import display_name, load_plan
+from rackward.reassignment.progress import (
+    DEFAULT_LEADER_BATCH_PARTITIONS,
+    DEFAULT_STALL_TIMEOUT,
 )
-from rackward.cli.connect import open_cluster
-from rackward.cli.console import check_can_ask
-from rackward.cli.options import BatchCount, over, read_pace
-from rackward.cli.render.plan import EveryPartition
-from rackward.reassignment import LiveCluster, PlanKind, check_current
-from rackward.reassignment.plan_file import name_of
-from rackward.reassignment.progress import DEFAULT_ORDER_BATCH
+from rackward.reassignment.run_plan import ExecutionRequest
 
-EPILOG = f"""
-{STATUS}
-
-\b
-{APPLY_JSON}
-"""
-
+EPILOG = APPLY_EPILOG
 COMMAND = "leaders apply"
 
 
 def apply(
-    plan: NeededPlan,
-    batch_count: BatchCount = None,
-    stall_timeout: Patience = DEFAULT_STALL,
-    every_partition: EveryPartition = False,
+    plan: PlanArgument,
+    batch_count: options.BatchCount = None,
+    stall_timeout: StallTimeout = DEFAULT_STALL_TIMEOUT,
+    every_partition: options.EveryPartition = False,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
     as_json: options.Json = False,
@@ -46,28 +32,27 @@ def apply(
     command_config: options.CommandConfig = None,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Carry a leader layout out: reorder replicas, elect, and read back who leads.
+    """Execute a plan of leaders: reorder replicas, elect leaders and verify the result.
 
-    No data moves. Consumers read from the new leaders at once; which consumer reads what, a
-    group decides at its next rebalance.
+    No data is copied. Consumers read from the new leaders at once. Groups assign partitions by the
+    new leaders at their next rebalance.
     """
-    manner = Manner(yes, dry_run, as_json, every_partition, stall_timeout, additional=False)
-    check_can_ask_of(plan, manner)
-    if not dry_run:
-        check_can_ask(yes)
-    given = read_pace(None, batch_count, None)
+    require_confirmation(yes, dry_run, plan)
+    overrides = parse_batch_limits(None, batch_count, None)
     loaded = load_plan(plan, PlanKind.LEADERS)
 
     def check(state: ClusterState) -> None:
-        check_current(name_of(plan), loaded, state)
+        check_preconditions(display_name(plan), loaded, state)
 
-    with open_cluster(bootstrap_server, command_config, timeout) as admin:
-        job = Job(
+    with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
+        view = read_state(admin, reassignments=False).view
+        run_plan(
             COMMAND,
-            plan,
-            tuple(each.move for each in loaded.moves),
-            read_state(admin, ongoing=False).view,
-            over(given, loaded.pace),
-            localities=loaded.localities,
+            ExecutionRequest.of_plan(loaded, view, overrides),
+            LiveCluster(admin),
+            RunOptions(yes, dry_run, as_json, every_partition),
+            check,
+            source=plan,
+            stall_timeout=stall_timeout,
+            default_batch_partitions=DEFAULT_LEADER_BATCH_PARTITIONS,
         )
-        carry_out(job, LiveCluster(admin), manner, check, DEFAULT_ORDER_BATCH)

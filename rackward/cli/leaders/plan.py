@@ -1,4 +1,4 @@
-"""``rackward leaders plan``: which replica should lead, given where the consumers are."""
+"""``rackward leaders plan``: plan which replicas should be leaders, given the consumers' racks."""
 
 from __future__ import annotations
 
@@ -10,45 +10,41 @@ from typing import Annotated
 import typer
 
 from placement_core import ClusterView, InvalidOptionError, TopicPartition
-from placement_core.leaders import Readers, plan_leaders
-from rackward.admin import AdminConnection, ClusterState, read_sizes, read_state
+from placement_core.leaders import ConsumerDemand, plan_leaders
+from rackward.admin import AdminConnection, ClusterState, read_replica_sizes, read_state
 from rackward.admin.offsets import LATEST, read_log_offsets
 from rackward.cli import options
-from rackward.cli import options as selection
-from rackward.cli.connect import open_cluster
+from rackward.cli.connect import ClusterOptions
 from rackward.cli.console import stderr
-from rackward.cli.options import read_placing
-from rackward.cli.placement.plan import now_text, racks_from
+from rackward.cli.options import match_topics, parse_placement
+from rackward.cli.placement.plan import format_now, rack_source
 from rackward.cli.render.plan import (
     PLAN_JSON,
-    EveryPartition,
     Format,
     Output,
     PlanFormat,
     check_output,
-    deliver,
+    write_plan,
 )
 from rackward.group_readers import (
-    RackOf,
-    racks_of_members,
+    count_rackless_members,
+    demand_of_group,
+    parse_readers,
     read_groups,
-    readers_by_hand,
-    readers_of,
-    without_rack,
 )
-from rackward.reassignment import Pace, PlanKind
-from rackward.reassignment.plan import make_plan
-from rackward.reassignment.planner import PlacementRequest, check_request, view_for
-from rackward.units import count_text
+from rackward.host_racks import HostRacks
+from rackward.reassignment import BatchLimits, PlanKind
+from rackward.reassignment.plan import build_plan
+from rackward.reassignment.planner import check_not_reassigning, planning_view
+from rackward.units import format_count
 
 EPILOG = f"""
-Racks of consumers are what they say (client.rack, or an assignor of rackward's); --mapping tells
-those of others. Figures are for balanced, leader-rack-aware assignments, each partition counted
-once. For topics whose partitions a range assignor joins (partition i of all of them to one
-member), they are what can be had at best.
+A consumer's rack is its client.rack, or the one that an assignor of rackward sends; --mapping adds
+those of other consumers. The figures assume balanced, leader-rack-aware assignments and count each
+partition once. For topics that a range assignor assigns together (partition i of all topics to one
+member), they are upper bounds.
 
-Exit status: 0 done (also where nothing is to be changed); 2 where it cannot be planned, with the
-reason in one line.
+Exit status: 0 success (also if there is nothing to change); 2 error (reason on stderr).
 
 \b
 {PLAN_JSON}
@@ -56,7 +52,7 @@ reason in one line.
 
 
 class Weights(StrEnum):
-    """What one set of readers counts for beside another, per partition."""
+    """Weights of groups relative to each other, per partition."""
 
     EQUAL = "equal"
     BYTES = "bytes"
@@ -66,16 +62,14 @@ class Weights(StrEnum):
 def plan(
     group: Annotated[
         list[str] | None,
-        typer.Option(
-            "--group", "-g", metavar="GROUP", help="A consumer group; give it once for each."
-        ),
+        typer.Option("--group", "-g", metavar="GROUP", help="A consumer group; may be repeated."),
     ] = None,
     readers: Annotated[
         str | None,
         typer.Option(
             "--readers",
             metavar="RACK=N,...",
-            help="Instead of groups: so many consumers in each rack, of --topics.",
+            help="Instead of --group: the number of consumers of --topics in each rack.",
         ),
     ] = None,
     mapping: options.RackMapping = None,
@@ -83,26 +77,26 @@ def plan(
         Weights,
         typer.Option(
             "--weights",
-            help="What groups count for where they want different leaders: all alike, or by the "
-            "bytes stored, or the records ever written, per partition that they read.",
+            help="Weights of groups that need different leaders: all equal, or by the mean bytes "
+            "stored or records written per partition that they read.",
         ),
     ] = Weights.EQUAL,
-    topics: selection.Topics = None,
-    exclude: selection.Exclude = None,
+    topics: options.Topics = None,
+    exclude: options.Exclude = None,
     levels: Annotated[
         int | None,
         typer.Option(
             "--levels",
             metavar="N",
             min=1,
-            help="Racks such as /dc1/room2 that share so many levels count as one.",
+            help="Compare racks such as /dc1/room2 by their first N levels only.",
         ),
     ] = None,
     rack_locator: options.RackLocatorName = None,
     rack_locator_properties: options.RackLocatorProperties = None,
     output: Output = None,
     format: Format = PlanFormat.RACKWARD,
-    every_partition: EveryPartition = False,
+    every_partition: options.EveryPartition = False,
     as_json: options.Json = False,
     bootstrap_server: options.BootstrapServer = None,
     command_config: options.CommandConfig = None,
@@ -110,114 +104,131 @@ def plan(
 ) -> None:
     """Plan which replicas lead, so that consumers find leaders in their own racks.
 
-    Only the order of replicas changes, and no data moves. As local as any order can be; leaders
-    as even over brokers as that permits; the fewest changes.
+    Only the order of replicas changes; no data is copied. Among the layouts with the best locality
+    the plan has the one with the most even leaders per broker, then the fewest changes.
     """
     _check_options(group, readers, mapping, topics)
     check_output(output, format, as_json)
-    placing = read_placing(
+    placing = parse_placement(
         rack_locator=rack_locator, rack_locator_properties=rack_locator_properties
     )
-    rack_of = racks_of_members("--mapping", mapping)
-    with open_cluster(bootstrap_server, command_config, timeout) as admin:
+    host_racks = HostRacks.parse_option("--mapping", mapping)
+    consumers = None if readers is None else parse_readers("--readers", readers)
+    with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
         state = read_state(admin)
-        chosen = selection.select(state.topics, topics, exclude)
-        sets = (
-            [readers_by_hand("--readers", readers, chosen)]
-            if readers is not None
-            else _from_groups(admin, state, group or [], rack_of)
-        )
-        read = frozenset().union(*(each.topics for each in sets)) & chosen
-        if not read:
-            raise InvalidOptionError("the readers read none of these topics: choose others")
-        check_request(PlacementRequest(topics=read), state, leaders_only=True)
-        view = view_for(state, placing.locator)
-        sets = _weighted(admin, view, sets, weights)
-    layout = plan_leaders(view, sets, topics=read, levels=levels)
-    made = make_plan(
+        chosen = match_topics(state.topics, topics, exclude)
+        if consumers is not None:
+            demands = [ConsumerDemand("--readers", chosen, consumers)]
+        else:
+            demands = _read_demands(admin, state, group or [], host_racks)
+        read_topics = frozenset[str]().union(*(demand.topics for demand in demands)) & chosen
+        if not read_topics:
+            raise InvalidOptionError(
+                "the groups read none of the selected topics: change --topics or --exclude"
+            )
+        check_not_reassigning(read_topics, state)
+        view = planning_view(state, placing.locator)
+        demands = _with_weights(admin, view, demands, weights)
+    layout = plan_leaders(view, demands, topics=read_topics, levels=levels)
+    built = build_plan(
         PlanKind.LEADERS,
         layout.moves,
         state,
         view,
-        made=now_text(),
-        asked={
+        created_at=format_now(),
+        options={
             "groups": list(group or []),
             "readers": {
-                f"{each.name} in {rack or '?'}": count
-                for each in sets
-                for rack, count in each.consumers.items()
+                f"{demand.name} in {rack or '?'}": count
+                for demand in demands
+                for rack, count in demand.consumers.items()
             },
             "weights": weights.value,
             "topics": topics,
             "exclude": exclude,
             "levels": levels,
-            "proved_most_local": layout.most_local,
+            "proved_most_local": layout.locality_proved,
         },
-        racks_from=racks_from(False, rack_locator),
+        rack_source=rack_source(rack_locator, ignore_racks=False),
         sizes={},
-        pace=Pace(),
+        limits=BatchLimits(),
         localities=layout.localities,
     )
-    deliver("leaders plan", made, view, output, format, every=every_partition, as_json=as_json)
-    if not layout.most_local:
-        stderr().print("Groups share topics in part: it is not proved that this is most local.")
-
-
-def _from_groups(
-    admin: AdminConnection, state: ClusterState, names: Sequence[str], rack_of: RackOf
-) -> list[Readers]:
-    groups = read_groups(admin, state, list(dict.fromkeys(names)))
-    if lost := without_rack(groups, rack_of):
+    write_plan(
+        "leaders plan",
+        built,
+        view,
+        output,
+        format,
+        every_partition=every_partition,
+        as_json=as_json,
+    )
+    if not layout.locality_proved:
         stderr().print(
-            f"{count_text(lost, 'member')} of these groups {'does' if lost == 1 else 'do'} not say "
-            "their rack, and read nothing locally in these figures: see --mapping.",
-            style="yellow",
+            "Some groups share only part of their topics: the plan may not have the best locality."
         )
-    return [each for group in groups for each in readers_of(group, rack_of)]
-
-
-def _weighted(
-    admin: AdminConnection, view: ClusterView, sets: Sequence[Readers], weights: Weights
-) -> list[Readers]:
-    """The readers, each with the mean of what its partitions hold."""
-    if weights is Weights.EQUAL or len(sets) < 2:
-        return list(sets)
-    topics = frozenset().union(*(each.topics for each in sets))
-    places = [place for place in view.leaders if place.topic in topics]
-    held = _held(admin, view, places, weights)
-    weighted = []
-    for each in sets:
-        found = [held.get(place, 0) for place in places if place.topic in each.topics]
-        # An empty topic counts for little, and not for nothing.
-        mean = sum(found) / len(found) if found else 0.0
-        weighted.append(replace(each, weight=max(mean, 1.0)))
-    return weighted
-
-
-def _held(
-    admin: AdminConnection, view: ClusterView, places: Sequence[TopicPartition], weights: Weights
-) -> Mapping[TopicPartition, int]:
-    if weights is Weights.BYTES:
-        leaders = sorted({view.leaders[place] for place in places})
-        sizes = read_sizes(admin, leaders, places)
-        return {
-            place: sizes[place, view.leaders[place]].bytes
-            for place in places
-            if (place, view.leaders[place]) in sizes
-        }
-    found: dict[TopicPartition, int] = {}
-    for leader in sorted({view.leaders[place] for place in places}):
-        mine = [place for place in places if view.leaders[place] == leader]
-        found.update(read_log_offsets(admin, leader, mine, LATEST))
-    return found
 
 
 def _check_options(
     group: Sequence[str] | None, readers: str | None, mapping: str | None, topics: str | None
 ) -> None:
     if bool(group) == (readers is not None):
-        raise InvalidOptionError("say who reads: give --group (once for each), or --readers")
+        raise InvalidOptionError(
+            "give the consumers: either --group (may be repeated) or --readers"
+        )
     if readers is not None and topics is None:
-        raise InvalidOptionError("--readers without --topics: say what they read")
+        raise InvalidOptionError("--readers needs --topics: give the topics that they read")
     if mapping is not None and not group:
         raise InvalidOptionError("--mapping is for the members of groups: give --group")
+
+
+def _read_demands(
+    admin: AdminConnection, state: ClusterState, names: Sequence[str], host_racks: HostRacks
+) -> list[ConsumerDemand]:
+    groups = read_groups(admin, state, list(dict.fromkeys(names)))
+    if rackless := count_rackless_members(groups, host_racks):
+        stderr().print(
+            f"{format_count(rackless, 'member')} of these groups without a rack: the figures count "
+            "their partitions as not local; see --mapping.",
+            style="yellow",
+        )
+    return [demand for group in groups for demand in demand_of_group(group, host_racks)]
+
+
+def _with_weights(
+    admin: AdminConnection,
+    view: ClusterView,
+    demands: Sequence[ConsumerDemand],
+    weights: Weights,
+) -> list[ConsumerDemand]:
+    """Return the demands, each weighted with the mean of its partitions."""
+    if weights is Weights.EQUAL or len(demands) < 2:
+        return list(demands)
+    topics = frozenset[str]().union(*(demand.topics for demand in demands))
+    leaders = {tp: leader for tp, leader in view.known_leaders.items() if tp.topic in topics}
+    read = _read_bytes if weights is Weights.BYTES else _read_records
+    amounts = read(admin, leaders)
+    weighted = []
+    for demand in demands:
+        of_demand = [amounts.get(tp, 0) for tp in leaders if tp.topic in demand.topics]
+        mean = sum(of_demand) / len(of_demand) if of_demand else 0.0
+        # The weight of an empty topic is small, but not 0.
+        weighted.append(replace(demand, weight=max(mean, 1.0)))
+    return weighted
+
+
+def _read_bytes(
+    admin: AdminConnection, leaders: Mapping[TopicPartition, int]
+) -> Mapping[TopicPartition, int]:
+    sizes = read_replica_sizes(admin, sorted(set(leaders.values())), list(leaders))
+    return {tp: sizes[tp, leader].bytes for tp, leader in leaders.items() if (tp, leader) in sizes}
+
+
+def _read_records(
+    admin: AdminConnection, leaders: Mapping[TopicPartition, int]
+) -> Mapping[TopicPartition, int]:
+    offsets: dict[TopicPartition, int] = {}
+    for broker in sorted(set(leaders.values())):
+        led = [tp for tp, leader in leaders.items() if leader == broker]
+        offsets.update(read_log_offsets(admin, broker, led, LATEST))
+    return offsets

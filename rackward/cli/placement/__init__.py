@@ -1,4 +1,4 @@
-"""``rackward placement``: where replicas are, and where they should be."""
+"""``rackward placement``: check, plan, execute and cancel replica placement."""
 
 import typer
 
@@ -12,7 +12,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Check where replicas are, and move them to where they should be.",
+    help="Check the placement of replicas, and reassign them.",
 )
 app.command(epilog=placement_check.EPILOG)(placement_check.check)
 app.command(epilog=placement_plan.EPILOG)(placement_plan.plan)

@@ -1,54 +1,39 @@
-"""``rackward placement apply``: carry a plan out."""
+"""``rackward placement apply``: execute a plan."""
 
 from __future__ import annotations
 
-from placement_core import TopicPartition
-from rackward.admin import AdminConnection, ClusterState, read_state
+from rackward.admin import ClusterState, read_state
 from rackward.cli import options
 from rackward.cli.apply import (
-    APPLY_JSON,
-    DEFAULT_STALL,
-    STATUS,
+    APPLY_EPILOG,
     Additional,
-    Job,
-    Manner,
-    Patience,
-    PlanArgument,
+    OptionalPlanArgument,
     ReassignmentFile,
-    carry_out,
-    check_can_ask_of,
-    load_plan,
-    load_target,
-    moves_to,
-    one_of,
+    StallTimeout,
+    check_one_source,
+    run_plan,
 )
-from rackward.cli.connect import open_cluster
-from rackward.cli.console import check_can_ask
-from rackward.cli.options import BatchBytes, BatchCount, Throttle, over, read_pace
-from rackward.cli.placement.plan import leader_sizes
-from rackward.cli.render.plan import EveryPartition, sizes_of
-from rackward.reassignment import LiveCluster, Pace, Plan, PlanKind, check_current
-from rackward.reassignment.plan_file import name_of
+from rackward.cli.connect import ClusterOptions
+from rackward.cli.console import require_confirmation
+from rackward.cli.options import RunOptions, parse_batch_limits
+from rackward.reassignment import LiveCluster, PlanKind, check_preconditions
+from rackward.reassignment.plan_file import display_name, load_kafka_json, load_plan
+from rackward.reassignment.progress import DEFAULT_STALL_TIMEOUT
+from rackward.reassignment.run_plan import ExecutionRequest, moves_to_target, read_leader_sizes
 
-EPILOG = f"""
-{STATUS}
-
-\b
-{APPLY_JSON}
-"""
-
+EPILOG = APPLY_EPILOG
 COMMAND = "placement apply"
 
 
 def apply(
-    plan: PlanArgument = None,
+    plan: OptionalPlanArgument = None,
     reassignment_json_file: ReassignmentFile = None,
-    throttle: Throttle = None,
-    batch_count: BatchCount = None,
-    batch_bytes: BatchBytes = None,
-    stall_timeout: Patience = DEFAULT_STALL,
+    throttle: options.Throttle = None,
+    batch_count: options.BatchCount = None,
+    batch_bytes: options.BatchBytes = None,
+    stall_timeout: StallTimeout = DEFAULT_STALL_TIMEOUT,
     additional: Additional = False,
-    every_partition: EveryPartition = False,
+    every_partition: options.EveryPartition = False,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
     as_json: options.Json = False,
@@ -56,61 +41,42 @@ def apply(
     command_config: options.CommandConfig = None,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Carry a plan out: batch by batch, throttled, watched, and read back at the end.
+    """Execute a plan in batches, with a throttle, and verify the result.
 
-    The plan is refused where the cluster has changed since. What an earlier run has begun,
-    also on another machine, is taken up. The throttle is lifted whatever happens; after a kill,
-    by the next apply or cancel.
+    The plan is rejected if the cluster has changed since it was made. An interrupted run is
+    resumed, also from another machine. The throttle is always removed at the end; after a kill,
+    the next apply or cancel removes it.
     """
-    one_of(plan, reassignment_json_file)
-    manner = Manner(yes, dry_run, as_json, every_partition, stall_timeout, additional)
-    check_can_ask_of(plan or reassignment_json_file, manner)
-    if not dry_run:
-        check_can_ask(yes)
-    given = read_pace(throttle, batch_count, batch_bytes)
-    if plan is not None:
-        loaded = load_plan(plan, PlanKind.PLACEMENT)
-        with open_cluster(bootstrap_server, command_config, timeout) as admin:
-            _apply_plan(admin, plan, loaded, given, manner)
-        return
-    path = str(reassignment_json_file)
-    target = load_target(path)
-    with open_cluster(bootstrap_server, command_config, timeout) as admin:
-        _apply_target(admin, path, target, given, manner)
-
-
-def _apply_plan(admin: AdminConnection, path: str, plan: Plan, given: Pace, manner: Manner) -> None:
-    view = read_state(admin, ongoing=False).view
-    job = Job(
-        COMMAND,
-        path,
-        tuple(each.move for each in plan.moves),
-        view,
-        over(given, plan.pace),
-        sizes_of(plan),
-    )
+    check_one_source(plan, reassignment_json_file)
+    require_confirmation(yes, dry_run, plan or reassignment_json_file)
+    overrides = parse_batch_limits(throttle, batch_count, batch_bytes)
+    run_options = RunOptions(yes, dry_run, as_json, every_partition)
+    cluster = ClusterOptions(bootstrap_server, command_config, timeout)
+    loaded = None if plan is None else load_plan(plan, PlanKind.PLACEMENT)
+    target = {} if reassignment_json_file is None else load_kafka_json(reassignment_json_file)
 
     def check(state: ClusterState) -> None:
-        check_current(name_of(path), plan, state, divert=manner.additional)
+        if plan is not None and loaded is not None:
+            check_preconditions(display_name(plan), loaded, state, allow_diverted=additional)
 
-    carry_out(job, LiveCluster(admin), manner, check)
-
-
-def _apply_target(
-    admin: AdminConnection,
-    path: str,
-    target: dict[TopicPartition, tuple[int, ...]],
-    given: Pace,
-    manner: Manner,
-) -> None:
-    state = read_state(admin)
-    moves = moves_to(name_of(path), target, state)
-    job = Job(
-        COMMAND,
-        f"--reassignment-json-file {path}",
-        moves,
-        state.view,
-        given,
-        leader_sizes(admin, state.view, moves),
-    )
-    carry_out(job, LiveCluster(admin), manner, lambda _state: None)
+    with cluster.connect() as admin:
+        if plan is not None and loaded is not None:
+            source = plan
+            view = read_state(admin, reassignments=False).view
+            request = ExecutionRequest.of_plan(loaded, view, overrides)
+        else:
+            source = f"--reassignment-json-file {reassignment_json_file}"
+            state = read_state(admin)
+            moves = moves_to_target(display_name(str(reassignment_json_file)), target, state)
+            sizes = read_leader_sizes(admin, state.view, moves)
+            request = ExecutionRequest(moves, state.view, overrides, sizes)
+        run_plan(
+            COMMAND,
+            request,
+            LiveCluster(admin),
+            run_options,
+            check,
+            source=source,
+            stall_timeout=stall_timeout,
+            allow_foreign=additional,
+        )

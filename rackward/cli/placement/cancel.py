@@ -1,4 +1,4 @@
-"""``rackward placement cancel``: take back what is being reassigned, and lift throttles."""
+"""``rackward placement cancel``: cancel reassignments in progress, and remove throttles."""
 
 from __future__ import annotations
 
@@ -9,46 +9,54 @@ from rich.console import Console
 from rich.table import Table
 
 from placement_core import InvalidOptionError
-from rackward.admin import ClusterState, read_ongoing, read_state
+from rackward.admin import ClusterState, read_reassignments, read_state
 from rackward.cli import options
-from rackward.cli.apply import PlanArgument, load_plan, load_target, moves_to, report
-from rackward.cli.connect import open_cluster
-from rackward.cli.console import ask, check_can_ask, for_people, table
-from rackward.cli.render.progress import narrator, print_line
+from rackward.cli.apply import MAX_LISTED_PARTITIONS, OptionalPlanArgument, print_result
+from rackward.cli.connect import ClusterOptions
+from rackward.cli.console import (
+    confirm,
+    print_json_line,
+    require_confirmation,
+    table,
+    table_console,
+)
+from rackward.cli.options import RunOptions
+from rackward.cli.render.progress import progress_reporter
 from rackward.cli.render.topics import replicas_text
-from rackward.reassignment import Cancellation, LiveCluster, PlanKind, Settings
-from rackward.reassignment import cancel as take_back
-from rackward.reassignment.plan_file import STANDARD, name_of
-from rackward.units import count_text
-
-MOST_PARTITIONS = 20
+from rackward.reassignment import ExecutionOptions, LiveCluster, PlanKind
+from rackward.reassignment.cancel import Cancellation
+from rackward.reassignment.cancel import cancel as execute_cancellation
+from rackward.reassignment.plan_file import display_name, load_kafka_json, load_plan
+from rackward.reassignment.run_plan import moves_to_target
+from rackward.units import format_count
 
 EPILOG = """
-Without PLAN, everything that is being reassigned in the cluster is taken back, whoever began it.
-What has arrived already stays where it is. A throttle that a run of rackward's has left is
-lifted, also where nothing is under way.
+Without PLAN, all reassignments in progress in the cluster are cancelled, whichever tool started
+them. Partitions whose reassignment has completed stay as they are. A throttle that an earlier run
+of rackward left behind is removed, also if nothing is in progress.
 
-Exit status: 0 done, read back; 1 something is not as it was, or you said no; 2 it could not be
-begun, with the reason in one line.
+Exit status: 0 success, verified; 1 the result differs from the former state, or declined at the
+prompt; 2 error (reason on stderr); 130 interrupted with Ctrl-C.
 
 \b
 JSON: a line for each event, {schema_version: 1, command, event, ...}: planned
  {dry_run, others, partitions: [{topic, partition, before: [broker], after:
- [broker]}]}, cancelled, failed, throttle_lifted, throttle_left; at last
- finished {ok, placed, failed, behind, throttle_left}.
+ [broker]}]}, reassignments_cancelled, partition_failed, throttle_removed,
+ throttle_not_removed; the last one is finished {ok, completed, failed,
+ out_of_sync, throttle_leftovers}.
 """
 
 COMMAND = "placement cancel"
 
 
 def cancel(
-    plan: PlanArgument = None,
+    plan: OptionalPlanArgument = None,
     reassignment_json_file: Annotated[
         str | None,
         typer.Option(
             "--reassignment-json-file",
             metavar="FILE",
-            help="Instead of a plan: what kafka-reassign-partitions reads.",
+            help="Instead of PLAN: a JSON file of kafka-reassign-partitions.",
         ),
     ] = None,
     dry_run: options.DryRun = False,
@@ -58,102 +66,94 @@ def cancel(
     command_config: options.CommandConfig = None,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Take back what is being reassigned, and lift the throttle that belongs to it.
+    """Cancel reassignments in progress, and remove their throttle.
 
-    With a plan: what the plan has under way, to the very replica lists that it was made from.
-    Without: everything.
+    With a plan: those of the plan; the replica lists become exactly those before it. Without: all.
     """
     if plan is not None and reassignment_json_file is not None:
         raise InvalidOptionError("PLAN and --reassignment-json-file: give one of the two")
-    if STANDARD in (plan, reassignment_json_file) and not yes and not dry_run:
-        raise InvalidOptionError(
-            "the plan comes over standard input, so that nobody can be asked: give --yes or "
-            "--dry-run"
-        )
-    if not dry_run:
-        check_can_ask(yes)
+    require_confirmation(yes, dry_run, plan or reassignment_json_file)
     loaded = None if plan is None else load_plan(plan, PlanKind.PLACEMENT)
-    target = None if reassignment_json_file is None else load_target(reassignment_json_file)
-    with open_cluster(bootstrap_server, command_config, timeout) as admin:
-        ongoing = read_ongoing(admin)
+    target = None if reassignment_json_file is None else load_kafka_json(reassignment_json_file)
+    with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
+        reassignments = read_reassignments(admin)
         if loaded is not None:
-            state = read_state(admin, {each.move.partition.topic for each in loaded.moves})
-            moves = tuple(each.move for each in loaded.moves)
-            wanted = Cancellation.of_plan(moves, state, ongoing)
+            state = read_state(admin, {move.partition.topic for move in loaded.moves})
+            cancellation = Cancellation.of_plan(loaded.moves, state, reassignments)
         elif target is not None:
-            name = name_of(str(reassignment_json_file))
-            state = read_state(admin, {place.topic for place in target})
-            wanted = Cancellation.of_plan(moves_to(name, target, state), state, ongoing)
+            state = read_state(admin, {tp.topic for tp in target})
+            moves = moves_to_target(display_name(str(reassignment_json_file)), target, state)
+            cancellation = Cancellation.of_plan(moves, state, reassignments)
         else:
-            state = read_state(admin, {place.topic for place in ongoing})
-            wanted = Cancellation.of_all(ongoing, state)
-        _carry_out(wanted, state, LiveCluster(admin), dry_run, yes, as_json)
+            state = read_state(admin, {tp.topic for tp in reassignments})
+            cancellation = Cancellation.of_all(reassignments, state)
+        _run(cancellation, state, LiveCluster(admin), RunOptions(yes, dry_run, as_json))
 
 
-def _carry_out(
-    wanted: Cancellation,
-    state: ClusterState,
-    cluster: LiveCluster,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
+def _run(
+    cancellation: Cancellation, state: ClusterState, cluster: LiveCluster, options: RunOptions
 ) -> None:
-    console = for_people(as_json)
-    left = cluster.throttle.found().marks
-    _show(wanted, state, console, throttled=bool(left))
-    if as_json:
-        print_line(COMMAND, "planned", {"dry_run": dry_run, **_planned_json(wanted)})
-    if dry_run:
+    console = table_console(options.as_json)
+    throttled = bool(cluster.throttle.read().markers)
+    _show(cancellation, state, console, throttled=throttled)
+    if options.as_json:
+        fields = {"dry_run": options.dry_run, **_cancellation_json(cancellation)}
+        print_json_line(COMMAND, "planned", fields)
+    if options.dry_run:
         console.print("Dry run: nothing was changed.")
         return
-    if wanted.moves:
-        ask(f"Take back {count_text(len(wanted.moves), 'partition')}?", yes)
-    elif left:
-        ask("Lift the throttle?", yes)
-    with narrator(COMMAND, console, "", as_json) as tell:
-        outcome = take_back(wanted, cluster, Settings(), tell)
-    report(COMMAND, outcome, console, as_json, "as before")
+    if cancellation.moves:
+        count = format_count(len(cancellation.moves), "partition")
+        confirm(f"Restore the former replicas of {count}?", options.yes)
+    elif throttled:
+        confirm("Remove the throttle?", options.yes)
+    with progress_reporter(COMMAND, console, "", options.as_json) as emit:
+        result = execute_cancellation(cancellation, cluster, ExecutionOptions(), emit)
+    print_result(COMMAND, result, console, options.as_json, "as before")
 
 
-def _show(wanted: Cancellation, state: ClusterState, console: Console, *, throttled: bool) -> None:
-    if not wanted.moves:
-        console.print("Nothing of this is being reassigned.")
+def _show(
+    cancellation: Cancellation, state: ClusterState, console: Console, *, throttled: bool
+) -> None:
+    if not cancellation.moves:
+        console.print("No such reassignment is in progress.")
     else:
-        console.print(
-            f"{count_text(len(wanted.under_way), 'reassignment')} to take back.", style="bold"
-        )
-        console.print(_table(wanted, state))
-        if len(wanted.moves) > MOST_PARTITIONS:
-            console.print(f"... and {len(wanted.moves) - MOST_PARTITIONS:,} more")
-    if wanted.others:
-        console.print(f"{count_text(len(wanted.others), 'reassignment')} of others stay under way.")
+        count = format_count(len(cancellation.in_progress), "reassignment")
+        console.print(f"{count} to cancel.", style="bold")
+        console.print(_table(cancellation, state))
+        if len(cancellation.moves) > MAX_LISTED_PARTITIONS:
+            console.print(f"... and {len(cancellation.moves) - MAX_LISTED_PARTITIONS:,} more")
+    if cancellation.others:
+        count = format_count(len(cancellation.others), "other reassignment")
+        console.print(f"{count} will not be cancelled.")
     if throttled:
-        console.print("A throttle that rackward set is in force, and will be lifted.")
+        console.print("A throttle that rackward set is in force and will be removed.")
 
 
-def _table(wanted: Cancellation, state: ClusterState) -> Table:
+def _table(cancellation: Cancellation, state: ClusterState) -> Table:
     racks = state.view.racks()
-    made = table()
-    made.add_column("topic", overflow="fold")
-    made.add_column("parti-\ntion", justify="right")
-    made.add_column("on its\nway to")
-    made.add_column("back to")
-    for place, move in list(wanted.moves.items())[:MOST_PARTITIONS]:
-        going = replicas_text(move.before, racks) if place in wanted.under_way else "(order only)"
-        made.add_row(place.topic, str(place.partition), going, replicas_text(move.after, racks))
-    return made
+    rows = table()
+    rows.add_column("topic", overflow="fold")
+    rows.add_column("parti-\ntion", justify="right")
+    rows.add_column("cancelled\ntarget")
+    rows.add_column("restored\nreplicas")
+    for tp, move in list(cancellation.moves.items())[:MAX_LISTED_PARTITIONS]:
+        in_progress = tp in cancellation.in_progress
+        target = replicas_text(move.before, racks) if in_progress else "(order only)"
+        rows.add_row(tp.topic, str(tp.partition), target, replicas_text(move.after, racks))
+    return rows
 
 
-def _planned_json(wanted: Cancellation) -> dict[str, Any]:
+def _cancellation_json(cancellation: Cancellation) -> dict[str, Any]:
     return {
-        "others": len(wanted.others),
+        "others": len(cancellation.others),
         "partitions": [
             {
-                "topic": place.topic,
-                "partition": place.partition,
+                "topic": tp.topic,
+                "partition": tp.partition,
                 "before": list(move.before),
                 "after": list(move.after),
             }
-            for place, move in wanted.moves.items()
+            for tp, move in cancellation.moves.items()
         ],
     }

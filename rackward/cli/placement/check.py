@@ -1,32 +1,29 @@
-"""``rackward placement check``: what is wrong with the layout, or uneven in it."""
+"""``rackward placement check``: problems of the replica placement."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from placement_core import TopicPartition
 from placement_core.audit import Severity, audit
-from placement_core.locators import locate
-from rackward.admin import min_in_sync, read_state, read_topic_configs
-from rackward.admin.configs import MIN_IN_SYNC
+from placement_core.locators import apply_locator
+from rackward.admin import read_state
 from rackward.cli import options
-from rackward.cli import options as selection
-from rackward.cli.connect import connection_properties, open_cluster
+from rackward.cli.connect import ClusterOptions
 from rackward.cli.console import print_json, stderr, stdout
-from rackward.cli.options import read_placing
+from rackward.cli.options import match_topics, parse_placement
 from rackward.cli.render.audit import audit_json, show_audit
-from rackward.topics.creator import wanted_of_cluster
+from rackward.topics.creator import read_min_isr, read_replication_targets
+from rackward.topics.health import without_adding_replicas
 
 EPILOG = """
-Exit status: 0 nothing found that is as bad as --fail-on, or worse; 1 something was; 2 it could
-not be found out, with the reason in one line.
+Exit status: 0 no finding of the severity --fail-on or higher; 1 such a finding; 2 error (reason on
+stderr).
 
-Severities: critical (data cannot be read or written now), warning (the next failure may do
-that, or load is badly spread), notice (worth knowing, nothing is at risk).
+Severities: critical (data cannot be read or written now), warning (the next failure may cause
+that, or the load is uneven), notice (no risk).
 
 \b
 JSON: {schema_version: 1, command, ok, fail_on, tolerance,
@@ -38,13 +35,9 @@ JSON: {schema_version: 1, command, ok, fail_on, tolerance,
  findings: [{severity, kind, subject, message, partitions: [[topic, number]]}]}
 """
 
-NOBODYS = TopicPartition("", -1)
-
-_ORDER = list(Severity)
-
 
 class FailOn(StrEnum):
-    """From which severity on findings make the command fail."""
+    """The lowest severity with which the command fails."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -53,8 +46,8 @@ class FailOn(StrEnum):
 
 
 def check(
-    topics: selection.Topics = None,
-    exclude: selection.Exclude = None,
+    topics: options.Topics = None,
+    exclude: options.Exclude = None,
     tolerance: Annotated[
         float,
         typer.Option(
@@ -62,11 +55,14 @@ def check(
             metavar="SHARE",
             min=0.0,
             max=100.0,
-            help="By what share a broker or rack may be off its fair share.",
+            help="Accepted deviation from an even load of brokers and racks; 0.1 is 10 %.",
         ),
     ] = 0.1,
     fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="Fail where something as bad as this is found.")
+        FailOn,
+        typer.Option(
+            "--fail-on", help="Exit with status 1 on findings of this severity or higher."
+        ),
     ] = FailOn.WARNING,
     ignore_racks: options.IgnoreRacks = False,
     rack_locator: options.RackLocatorName = None,
@@ -76,51 +72,44 @@ def check(
     command_config: options.CommandConfig = None,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Find what is wrong with the layout: racks, redundancy, evenness, leaders.
+    """Check the placement: racks, replication, balance and leaders.
 
-    Which partitions the loss of one rack takes offline, or below min.insync.replicas; which
-    are not spread over racks; which brokers carry more than their share.
+    Lists the partitions that would be offline, or below min.insync.replicas, if one rack failed;
+    partitions that are not spread over racks; and brokers with more than their share.
     """
-    placing = read_placing(
+    placing = parse_placement(
         ignore_racks=ignore_racks,
         rack_locator=rack_locator,
         rack_locator_properties=rack_locator_properties,
     )
-    with open_cluster(bootstrap_server, command_config, timeout) as admin:
+    cluster = ClusterOptions(bootstrap_server, command_config, timeout)
+    with cluster.connect() as admin:
         state = read_state(admin)
-        state = state.only(selection.select(state.topics, topics, exclude))
-        configs = read_topic_configs(admin, state.topics, [MIN_IN_SYNC])
-        properties = connection_properties(bootstrap_server, command_config)
-        wanted, hidden = wanted_of_cluster(admin, properties, state)
-    if hidden is not None:
-        stderr().print(f"Placeholders are not shown: {hidden}", style="yellow")
-    view = locate(placing.locator, state.view)
+        state = state.only(match_topics(state.topics, topics, exclude))
+        min_isr = read_min_isr(admin, state.topics)
+        targets, reason = read_replication_targets(admin, cluster.properties(), state)
+    if reason is not None:
+        stderr().print(f"Placeholders are not shown: {reason}", style="yellow")
+    view = apply_locator(placing.locator, state.view)
     if ignore_racks:
         view = view.without_racks()
-    # A partition under reassignment is judged without the replicas that are still to come.
-    present = {
-        place: tuple(b for b in each.replicas if b not in each.adding)
-        for place, each in state.ongoing.items()
-    }
-    view = replace(view, replicas={**view.replicas, **present})
-    if not view.leaders:
-        # A view without any leader is one that does not know them; here nobody leads.
-        view = replace(view, leaders={NOBODYS: -1})
-    found = audit(
+    view = without_adding_replicas(state, view)
+    report = audit(
         view,
         in_sync=state.in_sync,
-        min_in_sync=min_in_sync(configs),
+        min_isr=min_isr,
         tolerance=tolerance,
-        wanted=wanted,
+        targets=targets,
     )
+    severities = list(Severity)
     failed = fail_on is not FailOn.NEVER and any(
-        _ORDER.index(finding.severity) <= _ORDER.index(Severity(fail_on.value))
-        for finding in found.findings
+        severities.index(finding.severity) <= severities.index(Severity(fail_on.value))
+        for finding in report.findings
     )
     if as_json:
         fields = {"ok": not failed, "fail_on": fail_on.value, "tolerance": tolerance}
-        print_json("placement check", {**fields, **audit_json(found, view)})
+        print_json("placement check", {**fields, **audit_json(report, view)})
     else:
-        show_audit(found, view, stdout(), under_way=len(state.ongoing))
+        show_audit(report, view, stdout(), reassigning=len(state.reassignments))
     if failed:
         raise typer.Exit(1)

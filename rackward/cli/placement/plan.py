@@ -1,46 +1,45 @@
-"""``rackward placement plan``: which replicas to move, where to, and what comes of it."""
+"""``rackward placement plan``: plan a reassignment of replicas."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from placement_core import ClusterView, InvalidOptionError, TopicPartition
-from placement_core.cluster import Move
-from rackward.admin import AdminConnection, AdminError, ClusterState, read_sizes, read_state
+from placement_core import InvalidOptionError
+from rackward.admin import ClusterState, read_state
 from rackward.cli import options
-from rackward.cli import options as selection
-from rackward.cli.connect import open_cluster
+from rackward.cli.connect import ClusterOptions
 from rackward.cli.options import (
-    BatchBytes,
-    BatchCount,
-    Throttle,
-    broker_ids,
-    read_pace,
-    read_placing,
+    match_topics,
+    parse_batch_limits,
+    parse_broker_ids,
+    parse_placement,
 )
 from rackward.cli.render.plan import (
     PLAN_JSON,
-    EveryPartition,
     Format,
     Output,
     PlanFormat,
     check_output,
-    deliver,
+    write_plan,
 )
-from rackward.reassignment import PlanKind, RacksFrom
-from rackward.reassignment.plan import make_plan
-from rackward.reassignment.planner import PlacementRequest, check_request, moves_for, view_for
+from rackward.reassignment import PlanKind, RackSource
+from rackward.reassignment.plan import build_plan
+from rackward.reassignment.planner import (
+    ReassignmentRequest,
+    check_request,
+    plan_moves,
+    planning_view,
+)
+from rackward.reassignment.run_plan import read_leader_sizes
 
 EPILOG = f"""
-Without --even, --drain or --replication-factor, it repairs what breaks the rack rules and leaves
-the rest where it is. Nothing is changed before the plan is applied.
+Without --even, --drain or --replication-factor, the plan repairs violations of the rack rules and
+leaves everything else unchanged. The cluster is changed by rackward placement apply only.
 
-Exit status: 0 done (also where nothing is to be changed); 2 where it cannot be planned, with the
-reason in one line.
+Exit status: 0 success (also if there is nothing to change); 2 error (reason on stderr).
 
 \b
 {PLAN_JSON}
@@ -56,7 +55,8 @@ def plan(
             metavar="N",
             min=1,
             max=1000,
-            help="How many replicas each partition shall have. Default: as many as now.",
+            help="New replication factor. Default: unchanged. Internal topics are included only if "
+            "--topics matches them.",
         ),
     ] = None,
     drain: Annotated[
@@ -64,16 +64,17 @@ def plan(
         typer.Option(
             "--drain",
             metavar="ID,...",
-            help="Brokers that shall hold nothing of these topics; they may be down.",
+            help="Move all replicas of these topics off these brokers, which may be down.",
         ),
     ] = None,
-    topics: selection.Topics = None,
-    exclude: selection.Exclude = None,
+    topics: options.Topics = None,
+    exclude: options.Exclude = None,
     even: Annotated[
         bool,
         typer.Option(
             "--even/--no-even",
-            help="Also even out replicas over brokers (new ones, say), with the fewest copies.",
+            help="Also balance replicas and leaders over the brokers, new ones included, with the "
+            "fewest copies.",
         ),
     ] = False,
     placement: Annotated[
@@ -81,8 +82,8 @@ def plan(
         typer.Option(
             "--placement",
             metavar="NAME",
-            help="Let a placer choose where missing replicas go: rack-alternating, simple, "
-            "multi-level, like-topic, or module:Class. Default: the fewest copies.",
+            help="Placement strategy for missing replicas: rack-alternating, simple, multi-level, "
+            "like-topic, or module:Class. Default: the layout with the fewest copies.",
         ),
     ] = None,
     placement_properties: options.PlacementProperties = None,
@@ -90,30 +91,32 @@ def plan(
     anew: Annotated[
         bool,
         typer.Option(
-            "--anew", help="With --placement: place the topics as if they were new, at any cost."
+            "--anew",
+            help="With --placement: place all replicas as if the topics were new, however many "
+            "copies that takes.",
         ),
     ] = False,
     ignore_racks: options.IgnoreRacks = False,
     rack_locator: options.RackLocatorName = None,
     rack_locator_properties: options.RackLocatorProperties = None,
-    throttle: Throttle = None,
-    batch_count: BatchCount = None,
-    batch_bytes: BatchBytes = None,
+    throttle: options.Throttle = None,
+    batch_count: options.BatchCount = None,
+    batch_bytes: options.BatchBytes = None,
     output: Output = None,
     format: Format = PlanFormat.RACKWARD,
-    every_partition: EveryPartition = False,
+    every_partition: options.EveryPartition = False,
     as_json: options.Json = False,
     bootstrap_server: options.BootstrapServer = None,
     command_config: options.CommandConfig = None,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Plan a reassignment: the fewest copies that lead to a layout that keeps the rack rules.
+    """Plan the reassignment with the fewest copies to a layout that keeps the rack rules.
 
-    Raises or lowers the replication factor, drains brokers, spreads replicas over racks, evens
-    out. Replicas and leaders that can stay where they are do. With --placement, a placer
-    decides where missing replicas go.
+    Can change the replication factor, drain brokers, spread replicas over racks and balance
+    brokers. Replicas and leaders that can stay are not moved. With --placement, a placement
+    strategy chooses the brokers of missing replicas.
     """
-    placing = read_placing(
+    placing = parse_placement(
         placement=placement,
         placement_properties=placement_properties,
         seed=seed,
@@ -123,12 +126,12 @@ def plan(
     )
     check_output(output, format, as_json)
     _check_options(placement, placement_properties, seed, anew, even)
-    drained = frozenset[int]() if drain is None else broker_ids(drain, "--drain")
-    pace = read_pace(throttle, batch_count, batch_bytes)
-    with open_cluster(bootstrap_server, command_config, timeout) as admin:
+    drained = frozenset[int]() if drain is None else parse_broker_ids("--drain", drain)
+    limits = parse_batch_limits(throttle, batch_count, batch_bytes)
+    with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
         state = read_state(admin)
-        request = PlacementRequest(
-            topics=_chosen(state, topics, exclude, replication_factor),
+        request = ReassignmentRequest(
+            topics=_topics_to_change(state, topics, exclude, replication_factor),
             replication_factor=replication_factor,
             drain=drained,
             even=even,
@@ -138,16 +141,16 @@ def plan(
             anew=anew,
         )
         check_request(request, state)
-        view = view_for(state, placing.locator)
-        moves = moves_for(request, view)
-        sizes = leader_sizes(admin, view, moves)
-    made = make_plan(
+        view = planning_view(state, placing.locator)
+        moves = plan_moves(request, view)
+        sizes = read_leader_sizes(admin, view, moves)
+    built = build_plan(
         PlanKind.PLACEMENT,
         moves,
         state,
         view,
-        made=now_text(),
-        asked={
+        created_at=format_now(),
+        options={
             "replication_factor": replication_factor,
             "drain": sorted(drained),
             "topics": topics,
@@ -157,55 +160,41 @@ def plan(
             "seed": placing.seed if placement is not None else None,
             "anew": anew,
         },
-        racks_from=racks_from(ignore_racks, rack_locator),
+        rack_source=rack_source(rack_locator, ignore_racks=ignore_racks),
         sizes=sizes,
-        pace=pace,
+        limits=limits,
     )
-    deliver("placement plan", made, view, output, format, every=every_partition, as_json=as_json)
+    write_plan(
+        "placement plan",
+        built,
+        view,
+        output,
+        format,
+        every_partition=every_partition,
+        as_json=as_json,
+    )
 
 
-def now_text() -> str:
-    """Now, as plans have it."""
+def format_now() -> str:
+    """Return the time, in UTC, in the format of plan files."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def racks_from(ignore_racks: bool, rack_locator: str | None) -> RacksFrom:
-    """Where the options take racks from."""
+def rack_source(rack_locator: str | None, *, ignore_racks: bool) -> RackSource:
+    """Return where the racks of a plan come from."""
     if ignore_racks:
-        return RacksFrom.IGNORED
-    return RacksFrom.METADATA if rack_locator in (None, "metadata") else RacksFrom.LOCATOR
+        return RackSource.IGNORED
+    return RackSource.METADATA if rack_locator in (None, "metadata") else RackSource.LOCATOR
 
 
-def leader_sizes(
-    admin: AdminConnection, view: ClusterView, moves: Iterable[Move]
-) -> dict[TopicPartition, int]:
-    """Bytes of the partitions that are to be copied, on their leaders; fewer, or none, where
-    brokers do not tell."""
-    leaders = {
-        move.partition: view.leaders[move.partition]
-        for move in moves
-        if move.adding and move.partition in view.leaders
-    }
-    try:
-        sizes = read_sizes(admin, sorted(set(leaders.values())), leaders)
-    except AdminError:
-        return {}
-    return {
-        place: size.bytes
-        for place, leader in leaders.items()
-        if (size := sizes.get((place, leader))) is not None
-    }
-
-
-def _chosen(
+def _topics_to_change(
     state: ClusterState, topics: str | None, exclude: str | None, factor: int | None
 ) -> frozenset[str]:
-    """The topics that may change. A replication factor is for one's own topics: those that
-    Kafka keeps for itself are named, or left as they are."""
-    known = state.topics
+    """Return the topics of the plan; a new replication factor leaves out internal ones."""
+    names = state.topics
     if factor is not None and topics is None:
-        known = tuple(topic for topic in known if topic not in state.internal)
-    return selection.select(known, topics, exclude)
+        names = tuple(topic for topic in names if topic not in state.internal)
+    return match_topics(names, topics, exclude)
 
 
 def _check_options(
@@ -217,6 +206,6 @@ def _check_options(
         ("--anew", anew),
     ):
         if given and placement is None:
-            raise InvalidOptionError(f"{option} is for a placer: name one with --placement")
+            raise InvalidOptionError(f"{option} needs --placement: give a placement strategy")
     if even and placement is not None:
-        raise InvalidOptionError("--even and --placement: a placer decides by itself, give one")
+        raise InvalidOptionError("--even and --placement exclude each other: give one of the two")

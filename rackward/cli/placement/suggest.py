@@ -1,10 +1,9 @@
-"""``rackward placement suggest``: where a placement service would put the replicas of a topic."""
+"""``rackward placement suggest``: request a layout from a placement service."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,25 +11,24 @@ from placement_core import InvalidOptionError, ReplicaLists, TopicPartition
 from placement_core.reassignment import to_kafka_json
 from rackward.cli import options
 from rackward.cli.console import print_json, stderr, stdout
-from rackward.cli.options import broker_ids
-from rackward.cli.render.topics import MAX_PLANNED_PARTITIONS as MOST_PARTITIONS
-from rackward.cli.render.topics import show_rows
+from rackward.cli.options import parse_broker_ids
+from rackward.cli.render.topics import MAX_LISTED_PARTITIONS, show_replica_lists
 from rackward.placement_service import DEFAULT_ADDRESS, MutualTls, create_replica_placement
-from rackward.reassignment.plan_file import STANDARD, write_text
-from rackward.units import count_text
+from rackward.reassignment.plan_file import STDIO, write_text
+from rackward.units import format_count
 
 EPILOG = """
-The service is one that rackward's controller holds: who places, and where racks come from, is its
-configuration, and this command needs neither brokers nor that configuration. Nothing is changed.
+The service is part of rackward controller, whose configuration has the placement strategy and the
+source of racks. This command connects to the service only, and changes nothing.
 
-A suggestion belongs to no topic until --topic names one. With --output FILE it becomes a
-reassignment of that topic, which must exist with as many partitions:
+With --topic and --output FILE, the layout is written as a reassignment of that topic, which must
+exist with the same number of partitions:
 
 \b
 rackward placement suggest --service localhost:9480 -p 12 -r 3 --topic orders -o orders.json
 rackward placement apply --reassignment-json-file orders.json
 
-Exit status: 0 done; 2 where there is no suggestion, with the service's reason in one line.
+Exit status: 0 success; 2 error (reason on stderr).
 
 \b
 JSON: {schema_version: 1, command, service, partitions, replication_factor,
@@ -41,12 +39,24 @@ JSON: {schema_version: 1, command, service, partitions, replication_factor,
 def suggest(
     partitions: Annotated[
         int,
-        typer.Option("--partitions", "-p", metavar="N", min=1, max=1_000_000, help="Of the topic."),
+        typer.Option(
+            "--partitions",
+            "-p",
+            metavar="N",
+            min=1,
+            max=1_000_000,
+            help="Number of partitions of the topic.",
+        ),
     ],
     replication_factor: Annotated[
         int,
         typer.Option(
-            "--replication-factor", "-r", metavar="N", min=1, max=1000, help="Of the topic."
+            "--replication-factor",
+            "-r",
+            metavar="N",
+            min=1,
+            max=1000,
+            help="Number of replicas per partition.",
         ),
     ],
     service: Annotated[
@@ -55,20 +65,22 @@ def suggest(
             "--service",
             metavar="HOST:PORT",
             envvar="RACKWARD_PLACEMENT_SERVICE",
-            help="Where the placement service is.",
+            help="Address of the placement service.",
         ),
     ] = DEFAULT_ADDRESS,
     force_simple: Annotated[
         bool,
         typer.Option(
             "--force-simple",
-            help="As if no broker had a rack, whatever the service is configured with.",
+            help="Place as if no broker had a rack, whatever the configuration of the service.",
         ),
     ] = False,
     brokers: options.Brokers = None,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", metavar="TOPIC", help="Whose reassignment --output writes."),
+        typer.Option(
+            "--topic", metavar="TOPIC", help="The topic of the reassignment that --output writes."
+        ),
     ] = None,
     output: Annotated[
         str | None,
@@ -76,31 +88,27 @@ def suggest(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write it as kafka-reassign-partitions and rackward placement apply read it; "
-            "- is stdout.",
+            help="Write the layout to FILE as the JSON of kafka-reassign-partitions; - is stdout.",
         ),
     ] = None,
     ca_file: Annotated[
         str | None,
         typer.Option(
-            "--ca-file", metavar="FILE", help="TLS: who may have signed the service's certificate."
+            "--ca-file", metavar="FILE", help="TLS: CA certificates that sign the service's."
         ),
     ] = None,
     cert_file: Annotated[
-        str | None,
-        typer.Option(
-            "--cert-file", metavar="FILE", help="TLS: the certificate to prove oneself with."
-        ),
+        str | None, typer.Option("--cert-file", metavar="FILE", help="TLS: the client certificate.")
     ] = None,
     key_file: Annotated[
         str | None,
         typer.Option(
-            "--key-file", metavar="FILE", help="TLS: its key, where --cert-file does not have it."
+            "--key-file",
+            metavar="FILE",
+            help="TLS: the client's private key. Default: the key in --cert-file.",
         ),
     ] = None,
-    every_partition: Annotated[
-        bool, typer.Option("--every-partition", help="Show each partition, however many there are.")
-    ] = False,
+    every_partition: options.EveryPartition = False,
     as_json: options.Json = False,
     timeout: Annotated[
         float,
@@ -109,76 +117,77 @@ def suggest(
             metavar="SECONDS",
             min=0.1,
             max=3600.0,
-            help="How long the service may take to answer.",
+            help="Timeout for the service.",
         ),
     ] = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Ask a placement service where the replicas of a topic should be.
+    """Show where a placement service would place the replicas of a topic.
 
-    It answers as it is configured: with its placer, its racks, and the brokers that are live now.
+    The service uses its configured placement strategy and rack source, and the brokers that are
+    live now.
     """
     _check_output(topic, output, as_json)
-    tls = _tls(ca_file, cert_file, key_file)
+    tls = _parse_tls(ca_file, cert_file, key_file)
     rows = create_replica_placement(
         service,
         partitions,
         replication_factor,
         force_simple_placement=force_simple,
-        broker_ids=() if brokers is None else broker_ids(brokers),
+        broker_ids=() if brokers is None else parse_broker_ids("--brokers", brokers),
         timeout=timeout,
         tls=tls,
     )
     if as_json:
-        print_json("placement suggest", _fields(service, rows))
+        fields = {
+            "service": service,
+            "partitions": len(rows),
+            "replication_factor": len(rows[0]),
+            "replicas": {str(number): list(row) for number, row in enumerate(rows)},
+        }
+        print_json("placement suggest", fields)
     else:
-        console = stderr() if output == STANDARD else stdout()
-        copies = count_text(replication_factor, "replica")
-        console.print(f"{count_text(partitions, 'partition')}, {copies}", style="bold")
-        show_rows(rows, {}, console, most=None if every_partition else MOST_PARTITIONS)
+        console = stderr() if output == STDIO else stdout()
+        replicas = format_count(replication_factor, "replica")
+        console.print(f"{format_count(partitions, 'partition')}, {replicas}", style="bold")
+        limit = None if every_partition else MAX_LISTED_PARTITIONS
+        show_replica_lists(rows, {}, console, limit=limit)
     if topic is not None and output is not None:
-        _write(topic, rows, output)
+        _write_reassignment(topic, rows, output)
 
 
 def _check_output(topic: str | None, output: str | None, as_json: bool) -> None:
     if (topic is None) != (output is None):
         raise InvalidOptionError("--topic and --output belong together: give both, or neither")
-    if output == STANDARD and as_json:
-        raise InvalidOptionError("--output - and --json: stdout is for one of the two")
+    if output == STDIO and as_json:
+        raise InvalidOptionError("--output - and --json both write to stdout: give one of the two")
 
 
-def _tls(ca_file: str | None, cert_file: str | None, key_file: str | None) -> MutualTls | None:
+def _parse_tls(
+    ca_file: str | None, cert_file: str | None, key_file: str | None
+) -> MutualTls | None:
     if ca_file is None and cert_file is None and key_file is None:
         return None
     if ca_file is None or cert_file is None:
         raise InvalidOptionError(
-            "TLS goes both ways here: give --ca-file and --cert-file (and --key-file, where the "
-            "key is in a file of its own)"
+            "the service uses mutual TLS: give --ca-file and --cert-file (and --key-file, if the "
+            "key is in another file)"
         )
     return MutualTls(ca_file, cert_file, key_file)
 
 
-def _fields(service: str, rows: ReplicaLists) -> dict[str, Any]:
-    return {
-        "service": service,
-        "partitions": len(rows),
-        "replication_factor": len(rows[0]),
-        "replicas": {str(number): list(row) for number, row in enumerate(rows)},
-    }
-
-
-def _write(topic: str, rows: ReplicaLists, output: str) -> None:
-    """Raises InvalidOptionError where a broker is still missing, and PlanFileError."""
+def _write_reassignment(topic: str, rows: ReplicaLists, output: str) -> None:
+    """Write the layout. Raises InvalidOptionError if it has placeholders, and PlanFileError."""
     if any(broker < 0 for row in rows for broker in row):
         raise InvalidOptionError(
-            f"--output {output}: brokers are missing (the negative ids), and a reassignment "
-            "cannot name them: ask again when they are back"
+            f"--output {output}: brokers are missing (negative ids), and a reassignment cannot "
+            "contain them: try again when they are live"
         )
     text = to_kafka_json({TopicPartition(topic, number): row for number, row in enumerate(rows)})
-    if output == STANDARD:
+    if output == STDIO:
         sys.stdout.write(text)
     else:
-        write_text(Path(output), text)
+        write_text(output, text)
         stderr().print(
-            f"Written to {output}. Carry it out: rackward placement apply "
+            f"Reassignment written to {output}. To execute it: rackward placement apply "
             f"--reassignment-json-file {output}"
         )

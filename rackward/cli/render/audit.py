@@ -1,4 +1,4 @@
-"""An audit as tables and as JSON."""
+"""An audit of the placement as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -9,119 +9,111 @@ from rich.table import Table
 
 from placement_core import ClusterView
 from placement_core.audit import Audit, Severity
-from placement_core.audit.model import Share
+from placement_core.audit.model import ReplicaCounts
 from rackward.cli.console import table
-from rackward.cli.render.load import MOST_BROKERS, NO_RACK
-from rackward.units import count_text
+from rackward.cli.render.load import MAX_BROKER_ROWS, NO_RACK, format_range
+from rackward.units import format_count
 
-MOST_FINDINGS = 25
-"""Findings of a severity that are shown; JSON has all."""
+MAX_FINDINGS = 25
+"""Maximum number of findings per severity in the table; the JSON has all."""
+MAX_LOST_RACK_COLUMNS_LENGTH = 30
+"""With longer rack names in total, the columns for the loss of each rack are left out."""
 
 _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.NOTICE: ""}
 
 
-def show_audit(found: Audit, view: ClusterView, console: Console, *, under_way: int) -> None:
-    """Print figures, then findings from the worst on."""
-    figures = found.figures
+def show_audit(report: Audit, view: ClusterView, console: Console, *, reassigning: int) -> None:
+    """Print the figures, then the findings, the most severe first.
+
+    ``reassigning`` is the number of partitions with a reassignment in progress.
+    """
+    figures = report.figures
     console.print(
-        f"{count_text(figures.partitions, 'partition')} with "
-        f"{count_text(figures.replicas, 'replica')} on {count_text(len(figures.brokers), 'broker')}"
-        + (f"; {under_way:,} are being reassigned" if under_way else ""),
+        f"{format_count(figures.partitions, 'partition')} with "
+        f"{format_count(figures.replicas, 'replica')} on "
+        f"{format_count(len(figures.brokers), 'broker')}"
+        + (f"; {reassigning:,} being reassigned" if reassigning else ""),
         style="bold",
     )
     console.print()
-    console.print(_figures(found))
+    console.print(_figure_table(report))
     console.print()
-    console.print(_shares(found, view))
+    console.print(_load_table(report, view))
     console.print()
     for severity in Severity:
-        _findings(found, severity, console)
-    if not found.findings:
-        console.print("Nothing was found.", style="green")
+        _print_findings(report, severity, console)
+    if not report.findings:
+        console.print("No findings.", style="green")
 
 
-def _figures(found: Audit) -> Table:
-    figures = found.figures
-    made = table()
-    made.add_column("partitions that are")
-    made.add_column("now", justify="right")
-    lost = list(figures.lost_offline)
-    shown = lost if sum(map(len, lost)) <= 30 else []
-    for rack in shown:
-        made.add_column(f"without\nrack {rack}", justify="right")
-    rows = (
+def _figure_table(report: Audit) -> Table:
+    figures = report.figures
+    rows = table()
+    rows.add_column("partitions")
+    rows.add_column("now", justify="right")
+    racks = list(figures.lost_offline)
+    if sum(map(len, racks)) > MAX_LOST_RACK_COLUMNS_LENGTH:
+        racks = []
+    for rack in racks:
+        rows.add_column(f"without\nrack {rack}", justify="right")
+    for name, now, lost in (
         ("without a leader", figures.offline, figures.lost_offline),
         ("below min.insync.replicas", figures.below_min_in_sync, figures.lost_below_min_in_sync),
-    )
-    for name, now, without in rows:
-        made.add_row(name, f"{now:,}", *(f"+{without[rack]:,}" for rack in shown))
-    others = [
-        ("not fully in sync", figures.under_replicated),
-        ("not led by the preferred replica", figures.not_preferred),
-    ]
+    ):
+        rows.add_row(name, f"{now:,}", *(f"+{lost[rack]:,}" for rack in racks))
+    rows.add_row("not fully in sync", f"{figures.under_replicated:,}")
+    rows.add_row("not led by the preferred replica", f"{figures.not_preferred:,}")
     if figures.against_rack_rules is not None:
-        others.append(("not spread over racks", figures.against_rack_rules))
-    for name, now in others:
-        made.add_row(name, f"{now:,}")
-    return made
+        rows.add_row("not spread over racks", f"{figures.against_rack_rules:,}")
+    return rows
 
 
-def _shares(found: Audit, view: ClusterView) -> Table:
-    made = table()
-    made.add_column("rack", overflow="fold")
-    made.add_column("broker", justify="right")
+def _load_table(report: Audit, view: ClusterView) -> Table:
+    rows = table()
+    rows.add_column("rack", overflow="fold")
+    rows.add_column("broker", justify="right")
     for name in ("replicas", "leaders", "preferred\nleaders"):
-        made.add_column(name, justify="right")
-    racks, brokers = view.racks(), found.figures.brokers
-    many = len(brokers) > MOST_BROKERS
-    for rack, share in found.figures.racks.items():
+        rows.add_column(name, justify="right")
+    racks, brokers = view.racks(), report.figures.brokers
+    many = len(brokers) > MAX_BROKER_ROWS
+    for rack, rack_counts in report.figures.racks.items():
         name = NO_RACK if rack is None else rack
-        members = {b: each for b, each in brokers.items() if (racks[b] or None) == rack}
-        made.add_row(
-            name, f"{len(members)} brokers" if many else "all", *_cells(share), style="bold"
-        )
+        members = {b: counts for b, counts in brokers.items() if (racks[b] or None) == rack}
+        label = f"{len(members)} brokers" if many else "all"
+        rows.add_row(name, label, *_cells(rack_counts), style="bold")
         if many:
-            made.add_row("", "each", *_ranges(list(members.values())))
+            columns = zip(*(_fields(counts).values() for counts in members.values()), strict=True)
+            rows.add_row("", "each", *map(format_range, columns))
             continue
-        for broker, each in members.items():
-            made.add_row("", str(broker), *_cells(each))
-    return made
+        for broker, counts in members.items():
+            rows.add_row("", str(broker), *_cells(counts))
+    return rows
 
 
-def _cells(share: Share) -> list[str]:
-    return [f"{count:,}" for count in (share.replicas, share.leaders, share.preferred)]
+def _cells(counts: ReplicaCounts) -> list[str]:
+    return [f"{count:,}" for count in _fields(counts).values()]
 
 
-def _ranges(shares: list[Share]) -> list[str]:
-    columns = zip(*((each.replicas, each.leaders, each.preferred) for each in shares), strict=True)
-    return [
-        f"{min(column):,}" if min(column) == max(column) else f"{min(column):,} to {max(column):,}"
-        for column in columns
-    ]
-
-
-def _findings(found: Audit, severity: Severity, console: Console) -> None:
-    findings = [finding for finding in found.findings if finding.severity is severity]
+def _print_findings(report: Audit, severity: Severity, console: Console) -> None:
+    findings = [finding for finding in report.findings if finding.severity is severity]
     if not findings:
         return
-    # A table without lines: what is told hangs beside its severity.
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style=_STYLES[severity])
     grid.add_column(overflow="fold")
-    for finding in findings[:MOST_FINDINGS]:
+    for finding in findings[:MAX_FINDINGS]:
         subject, message = finding.subject, finding.message
-        # Some messages begin with what they are about.
-        told = message if message.startswith(subject) else f"{subject}: {message}"
-        grid.add_row(severity.value, told)
+        # Some messages begin with their subject.
+        text = message if message.startswith(subject) else f"{subject}: {message}"
+        grid.add_row(severity.value, text)
     console.print(grid)
-    if len(findings) > MOST_FINDINGS:
-        hidden = len(findings) - MOST_FINDINGS
-        console.print(f"... and {hidden:,} more of {severity.value}: --json has all")
+    if hidden := len(findings[MAX_FINDINGS:]):
+        console.print(f"... and {hidden:,} more of severity {severity.value}: --json has all")
 
 
-def audit_json(found: Audit, view: ClusterView) -> dict[str, Any]:
-    """The audit's fields of a command's JSON."""
-    figures, racks = found.figures, view.racks()
+def audit_json(report: Audit, view: ClusterView) -> dict[str, Any]:
+    """Return the fields of an audit in a command's JSON."""
+    figures, racks = report.figures, view.racks()
     return {
         "figures": {
             "partitions": figures.partitions,
@@ -141,12 +133,12 @@ def audit_json(found: Audit, view: ClusterView) -> dict[str, Any]:
             ],
         },
         "brokers": [
-            {"id": broker, "rack": racks[broker], **_fields(share)}
-            for broker, share in figures.brokers.items()
+            {"id": broker, "rack": racks[broker], **_fields(counts)}
+            for broker, counts in figures.brokers.items()
         ],
         "racks": [
-            {"rack": rack, "brokers": share.brokers, **_fields(share)}
-            for rack, share in figures.racks.items()
+            {"rack": rack, "brokers": counts.brokers, **_fields(counts)}
+            for rack, counts in figures.racks.items()
         ],
         "findings": [
             {
@@ -154,12 +146,12 @@ def audit_json(found: Audit, view: ClusterView) -> dict[str, Any]:
                 "kind": finding.kind.value,
                 "subject": finding.subject,
                 "message": finding.message,
-                "partitions": [list(place) for place in finding.partitions],
+                "partitions": [list(tp) for tp in finding.partitions],
             }
-            for finding in found.findings
+            for finding in report.findings
         ],
     }
 
 
-def _fields(share: Share) -> dict[str, int]:
-    return {"replicas": share.replicas, "leaders": share.leaders, "preferred": share.preferred}
+def _fields(counts: ReplicaCounts) -> dict[str, int]:
+    return {"replicas": counts.replicas, "leaders": counts.leaders, "preferred": counts.preferred}

@@ -1,4 +1,4 @@
-"""An explained group as a screen of 80 columns."""
+"""The explanation of a group's off-rack partitions, as text of 80 columns and as JSON."""
 
 from __future__ import annotations
 
@@ -9,57 +9,69 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assignors.explain import Finding, Reason, Remedy, RemedyKind, mend, numbers_text, why
-from rackward.cli.console import table
+from assignors.explain import (
+    LocalityFinding,
+    Reason,
+    Remedy,
+    RemedyKind,
+    partition_ranges,
+    reason_text,
+    remedy_text,
+)
+from rackward.cli.console import escape_controls, table
 from rackward.cli.render.load import NO_RACK
 from rackward.group_explanation import ExplainedGroup
-from rackward.units import count_text
+from rackward.units import format_count
 
-_MOST_TOPICS = 4
-_MOST_RACKS = 20
-_MOST_BETTER = 3
+_MAX_TOPICS = 4
+_MAX_RACKS = 20
+_MAX_BETTER_MEMBERS = 3
 
 
 def show_explanation(explained: ExplainedGroup, console: Console, mapping: str | None) -> None:
-    """Print how local it is and could be, then why not more; ``mapping`` is the option given."""
-    group, found = explained.group, explained.found
+    """Print the locality now and at best, then why it is not better.
+
+    ``mapping`` is the option ``--mapping``, for the commands that are recommended.
+    """
+    explanation = explained.explanation
+    protocol = explained.group.protocol or "unknown"
     console.print(_headline(explained), style="bold")
-    console.print(Text(f"Assigned by {group.protocol or 'an unnamed assignor'}"))
+    console.print(f"Assignor: {escape_controls(protocol)}")
     console.print()
-    best = f"{found.optimum:,} off-rack, in balance, with these members and leaders"
-    if found.uneven:
-        best += "; now loads are less even"
+    best = f"{explanation.optimum:,} off-rack if balanced, with these members and leaders"
+    if explanation.uneven:
+        best += "; the assignment now is not balanced"
     console.print(
-        f"Locality now    {_locality(found.off_rack, found.partitions)}  "
-        f"{found.off_rack:,} of {count_text(found.partitions, 'partition')} off-rack",
+        f"Locality now    {_locality(explanation.off_rack, explanation.partitions)}  "
+        f"{explanation.off_rack:,} of {format_count(explanation.partitions, 'partition')} off-rack",
         style="bold",
     )
-    console.print(f"At best         {_locality(found.optimum, found.partitions)}  {best}")
-    if explained.silent:
-        console.print(
-            f"{count_text(explained.silent, 'member')} of this group "
-            f"{'does' if explained.silent == 1 else 'do'} not say their rack: see --mapping",
-            style="yellow",
-        )
+    console.print(
+        f"At best         {_locality(explanation.optimum, explanation.partitions)}  {best}"
+    )
+    if explained.rackless_members:
+        members = format_count(explained.rackless_members, "member")
+        console.print(f"The racks of {members} are unknown: see --mapping", style="yellow")
     console.print()
-    console.print(_racks(explained))
+    console.print(_rack_table(explained))
     console.print()
-    if not found.findings:
+    if not explanation.findings:
         console.print("Every partition is read in its leader's rack.")
         return
-    console.print(_findings(explained))
-    for line in _commands(explained, mapping):
-        # A command that is broken into lines could not be copied.
-        console.print(Text(line), soft_wrap=True)
+    console.print(_finding_table(explained))
+    for line in _recommended_commands(explained, mapping):
+        # Without wrapping, so that commands can be copied.
+        console.print(line, soft_wrap=True)
 
 
 def _headline(explained: ExplainedGroup) -> str:
     racks = {rack for rack in explained.racks.values() if rack}
-    standing = count_text(len(racks), "rack") if racks else "unknown racks"
     return (
-        f"Group {explained.group.id}: {count_text(len(explained.racks), 'member')} in "
-        f"{standing}, {count_text(explained.found.partitions, 'partition')} "
-        f"of {count_text(len(explained.topics), 'topic')}"
+        f"Group {escape_controls(explained.group.id)}: "
+        f"{format_count(len(explained.racks), 'member')} in "
+        f"{format_count(len(racks), 'rack') if racks else 'unknown racks'}, "
+        f"{format_count(explained.explanation.partitions, 'partition')} "
+        f"of {format_count(len(explained.topics), 'topic')}"
     )
 
 
@@ -68,129 +80,131 @@ def _locality(off_rack: int, partitions: int) -> str:
     return f"{100 * share:5.1f} %"
 
 
-def _racks(explained: ExplainedGroup) -> Table:
-    made = table()
-    made.add_column("rack", overflow="fold")
-    for name in ("leaders", "members", "they read", "in their rack"):
-        made.add_column(name, justify="right")
-    shares = explained.shares()
-    for each in shares[:_MOST_RACKS]:
-        figures = (each.leaders, each.members, each.reads, each.local)
-        made.add_row(
-            NO_RACK if each.rack is None else each.rack, *(f"{figure:,}" for figure in figures)
-        )
-    if len(shares) > _MOST_RACKS:
-        made.add_row(f"... and {len(shares) - _MOST_RACKS:,} more")
-    return made
+def _rack_table(explained: ExplainedGroup) -> Table:
+    rows = table()
+    rows.add_column("rack", overflow="fold")
+    for name in ("leaders", "members", "assigned", "local"):
+        rows.add_column(name, justify="right")
+    localities = explained.locality_by_rack()
+    for each in localities[:_MAX_RACKS]:
+        counts = (each.leaders, each.members, each.reads, each.local)
+        name = NO_RACK if each.rack is None else escape_controls(each.rack)
+        rows.add_row(name, *(f"{count:,}" for count in counts))
+    if len(localities) > _MAX_RACKS:
+        rows.add_row(f"... and {len(localities) - _MAX_RACKS:,} more")
+    return rows
 
 
-def _findings(explained: ExplainedGroup) -> Table:
-    made = table()
-    made.add_column("parti-\ntions", justify="right")
-    made.add_column("why they are not read locally", ratio=1, overflow="fold")
-    made.add_column("what would mend it", ratio=1)
-    made.expand = True
-    for at, each in enumerate(explained.found.findings):
-        if at:
-            made.add_row()
-        reason = Text(_sentence(why_text(explained, each)))
-        reason.append("\n" + "\n".join(_partitions(each)), style="dim")
-        ways = [_sentence(mend_text(explained, remedy)) for remedy in each.remedies]
-        made.add_row(f"{each.count:,}", reason, "\nOr: ".join(ways))
-    return made
+def _finding_table(explained: ExplainedGroup) -> Table:
+    rows = table()
+    rows.add_column("parti-\ntions", justify="right")
+    rows.add_column("why they are not read locally", ratio=1, overflow="fold")
+    rows.add_column("remedies", ratio=1)
+    rows.expand = True
+    for index, finding in enumerate(explained.explanation.findings):
+        if index:
+            rows.add_row()
+        reason = Text(_sentence(finding_text(explained, finding)))
+        reason.append("\n" + "\n".join(_partition_lines(finding)), style="dim")
+        remedies = [
+            _sentence(recommendation_text(explained, remedy)) for remedy in finding.remedies
+        ]
+        rows.add_row(f"{finding.count:,}", reason, "\nOr: ".join(remedies))
+    return rows
 
 
-def _partitions(found: Finding) -> list[str]:
-    topics = list(found.partitions.items())
-    lines = [f"{topic}: {numbers_text(numbers)}" for topic, numbers in topics[:_MOST_TOPICS]]
-    if left := topics[_MOST_TOPICS:]:
-        count = sum(len(numbers) for _, numbers in left)
-        lines.append(f"and {count:,} of {count_text(len(left), 'more topic')}")
+def _partition_lines(finding: LocalityFinding) -> list[str]:
+    topics = list(finding.partitions.items())
+    lines = [f"{topic}: {partition_ranges(numbers)}" for topic, numbers in topics[:_MAX_TOPICS]]
+    if others := topics[_MAX_TOPICS:]:
+        count = sum(len(numbers) for _, numbers in others)
+        lines.append(f"and {count:,} of {format_count(len(others), 'more topic')}")
     return lines
 
 
-def why_text(explained: ExplainedGroup, found: Finding) -> str:
-    """Why, with the name of the group's assignor; see `assignors.explain.why`."""
-    if found.reason is not Reason.NOT_OPTIMAL:
-        return why(found)
-    if explained.ours:
+def finding_text(explained: ExplainedGroup, finding: LocalityFinding) -> str:
+    """Return `assignors.explain.reason_text` with the name of the group's assignor."""
+    if finding.reason is not Reason.NOT_OPTIMAL:
+        return escape_controls(reason_text(finding))
+    if explained.uses_rackward:
         return (
-            "other members could read them locally: leaders or racks have changed since they "
-            "were assigned, or the group weighs its traffic"
+            "other members could read them locally: leaders or racks have changed since the "
+            "assignment, or the group uses weights"
         )
+    protocol = escape_controls(explained.group.protocol or "unknown")
     return (
-        f"the group's assignor, {explained.group.protocol or 'which has no name'}, does not look "
-        "at the racks of leaders: other members could read them locally"
+        f"other members could read them locally: the group's assignor ({protocol}) does not "
+        "consider the racks of leaders"
     )
 
 
-def mend_text(explained: ExplainedGroup, remedy: Remedy) -> str:
-    """What to do, and for leaders whether replicas permit it; see `assignors.explain.mend`."""
+def recommendation_text(explained: ExplainedGroup, remedy: Remedy) -> str:
+    """Return `assignors.explain.remedy_text` with the names of assignors, and missing replicas."""
     if remedy.kind is RemedyKind.REBALANCE:
         after = f": {remedy.off_rack_after} off-rack at best"
-        if explained.ours:
-            return f"a rebalance, such as when a member restarts{after}"
-        return f"assign by {explained.assignor}{after}"
-    lacking = explained.without_replica(remedy)
-    return mend(remedy) + (f" ({lacking:,} have no replica there)" if lacking else "")
+        if explained.uses_rackward:
+            return f"rebalance the group, for example by restarting a member{after}"
+        return f"use the assignor {explained.reference}{after}"
+    missing = explained.count_without_replica(remedy)
+    note = f" ({missing:,} have no replica there)" if missing else ""
+    return escape_controls(remedy_text(remedy)) + note
 
 
-def _commands(explained: ExplainedGroup, mapping: str | None) -> list[str]:
-    """What to type for the remedies that this command line has."""
+def _recommended_commands(explained: ExplainedGroup, mapping: str | None) -> list[str]:
     lines = []
-    kinds = {remedy.kind for each in explained.found.findings for remedy in each.remedies}
+    findings = explained.explanation.findings
+    kinds = {remedy.kind for finding in findings for remedy in finding.remedies}
     if RemedyKind.MOVE_LEADERS in kinds:
-        asked = ["rackward", "leaders", "plan", "--group", explained.group.id]
+        command = ["rackward", "leaders", "plan", "--group", explained.group.id]
         if mapping is not None:
-            asked += ["--mapping", mapping]
+            command += ["--mapping", mapping]
         lines += [
             "",
             "To move leaders, as far as replicas and other groups permit, and rebalance:",
-            f"  {shlex.join([*asked, '-o', 'leaders.json'])}",
+            f"  {escape_controls(shlex.join([*command, '-o', 'leaders.json']))}",
             "  rackward leaders apply leaders.json",
         ]
     better = [
-        f"{topic}-{number} to {_name(explained, member)}"
-        for each in explained.found.findings
-        for (topic, number), member in each.better.items()
+        f"{topic}-{number} to {_member_name(explained, member)}"
+        for finding in findings
+        for (topic, number), member in finding.better_members.items()
     ]
     if better:
-        more = len(better) - _MOST_BETTER
-        shown = ", ".join(better[:_MOST_BETTER])
-        lines += ["", f"Better off: {shown}{f' and {more:,} more' if more > 0 else ''}."]
+        shown, more = ", ".join(better[:_MAX_BETTER_MEMBERS]), len(better) - _MAX_BETTER_MEMBERS
+        lines += ["", f"Better: {shown}{f' and {more:,} more' if more > 0 else ''}."]
     return lines
 
 
-def _name(explained: ExplainedGroup, member: str) -> str:
-    """What people call a member, and where it is."""
-    found = next(each for each in explained.group.members if each.id == member)
-    rack = explained.racks[member]
-    return (found.instance_id or found.client_id) + (f" in {rack}" if rack else "")
+def _member_name(explained: ExplainedGroup, member_id: str) -> str:
+    member = next(each for each in explained.group.members if each.id == member_id)
+    rack = explained.racks[member_id]
+    name = (member.instance_id or member.client_id) + (f" in {rack}" if rack else "")
+    return escape_controls(name)
 
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-# ---- An explained group as JSON.
+# JSON.
 
 
 def explanation_json(explained: ExplainedGroup) -> dict[str, Any]:
-    """The fields of the command's JSON."""
-    group, found = explained.group, explained.found
+    """Return the fields of the command's JSON."""
+    group, explanation = explained.group, explained.explanation
     return {
         "group": group.id,
         "type": group.type,
         "state": group.state,
         "protocol": group.protocol,
-        "assignor": explained.assignor,
-        "partitions": found.partitions,
-        "local": found.local,
-        "off_rack": found.off_rack,
-        "unknown": found.unknown,
-        "unread": found.unread,
-        "optimum": found.optimum,
-        "uneven": found.uneven,
+        "assignor": explained.reference,
+        "partitions": explanation.partitions,
+        "local": explanation.local,
+        "off_rack": explanation.off_rack,
+        "unknown": explanation.unknown,
+        "unread": explanation.unread,
+        "optimum": explanation.optimum,
+        "uneven": explanation.uneven,
         "racks": [
             {
                 "rack": each.rack,
@@ -199,57 +213,58 @@ def explanation_json(explained: ExplainedGroup) -> dict[str, Any]:
                 "reads": each.reads,
                 "local": each.local,
             }
-            for each in explained.shares()
+            for each in explained.locality_by_rack()
         ],
         "members": [
             {
-                "id": each.id,
-                "instance_id": each.instance_id,
-                "client_id": each.client_id,
-                "host": each.host,
-                "rack": explained.racks[each.id],
-                "partitions": sum(map(len, each.assignment.values())),
-                "local": explained.local(each),
+                "id": member.id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "rack": explained.racks[member.id],
+                "partitions": sum(map(len, member.assignment.values())),
+                "local": explained.local_partitions(member),
             }
-            for each in group.members
+            for member in group.members
         ],
-        "findings": [_finding_json(explained, each) for each in found.findings],
+        "findings": [_finding_json(explained, finding) for finding in explanation.findings],
     }
 
 
-def _finding_json(explained: ExplainedGroup, found: Finding) -> dict[str, Any]:
+def _finding_json(explained: ExplainedGroup, finding: LocalityFinding) -> dict[str, Any]:
     return {
-        "reason": found.reason.value,
-        "off_rack": found.reason.off_rack,
-        "why": why_text(explained, found),
-        "rack": found.rack,
-        "count": found.count,
-        "led": found.led,
-        "members_there": found.members_there,
-        "load": found.load,
-        "local": found.local,
-        "members": list(found.members),
-        "partitions": {topic: list(numbers) for topic, numbers in found.partitions.items()},
+        "reason": finding.reason.value,
+        "off_rack": finding.reason.off_rack,
+        "why": finding_text(explained, finding),
+        "rack": finding.rack,
+        "count": finding.count,
+        "led": finding.leaders_in_rack,
+        "members_there": finding.members_in_rack,
+        "load": finding.load_in_rack,
+        "local": finding.local_in_rack,
+        "members": list(finding.members),
+        "partitions": {topic: list(numbers) for topic, numbers in finding.partitions.items()},
         "better": [
             {"topic": topic, "partition": number, "member": member}
-            for (topic, number), member in found.better.items()
+            for (topic, number), member in finding.better_members.items()
         ],
-        "remedies": [
-            {
-                "kind": each.kind.value,
-                "text": mend_text(explained, each),
-                "off_rack_after": each.off_rack_after,
-                "rack": each.rack,
-                "count": each.count,
-                "members": list(each.members),
-                "topics": list(each.topics),
-                "brokers": list(each.brokers),
-                "without_replica": explained.without_replica(each),
-                "moves": [
-                    {"rack": rack, "partitions": {t: list(ns) for t, ns in partitions.items()}}
-                    for rack, partitions in each.moves.items()
-                ],
-            }
-            for each in found.remedies
+        "remedies": [_remedy_json(explained, remedy) for remedy in finding.remedies],
+    }
+
+
+def _remedy_json(explained: ExplainedGroup, remedy: Remedy) -> dict[str, Any]:
+    return {
+        "kind": remedy.kind.value,
+        "text": recommendation_text(explained, remedy),
+        "off_rack_after": remedy.off_rack_after,
+        "rack": remedy.rack,
+        "count": remedy.count,
+        "members": list(remedy.members),
+        "topics": list(remedy.topics),
+        "brokers": list(remedy.brokers),
+        "without_replica": explained.count_without_replica(remedy),
+        "moves": [
+            {"rack": rack, "partitions": {t: list(ns) for t, ns in partitions.items()}}
+            for rack, partitions in remedy.moves.items()
         ],
     }

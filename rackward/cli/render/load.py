@@ -1,52 +1,58 @@
-"""Totals as a table and as JSON."""
+"""Load of brokers and racks before and after a change, as a table and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.table import Table
 
+from rackward.broker_load import ClusterLoad, Load
 from rackward.cli.console import table
-from rackward.topics.planner import Load, Totals
 
-MOST_BROKERS = 30
-"""With more brokers the table has a line per rack and a range for its brokers."""
+MAX_BROKER_ROWS = 30
+"""With more brokers, a table has one row per rack with the ranges of its brokers."""
 
 NO_RACK = "(no rack)"
 
 
-def totals_table(title: str, found: Totals) -> Table:
-    """A line per rack and one per broker: leaders and replicas, before and after."""
-    made = table(title)
-    made.add_column("rack", overflow="fold")
-    made.add_column("broker", justify="right")
-    for what in ("leaders", "replicas"):
-        made.add_column(f"{what}\nbefore", justify="right")
-        made.add_column("\nafter", justify="right")
-    many = len(found.brokers) > MOST_BROKERS
-    for rack, load in found.racks.items():
-        members = [(b, each) for b, (r, each) in found.brokers.items() if r == rack]
+def load_table(title: str, load: ClusterLoad) -> Table:
+    """Return a table with a row per rack and per broker: leaders and replicas."""
+    rows = table(title)
+    rows.add_column("rack", overflow="fold")
+    rows.add_column("broker", justify="right")
+    for name in ("leaders", "replicas"):
+        rows.add_column(f"{name}\nbefore", justify="right")
+        rows.add_column("\nafter", justify="right")
+    many = len(load.brokers) > MAX_BROKER_ROWS
+    for rack, rack_load in load.racks.items():
+        members = [(b, each) for b, (r, each) in load.brokers.items() if r == rack]
         name = NO_RACK if rack is None else rack
         if many:
-            made.add_row(name, f"{len(members)} brokers", *_cells(load))
-            made.add_row("", "each", *_ranges([each for _, each in members]))
+            rows.add_row(name, f"{len(members)} brokers", *_cells(rack_load))
+            rows.add_row("", "each", *_ranges([each for _, each in members]))
             continue
-        made.add_row(name, "all", *_cells(load), style="bold")
+        rows.add_row(name, "all", *_cells(rack_load), style="bold")
         for broker, each in members:
-            made.add_row("", str(broker), *_cells(each))
-    return made
+            rows.add_row("", str(broker), *_cells(each))
+    return rows
 
 
-def totals_json(found: Totals) -> dict[str, Any]:
-    """``brokers`` and ``racks``, each a list of objects."""
+def load_json(load: ClusterLoad) -> dict[str, Any]:
+    """Return ``brokers`` and ``racks``, each a list of objects."""
     return {
         "brokers": [
-            {"id": broker, "rack": rack, **_fields(load)}
-            for broker, (rack, load) in found.brokers.items()
+            {"id": broker, "rack": rack, **_fields(each)}
+            for broker, (rack, each) in load.brokers.items()
         ],
-        "racks": [{"rack": rack, **_fields(load)} for rack, load in found.racks.items()],
+        "racks": [{"rack": rack, **_fields(each)} for rack, each in load.racks.items()],
     }
+
+
+def format_range(values: Sequence[int]) -> str:
+    """Return ``3 to 1,200``, or ``3`` if all values are 3."""
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _fields(load: Load) -> dict[str, int]:
@@ -59,11 +65,9 @@ def _fields(load: Load) -> dict[str, int]:
 
 
 def _cells(load: Load) -> list[str]:
-    return [f"{figure:,}" for figure in _fields(load).values()]
+    return [f"{value:,}" for value in _fields(load).values()]
 
 
-def _ranges(loads: list[Load]) -> Iterator[str]:
-    for name in ("leaders_before", "leaders_after", "replicas_before", "replicas_after"):
-        figures = [getattr(load, name) for load in loads]
-        least, most = min(figures), max(figures)
-        yield f"{least:,}" if least == most else f"{least:,} to {most:,}"
+def _ranges(loads: Sequence[Load]) -> Iterator[str]:
+    for values in zip(*(_fields(load).values() for load in loads), strict=True):
+        yield format_range(values)

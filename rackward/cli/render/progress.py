@@ -1,9 +1,8 @@
-"""Telling what happens while a plan is carried out: to a terminal, to a log, to a program."""
+"""Progress of a run: a bar on a terminal, lines in a log, JSON lines for programs."""
 
 from __future__ import annotations
 
-import json
-import sys
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,199 +13,189 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
-from placement_core import TopicPartition
-from rackward.cli.console import SCHEMA_VERSION
-from rackward.reassignment import Event, Tell, events
+from rackward.cli.console import print_json_line
+from rackward.reassignment import Event, EventHandler, events
 from rackward.reassignment.progress import Progress
-from rackward.units import bytes_text, count_text, seconds_text
+from rackward.units import format_brokers, format_bytes, format_count, format_duration
 
-LINE_SECONDS = 5.0
-"""How often a log has a line about progress."""
-MOST_FAILURES = 20
-"""Failures that are told one by one."""
+LOG_INTERVAL_SECONDS = 5.0
+"""Minimum time between two lines about progress."""
+MAX_LISTED_FAILURES = 20
 
 
 @contextmanager
-def narrator(command: str, console: Console, source: str, as_json: bool) -> Iterator[Tell]:
-    """What to call with each event. ``source`` is how the plan is named on a command line, and
-    ``command`` the one that carries it out."""
+def progress_reporter(
+    command: str, console: Console, source: str, as_json: bool
+) -> Iterator[EventHandler]:
+    """Yield the handler of events.
+
+    ``command`` and ``source``, the arguments that name the plan, make up the command line that
+    messages recommend to resume a run.
+    """
     if as_json:
         yield lambda event: _print_event(command, event)
     elif console.is_terminal:
         with Bar(
             TextColumn("{task.description}"),
             BarColumn(bar_width=16),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[progress]}"),
             console=console,
             transient=True,
             refresh_per_second=4,
         ) as bar:
-            yield _Terminal(console, f"{command} {source}", bar).tell
+            yield _BarReporter(console, f"{command} {source}", bar).handle
     else:
-        yield _Lines(console, f"{command} {source}").tell
+        yield _LineReporter(console, f"{command} {source}").handle
 
 
-class _Lines:
-    """Plain lines, those about progress from time to time."""
+class _LineReporter:
+    """Prints a line for each event, and one about progress from time to time."""
 
-    def __init__(self, console: Console, source: str) -> None:
-        self._console, self._source = console, source
-        self._last, self._placed = -LINE_SECONDS, -1
+    def __init__(self, console: Console, command_line: str) -> None:
+        self._console, self._command_line = console, command_line
+        self._last_time, self._last_completed = -LOG_INTERVAL_SECONDS, -1
         self._failures = 0
 
-    def tell(self, event: Event) -> None:
-        """See Tell."""
+    def handle(self, event: Event) -> None:
         if isinstance(event, events.Progressed):
-            self.progress(event)
-        elif isinstance(event, events.Failed):
+            self.show_progress(event)
+        elif isinstance(event, events.PartitionFailed):
             self._failures += 1
-            if self._failures <= MOST_FAILURES:
-                self._console.print(line_of(event, self._source), style="red")
-            elif self._failures == MOST_FAILURES + 1:
+            if self._failures <= MAX_LISTED_FAILURES:
+                self._console.print(event_text(event, self._command_line), style="red")
+            elif self._failures == MAX_LISTED_FAILURES + 1:
                 self._console.print("... and more", style="red")
-        elif text := line_of(event, self._source):
+        elif text := event_text(event, self._command_line):
             self._console.print(text, style=_style(event))
 
-    def progress(self, event: events.Progressed) -> None:
-        """A line if the last is old, or if all is done."""
-        now, done = time.monotonic(), event.progress.placed == event.progress.partitions
-        changed = event.progress.placed != self._placed
-        if (changed and (done or now - self._last >= LINE_SECONDS)) or (
-            now - self._last >= 2 * LINE_SECONDS
+    def show_progress(self, event: events.Progressed) -> None:
+        now, progress = time.monotonic(), event.progress
+        completed = progress.completed == progress.partitions
+        changed = progress.completed != self._last_completed
+        elapsed = now - self._last_time
+        if (changed and (completed or elapsed >= LOG_INTERVAL_SECONDS)) or (
+            elapsed >= 2 * LOG_INTERVAL_SECONDS
         ):
-            self._last, self._placed = now, event.progress.placed
-            self._console.print(f"{heading(event)}: {figures(event.progress)}")
+            self._last_time, self._last_completed = now, progress.completed
+            self._console.print(f"{_batch_text(event)}: {progress_text(progress)}")
 
 
-class _Terminal(_Lines):
-    """Lines, and a bar below them."""
+class _BarReporter(_LineReporter):
+    """Prints lines above a progress bar."""
 
-    def __init__(self, console: Console, source: str, bar: Bar) -> None:
-        super().__init__(console, source)
+    def __init__(self, console: Console, command_line: str, bar: Bar) -> None:
+        super().__init__(console, command_line)
         self._bar = bar
         self._task: TaskID | None = None
 
-    def progress(self, event: events.Progressed) -> None:
-        """Move the bar, by bytes where there are any."""
-        found = event.progress
-        total, done = (
-            (found.bytes, found.copied) if found.bytes else (found.partitions, found.placed)
-        )
-        title = heading(event)
+    def show_progress(self, event: events.Progressed) -> None:
+        """Update the bar: in bytes if any are to be copied, otherwise in partitions."""
+        progress = event.progress
+        total, completed = progress.partitions, progress.completed
+        if progress.bytes:
+            total, completed = progress.bytes, progress.bytes_copied
+        title, text = _batch_text(event), progress_text(progress)
         if self._task is None:
-            self._task = self._bar.add_task(title, total=total, figures="")
+            self._task = self._bar.add_task(title, total=total, progress=text)
         self._bar.update(
-            self._task, description=title, total=total, completed=done, figures=figures(found)
+            self._task, description=title, total=total, completed=completed, progress=text
         )
 
 
-def heading(event: events.Progressed) -> str:
-    """``Batch 2 of 5``, or nothing much."""
-    return f"Batch {event.number} of {event.batches}" if event.batches > 1 else "Moving"
+def _batch_text(event: events.Progressed) -> str:
+    return f"Batch {event.number} of {event.batches}" if event.batches > 1 else "Reassigning"
 
 
-def figures(progress: Progress) -> str:
-    """``12/36, 1.2 of 3.4 GB, 48 MB/s, 45 s left``, as far as it is known."""
-    parts = [f"{progress.placed:,}/{progress.partitions:,} partitions"]
+def progress_text(progress: Progress) -> str:
+    """Return ``12/36 partitions, 1.2 GB of 3.4 GB, 48 MB/s, 45 s left``, as far as known."""
+    parts = [f"{progress.completed:,}/{progress.partitions:,} partitions"]
     if progress.bytes:
-        parts.append(f"{bytes_text(progress.copied)} of {bytes_text(progress.bytes)}")
-    if progress.rate is not None and progress.copied < progress.bytes:
-        parts.append(f"{bytes_text(progress.rate)}/s")
-    if progress.seconds is not None and progress.copied < progress.bytes:
-        parts.append(f"{seconds_text(progress.seconds)} left")
+        parts.append(f"{format_bytes(progress.bytes_copied)} of {format_bytes(progress.bytes)}")
+    if progress.bytes_copied < progress.bytes:
+        if progress.rate is not None:
+            parts.append(f"{format_bytes(progress.rate)}/s")
+        if progress.seconds_left is not None:
+            parts.append(f"{format_duration(progress.seconds_left)} left")
     return ", ".join(parts)
 
 
-def line_of(event: Event, source: str) -> str:
-    """An event in a line; empty for those that are not worth one."""
+def event_text(event: Event, command_line: str) -> str:
+    """Return an event as a line; empty for events that are not worth one."""
     match event:
-        case events.Begun():
-            return _begun(event)
-        case events.Throttled(rate):
-            return f"Copying is throttled to {bytes_text(rate)}/s per broker, each way."
-        case events.OwnThrottle(broker, leader, follower):
-            rates = [f"{bytes_text(rate)}/s" for rate in (leader, follower) if rate is not None]
+        case events.Started():
+            return _started_text(event)
+        case events.ThrottleSet(rate):
+            return f"Throttle set: {format_bytes(rate)}/s per broker, in each direction."
+        case events.BrokerThrottleFound(broker, leader, follower):
+            rates = [f"{format_bytes(rate)}/s" for rate in (leader, follower) if rate is not None]
             return (
                 f"Broker {broker} has a replication throttle of its own ({', '.join(rates)}), "
-                "which is in force there and is left alone."
+                "which stays in force there."
             )
-        case events.ThrottleLifted(leftover):
+        case events.ThrottleRemoved(leftover):
+            return f"Throttle {'of an earlier run ' if leftover else ''}removed."
+        case events.ThrottleNotRemoved(reason):
             return (
-                "Lifted a throttle that an earlier run had left."
-                if leftover
-                else "The throttle is lifted."
-            )
-        case events.ThrottleLeft(reason):
-            return (
-                f"THE THROTTLE COULD NOT BE LIFTED: {reason}. It stays in force until the next "
+                f"THE THROTTLE COULD NOT BE REMOVED: {reason}. It stays in force until the next "
                 "rackward placement apply or cancel."
             )
-        case events.Failed(partition, reason):
-            return f"{_name(partition)}: {reason}"
-        case events.Waiting(partitions, brokers):
-            names = ", ".join(map(str, brokers))
+        case events.PartitionFailed(partition, reason):
+            return f"{partition.topic}-{partition.partition}: {reason}"
+        case events.WaitingForBrokers(partitions, brokers):
+            down = f"{format_brokers(brokers)} {'is' if len(brokers) == 1 else 'are'} down"
             return (
-                f"{count_text(partitions, 'partition')} cannot go on: broker"
-                f"{'s' if len(brokers) > 1 else ''} {names} down; the rest goes on."
+                f"{format_count(partitions, 'partition')} cannot proceed: {down}. The others "
+                "proceed."
             )
-        case events.Trouble(problem):
-            return f"The cluster cannot be asked just now ({problem}); trying again."
-        case events.Elected(partitions):
-            return f"{count_text(partitions, 'preferred leader')} elected."
-        case events.Cancelled(partitions):
-            return f"{count_text(partitions, 'reassignment')} cancelled."
-        case events.LeftUnderWay(partitions, reason):
-            told = (
-                f"{reason.capitalize()}: {count_text(partitions, 'partition')} "
-                f"{'is' if partitions == 1 else 'are'} still being moved by the cluster, "
-                f"without a throttle. Take it up again: rackward {source}"
+        case events.RequestFailed(reason):
+            return f"Request failed, retrying: {reason}"
+        case events.LeadersElected(partitions):
+            return f"{format_count(partitions, 'preferred leader')} elected."
+        case events.ReassignmentsCancelled(partitions):
+            return f"{format_count(partitions, 'reassignment')} cancelled."
+        case events.LeftInProgress(partitions, reason):
+            text = (
+                f"{reason.capitalize()}: the cluster is still reassigning "
+                f"{format_count(partitions, 'partition')}, without a throttle. To resume: rackward "
+                f"{command_line}"
             )
-            if not source.startswith("placement apply "):
-                return told
-            back = source.replace("placement apply ", "placement cancel ", 1)
-            return f"{told}; or take it back: rackward {back}"
+            if not command_line.startswith("placement apply "):
+                return text
+            cancel = command_line.replace("placement apply ", "placement cancel ", 1)
+            return f"{text}; to cancel: rackward {cancel}"
         case _:
             return ""
 
 
-def _begun(event: events.Begun) -> str:
+def _started_text(event: events.Started) -> str:
     parts = []
-    if event.placed:
-        parts.append(f"{event.placed:,} as planned already")
-    if event.under_way:
-        parts.append(f"{event.under_way:,} under way already")
-    parts.append(f"{event.to_do:,} to do")
+    if event.completed:
+        parts.append(f"{event.completed:,} already completed")
+    if event.in_progress:
+        parts.append(f"{event.in_progress:,} already in progress")
+    parts.append(f"{event.pending:,} pending")
     batches = f" in {event.batches:,} batches" if event.batches > 1 else ""
     return f"Partitions: {', '.join(parts)}{batches}."
 
 
 def _style(event: Event) -> str:
-    if isinstance(event, events.ThrottleLeft):
+    if isinstance(event, events.ThrottleNotRemoved):
         return "bold red"
-    worrying = events.Waiting | events.Trouble | events.LeftUnderWay | events.OwnThrottle
-    return "yellow" if isinstance(event, worrying) else ""
-
-
-def _name(partition: TopicPartition) -> str:
-    return f"{partition.topic}-{partition.partition}"
+    warnings = (
+        events.WaitingForBrokers
+        | events.RequestFailed
+        | events.LeftInProgress
+        | events.BrokerThrottleFound
+    )
+    return "yellow" if isinstance(event, warnings) else ""
 
 
 def _print_event(command: str, event: Event) -> None:
-    """One line of JSON: the event's name, its fields."""
+    """Print an event as a line of JSON: the name of its class in snake case, and its fields."""
     fields: dict[str, Any] = asdict(event)
-    if isinstance(event, events.Failed):
+    if isinstance(event, events.PartitionFailed):
         fields |= {"topic": event.partition.topic, "partition": event.partition.partition}
     if isinstance(event, events.Progressed):
         fields |= fields.pop("progress")
-    print_line(command, _snake(type(event).__name__), fields)
-
-
-def print_line(command: str, event: str, fields: dict[str, Any]) -> None:
-    """Write one line of JSON to stdout, at once."""
-    told = {"schema_version": SCHEMA_VERSION, "command": command, "event": event, **fields}
-    sys.stdout.write(json.dumps(told, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
-
-
-def _snake(name: str) -> str:
-    return "".join(f"_{each.lower()}" if each.isupper() else each for each in name).lstrip("_")
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
+    print_json_line(command, name, fields)

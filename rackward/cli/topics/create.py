@@ -1,52 +1,62 @@
-"""``rackward topics``: create topics, add partitions, and see how they lie."""
+"""``rackward topics create`` and ``rackward topics add-partitions``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from placement_core import InvalidOptionError
-from rackward.admin import AdminConnection, ClusterState, check_topics
-from rackward.admin.topics import default_shape
+from placement_core import InvalidOptionError, RackwardError
+from rackward.admin import AdminConnection, ClusterState, check_topics, read_state
+from rackward.admin.topics import create_partitions, read_topic_defaults
 from rackward.cli import options
-from rackward.cli.connect import connection_properties, open_cluster
-from rackward.cli.console import check_can_ask, stderr
-from rackward.cli.options import key_values, read_placing
-from rackward.cli.topics.describe import DESCRIBE_EPILOG, describe
+from rackward.cli.connect import ClusterOptions
+from rackward.cli.console import (
+    confirm,
+    print_json,
+    require_confirmation,
+    stderr,
+    table_console,
+)
+from rackward.cli.options import RunOptions, parse_key_values, parse_placement
+from rackward.cli.render.topics import plan_json, show_plan
+from rackward.cli.topics.describe import EPILOG as DESCRIBE_EPILOG
+from rackward.cli.topics.describe import describe
 from rackward.topics.creator import (
-    carry_out,
-    cluster_shape,
-    least_of_new,
-    least_of_old,
-    wanted_of_cluster,
+    controller_is_running,
+    create_planned,
+    min_isr_of_new_topic,
+    pending_replicas,
+    read_cluster_shape,
+    read_min_isr,
+    read_replication_targets,
 )
 from rackward.topics.planner import (
+    PlacementOptions,
     TopicsPlan,
     check_absent,
-    check_distinct,
-    plan_more,
-    plan_new,
-    shape_of,
+    check_unique,
+    plan_additional_partitions,
+    plan_new_topics,
+    topic_shape,
 )
+from rackward.units import format_count
 
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics' names.")]
-Every = Annotated[
-    bool, typer.Option("--every-partition", help="Show each partition, however many there are.")
-]
+TopicNames = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of the topics.")]
 Like = Annotated[
     str | None,
     typer.Option(
         "--like",
         metavar="TOPIC",
-        help="Give partition i the replicas of partition i of this topic, so that joins stay "
-        "local.",
+        help="Give partition i the replicas of partition i of this topic, so that joins of the "
+        "two stay local.",
     ),
 ]
 
 EPILOG = """
-Exit status: 0 done; 1 where you said no; 2 where it could not be done, with the reason in one
-line; 130 after Ctrl-C.
+Exit status: 0 success; 1 declined at the prompt; 2 error (reason on stderr); 130 interrupted with
+Ctrl-C.
 
 \b
 JSON: {schema_version: 1, command, dry_run, changed, verified, placement, seed,
@@ -60,13 +70,13 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Create topics, add partitions, see how they lie in the racks.",
+    help="Create topics, add partitions and describe topics, by rack.",
 )
 
 
 @app.command(epilog=EPILOG)
 def create(
-    topics: Topics,
+    topics: TopicNames,
     partitions: Annotated[
         int | None,
         typer.Option(
@@ -75,7 +85,7 @@ def create(
             metavar="N",
             min=1,
             max=1_000_000,
-            help="Of each. Default: the cluster's.",
+            help="Number of partitions per topic. Default: num.partitions of the brokers.",
         ),
     ] = None,
     replication_factor: Annotated[
@@ -86,13 +96,14 @@ def create(
             metavar="N",
             min=1,
             max=1000,
-            help="Of each. Default: the cluster's.",
+            help="Number of replicas per partition. Default: default.replication.factor of the "
+            "brokers.",
         ),
     ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option(
-            "--config", metavar="KEY=VALUE", help="A setting of the topics; give it once for each."
+            "--config", metavar="KEY=VALUE", help="Configuration of the topics; may be repeated."
         ),
     ] = None,
     like: Like = None,
@@ -104,7 +115,7 @@ def create(
     allow_under_replicated: options.AllowUnderReplicated = False,
     rack_locator: options.RackLocatorName = None,
     rack_locator_properties: options.RackLocatorProperties = None,
-    every_partition: Every = False,
+    every_partition: options.EveryPartition = False,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
     as_json: options.Json = False,
@@ -114,12 +125,12 @@ def create(
 ) -> None:
     """Create topics with their replicas spread over the racks.
 
-    Shows the layout first, lets the brokers check it, and asks. Afterwards it is read back and
-    compared. What --dry-run shows can be had exactly by giving its seed. In a layout -1, -2 are
-    replicas that no broker can hold yet: see --allow-under-replicated.
+    Shows the layout, has the brokers validate it, and asks for confirmation. After creation the
+    layout is read back and compared. To get the layout of a dry run, give its seed. In a layout,
+    -1 and -2 are replicas that no live broker can take yet: see --allow-under-replicated.
     """
-    configs = key_values("--config", config or [])
-    placing = read_placing(
+    configs = parse_key_values("--config", config or [])
+    placing = parse_placement(
         placement=placement,
         placement_properties=placement_properties,
         like=like,
@@ -129,46 +140,41 @@ def create(
         rack_locator=rack_locator,
         rack_locator_properties=rack_locator_properties,
     )
-    check_distinct(topics)
 
     def plan(admin: AdminConnection, state: ClusterState) -> TopicsPlan:
         check_absent(state, topics)
-        shape = (partitions, replication_factor)
-        if placing.like is not None:
-            shape = _filled(shape, shape_of(state, placing.like))
-        elif None in shape and allow_under_replicated:
-            shape = _filled(shape, cluster_shape(admin, state))
-        elif None in shape:
-            shape = _filled(shape, default_shape(admin, topics[0], configs))
-        count, factor = shape
+        count, factor = partitions, replication_factor
         if count is None or factor is None:
-            raise InvalidOptionError(
-                "the cluster does not tell its defaults to this user: give --partitions and "
-                "--replication-factor"
-            )
-        least = least_of_new(admin, state, configs) if allow_under_replicated else None
-        return plan_new(state, topics, placing, count, factor, configs, least)
+            default: tuple[int, int] | None
+            if placing.like is not None:
+                default = topic_shape(state, placing.like)
+            elif allow_under_replicated:
+                default = read_cluster_shape(admin, state)
+            else:
+                default = read_topic_defaults(admin, topics[0], configs)
+            if default is None:
+                raise InvalidOptionError(
+                    "this user may not read the brokers' defaults: give --partitions and "
+                    "--replication-factor"
+                )
+            count, factor = count or default[0], factor or default[1]
+        min_isr = min_isr_of_new_topic(admin, state, configs) if allow_under_replicated else None
+        return plan_new_topics(state, topics, placing, count, factor, configs, min_isr)
 
-    if not dry_run:
-        check_can_ask(yes)
-    with open_cluster(bootstrap_server, command_config, timeout) as admin:
-        carry_out(
-            "topics create",
-            admin,
-            plan,
-            placing,
-            every=every_partition,
-            dry_run=dry_run,
-            yes=yes,
-            as_json=as_json,
-            verb=("Create", "created"),
-            properties=connection_properties(bootstrap_server, command_config),
-        )
+    _create(
+        "topics create",
+        ("Create", "created"),
+        topics,
+        plan,
+        placing,
+        RunOptions(yes, dry_run, as_json, every_partition),
+        ClusterOptions(bootstrap_server, command_config, timeout),
+    )
 
 
 @app.command(epilog=EPILOG)
 def add_partitions(
-    topics: Topics,
+    topics: TopicNames,
     partitions: Annotated[
         int,
         typer.Option(
@@ -177,7 +183,7 @@ def add_partitions(
             metavar="N",
             min=2,
             max=1_000_000,
-            help="How many each topic shall have in all.",
+            help="Total number of partitions per topic, existing ones included.",
         ),
     ],
     like: Like = None,
@@ -189,7 +195,7 @@ def add_partitions(
     allow_under_replicated: options.AllowUnderReplicated = False,
     rack_locator: options.RackLocatorName = None,
     rack_locator_properties: options.RackLocatorProperties = None,
-    every_partition: Every = False,
+    every_partition: options.EveryPartition = False,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
     as_json: options.Json = False,
@@ -199,10 +205,11 @@ def add_partitions(
 ) -> None:
     """Add partitions to topics, continuing their layout.
 
-    The present partitions stay as they are, and new ones get as many replicas. Records with a
-    key may go to another partition than before: Kafka chooses it by the number of partitions.
+    Existing partitions are not changed; new ones get the same number of replicas. Records with a
+    key may go to other partitions than before, because Kafka computes the partition of a key from
+    the number of partitions.
     """
-    placing = read_placing(
+    placing = parse_placement(
         placement=placement,
         placement_properties=placement_properties,
         like=like,
@@ -212,42 +219,93 @@ def add_partitions(
         rack_locator=rack_locator,
         rack_locator_properties=rack_locator_properties,
     )
-    check_distinct(topics)
+    cluster = ClusterOptions(bootstrap_server, command_config, timeout)
 
     def plan(admin: AdminConnection, state: ClusterState) -> TopicsPlan:
         check_topics(state, topics)
-        properties = connection_properties(bootstrap_server, command_config)
-        wanted, hidden = wanted_of_cluster(admin, properties, state)
+        targets, hidden = read_replication_targets(admin, cluster.properties(), state)
         if hidden is not None:
             stderr().print(
-                f"Replicas that these topics wait for are not counted: {hidden}", style="yellow"
+                f"Pending replicas of these topics are not considered: {hidden}", style="yellow"
             )
-        least = least_of_old(admin, topics) if allow_under_replicated else None
-        return plan_more(state, topics, placing, partitions, least, wanted)
+        min_isr = read_min_isr(admin, topics) if allow_under_replicated else None
+        return plan_additional_partitions(state, topics, placing, partitions, min_isr, targets)
 
-    if not dry_run:
-        check_can_ask(yes)
-    with open_cluster(bootstrap_server, command_config, timeout) as admin:
-        carry_out(
-            "topics add-partitions",
-            admin,
-            plan,
-            placing,
-            every=every_partition,
-            dry_run=dry_run,
-            yes=yes,
-            as_json=as_json,
-            verb=("Add these partitions to", "extended"),
-            properties=connection_properties(bootstrap_server, command_config),
-        )
+    _create(
+        "topics add-partitions",
+        ("Add these partitions to", "extended"),
+        topics,
+        plan,
+        placing,
+        RunOptions(yes, dry_run, as_json, every_partition),
+        cluster,
+    )
 
 
 app.command(epilog=DESCRIBE_EPILOG)(describe)
 
 
-def _filled(
-    shape: tuple[int | None, int | None], default: tuple[int, int] | None
-) -> tuple[int | None, int | None]:
-    if default is None:
-        return shape
-    return shape[0] or default[0], shape[1] or default[1]
+def _create(
+    command: str,
+    verb: tuple[str, str],
+    topics: list[str],
+    make_plan: Callable[[AdminConnection, ClusterState], TopicsPlan],
+    placing: PlacementOptions,
+    run_options: RunOptions,
+    cluster: ClusterOptions,
+) -> None:
+    """Plan, validate, show, confirm, create, and compare with the layout that is read back.
+
+    ``verb`` is that of the prompt, and its past participle. Raises RackwardError.
+    """
+    check_unique(topics)
+    require_confirmation(run_options.yes, run_options.dry_run)
+    console = table_console(run_options.as_json)
+    with cluster.connect() as admin:
+        state = read_state(admin, reassignments=False)
+        plan = make_plan(admin, state)
+        if refused := create_partitions(admin, plan.new, validate_only=True):
+            raise next(iter(refused.values()))
+        show_plan(plan, placing, console, every_partition=run_options.every_partition)
+        if run_options.dry_run:
+            console.print("Dry run: the brokers would accept this; nothing was changed.")
+        else:
+            noun = f"these {len(topics)} topics" if len(topics) > 1 else f"topic {topics[0]}"
+            confirm(f"{verb[0]} {noun}?", run_options.yes)
+            pending = pending_replicas(plan.new, state)
+            differences = create_planned(admin, plan, cluster.properties(), pending)
+            _raise_differences(topics, differences, verb[1])
+            console.print(
+                f"{verb[1].capitalize()} {', '.join(topics)}; verified: the layout is as planned.",
+                style="green",
+            )
+            if pending:
+                count = format_count(sum(len(each.partitions) for each in pending), "partition")
+                console.print(
+                    f"rackward controller will add the missing replicas of {count} when brokers "
+                    "join."
+                )
+                if not controller_is_running(admin, state):
+                    console.print(
+                        "No rackward controller is running for this cluster: start one.",
+                        style="yellow",
+                    )
+    if run_options.as_json:
+        changed = not run_options.dry_run
+        fields = {
+            "dry_run": run_options.dry_run,
+            "changed": changed,
+            "verified": True if changed else None,
+            **plan_json(plan, placing),
+        }
+        print_json(command, fields)
+
+
+def _raise_differences(names: list[str], differences: dict[str, str], verb: str) -> None:
+    """Raise RackwardError with the topics that are as planned, and what differs in the others."""
+    if not differences:
+        return
+    as_planned = [name for name in names if name not in differences]
+    text = "; ".join(f"{name}: {difference}" for name, difference in differences.items())
+    first = f"{verb} as planned: {', '.join(as_planned)}; not as planned: " if as_planned else ""
+    raise RackwardError(f"{first}{text}; see rackward topics describe {' '.join(differences)}")

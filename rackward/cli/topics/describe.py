@@ -1,4 +1,4 @@
-"""``rackward topics describe``: how topics lie, and what is wrong with them."""
+"""``rackward topics describe``: replicas, leaders and problems of topics."""
 
 from __future__ import annotations
 
@@ -13,24 +13,20 @@ from rackward.admin import (
     AdminConnection,
     UnauthorizedError,
     check_topics,
-    min_in_sync,
-    read_ongoing,
+    read_reassignments,
     read_state,
-    read_topic_configs,
 )
-from rackward.admin.configs import MIN_IN_SYNC
 from rackward.cli import options
-from rackward.cli.connect import connection_properties, open_cluster
+from rackward.cli.connect import ClusterOptions
 from rackward.cli.console import print_json, stdout
 from rackward.cli.render.topics import Description, describe_json, show_description
-from rackward.topics.creator import wanted_of_cluster
-from rackward.topics.health import chosen_topics, health_of
+from rackward.topics.creator import read_min_isr, read_replication_targets
+from rackward.topics.health import listed_topics, partition_health
 
-DESCRIBE_EPILOG = """
-"Unhealthy" are partitions that have no leader, fewer replicas in sync than
-min.insync.replicas, replicas that do not follow, replicas that could be spread better
-over the racks, or placeholders: -1, -2 are replicas that a topic made with
---allow-under-replicated still waits for.
+EPILOG = """
+A partition is unhealthy if it has no leader, has fewer replicas in sync than min.insync.replicas,
+has replicas that are not in sync, could be spread better over the racks, or has placeholders: -1
+and -2 are the replicas that a topic created with --allow-under-replicated is waiting for.
 
 \b
 JSON: {schema_version: 1, command, cluster_id,
@@ -46,53 +42,63 @@ JSON: {schema_version: 1, command, cluster_id,
 def describe(
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOPIC", help="The topics' names. Default: all."),
+        typer.Argument(metavar="TOPIC", help="Names of the topics. Default: all topics."),
     ] = None,
     match: Annotated[
         str | None,
         typer.Option(
-            "--match", metavar="REGEX", help="Only topics in whose name this is found (^, $)."
+            "--match",
+            metavar="REGEX",
+            help="Only topics whose name contains a match; ^ and $ anchor it.",
         ),
     ] = None,
     unhealthy: Annotated[
-        bool, typer.Option("--unhealthy", help="Only topics and partitions that are unhealthy.")
+        bool, typer.Option("--unhealthy", help="Only unhealthy topics and partitions.")
     ] = False,
     internal: Annotated[
-        bool, typer.Option("--internal", help="Also the topics that Kafka keeps for itself.")
+        bool, typer.Option("--internal", help="Include Kafka's internal topics.")
     ] = False,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=0, help="How many topics to list; 0: all.")
+        int,
+        typer.Option(
+            "--limit", metavar="N", min=0, help="Maximum number of topics to list; 0: no limit."
+        ),
     ] = 40,
-    every_partition: Annotated[
-        bool,
-        typer.Option("--every-partition", help="Show each partition, however many there are."),
-    ] = False,
+    every_partition: options.EveryPartition = False,
     as_json: options.Json = False,
     bootstrap_server: options.BootstrapServer = None,
     command_config: options.CommandConfig = None,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Show leaders and replicas by rack, and what is wrong.
+    """Show leaders and replicas by rack, and problems.
 
-    Many topics get a line each, the unhealthy first; a few partitions get one each.
+    Topics are listed one per line, unhealthy ones first. Partitions are listed if topics are named
+    or with --unhealthy, up to 60; --every-partition lists them all.
     """
-    pattern = _pattern(match)
-    with open_cluster(bootstrap_server, command_config, timeout) as admin:
-        found = _described(
+    pattern = _parse_pattern(match)
+    cluster = ClusterOptions(bootstrap_server, command_config, timeout)
+    with cluster.connect() as admin:
+        description = _read_description(
             admin,
-            connection_properties(bootstrap_server, command_config),
+            cluster.properties(),
             topics or [],
             pattern,
             internal=internal,
             unhealthy=unhealthy,
         )
     if as_json:
-        print_json("topics describe", describe_json(found))
+        print_json("topics describe", describe_json(description))
     else:
-        show_description(found, stdout(), limit=limit, every=every_partition, named=bool(topics))
+        show_description(
+            description,
+            stdout(),
+            limit=limit,
+            every_partition=every_partition,
+            named=bool(topics),
+        )
 
 
-def _described(
+def _read_description(
     admin: AdminConnection,
     properties: Mapping[str, object],
     names: Collection[str],
@@ -101,39 +107,39 @@ def _described(
     internal: bool,
     unhealthy: bool,
 ) -> Description:
-    state = read_state(admin, names or None, internal=internal or bool(names), ongoing=False)
+    state = read_state(admin, names or None, internal=internal or bool(names), reassignments=False)
     check_topics(state, names)
     if pattern is not None:
         state = state.only([name for name in state.topics if pattern.search(name)])
     not_shown = []
     try:
-        state = state.with_ongoing(read_ongoing(admin))
+        state = state.with_reassignments(read_reassignments(admin))
     except UnauthorizedError as error:
         not_shown.append(str(error))
-    configured: dict[str, int] = {}
+    min_isr: dict[str, int] = {}
     try:
-        configured = min_in_sync(read_topic_configs(admin, state.topics, [MIN_IN_SYNC]))
+        min_isr = read_min_isr(admin, state.topics)
     except UnauthorizedError as error:
         not_shown.append(str(error))
-    wanted, hidden = wanted_of_cluster(admin, properties, state)
-    if hidden is not None:
-        not_shown.append(f"placeholders: {hidden}")
-    health = health_of(state, configured, wanted)
+    targets, reason = read_replication_targets(admin, properties, state)
+    if reason is not None:
+        not_shown.append(f"placeholders: {reason}")
+    health = partition_health(state, min_isr, targets)
     return Description(
         state=state,
         health=health,
-        min_in_sync=configured,
-        wanted=wanted,
-        topics=tuple(chosen_topics(state, health, unhealthy=unhealthy)),
+        min_isr=min_isr,
+        targets=targets,
+        topics=tuple(listed_topics(state, health, unhealthy=unhealthy)),
         unhealthy_only=unhealthy,
         not_shown=tuple(not_shown),
     )
 
 
-def _pattern(match: str | None) -> re.Pattern[str] | None:
+def _parse_pattern(match: str | None) -> re.Pattern[str] | None:
     if match is None:
         return None
     try:
         return re.compile(match)
     except re.error as error:
-        raise InvalidOptionError(f"--match {match}: no regular expression: {error}") from error
+        raise InvalidOptionError(f"--match {match}: not a regular expression: {error}") from error

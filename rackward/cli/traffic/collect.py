@@ -1,4 +1,4 @@
-"""``rackward traffic collect``: snapshots of live clusters, to files or to a topic."""
+"""``rackward traffic collect``: take snapshots of clusters, into files or a topic."""
 
 from __future__ import annotations
 
@@ -8,63 +8,30 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from assignors.connection import server_list
 from placement_core import InvalidOptionError
 from rackward.admin import AdminConnection, connect
 from rackward.cli import options
 from rackward.cli.connect import read_config_file
-from rackward.cli.console import for_people, logged, print_json, table
+from rackward.cli.console import escape_controls, log_to_stderr, print_json, stdout, table
 from rackward.collector import (
+    ClusterResult,
     ClusterSource,
     Collector,
-    Outcome,
     Patterns,
     Selection,
     Sink,
-    read_rack_map,
+    read_host_racks,
     read_sources,
 )
 
-# ---- What a collection says of itself: lines while it goes on, and what it came to.
-
-
-def show_outcomes(outcomes: Sequence[Outcome], as_json: bool) -> None:
-    """A row for each cluster, and what its last attempt failed of; or JSON."""
-    if as_json:
-        print_json("traffic collect", {"clusters": [asdict(each) for each in outcomes]})
-        return
-    console: Console = for_people(as_json)
-    shown = table("Collected")
-    for name in ("cluster", "snapshots", "failures", "requests", "rows", "faults"):
-        shown.add_column(name, justify="left" if name == "cluster" else "right")
-    for each in outcomes:
-        shown.add_row(
-            each.cluster,
-            *map(
-                str,
-                (
-                    each.snapshots,
-                    each.failures,
-                    each.requests,
-                    sum(each.rows.values()),
-                    each.faults,
-                ),
-            ),
-        )
-    console.print(shown)
-    for each in outcomes:
-        if each.error is not None:
-            console.print(f"{each.cluster}: the last attempt failed: {each.error}")
-
-
 COLLECT_EPILOG = """
-Exit status: 0 done; 1 where no snapshot of one of the clusters could be taken; 2 where it could
-not begin, with the reason in one line; 130 after Ctrl-C, which finishes what is being written.
+Exit status: 0 success; 1 no snapshot of one of the clusters could be taken; 2 error at the start
+(reason on stderr); 130 stopped with Ctrl-C, after the snapshot in progress has been written.
 
 \b
-The file of --clusters (YAML, JSON or TOML):
+The file for --clusters (YAML, JSON or TOML):
   clusters:
     prod-east:
       command_config: prod-east.properties
@@ -79,10 +46,6 @@ JSON: {schema_version: 1, command,
  clusters: [{cluster, snapshots, failures, requests, faults, rows: {table: rows}, error}]}
 """
 
-_SOURCES = "What to ask"
-_OUTPUT = "Where to"
-_TIMES = "When"
-
 
 def collect(
     cluster: Annotated[
@@ -90,8 +53,8 @@ def collect(
         typer.Option(
             "--cluster",
             metavar="NAME=HOST:PORT,...",
-            help="A cluster and the name for its rows; may be given several times.",
-            rich_help_panel=_SOURCES,
+            help="Name and bootstrap brokers of a cluster; may be repeated. The name "
+            "identifies the cluster in the tables.",
         ),
     ] = None,
     command_config: options.CommandConfig = None,
@@ -100,47 +63,44 @@ def collect(
         typer.Option(
             "--clusters",
             metavar="FILE",
-            help="A file of clusters, each with settings of its own: see below.",
-            rich_help_panel=_SOURCES,
+            help="A file with clusters and settings for each; see below.",
         ),
     ] = None,
     groups: Annotated[
         str | None,
         typer.Option(
             metavar="NAME,...",
-            help="These groups only; * stands for any letters. Default: all.",
-            rich_help_panel=_SOURCES,
+            help="Only these groups; * matches any characters. Default: all groups.",
         ),
     ] = None,
     exclude_groups: Annotated[
         str | None,
-        typer.Option(metavar="NAME,...", help="But not these groups.", rich_help_panel=_SOURCES),
+        typer.Option(metavar="NAME,...", help="Exclude these groups; * matches any characters."),
     ] = None,
     topics: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,...", help="These topics only, likewise.", rich_help_panel=_SOURCES
+            metavar="NAME,...",
+            help="Only these topics; * matches any characters. Default: all topics.",
         ),
     ] = None,
     exclude_topics: Annotated[
         str | None,
-        typer.Option(metavar="NAME,...", help="But not these topics.", rich_help_panel=_SOURCES),
+        typer.Option(metavar="NAME,...", help="Exclude these topics; * matches any characters."),
     ] = None,
     rack_map: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Racks of clients that do not say theirs: host, address or subnet to rack, in "
+            help="Racks for members without client.rack, by host, IP address or CIDR block, in "
             "YAML, JSON or TOML.",
-            rich_help_panel=_SOURCES,
         ),
     ] = None,
     reports_topic: Annotated[
         str | None,
         typer.Option(
             metavar="TOPIC",
-            help="Take exact bytes that members report to this topic of their cluster as well.",
-            rich_help_panel=_SOURCES,
+            help="Also collect the bytes that members report to this topic of their cluster.",
         ),
     ] = None,
     requests_per_second: Annotated[
@@ -148,8 +108,7 @@ def collect(
         typer.Option(
             metavar="RATE",
             min=0.01,
-            help="The most that each cluster is asked.",
-            rich_help_panel=_SOURCES,
+            help="Maximum rate of requests to each cluster.",
         ),
     ] = 50.0,
     output: Annotated[
@@ -158,8 +117,7 @@ def collect(
             "--output",
             "-o",
             metavar="FOLDER",
-            help="Append Parquet files to this folder.",
-            rich_help_panel=_OUTPUT,
+            help="Write Parquet files to this folder, beside existing ones.",
         ),
     ] = None,
     snapshots_per_file: Annotated[
@@ -168,34 +126,34 @@ def collect(
             metavar="COUNT",
             min=1,
             max=10_000,
-            help="Fewer and larger files; snapshots not yet in one are lost if this is killed.",
-            rich_help_panel=_OUTPUT,
+            help="Number of snapshots in a file. If the process is killed, those not yet "
+            "written are lost.",
         ),
     ] = 1,
     output_topic: Annotated[
         str | None,
         typer.Option(
             metavar="TOPIC",
-            help="Send to this topic instead, for the streaming job.",
-            rich_help_panel=_OUTPUT,
+            help="Send snapshots to this topic instead, for traffic stream.",
         ),
     ] = None,
     output_bootstrap_server: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT,...",
-            help="The topic's cluster.",
-            rich_help_panel=_OUTPUT,
+            help="Bootstrap brokers of the cluster of --output-topic.",
         ),
     ] = None,
     output_command_config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="How to connect to it.", rich_help_panel=_OUTPUT),
+        typer.Option(metavar="FILE", help="Connection settings of that cluster."),
     ] = None,
     interval: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", min=0.5, help="From one to the next.", rich_help_panel=_TIMES
+            metavar="SECONDS",
+            min=0.5,
+            help="Time between the starts of two snapshots of a cluster.",
         ),
     ] = 60.0,
     jitter: Annotated[
@@ -204,8 +162,8 @@ def collect(
             metavar="SHARE",
             min=0.0,
             max=1.0,
-            help="Up to this share of the interval later, so that not all ask at once.",
-            rich_help_panel=_TIMES,
+            help="Maximum random delay, as a share of the interval, so that collectors do not run "
+            "in step.",
         ),
     ] = 0.1,
     seed: Annotated[
@@ -213,46 +171,46 @@ def collect(
         typer.Option(
             metavar="N",
             min=0,
-            help="Decides how much later within the jitter; the same seed, the same times.",
-            rich_help_panel=_TIMES,
+            help="Random seed of the delays.",
         ),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="One of each cluster.", rich_help_panel=_TIMES)
+        bool, typer.Option("--once", help="Take one snapshot of each cluster and exit.")
     ] = False,
     duration: Annotated[
         float | None,
         typer.Option(
             metavar="SECONDS",
             min=0.0,
-            help="End after so long. Default: not before Ctrl-C.",
-            rich_help_panel=_TIMES,
+            help="Exit after this time. Default: run until Ctrl-C.",
         ),
     ] = None,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
     as_json: options.Json = False,
 ) -> None:
-    """Take snapshots of clusters: who is where, who reads what, and how far.
+    """Take snapshots of clusters: brokers, partitions, groups, members and committed offsets.
 
-    Reads brokers, partitions, groups and committed offsets; changes nothing. Safe to run twice
-    at once, to kill and to start again.
+    Changes nothing on the clusters. Several collectors may run at once; a collector may be killed
+    and started again.
     """
+    if (output is None) == (output_topic is None):
+        raise InvalidOptionError("give either --output FOLDER or --output-topic TOPIC")
     defaults = ClusterSource(
         name="",
         properties={},
         selection=Selection(
-            Patterns(_names(groups), _names(exclude_groups)),
-            Patterns(_names(topics), _names(exclude_topics)),
+            Patterns(_split_names(groups), _split_names(exclude_groups)),
+            Patterns(_split_names(topics), _split_names(exclude_topics)),
         ),
         requests_per_second=requests_per_second,
         reports_topic=reports_topic,
     )
     if rack_map is not None:
-        defaults = replace(defaults, racks=read_rack_map(rack_map))
+        defaults = replace(defaults, racks=read_host_racks(rack_map))
     properties = {} if command_config is None else read_config_file(command_config)
     sources = [
         replace(defaults, name=name, properties={**properties, "bootstrap.servers": servers})
-        for name, servers in map(_named_cluster, cluster or ())
+        for name, servers in map(_parse_cluster, cluster or ())
     ]
     if clusters is not None:
         sources += read_sources(
@@ -260,30 +218,32 @@ def collect(
         )
     if not sources:
         raise InvalidOptionError(
-            "no cluster is named: give --cluster NAME=HOST:PORT, or --clusters FILE"
+            "no cluster: give --cluster NAME=HOST:PORT (may be repeated), or --clusters FILE"
         )
+    # Before the sink creates the output folder.
+    _check_names(sources)
 
     def open_source(source: ClusterSource) -> AdminConnection:
         return connect(source.properties, timeout=timeout)
 
-    def sink() -> Sink:
-        if output is not None and output_topic is None:
-            return _files(output, snapshots_per_file)
-        if output_topic is None or output is not None:
-            raise InvalidOptionError("say where to, once: --output FOLDER, or --output-topic TOPIC")
-        return _topic(output_topic, output_bootstrap_server, output_command_config, timeout)
-
-    collector = Collector(sources, sink(), open_source, interval=interval, jitter=jitter, seed=seed)
-    with logged("rackward.collector"):
+    sink: Sink
+    if output is not None:
+        sink = _file_sink(output, snapshots_per_file)
+    else:
+        sink = _topic_sink(
+            str(output_topic), output_bootstrap_server, output_command_config, timeout
+        )
+    collector = Collector(sources, sink, open_source, interval=interval, jitter=jitter, seed=seed)
+    with log_to_stderr("rackward.collector"):
         try:
             collector.run(once=once, duration=duration)
         finally:
-            show_outcomes(collector.outcomes, as_json)
-    if any(not each.snapshots for each in collector.outcomes):
+            _print_results(collector.results, as_json)
+    if any(not each.snapshots for each in collector.results):
         raise typer.Exit(1)
 
 
-def _named_cluster(text: str) -> tuple[str, str]:
+def _parse_cluster(text: str) -> tuple[str, str]:
     name, equals, servers = text.partition("=")
     if not equals or not name.strip():
         raise InvalidOptionError(f"--cluster {text}: write NAME=HOST:PORT,...")
@@ -291,11 +251,19 @@ def _named_cluster(text: str) -> tuple[str, str]:
     return name.strip(), servers
 
 
-def _names(text: str | None) -> tuple[str, ...]:
+def _check_names(sources: Sequence[ClusterSource]) -> None:
+    names = [source.name for source in sources]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidOptionError(
+            f"two clusters have the name {repeated[0]!r}: give each cluster a name of its own"
+        )
+
+
+def _split_names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
-def _files(folder: Path, per_file: int) -> Sink:
+def _file_sink(folder: Path, per_file: int) -> Sink:
     try:
         from rackward.collector.parquet_sink import ParquetSink
     except ImportError as error:
@@ -305,7 +273,9 @@ def _files(folder: Path, per_file: int) -> Sink:
     return ParquetSink(folder, per_file)
 
 
-def _topic(topic: str, bootstrap_server: str | None, config: Path | None, timeout: float) -> Sink:
+def _topic_sink(
+    topic: str, bootstrap_server: str | None, config: Path | None, timeout: float
+) -> Sink:
     from rackward.collector.topic_sink import TopicSink
 
     properties: dict[str, object] = {} if config is None else {**read_config_file(config)}
@@ -314,7 +284,26 @@ def _topic(topic: str, bootstrap_server: str | None, config: Path | None, timeou
         properties["bootstrap.servers"] = bootstrap_server
     if "bootstrap.servers" not in properties:
         raise InvalidOptionError(
-            f"where is topic {topic}: give --output-bootstrap-server HOST:PORT, or "
-            "--output-command-config FILE"
+            f"--output-topic {topic} needs its cluster: give --output-bootstrap-server "
+            "HOST:PORT, or --output-command-config FILE"
         )
     return TopicSink(properties, topic, timeout)
+
+
+def _print_results(results: Sequence[ClusterResult], as_json: bool) -> None:
+    """Print the counts of each cluster, and the error of its last attempt."""
+    if as_json:
+        print_json("traffic collect", {"clusters": [asdict(each) for each in results]})
+        return
+    rows = table("Collected")
+    for name in ("cluster", "snapshots", "failures", "requests", "rows", "faults"):
+        rows.add_column(name, justify="left" if name == "cluster" else "right")
+    for each in results:
+        row_count = sum(each.rows.values())
+        counts = (each.snapshots, each.failures, each.requests, row_count, each.faults)
+        rows.add_row(escape_controls(each.cluster), *map(str, counts))
+    console = stdout()
+    console.print(rows)
+    for each in results:
+        if each.error is not None:
+            console.print(f"{each.cluster}: the last attempt failed: {each.error}")

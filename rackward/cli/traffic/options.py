@@ -1,4 +1,4 @@
-"""Options that the commands of the pipeline share: Spark, prices, and what is believed."""
+"""Options that the traffic commands share, and the Spark session of a command."""
 
 from __future__ import annotations
 
@@ -13,44 +13,45 @@ import typer
 
 from placement_core import InvalidOptionError
 from rack_traffic.prices import PriceTable, read_prices
-from rack_traffic.session import SparkOptions, spark_session
-from rackward.cli.console import logged
+from rack_traffic.session import SparkOptions, spark_errors, spark_session
+from rackward.cli.console import log_to_stderr
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPARK = "Spark"
+_SPARK_PANEL = "Spark"
 
 Source = Annotated[
     str,
     typer.Argument(
         metavar="SNAPSHOTS",
-        help="Folder (or URL that Spark reads) that `rackward traffic collect` writes to.",
+        help="Folder or URL of the snapshots that `rackward traffic collect` wrote.",
     ),
 ]
 Target = Annotated[
-    str, typer.Argument(metavar="FOLDER", help="Where the tables go (a folder or a URL).")
+    str, typer.Argument(metavar="FOLDER", help="Folder or URL of the output tables.")
 ]
 Since = Annotated[
     str | None,
     typer.Option(
         "--since",
         metavar="TIME",
-        help="Hours from here on, such as 2026-11-21 or 2026-11-21T08:00+01:00; UTC unless it "
-        "says otherwise.",
+        help="Only hours that begin at or after this time, such as 2026-11-21 or "
+        "2026-11-21T08:00+01:00 (default time zone: UTC).",
     ),
 ]
 Until = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="Hours that begin before this.")
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Only hours that begin before this time."),
 ]
 Prices = Annotated[
     Path | None,
     typer.Option(
         "--prices",
         metavar="FILE",
-        help="What a GB costs between racks: CSV or JSON rules with per_gb and, as wanted, "
-        "cluster, level (1 is the widest), from_rack, to_rack, both_directions. "
-        "Default: 0.02 per GB between racks, free within.",
+        help="Price table, as CSV or JSON: rules with per_gb and, optionally, cluster, level (1 is "
+        "the top level of rack paths), from_rack, to_rack, both_directions. Default: 0.02 per GB "
+        "between racks, 0 within a rack.",
     ),
 ]
 Master = Annotated[
@@ -59,8 +60,8 @@ Master = Annotated[
         "--master",
         envvar="RACKWARD_SPARK_MASTER",
         metavar="URL",
-        help="local[N], a cluster's master, or sc://HOST:PORT for Spark Connect.",
-        rich_help_panel=SPARK,
+        help="Spark master: local[N], spark://HOST:PORT, or sc://HOST:PORT for Spark Connect.",
+        rich_help_panel=_SPARK_PANEL,
     ),
 ]
 DriverMemory = Annotated[
@@ -68,8 +69,8 @@ DriverMemory = Annotated[
     typer.Option(
         "--driver-memory",
         metavar="SIZE",
-        help="Of the Spark that this command starts.",
-        rich_help_panel=SPARK,
+        help="Heap size of the Spark driver that this command starts.",
+        rich_help_panel=_SPARK_PANEL,
     ),
 ]
 Conf = Annotated[
@@ -77,8 +78,8 @@ Conf = Annotated[
     typer.Option(
         "--conf",
         metavar="NAME=VALUE",
-        help="A setting of Spark's; may be given several times.",
-        rich_help_panel=SPARK,
+        help="Spark property; may be repeated.",
+        rich_help_panel=_SPARK_PANEL,
     ),
 ]
 DEFAULT_MASTER = "local[*]"
@@ -91,11 +92,11 @@ def spark_options(
     conf: list[str] | None,
     *,
     kafka: bool = False,
-    bars: bool = False,
+    progress_bars: bool = False,
 ) -> SparkOptions:
-    """How to start Spark, with its bars on a terminal if these are wanted.
+    """Return how to start Spark. Progress bars are shown on terminals only.
 
-    Raises InvalidOptionError where a setting is no NAME=VALUE.
+    Raise InvalidOptionError if an item of ``conf`` is not NAME=VALUE.
     """
     settings = {}
     for each in conf or ():
@@ -103,44 +104,43 @@ def spark_options(
         if not (name and equals):
             raise InvalidOptionError(f"--conf {each!r}: give NAME=VALUE")
         settings[name] = value
-    return SparkOptions(master, memory, kafka, bars and sys.stderr.isatty(), settings)
+    return SparkOptions(master, memory, kafka, progress_bars and sys.stderr.isatty(), settings)
 
 
 def price_table(path: Path | None) -> PriceTable:
-    """The table in that file, or the default. Raises PriceTableError."""
+    """Return the price table in a file, or the default one. Raise PriceTableError."""
     return PriceTable() if path is None else read_prices(path)
 
 
-def moment(option: str, given: str | None) -> datetime | None:
-    """A time in UTC, None where none was given. Raises InvalidOptionError."""
-    if given is None:
+def parse_time(option: str, text: str | None) -> datetime | None:
+    """Return a time in UTC, or None if none is given. Raise InvalidOptionError."""
+    if text is None:
         return None
     try:
-        told = datetime.fromisoformat(given)
+        time = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidOptionError(
-            f"{option} {given!r} is no time: give one such as 2026-11-21 or 2026-11-21T08:00"
+            f"{option} {text!r} is not a time: give one such as 2026-11-21 or 2026-11-21T08:00"
         ) from None
-    return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def now() -> datetime:
-    """The clock that jobs are given."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
-# ---- The Spark of a command: begun, told of, and stopped.
-
-
 @contextmanager
-def running(given: SparkOptions) -> Iterator[SparkSession]:
-    """A session for the ``with`` block; what it is at goes to stderr.
+def running_spark(options: SparkOptions) -> Iterator[SparkSession]:
+    """Return a session for the ``with`` block; the progress of its jobs is logged to stderr.
 
-    Raises MissingSparkError and UnfitJavaError.
+    Raise MissingPackageError, UnsupportedJavaError and, for errors of Spark in the block,
+    SparkError.
     """
-    with logged("rackward.traffic"):
-        spark = spark_session(given)
-        try:
-            yield spark
-        finally:
-            spark.stop()
+    with log_to_stderr("rackward.traffic"):
+        spark = spark_session(options)
+        with spark_errors():
+            try:
+                yield spark
+            finally:
+                spark.stop()

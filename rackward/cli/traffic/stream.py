@@ -1,4 +1,4 @@
-"""``rackward traffic stream``: the same tables from a topic of snapshots, as hours close."""
+"""``rackward traffic stream``: the tables of traffic, kept up to date from a topic of snapshots."""
 
 from __future__ import annotations
 
@@ -8,82 +8,85 @@ from typing import Annotated
 
 import typer
 
-from assignors.connection import read_properties
+from assignors.connection import ConnectionPropertyError
 from placement_core import InvalidOptionError
-from rack_traffic.options import Beliefs
+from rack_traffic.consumer_properties import java_consumer_properties
+from rack_traffic.options import EstimationOptions
 from rackward.cli import options
+from rackward.cli.connect import connection_properties
 from rackward.cli.traffic import options as traffic_options
-from rackward.cli.traffic.options import running
+from rackward.cli.traffic.options import running_spark
 
 STREAM_EPILOG = """
-FOLDER belongs to one stream: it gets the tables hourly and partition_hours, divided by hour and
-cluster, and keeps snapshots/, progress/ and checkpoint/ for itself. Killed at any time and started
-again, it goes on where it was; nothing is lost or counted twice.
+FOLDER belongs to one stream. It receives the tables hourly and partition_hours, partitioned by hour
+and cluster, and the stream's own folders snapshots/, rejected_rows/, progress/ and checkpoint/.
+After a restart the stream continues where it stopped, without loss or duplicates.
 
-The file of --command-config is one of a Java consumer.
-
-Exit status: 0 done (--once); 2 where it could not be done; 130 after Ctrl-C.
+Exit status: 0 success (--once); 2 error (reason on stderr); 130 after Ctrl-C.
 """
 
 
 def stream(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where snapshots are written to.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic of the snapshots.")],
     folder: traffic_options.Target,
     bootstrap_server: options.BootstrapServer = None,
     command_config: options.CommandConfig = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Stop at the end of what the topic holds now.")
+        bool, typer.Option("--once", help="Stop at the current end of the topic.")
     ] = False,
     every: Annotated[
-        int, typer.Option(metavar="SECONDS", min=1, help="Time from one batch to the next.")
+        int, typer.Option(metavar="SECONDS", min=1, help="Time between batches.")
     ] = 60,
     delay: Annotated[
         float,
-        typer.Option(metavar="MINUTES", min=0.0, help="How late snapshots may come."),
+        typer.Option(
+            metavar="MINUTES", min=0.0, help="Wait this long for late snapshots of an hour."
+        ),
     ] = 10.0,
-    longest_gap: Annotated[
+    max_gap: Annotated[
         float,
         typer.Option(
-            "--longest-gap",
+            "--max-gap",
             metavar="HOURS",
             min=0.01,
-            help="Gaps between snapshots that are longer are not spread over their hours; hours "
-            "that are older are final.",
+            help="Do not estimate bytes for longer gaps between snapshots, and do not change hours "
+            "that are older than this.",
         ),
     ] = 2.0,
-    most_per_batch: Annotated[
+    max_messages_per_batch: Annotated[
         int | None,
-        typer.Option("--most-per-batch", metavar="MESSAGES", min=1, help="Limit of a batch."),
+        typer.Option("--max-messages-per-batch", metavar="NUMBER", min=1, help="Size of a batch."),
     ] = None,
     prices: traffic_options.Prices = None,
     master: traffic_options.Master = traffic_options.DEFAULT_MASTER,
     driver_memory: traffic_options.DriverMemory = traffic_options.DEFAULT_MEMORY,
     conf: traffic_options.Conf = None,
 ) -> None:
-    """Keep the tables of traffic up to date from a Kafka topic of snapshots."""
-    settings = _settings(bootstrap_server, command_config)
-    rules = traffic_options.price_table(prices)
-    beliefs = Beliefs(longest_gap_hours=longest_gap)
-    with running(traffic_options.spark_options(master, driver_memory, conf, kafka=True)) as spark:
+    """Keep the tables of traffic up to date from a topic of snapshots."""
+    properties = _consumer_properties(bootstrap_server, command_config)
+    price_table = traffic_options.price_table(prices)
+    estimation = EstimationOptions(max_gap_hours=max_gap)
+    spark_options = traffic_options.spark_options(master, driver_memory, conf, kafka=True)
+    with running_spark(spark_options) as spark:
         from rack_traffic.stream import StreamOptions, kafka_messages, start_stream
 
-        messages = kafka_messages(spark, settings, topic, most_per_batch)
-        job = StreamOptions(folder, rules, beliefs, delay)
+        messages = kafka_messages(spark, properties, topic, max_messages_per_batch)
+        job = StreamOptions(folder, price_table, estimation, delay)
         query = start_stream(messages, job, once=once, every_seconds=every)
-        sys.stderr.write(f"Reading {topic}; tables go to {folder}\n")
+        sys.stderr.write(f"Reading topic {topic}; writing tables to {folder}\n")
         query.awaitTermination()
 
 
-def _settings(server: str | None, config: Path | None) -> dict[str, str]:
-    """The consumer's settings. Raises InvalidOptionError where no broker is named."""
-    settings: dict[str, str] = {}
-    if config is not None:
-        try:
-            settings = read_properties(config.read_text())
-        except OSError as error:
-            raise InvalidOptionError(f"cannot read {config}: {error.strerror}") from error
-    if server is not None:
-        settings["bootstrap.servers"] = server
-    if not settings.get("bootstrap.servers"):
-        raise InvalidOptionError("no broker to begin with: give --bootstrap-server HOST:PORT")
-    return settings
+def _consumer_properties(server: str | None, config: Path | None) -> dict[str, str]:
+    """Return the properties of Spark's consumer. Raise InvalidOptionError."""
+    try:
+        given = connection_properties(server, config)
+        if server is not None:
+            # The option overrides both names of the property.
+            given.pop("metadata.broker.list", None)
+        properties = java_consumer_properties(given)
+    except ConnectionPropertyError as error:
+        raise InvalidOptionError(f"--command-config {config}: {error}") from error
+    if not properties.get("bootstrap.servers"):
+        raise InvalidOptionError("no bootstrap broker: give --bootstrap-server HOST:PORT")
+    return properties

@@ -1,4 +1,4 @@
-"""What an AIOKafkaConsumer's coordinator does for a policy, without brokers."""
+"""How an AIOKafkaConsumer's coordinator checks leaders that may have moved; no brokers."""
 
 from __future__ import annotations
 
@@ -6,33 +6,29 @@ import asyncio
 import contextlib
 from typing import Any
 
-import pytest
-
 from assignors import RefreshPolicy
 from assignors.aiokafka import LeaderRackAwareCooperativeStickyAssignor as Sticky
-from assignors.aiokafka import LeaderRackAwareRangeAssignor as Range
-from assignors.aiokafka.coordinator import NOT_TOLD, read_metadata
-from assignors.leader_moves import DEFAULT_REFRESH, PartitionState
-from placement_core import InvalidOptionError
+from assignors.aiokafka.coordinator import UNKNOWN_EPOCH, read_metadata
+from assignors.leader_moves import PartitionMetadata
 from tests.assignors.aiokafka.test_coordinator import on_a_loop
 from tests.support.aiokafka import Consumer
 from tests.support.kafka_python import subscription_bytes
 from tests.support.waiting import PATIENCE
 
-POLICY = RefreshPolicy(settling=0.3, patience=0.3, cool_down=0, check_interval=0.1)
+POLICY = RefreshPolicy(stable_seconds=0.3, unstable_seconds=0.3, min_interval=0, check_interval=0.1)
 GROUP = [(f"m{n}", None, subscription_bytes(["t"], rack="ab"[n])) for n in range(2)]
 
 
-async def at_rest(policy: RefreshPolicy | None, *, leads: bool = True) -> Consumer:
+async def stable(policy: RefreshPolicy | None, *, leads: bool = True) -> Consumer:
     consumer = Consumer(Sticky(rack="a", refresh=policy))
-    consumer.client.answers = [{"t": [0, 1]}]
-    consumer.client.answer({"t": [0, 1]})
+    consumer.client.responses = [{"t": [0, 1]}]
+    consumer.client.respond({"t": [0, 1]})
     consumer.coordinator.generation = 1
     if leads:
         assert await consumer.perform(*GROUP) == {"m0": {"t": [0]}, "m1": {"t": [1]}}
     await consumer.complete(1, {"t": [0]})
-    await asyncio.sleep(0.01)  # Its other tasks begin.
-    consumer.client.asked.clear()
+    await asyncio.sleep(0.01)  # Let its tasks start.
+    consumer.client.requested.clear()
     consumer.coordinator._rejoin_needed_fut = asyncio.get_running_loop().create_future()
     return consumer
 
@@ -43,46 +39,46 @@ async def rejoins(consumer: Consumer, within: float) -> bool:
 
 
 @on_a_loop
-async def test_it_rejoins_when_leaders_have_moved_and_settled() -> None:
-    consumer = await at_rest(POLICY)
+async def test_the_leader_rejoins_when_moved_leaders_are_stable() -> None:
+    consumer = await stable(POLICY)
     assert not await rejoins(consumer, within=0.5)
-    assert consumer.client.asked
-    consumer.client.answers = [{"t": [1, 0]}]
+    assert consumer.client.requested
+    consumer.client.responses = [{"t": [1, 0]}]
     assert await rejoins(consumer, within=PATIENCE)
 
 
 @on_a_loop
-async def test_silent_brokers_are_asked_again() -> None:
-    consumer = await at_rest(POLICY)
-    consumer.client.answers = []
+async def test_a_metadata_request_without_response_is_repeated() -> None:
+    consumer = await stable(POLICY)
+    consumer.client.responses = []
     assert not await rejoins(consumer, within=0.5)
-    consumer.client.answers = [{"t": [1, 0]}]
+    consumer.client.responses = [{"t": [1, 0]}]
     assert await rejoins(consumer, within=PATIENCE)
 
 
 @on_a_loop
-async def test_who_prepares_a_join_or_closes_looks_no_more() -> None:
+async def test_a_new_join_or_close_ends_the_checks() -> None:
     for ends in ("_on_join_prepare", "close"):
-        consumer = await at_rest(POLICY)
-        # The task that closing waits for was cancelled by the test's consumer.
+        consumer = await stable(POLICY)
+        # close() waits for a task that tests.support.aiokafka.Consumer has cancelled.
         with contextlib.suppress(asyncio.CancelledError):
             if ends == "close":
                 await consumer.coordinator.close()
             else:
                 await consumer.coordinator._on_join_prepare(None)
-        consumer.client.asked.clear()
+        consumer.client.requested.clear()
         await asyncio.sleep(0.3)
-        assert consumer.client.asked == []
+        assert consumer.client.requested == []
 
 
 @on_a_loop
-async def test_a_join_that_ends_while_it_closes_leaves_nothing_behind() -> None:
-    # aiokafka finishes a join that is on its way before it leaves.
-    consumer = await at_rest(POLICY)
+async def test_a_join_that_ends_during_close_leaves_no_task_and_no_timer() -> None:
+    # aiokafka completes a join in progress before it leaves the group.
+    consumer = await stable(POLICY)
 
     async def end_of_a_join() -> None:
-        keeping = ("m1", None, subscription_bytes(["t"], rack="a", owned={"t": [0, 1]}))
-        assert await consumer.perform(GROUP[0], keeping) == {"m0": {}, "m1": {"t": [1]}}
+        still_owning = ("m1", None, subscription_bytes(["t"], rack="a", owned={"t": [0, 1]}))
+        assert await consumer.perform(GROUP[0], still_owning) == {"m0": {}, "m1": {"t": [1]}}
         await consumer.complete(1, {})
 
     consumer.coordinator._coordination_task = asyncio.create_task(end_of_a_join())
@@ -93,36 +89,30 @@ async def test_a_join_that_ends_while_it_closes_leaves_nothing_behind() -> None:
 
 
 @on_a_loop
-async def test_followers_and_those_without_a_policy_ask_for_nothing() -> None:
-    for consumer in (await at_rest(POLICY, leads=False), await at_rest(None)):
+async def test_other_members_and_a_leader_without_policy_request_nothing() -> None:
+    for consumer in (await stable(POLICY, leads=False), await stable(None)):
         await asyncio.sleep(0.3)
-        assert consumer.client.asked == []
+        assert consumer.client.requested == []
 
 
 @on_a_loop
-async def test_who_led_the_generation_before_does_not_look() -> None:
-    consumer = await at_rest(POLICY)
+async def test_the_leader_of_an_earlier_generation_requests_nothing() -> None:
+    consumer = await stable(POLICY)
     await consumer.coordinator._on_join_prepare(None)
-    consumer.client.asked.clear()
+    consumer.client.requested.clear()
     await consumer.complete(2, {"t": [0]})
     await asyncio.sleep(0.3)
-    assert consumer.client.asked == []
-
-
-def test_by_default_there_is_a_policy() -> None:
-    assert Sticky().refresh is Range().refresh is DEFAULT_REFRESH
-    with pytest.raises(InvalidOptionError, match="refresh is 60"):
-        Range(refresh=60)  # type: ignore[arg-type]
+    assert consumer.client.requested == []
 
 
 @on_a_loop
-async def test_what_is_read_off_the_metadata() -> None:
+async def test_leaders_and_replicas_are_read_from_metadata() -> None:
     consumer = Consumer(Sticky())
-    consumer.client.answer({"t": [0, 1], "other": [0]})
+    consumer.client.respond({"t": [0, 1], "other": [0]})
     leaders, states = read_metadata(consumer.client.cluster, ["t", "gone"])
     assert leaders.racks == {"t": ["a", "b"]}
-    assert leaders.unseen == {"gone"}
+    assert leaders.topics_without_metadata == {"gone"}
     assert list(states) == [
-        PartitionState("t", 0, 0, NOT_TOLD, [], []),
-        PartitionState("t", 1, 1, NOT_TOLD, [], []),
+        PartitionMetadata("t", 0, 0, UNKNOWN_EPOCH, [], []),
+        PartitionMetadata("t", 1, 1, UNKNOWN_EPOCH, [], []),
     ]

@@ -1,8 +1,8 @@
-"""What becomes of a step of the group's, by librdkafka's rules. No broker is there."""
+"""What a rebalance event does, by librdkafka's rules. No broker is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,42 +10,39 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from assignors.confluent import Consumer
-from assignors.confluent.events import Change, Step
+from assignors.confluent.assignment import RebalanceCallback
+from assignors.confluent.config import COOPERATIVE
+from assignors.confluent.config import RANGE as EAGER
+from assignors.confluent.events import RebalanceEvent, RebalanceKind
 
-COOPERATIVE = "leader-rack-aware-cooperative-sticky"
-EAGER = "leader-rack-aware-range"
+ASSIGN, REVOKE, LOST = RebalanceKind.ASSIGN, RebalanceKind.REVOKE, RebalanceKind.LOST
+BOTH_PROTOCOLS = pytest.mark.parametrize("strategy", [COOPERATIVE, EAGER])
 
 
-class Told:
-    """A consumer in a group of which nothing comes but what the test puts."""
+class Group:
+    """A consumer whose only rebalances are the test's.
 
-    def __init__(self, strategy: str) -> None:
+    ``calls`` has kind, partitions and assignment of each callback; ``handled`` has the results of
+    the events.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
         self.calls: list[tuple[str, list[int], list[int]]] = []
-        self.ends: list[bool] = []
-        self.consumer = Consumer(
-            {
-                "group.id": "g",
-                "partition.assignment.strategy": strategy,
-                "enable.auto.commit": False,
-                "log_level": 0,
-            }
-        )
-        self.consumer._on = {
-            Change.ASSIGN: self._note("assign"),
-            Change.REVOKE: self._note("revoke"),
-            Change.LOSE: self._note("lose"),
-        }
+        self.handled: list[bool] = []
+        self.consumer = consumer
+        self.callbacks = consumer._assignment.callbacks
+        self.callbacks.update({kind: self._recorder(kind.value) for kind in RebalanceKind})
 
-    def _note(self, kind: str) -> Any:
-        def note(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _recorder(self, kind: str) -> RebalanceCallback:
+        def record(consumer: Consumer, partitions: list[TopicPartition]) -> None:
             self.calls.append((kind, numbers(partitions), numbers(consumer.assignment())))
 
-        return note
+        return record
 
-    def step(self, change: Change, *partitions: int, everything: bool = False) -> list[int]:
-        """Have it done; what is assigned then."""
-        places = None if everything else tuple(("t", partition) for partition in partitions)
-        self.consumer._inbox.put(Step(change, places, self.ends.append))
+    def rebalance(self, kind: RebalanceKind, *partitions: int, all_of: bool = False) -> list[int]:
+        """Handle an event, and return the assignment after it."""
+        keys = None if all_of else tuple(("t", partition) for partition in partitions)
+        self.consumer._events.put(RebalanceEvent(kind, keys, self.handled.append))
         assert self.consumer.poll(0) is None
         return numbers(self.consumer.assignment())
 
@@ -55,39 +52,46 @@ def numbers(partitions: list[TopicPartition]) -> list[int]:
 
 
 @contextmanager
-def told(strategy: str) -> Iterator[Told]:
-    made = Told(strategy)
+def group_of(strategy: str) -> Iterator[Group]:
+    consumer = Consumer(
+        {
+            "group.id": "g",
+            "partition.assignment.strategy": strategy,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
     try:
-        yield made
+        yield Group(consumer)
     finally:
-        made.consumer.close()
+        consumer.close()
 
 
-def test_cooperative_steps_add_up() -> None:
-    with told(COOPERATIVE) as group:
-        assert group.step(Change.ASSIGN, 2, 0) == [0, 2]
-        assert group.step(Change.ASSIGN) == [0, 2]
-        assert group.step(Change.REVOKE, 2) == [0]
-        assert group.step(Change.ASSIGN, 1) == [0, 1]
-        assert group.step(Change.LOSE, everything=True) == []
-        # Callbacks come before the change, as confluent's.
+def test_cooperative_rebalances_are_incremental() -> None:
+    with group_of(COOPERATIVE) as group:
+        assert group.rebalance(ASSIGN, 2, 0) == [0, 2]
+        assert group.rebalance(ASSIGN) == [0, 2]
+        assert group.rebalance(REVOKE, 2) == [0]
+        assert group.rebalance(ASSIGN, 1) == [0, 1]
+        assert group.rebalance(LOST, all_of=True) == []
+        # Callbacks are called before the change, as confluent's are.
         assert group.calls == [
             ("assign", [0, 2], []),
             ("assign", [], [0, 2]),
             ("revoke", [2], [0, 2]),
             ("assign", [1], [0]),
-            ("lose", [0, 1], [0, 1]),
+            ("lost", [0, 1], [0, 1]),
         ]
-        assert group.ends == [True] * 5
+        assert group.handled == [True] * 5
 
 
-def test_eager_steps_replace() -> None:
-    with told(EAGER) as group:
-        assert group.step(Change.ASSIGN, 0, 1) == [0, 1]
-        assert group.step(Change.REVOKE, 0, 1) == []
-        assert group.step(Change.ASSIGN) == []
-        assert group.step(Change.REVOKE, everything=True) == []
-        assert group.step(Change.ASSIGN, 1) == [1]
+def test_eager_rebalances_replace_the_assignment() -> None:
+    with group_of(EAGER) as group:
+        assert group.rebalance(ASSIGN, 0, 1) == [0, 1]
+        assert group.rebalance(REVOKE, 0, 1) == []
+        assert group.rebalance(ASSIGN) == []
+        assert group.rebalance(REVOKE, all_of=True) == []
+        assert group.rebalance(ASSIGN, 1) == [1]
         assert [call[:2] for call in group.calls] == [
             ("assign", [0, 1]),
             ("revoke", [0, 1]),
@@ -97,55 +101,55 @@ def test_eager_steps_replace() -> None:
         ]
 
 
-def test_nothing_is_taken_from_who_has_nothing() -> None:
-    for strategy in (COOPERATIVE, EAGER):
-        with told(strategy) as group:
-            group.step(Change.REVOKE, 0)
-            group.step(Change.LOSE, everything=True)
-            assert group.calls == []
-            assert group.ends == [True, True]
+@BOTH_PROTOCOLS
+def test_without_partitions_nothing_is_revoked(strategy: str) -> None:
+    with group_of(strategy) as group:
+        group.rebalance(REVOKE, 0)
+        group.rebalance(LOST, all_of=True)
+        assert group.calls == []
+        assert group.handled == [True, True]
 
 
 def test_without_on_lost_on_revoke_is_called() -> None:
-    with told(COOPERATIVE) as group:
-        del group.consumer._on[Change.LOSE]
-        group.step(Change.ASSIGN, 0)
-        group.step(Change.LOSE, everything=True)
+    with group_of(COOPERATIVE) as group:
+        del group.callbacks[LOST]
+        group.rebalance(ASSIGN, 0)
+        group.rebalance(LOST, all_of=True)
         assert [call[:2] for call in group.calls] == [("assign", [0]), ("revoke", [0])]
 
 
-@pytest.mark.parametrize("strategy", [COOPERATIVE, EAGER])
-def test_what_the_callback_assigns_stays(strategy: str) -> None:
-    with told(strategy) as group:
+@BOTH_PROTOCOLS
+def test_an_assignment_by_the_callback_is_kept(strategy: str) -> None:
+    with group_of(strategy) as group:
         consumer = group.consumer
         wanted = [TopicPartition("t", 0, 7)]
-        group.consumer._on[Change.ASSIGN] = lambda *_: (
+        group.callbacks[ASSIGN] = lambda *_: (
             consumer.incremental_assign(wanted)
             if strategy == COOPERATIVE
             else consumer.assign(wanted)
         )
-        assert group.step(Change.ASSIGN, 0, 1) == [0]
+        assert group.rebalance(ASSIGN, 0, 1) == [0]
         assert consumer.assignment()[0].offset == 7
-        # What the application left out is no fault when it goes.
-        assert group.step(Change.REVOKE, 0, 1) == []
+        # The partition that the callback left out can be revoked all the same.
+        assert group.rebalance(REVOKE, 0, 1) == []
 
 
-@pytest.mark.parametrize("strategy", [COOPERATIVE, EAGER])
-def test_a_callback_that_raises_is_followed_all_the_same(strategy: str) -> None:
-    with told(strategy) as group:
+@BOTH_PROTOCOLS
+def test_after_a_callback_that_raises_the_partitions_are_assigned(strategy: str) -> None:
+    with group_of(strategy) as group:
 
         def fail(*_: object) -> None:
             raise ZeroDivisionError("in a callback")
 
-        group.consumer._on[Change.ASSIGN] = fail
+        group.callbacks[ASSIGN] = fail
         with pytest.raises(ZeroDivisionError):
-            group.step(Change.ASSIGN, 0)
+            group.rebalance(ASSIGN, 0)
         assert numbers(group.consumer.assignment()) == [0]
-        assert group.ends == [True]
+        assert group.handled == [True]
 
 
 @pytest.mark.parametrize(
-    ("strategy", "wrong"),
+    ("strategy", "call"),
     [
         (COOPERATIVE, lambda consumer: consumer.assign([])),
         (COOPERATIVE, lambda consumer: consumer.unassign()),
@@ -153,12 +157,12 @@ def test_a_callback_that_raises_is_followed_all_the_same(strategy: str) -> None:
         (EAGER, lambda consumer: consumer.incremental_unassign([])),
     ],
 )
-def test_the_groups_protocol_says_how_to_assign(
-    strategy: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
+def test_calls_of_the_other_rebalance_protocol_are_refused(
+    strategy: str, call: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with told(strategy) as group:
-        wrong(group.consumer)  # Before the first join there is none.
-        monkeypatch.setattr(type(group.consumer._membership), "joined_once", True)
+    with group_of(strategy) as group:
+        call(group.consumer)  # Before the first join the group has no protocol.
+        monkeypatch.setattr(type(group.consumer._member), "has_joined", True)
         with pytest.raises(KafkaException) as caught:
-            wrong(group.consumer)
+            call(group.consumer)
         assert caught.value.args[0].code() == KafkaError._STATE

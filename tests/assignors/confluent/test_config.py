@@ -1,3 +1,5 @@
+"""How confluent's properties are divided between librdkafka and the group member."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,53 +12,57 @@ from assignors import RefreshPolicy
 from assignors.confluent.config import (
     COOPERATIVE,
     RANGE,
-    REFRESH,
-    check_honoured,
-    configuration,
-    for_librdkafka,
+    REFRESH_PROPERTY,
     group_metadata,
-    merged,
+    librdkafka_config,
+    merge_arguments,
+    read_configuration,
+    validate,
 )
 from assignors.rack_discovery import discover
-from tests.support.waiting import search_patiently
+from tests.support.rack_sources import search_with_long_timeouts
 
 GROUP = {"group.id": "g", "partition.assignment.strategy": RANGE}
 
 
-def refused(act: Any, *arguments: Any) -> str:
+def refused(function: Any, *arguments: Any) -> str:
+    """Return the message of the error that the call raises."""
     with pytest.raises(KafkaException) as caught:
-        act(*arguments)
+        function(*arguments)
     error = caught.value.args[0]
     assert error.code() == KafkaError._INVALID_ARG
     return str(error.str())
 
 
-def test_arguments_are_merged_as_confluent_merges_them() -> None:
+def test_arguments_are_merged_as_by_confluent() -> None:
     given = {"group.id": "g", "client.id": "one", "default.topic.config": {"client.id": "three"}}
-    assert merged((given,), {"client.id": "two"}) == {"group.id": "g", "client.id": "three"}
+    assert merge_arguments((given,), {"client.id": "two"}) == {
+        "group.id": "g",
+        "client.id": "three",
+    }
     assert given["client.id"] == "one"
-    assert merged((), {"group.id": "g"}) == {"group.id": "g"}
-    assert merged(({}, {}), {}) is None
-    assert merged(("group.id=g",), {}) is None
+    assert merge_arguments((), {"group.id": "g"}) == {"group.id": "g"}
+    assert merge_arguments(({}, {}), {}) is None
+    assert merge_arguments(("group.id=g",), {}) is None
 
 
 @pytest.mark.parametrize(
     ("named", "strategy"),
     [(RANGE, RANGE), (f" {COOPERATIVE} ", COOPERATIVE), (f"{RANGE},", RANGE)],
 )
-def test_exactly_one_strategy_is_taken(named: str, strategy: str) -> None:
+def test_exactly_one_strategy_is_accepted(named: str, strategy: str) -> None:
     properties = GROUP | {"partition.assignment.strategy": named}
-    check_honoured(properties)
-    assert configuration(properties, {}).strategy == strategy
+    validate(properties)
+    assert read_configuration(properties, {}).strategy == strategy
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"partition.assignment.strategy": None}, "give one of leader-rack-aware-"),
         ({"partition.assignment.strategy": "range"}, "'range'"),
-        ({"partition.assignment.strategy": f"{RANGE},{COOPERATIVE}"}, "no other beside it"),
-        ({"partition.assignment.strategy": f"range,{COOPERATIVE}"}, "no other beside it"),
+        ({"partition.assignment.strategy": f"{RANGE},{COOPERATIVE}"}, "no other with it"),
+        ({"partition.assignment.strategy": f"range,{COOPERATIVE}"}, "no other with it"),
         ({"partition.assignment.strategy": [RANGE]}, "Unsupported"),
         ({"group.protocol": "Consumer"}, "group.protocol=consumer"),
         ({"group.protocol.type": "connect"}, "group.protocol.type"),
@@ -64,35 +70,37 @@ def test_exactly_one_strategy_is_taken(named: str, strategy: str) -> None:
         ({"rackward.refresh": "60 s"}, "rackward.refresh: refresh is '60 s': give a RefreshPolicy"),
     ],
 )
-def test_what_is_not_honoured_is_refused(wrong: dict[str, Any], told: str) -> None:
-    assert told in refused(check_honoured, GROUP | wrong)
+def test_unsupported_properties_are_refused(wrong: dict[str, Any], message: str) -> None:
+    assert message in refused(validate, GROUP | wrong)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"heartbeat.interval.ms": 45000}, "heartbeat.interval.ms=45000"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "GSSAPI"),
         ({"sasl.mechansim": "PLAIN"}, "did you mean sasl.mechanism"),
     ],
 )
-def test_what_the_membership_cannot_do_is_refused(wrong: dict[str, Any], told: str) -> None:
-    assert told in refused(configuration, GROUP | wrong, {})
+def test_properties_that_the_member_does_not_support_are_refused(
+    wrong: dict[str, Any], message: str
+) -> None:
+    assert message in refused(read_configuration, GROUP | wrong, {})
 
 
-def test_when_leaders_that_moved_are_worth_a_rebalance() -> None:
-    policy = RefreshPolicy(settling=5)
-    assert configuration(GROUP, {}).refresh == RefreshPolicy()
-    assert configuration(GROUP | {REFRESH: policy}, {}).refresh is policy
-    assert configuration(GROUP | {REFRESH: None}, {}).refresh is None
-    assert for_librdkafka(GROUP | {REFRESH: policy}, print).keys() == (
-        for_librdkafka(GROUP, print).keys()
+def test_the_refresh_policy_is_not_passed_to_librdkafka() -> None:
+    policy = RefreshPolicy(stable_seconds=5)
+    assert read_configuration(GROUP, {}).refresh == RefreshPolicy()
+    assert read_configuration(GROUP | {REFRESH_PROPERTY: policy}, {}).refresh is policy
+    assert read_configuration(GROUP | {REFRESH_PROPERTY: None}, {}).refresh is None
+    assert librdkafka_config(GROUP | {REFRESH_PROPERTY: policy}, print).keys() == (
+        librdkafka_config(GROUP, print).keys()
     )
 
 
-def test_librdkafka_commits_nothing_by_itself_and_knows_no_rack() -> None:
-    told = for_librdkafka(GROUP | {"client.rack": "a", "fetch.min.bytes": 5}, print)
-    assert told == {
+def test_librdkafka_has_no_automatic_commits_and_no_rack() -> None:
+    config = librdkafka_config(GROUP | {"client.rack": "a", "fetch.min.bytes": 5}, print)
+    assert config == {
         "group.id": "g",
         "fetch.min.bytes": 5,
         "enable.auto.commit": "false",
@@ -102,18 +110,18 @@ def test_librdkafka_commits_nothing_by_itself_and_knows_no_rack() -> None:
 
 
 @pytest.mark.parametrize("value", [True, "T", "FALSE", 0, "1", None])
-def test_either_value_of_auto_commit_becomes_false(value: Any) -> None:
-    told = for_librdkafka(GROUP | {"enable.auto.commit": value}, print)
-    assert told["enable.auto.commit"] == "false"
+def test_automatic_commits_of_librdkafka_are_disabled(value: Any) -> None:
+    config = librdkafka_config(GROUP | {"enable.auto.commit": value}, print)
+    assert config["enable.auto.commit"] == "false"
 
 
-def test_what_librdkafka_refuses_reaches_it() -> None:
+def test_invalid_values_are_left_for_librdkafka_to_refuse() -> None:
     wrong = {"enable.auto.commit": "maybe", "on_commit": 5, 7: 8, "session.timeout.ms": []}
-    told = for_librdkafka(GROUP | wrong, print)
-    assert {name: told[name] for name in wrong} == wrong
+    config = librdkafka_config(GROUP | wrong, print)
+    assert {name: config[name] for name in wrong} == wrong
 
 
-def test_properties_of_java_are_said_in_librdkafkas_words() -> None:
+def test_java_properties_are_translated() -> None:
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     properties = GROUP | {
         "bootstrap.servers": "kafka:9092",
@@ -122,18 +130,18 @@ def test_properties_of_java_are_said_in_librdkafkas_words() -> None:
         "sasl.jaas.config": f'{login} username="u" password="p";',
         "fetch.min.bytes": 5,
     }
-    told = for_librdkafka(properties, print)
-    assert told["security.protocol"] == "sasl_plaintext"
-    assert (told["sasl.username"], told["sasl.password"]) == ("u", "p")
-    assert told["fetch.min.bytes"] == 5
-    assert "sasl.jaas.config" not in told
-    membership = configuration(properties, {}).membership
-    assert (membership["sasl_plain_username"], membership["sasl_plain_password"]) == ("u", "p")
-    assert membership["bootstrap_servers"] == ["kafka:9092"]
+    config = librdkafka_config(properties, print)
+    assert config["security.protocol"] == "sasl_plaintext"
+    assert (config["sasl.username"], config["sasl.password"]) == ("u", "p")
+    assert config["fetch.min.bytes"] == 5
+    assert "sasl.jaas.config" not in config
+    keywords = read_configuration(properties, {}).kafka_python
+    assert (keywords["sasl_plain_username"], keywords["sasl_plain_password"]) == ("u", "p")
+    assert keywords["bootstrap_servers"] == ["kafka:9092"]
 
 
 @pytest.mark.parametrize(
-    ("told", "environ", "rack"),
+    ("properties", "environ", "rack"),
     [
         ({"client.rack": "a"}, {"RACKWARD_RACK": "b"}, "a"),
         ({"client.rack": " "}, {"RACKWARD_RACK": "b"}, "b"),
@@ -145,46 +153,46 @@ def test_properties_of_java_are_said_in_librdkafkas_words() -> None:
         ({}, {}, None),
     ],
 )
-def test_where_the_rack_is_from(
-    told: dict[str, Any],
+def test_the_rack_is_resolved(
+    properties: dict[str, Any],
     environ: dict[str, str],
     rack: str | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("assignors.rack_discovery.resolve.search", search_patiently)
-    assert configuration(GROUP | told, environ).rack == rack
+    monkeypatch.setattr("assignors.rack_discovery.resolve.search", search_with_long_timeouts)
+    assert read_configuration(GROUP | properties, environ).rack == rack
 
 
-def test_defaults_are_librdkafkas() -> None:
-    settings = configuration(GROUP, {})
+def test_defaults_are_those_of_librdkafka() -> None:
+    settings = read_configuration(GROUP, {})
     assert settings.auto_commit
     assert settings.auto_offset_store
     assert (settings.auto_commit_interval, settings.session_timeout) == (5.0, 45.0)
     assert settings.max_poll_interval_ms == 300000
     assert settings.instance_id is None
-    assert settings.membership["heartbeat_interval_ms"] == 3000
-    assert settings.membership["client_id"] == "rdkafka"
-    assert settings.membership["enable_auto_commit"] is False
-    assert "bootstrap_servers" not in settings.membership
+    assert settings.kafka_python["heartbeat_interval_ms"] == 3000
+    assert settings.kafka_python["client_id"] == "rdkafka"
+    assert settings.kafka_python["enable_auto_commit"] is False
+    assert "bootstrap_servers" not in settings.kafka_python
 
 
 @pytest.mark.parametrize(
-    ("servers", "read"),
+    ("servers", "expected"),
     [
         ("kafka", ["kafka:9092"]),
         ("one, two:9093", ["one:9092", "two:9093"]),
         ("[::1],[::2]:9093", ["[::1]:9092", "[::2]:9093"]),
     ],
 )
-def test_servers_without_a_port_have_kafkas(servers: str, read: list[str]) -> None:
-    settings = configuration(GROUP | {"bootstrap.servers": servers}, {})
-    assert settings.membership["bootstrap_servers"] == read
+def test_servers_without_a_port_have_the_default_port(servers: str, expected: list[str]) -> None:
+    settings = read_configuration(GROUP | {"bootstrap.servers": servers}, {})
+    assert settings.kafka_python["bootstrap_servers"] == expected
 
 
 @pytest.mark.parametrize(
     ("group", "instance"), [("g", None), ("größe", None), ("g", "instance-1"), ("g" * 249, None)]
 )
-def test_it_is_what_librdkafka_writes(group: str, instance: str | None) -> None:
+def test_group_metadata_is_what_librdkafka_writes(group: str, instance: str | None) -> None:
     settings: dict[str, Any] = {"group.id": group, "log_level": 0}
     if instance is not None:
         settings["group.instance.id"] = instance
@@ -195,10 +203,10 @@ def test_it_is_what_librdkafka_writes(group: str, instance: str | None) -> None:
         consumer.close()
 
 
-def test_librdkafka_reads_it() -> None:
+def test_librdkafka_reads_group_metadata() -> None:
     producer = Producer({"transactional.id": "x", "log_level": 0})
-    told = group_metadata("g", 7, "member-1", "i")
-    producer.send_offsets_to_transaction([], told, 1)
-    for cut in (told[:-3], told[1:], told.replace(b"g", b"\7")):
+    metadata = group_metadata("g", 7, "member-1", "i")
+    producer.send_offsets_to_transaction([], metadata, 1)
+    for corrupt in (metadata[:-3], metadata[1:], metadata.replace(b"g", b"\7")):
         with pytest.raises(KafkaException, match="_BAD_MSG"):
-            producer.send_offsets_to_transaction([], cut, 1)
+            producer.send_offsets_to_transaction([], corrupt, 1)

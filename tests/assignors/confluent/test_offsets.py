@@ -1,14 +1,30 @@
+"""Which offsets are stored, uncommitted, and where partitions start."""
+
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaError,
+    TopicPartition,
+)
 
-from assignors.confluent.offsets import OffsetBook, Position
+from assignors.confluent.offsets import (
+    OffsetTracker,
+    PartitionKey,
+    Position,
+    with_errors,
+    with_start_offsets,
+)
 
 A, B = ("t", 0), ("t", 1)
 
 
 @pytest.mark.parametrize(
-    ("position", "other", "is_beyond"),
+    ("position", "other", "is_after"),
     [
         (Position(0), None, True),
         (Position(5), Position(4), True),
@@ -18,50 +34,97 @@ A, B = ("t", 0), ("t", 1)
         (Position(6, 1), Position(5, 2), False),
     ],
 )
-def test_which_position_is_further_on(
-    position: Position, other: Position | None, is_beyond: bool
+def test_positions_are_ordered_by_epoch_then_offset(
+    position: Position, other: Position | None, is_after: bool
 ) -> None:
-    assert position.is_beyond(other) is is_beyond
+    assert position.is_after(other) is is_after
 
 
-def test_what_is_stored_is_the_position() -> None:
-    book = OffsetBook(auto_store=True)
-    assert book.stored({A: Position(3), B: None}) == {A: Position(3)}
+def test_with_auto_store_the_position_is_stored() -> None:
+    tracker = OffsetTracker(auto_store=True)
+    assert tracker.stored({A: Position(3), B: None}) == {A: Position(3)}
 
 
-def test_a_seek_resets_the_position_and_not_what_is_stored() -> None:
-    book = OffsetBook(auto_store=True)
-    book.store(A, Position(9))
-    assert book.stored({A: None}) == {A: Position(9)}
-    assert book.stored({A: Position(2)}) == {A: Position(2)}
+def test_a_seek_resets_the_position_and_not_the_stored_offset() -> None:
+    tracker = OffsetTracker(auto_store=True)
+    tracker.store(A, Position(9))
+    assert tracker.stored({A: None}) == {A: Position(9)}
+    assert tracker.stored({A: Position(2)}) == {A: Position(2)}
 
 
-def test_what_the_application_stores_is_stored_whatever_it_read() -> None:
-    book = OffsetBook(auto_store=False)
-    book.store(A, Position(3, 1, "half"))
-    assert book.stored({A: Position(9), B: Position(9)}) == {A: Position(3, 1, "half")}
+def test_without_auto_store_the_position_is_not_stored() -> None:
+    tracker = OffsetTracker(auto_store=False)
+    tracker.store(A, Position(3, 1, "half"))
+    assert tracker.stored({A: Position(9), B: Position(9)}) == {A: Position(3, 1, "half")}
 
 
-def test_another_assignment_begins_with_nothing_stored() -> None:
-    book = OffsetBook(auto_store=False)
-    book.store(A, Position(3))
-    book.store(B, Position(4))
-    book.forget([A])
-    assert book.stored({A: None, B: None}) == {B: Position(4)}
+def test_a_new_assignment_has_no_stored_offset() -> None:
+    tracker = OffsetTracker(auto_store=False)
+    tracker.store(A, Position(3))
+    tracker.store(B, Position(4))
+    tracker.forget_stored([A])
+    assert tracker.stored({A: None, B: None}) == {B: Position(4)}
 
 
-def test_only_what_is_beyond_the_last_commit_is_due() -> None:
-    book = OffsetBook(auto_store=True)
-    positions: dict[tuple[str, int], Position | None] = {A: Position(5), B: Position(7)}
-    assert book.due(positions) == positions
-    book.committed({A: Position(5)})
-    assert book.due(positions) == {B: Position(7)}
-    # Read again after a seek: what is committed stays ahead.
-    assert book.due({A: Position(1)}) == {}
+def test_only_offsets_after_the_last_commit_are_uncommitted() -> None:
+    tracker = OffsetTracker(auto_store=True)
+    positions: dict[PartitionKey, Position | None] = {A: Position(5), B: Position(7)}
+    assert tracker.uncommitted(positions) == positions
+    tracker.record_committed({A: Position(5)})
+    assert tracker.uncommitted(positions) == {B: Position(7)}
+    # After a seek back the committed offset is still ahead.
+    assert tracker.uncommitted({A: Position(1)}) == {}
 
 
-def test_what_others_may_have_committed_is_not_known() -> None:
-    book = OffsetBook(auto_store=True)
-    book.committed({A: Position(5)})
-    book.lost_sight([A])
-    assert book.due({A: Position(1)}) == {A: Position(1)}
+def test_a_forgotten_commit_is_not_compared() -> None:
+    tracker = OffsetTracker(auto_store=True)
+    tracker.record_committed({A: Position(5)})
+    tracker.forget_committed([A])
+    assert tracker.uncommitted({A: Position(1)}) == {A: Position(1)}
+
+
+# ---- Start offsets and errors of partitions.
+
+
+def test_partitions_start_at_the_committed_offset() -> None:
+    partitions = [TopicPartition("t", 0), TopicPartition("t", 1, OFFSET_STORED)]
+    started = with_start_offsets(partitions, {A: Position(5, 2), B: Position(7)}, "error")
+    assert [(p.partition, p.offset, p.leader_epoch) for p in started] == [(0, 5, 2), (1, 7, None)]
+
+
+@pytest.mark.parametrize(
+    ("offset_reset", "offset"),
+    [
+        ("earliest", OFFSET_BEGINNING),
+        ("smallest", OFFSET_BEGINNING),
+        ("LATEST", OFFSET_END),
+        ("largest", OFFSET_END),
+        ("error", OFFSET_INVALID),
+    ],
+)
+def test_without_a_committed_offset_auto_offset_reset_applies(
+    offset_reset: str, offset: int
+) -> None:
+    started = with_start_offsets([TopicPartition("t", 0)], {}, offset_reset)
+    assert [p.offset for p in started] == [offset]
+
+
+def test_offsets_of_the_application_are_kept() -> None:
+    partitions = [TopicPartition("t", 0, 3), TopicPartition("t", 1, OFFSET_END)]
+    started = with_start_offsets(partitions, {A: Position(5), B: Position(7)}, "earliest")
+    assert [p.offset for p in started] == [3, OFFSET_END]
+
+
+def test_unknown_committed_offsets_are_left_to_librdkafka() -> None:
+    partitions = [TopicPartition("t", 0)]
+    assert with_start_offsets(partitions, None, "earliest") is partitions
+
+
+def test_failed_partitions_have_errors() -> None:
+    partitions = [TopicPartition("t", 0, 3, "note", 1), TopicPartition("t", 1, 4)]
+    failed, succeeded = with_errors(partitions, {A: KafkaError.ILLEGAL_GENERATION, B: 0})
+    assert isinstance(failed, TopicPartition)
+    assert failed.error is not None
+    assert failed.error.code() == KafkaError.ILLEGAL_GENERATION
+    assert (failed.offset, failed.metadata, failed.leader_epoch) == (3, "note", 1)
+    assert succeeded is partitions[1]

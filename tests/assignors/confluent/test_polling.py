@@ -1,10 +1,11 @@
-"""Events reach the thread that polls, whichever way it polls. No broker is there."""
+"""Events reach the thread that polls, in every kind of poll, and late polls are detected.
+
+No broker is needed.
+"""
 
 from __future__ import annotations
 
-import gc
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,8 +14,8 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from assignors.confluent import Consumer
-from assignors.confluent.errors import error_message
-from assignors.confluent.events import Change, Committed, Step
+from assignors.confluent.events import CommitResult, RebalanceEvent, RebalanceKind, error_message
+from assignors.confluent.polling import PollTimeout
 from tests.support.waiting import PATIENCE, wait_until
 
 SETTINGS = {
@@ -22,58 +23,65 @@ SETTINGS = {
     "partition.assignment.strategy": "leader-rack-aware-cooperative-sticky",
     "log_level": 0,
 }
-LENGTHS = (3.0, 15.0, PATIENCE)
-"""Seconds of a call that nothing ends early: longer ones for a machine that stalls meanwhile."""
+CALL_SECONDS = (3.0, 15.0, PATIENCE)
+"""Seconds of a call that nothing ends early: the longer ones are for a machine that stalls."""
 
 
-class Enough(Exception):
-    """Ends a call that a callback comes from."""
+class EndCall(Exception):
+    """Raised by a callback to end the call that it is called from."""
 
 
-class Note:
-    """A callback that notes what it hears, and in which thread; "enough" ends the call."""
+class OnCommit:
+    """An ``on_commit`` that records the topic and the thread of each call.
+
+    The topic "end" ends the call.
+    """
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.topics: list[str] = []
         self.threads: list[int] = []
         self.called = threading.Event()
 
     def __call__(self, error: object, partitions: list[TopicPartition]) -> None:
         assert error is None
-        self.heard.append(partitions[0].topic)
+        self.topics.append(partitions[0].topic)
         self.threads.append(threading.get_ident())
         self.called.set()
-        if self.heard[-1] == "enough":
-            raise Enough
+        if self.topics[-1] == "end":
+            raise EndCall
 
-    def forget(self) -> None:
-        self.heard.clear()
+    def reset(self) -> None:
+        self.topics.clear()
         self.threads.clear()
         self.called.clear()
 
 
 @pytest.fixture
-def note() -> Note:
-    return Note()
+def on_commit() -> OnCommit:
+    return OnCommit()
 
 
 @pytest.fixture
-def consumer(note: Note) -> Iterator[Consumer]:
-    made = Consumer({**SETTINGS, "on_commit": note})
-    yield made
-    made.close()
+def consumer(on_commit: OnCommit) -> Iterator[Consumer]:
+    consumer = Consumer({**SETTINGS, "on_commit": on_commit})
+    yield consumer
+    consumer.close()
 
 
-class Caller:
-    """A thread that polls once, so that it is known, and is then in a long call."""
+def commit_of(topic: str) -> CommitResult:
+    return CommitResult(None, [TopicPartition(topic, 0, 1)])
+
+
+class PollingThread:
+    """A thread that polls once, so that its identity is known, and is then in a long call."""
 
     def __init__(self, consumer: Consumer, call: Callable[[], Any]) -> None:
-        self.outcome: list[Any] = []
+        self.results: list[Any] = []
         self._consumer = consumer
         self._call = call
         self._ready = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
-        consumer._unsettle()
+        consumer._poller.disable_fast_poll()
         self.thread.start()
         assert self._ready.wait(PATIENCE)
 
@@ -81,11 +89,11 @@ class Caller:
         try:
             self._consumer.poll(0)
             self._ready.set()
-            self.outcome.append(self._call())
-        except Exception as error:  # noqa: BLE001 - looked at by the test
-            self.outcome.append(error)
+            self.results.append(self._call())
+        except Exception as error:  # noqa: BLE001 - checked by the test
+            self.results.append(error)
 
-    def is_under_way_at(self, event: threading.Event) -> bool:
+    def is_in_call_at(self, event: threading.Event) -> bool:
         """Wait for the event, or for the end of the call."""
         wait_until(
             lambda: event.is_set() or not self.thread.is_alive(),
@@ -95,41 +103,37 @@ class Caller:
         return self.thread.is_alive()
 
     def end(self) -> None:
-        """Have the call end by what a callback raises."""
-        self._consumer._inbox.put(committed("enough"))
+        """End the call by an exception of a callback."""
+        self._consumer._events.put(commit_of("end"))
         self.thread.join(2 * PATIENCE)
         assert not self.thread.is_alive()
-        if self.outcome == [None]:
-            # It was in C alone, and the next call raises.
-            with pytest.raises(Enough):
+        if self.results == [None]:
+            # It was a fast poll, and the next call raises.
+            with pytest.raises(EndCall):
                 self._consumer.poll(0)
         else:
-            assert [type(each) for each in self.outcome] == [Enough]
+            assert [type(each) for each in self.results] == [EndCall]
 
 
-def committed(name: str) -> Committed:
-    return Committed(None, [TopicPartition(name, 0, 1)])
-
-
-def test_while_nothing_happens_poll_is_librdkafkas(consumer: Consumer) -> None:
+def test_without_events_poll_is_librdkafkas(consumer: Consumer) -> None:
     assert consumer.poll(0) is None
-    theirs = confluent_kafka.Consumer.poll.__get__(consumer)
-    assert consumer.poll == theirs
-    assert type(consumer.poll) is type(theirs)
+    native = confluent_kafka.Consumer.poll.__get__(consumer)
+    assert consumer.poll == native
+    assert type(consumer.poll) is type(native)
 
 
-def test_an_event_takes_librdkafkas_poll_away_until_it_is_served(
-    consumer: Consumer, note: Note
+def test_an_event_disables_the_fast_poll_until_it_is_handled(
+    consumer: Consumer, on_commit: OnCommit
 ) -> None:
     consumer.poll(0)
-    consumer._inbox.put(committed("one"))
+    consumer._events.put(commit_of("one"))
     assert "poll" not in consumer.__dict__
     consumer.poll(0)
-    assert note.heard == ["one"]
+    assert on_commit.topics == ["one"]
     assert "poll" in consumer.__dict__
 
 
-def call(consumer: Consumer, kind: str, seconds: float) -> Callable[[], Any]:
+def call_of(consumer: Consumer, kind: str, seconds: float) -> Callable[[], Any]:
     calls: dict[str, Callable[[], Any]] = {
         "poll": lambda: consumer.poll(seconds),
         "slow poll": lambda: Consumer.poll(consumer, 6 * PATIENCE),
@@ -139,24 +143,26 @@ def call(consumer: Consumer, kind: str, seconds: float) -> Callable[[], Any]:
 
 
 @pytest.mark.parametrize("kind", ["poll", "slow poll", "consume"])
-def test_a_call_under_way_is_interrupted(consumer: Consumer, note: Note, kind: str) -> None:
-    for seconds in LENGTHS:
-        note.forget()
-        caller = Caller(consumer, call(consumer, kind, seconds))
+def test_an_event_interrupts_a_call_in_progress(
+    consumer: Consumer, on_commit: OnCommit, kind: str
+) -> None:
+    for seconds in CALL_SECONDS:
+        on_commit.reset()
+        polling = PollingThread(consumer, call_of(consumer, kind, seconds))
         if kind == "slow poll":
-            consumer._unsettle()
-        consumer._inbox.put(committed("one"))
-        if caller.is_under_way_at(note.called):
+            consumer._poller.disable_fast_poll()
+        consumer._events.put(commit_of("one"))
+        if polling.is_in_call_at(on_commit.called):
             break
         consumer.poll(0)
-    assert caller.thread.is_alive()
-    assert (note.heard, note.threads) == (["one"], [caller.thread.ident])
-    caller.end()
+    assert polling.thread.is_alive()
+    assert (on_commit.topics, on_commit.threads) == (["one"], [polling.thread.ident])
+    polling.end()
 
 
-def test_an_error_of_the_group_is_returned_by_poll_and_by_consume(consumer: Consumer) -> None:
-    for name in ("one", "two", "three"):
-        consumer._inbox.put(error_message(KafkaError.UNKNOWN_TOPIC_OR_PART, "gone", name))
+def test_errors_of_the_group_are_returned_by_poll_and_consume(consumer: Consumer) -> None:
+    for topic in ("one", "two", "three"):
+        consumer._events.put(error_message(KafkaError.UNKNOWN_TOPIC_OR_PART, "gone", topic))
     message = consumer.poll(0)
     assert message is not None
     assert message.topic() == "one"
@@ -168,17 +174,17 @@ def test_an_error_of_the_group_is_returned_by_poll_and_by_consume(consumer: Cons
     assert consumer.consume(5, 0) == []
 
 
-def test_what_a_callback_raises_comes_out_of_the_call(consumer: Consumer) -> None:
-    for act in (lambda: consumer.poll(0), lambda: consumer.consume(3, 0)):
-        consumer._inbox.put(committed("enough"))
-        with pytest.raises(Enough):
-            act()
-        assert not consumer._inbox
+def test_an_exception_of_a_callback_is_raised_by_the_call(consumer: Consumer) -> None:
+    for call in (lambda: consumer.poll(0), lambda: consumer.consume(3, 0)):
+        consumer._events.put(commit_of("end"))
+        with pytest.raises(EndCall):
+            call()
+        assert not consumer._events
     consumer.poll(0)
     assert "poll" in consumer.__dict__
 
 
-def test_a_class_of_ones_own_is_served_too(note: Note) -> None:
+def test_a_subclass_may_override_poll(on_commit: OnCommit) -> None:
     class Counting(Consumer):
         polls = 0
 
@@ -186,80 +192,87 @@ def test_a_class_of_ones_own_is_served_too(note: Note) -> None:
             self.polls += 1
             return super().poll(timeout)
 
-    with Counting({**SETTINGS, "on_commit": note}) as consumer:
+    with Counting({**SETTINGS, "on_commit": on_commit}) as consumer:
         consumer.poll(0)
-        consumer._inbox.put(committed("one"))
+        consumer._events.put(commit_of("one"))
         consumer.poll(0)
-        assert (consumer.polls, len(note.heard)) == (2, 1)
+        assert (consumer.polls, len(on_commit.topics)) == (2, 1)
+        assert "poll" not in vars(consumer)
 
 
 def test_a_callback_may_poll(consumer: Consumer) -> None:
     polled: list[Any] = []
-    consumer._on = {Change.ASSIGN: lambda each, _: polled.append(each.consume(1, 0))}
-    ends: list[bool] = []
-    consumer._inbox.put(Step(Change.ASSIGN, (), ends.append))
+    consumer._assignment.callbacks = {
+        RebalanceKind.ASSIGN: lambda each, _: polled.append(each.consume(1, 0))
+    }
+    handled: list[bool] = []
+    consumer._events.put(RebalanceEvent(RebalanceKind.ASSIGN, (), handled.append))
     consumer.poll(0)
     assert polled == [[]]
-    assert ends == [True]
+    assert handled == [True]
 
 
-def test_another_thread_sees_the_assignment_while_one_polls(consumer: Consumer) -> None:
+def test_assignment_does_not_wait_for_a_poll_in_another_thread(consumer: Consumer) -> None:
     consumer.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
-    for seconds in LENGTHS:
-        caller = Caller(consumer, call(consumer, "poll", seconds))
+    for seconds in CALL_SECONDS:
+        polling = PollingThread(consumer, call_of(consumer, "poll", seconds))
         assert [p.partition for p in consumer.assignment()] == [0, 1]
-        if caller.thread.is_alive():
+        if polling.thread.is_alive():
             break
-    assert caller.thread.is_alive()
-    caller.end()
+    assert polling.thread.is_alive()
+    polling.end()
 
 
-def test_an_abandoned_consumer_leaves_no_threads() -> None:
-    consumer = Consumer({**SETTINGS, "bootstrap.servers": "127.0.0.1:1"})
-    consumer.subscribe(["t"])
-    consumer.poll(0)
-    threads = [consumer._pulse._thread, consumer._membership._thread]
-    gone = weakref.ref(consumer)
-    del consumer
-
-    def collected() -> bool:
-        gc.collect()
-        # A thread that beats just now holds it for a moment.
-        return gone() is None
-
-    wait_until(collected, PATIENCE, "nobody holds the consumer")
-    for thread in threads:
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+# ---- Detecting an application that does not poll.
 
 
-def test_closing_is_done_once_and_ends_the_threads(note: Note) -> None:
-    consumer = Consumer({**SETTINGS, "bootstrap.servers": "127.0.0.1:1", "on_commit": note})
-    consumer.subscribe(["t"])
-    consumer.poll(0)
-    threads = [consumer._pulse._thread, consumer._membership._thread]
-    consumer.close()
-    for thread in threads:
-        # close waits for them, but not for ever.
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-    consumer.close()
-    for act in (
-        consumer.poll,
-        consumer.consume,
-        consumer.assignment,
-        consumer.memberid,
-        consumer.consumer_group_metadata,
-        consumer.unsubscribe,
-        consumer.unassign,
-        consumer.commit,
-        lambda: consumer.subscribe(["t"]),
-        lambda: consumer.assign([]),
-        lambda: consumer.incremental_assign([]),
-        lambda: consumer.incremental_unassign([]),
-        lambda: consumer.position([]),
-        lambda: consumer.store_offsets(offsets=[]),
-        lambda: consumer.seek(TopicPartition("t", 0, 0)),
-    ):
-        with pytest.raises(RuntimeError, match="closed"):
-            act()
+def test_an_application_that_polls_in_time_is_never_overdue() -> None:
+    timeout = PollTimeout(10.0)
+    now = 0.0
+    timeout.polled(now)
+    # It polls every 9.9 seconds; a wake-up is sent a second after each poll.
+    for _ in range(20):
+        assert not timeout.wake_up_due(now + 0.9)
+        assert timeout.wake_up_due(now + 1.0)
+        timeout.wake_up_started(now + 1.0)
+        timeout.wake_up_sent(now + 1.0)
+        assert not timeout.wake_up_due(now + 9)
+        now += 9.9
+        assert timeout.overdue(now) is None
+        timeout.polled(now)
+
+
+def test_an_application_that_stops_is_overdue_after_both_intervals() -> None:
+    timeout = PollTimeout(10.0)
+    timeout.polled(100.0)
+    timeout.wake_up_started(101.0)
+    timeout.wake_up_sent(101.0)
+    assert timeout.overdue(111.0) is None
+    late = timeout.overdue(111.5)
+    assert late == 0.5
+    timeout.polled(112.0)
+    assert timeout.overdue(500.0) is None
+
+
+def test_the_time_to_send_a_wake_up_does_not_count() -> None:
+    timeout = PollTimeout(1.0)
+    timeout.polled(0.0)
+    timeout.wake_up_started(1.0)
+    # A poll in progress delayed it.
+    timeout.wake_up_sent(50.0)
+    assert timeout.overdue(50.9) is None
+    assert timeout.overdue(51.5) == 0.5
+
+
+def test_a_wake_up_may_be_answered_while_it_is_sent() -> None:
+    timeout = PollTimeout(1.0)
+    timeout.wake_up_started(1.0)
+    timeout.polled(1.1)
+    timeout.wake_up_sent(1.2)
+    assert not timeout.wake_up_pending
+    assert timeout.overdue(100.0) is None
+
+
+def test_the_wake_up_interval_depends_on_the_timeout() -> None:
+    assert PollTimeout(300.0).wake_up_interval == 1.0
+    assert PollTimeout(0.5).wake_up_interval == 0.05

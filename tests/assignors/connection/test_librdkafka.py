@@ -1,4 +1,4 @@
-"""Java's and librdkafka's words in, librdkafka's out: librdkafka itself takes them."""
+"""Java's and librdkafka's properties under librdkafka's names, which librdkafka accepts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 
 from assignors.connection import CONNECTION_PROPERTIES, librdkafka_settings
-from assignors.connection.properties import LIBRDKAFKA_ONLY, TIMINGS
+from assignors.connection.settings import LIBRDKAFKA_ONLY, NETWORK_PROPERTIES
 
 JAVA: dict[str, object] = {
     "bootstrap.servers": "127.0.0.1:1",
@@ -25,7 +25,7 @@ JAVA: dict[str, object] = {
     "client.dns.lookup": "use_all_dns_ips",
     "key.deserializer": "org.apache.kafka.common.serialization.StringDeserializer",
 }
-SAID = {
+LIBRDKAFKA = {
     "bootstrap.servers": "127.0.0.1:1",
     "client.id": "tool",
     "security.protocol": "sasl_plaintext",
@@ -42,12 +42,12 @@ SAID = {
 }
 
 
-def test_java_names_and_limits() -> None:
-    assert librdkafka_settings(JAVA) == SAID
+def test_java_properties_are_renamed_and_limited() -> None:
+    assert librdkafka_settings(JAVA) == LIBRDKAFKA
 
 
-def test_its_own_names_come_out_as_they_went_in() -> None:
-    assert librdkafka_settings(SAID) == SAID
+def test_librdkafka_properties_are_unchanged() -> None:
+    assert librdkafka_settings(LIBRDKAFKA) == LIBRDKAFKA
     own = {
         "security.protocol": "plaintext",
         "broker.address.family": "v4",
@@ -64,8 +64,8 @@ def test_its_own_names_come_out_as_they_went_in() -> None:
     assert own.keys() <= CONNECTION_PROPERTIES
 
 
-def test_librdkafka_takes_every_name() -> None:
-    # The broker is away; a property that librdkafka did not know would raise.
+def test_librdkafka_accepts_every_property() -> None:
+    # No broker is needed: librdkafka raises for an unknown property.
     values = {
         "client.dns.lookup": "use_all_dns_ips",
         "broker.address.family": "v4",
@@ -79,14 +79,14 @@ def test_librdkafka_takes_every_name() -> None:
         "log.connection.close": "false",
     }
     every: dict[str, object] = {
-        name: values.get(name, "1000") for name in TIMINGS | LIBRDKAFKA_ONLY
+        name: values.get(name, "1000") for name in NETWORK_PROPERTIES | LIBRDKAFKA_ONLY
     }
     for properties in (every, JAVA):
         settings: dict[str, Any] = librdkafka_settings(properties)
         AdminClient({**settings, "log_level": 0})
 
 
-def test_tls_that_checks_less_says_so() -> None:
+def test_disabled_tls_checks_are_passed_on() -> None:
     lax = {
         "security.protocol": "SSL",
         "ssl.endpoint.identification.algorithm": "",

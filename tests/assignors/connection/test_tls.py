@@ -1,4 +1,4 @@
-"""Certificates and keys in every form that people keep them: real handshakes tell."""
+"""Certificates and keys in every supported form, verified by real handshakes."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from assignors.connection import ConnectionPropertyError, kafka_python_settings, librdkafka_settings
-from tests.support.certificates import Authority, Signed, make_authority, trust_store, written
+from tests.support.certificates import Authority, Signed, make_authority, trust_store, write_file
 from tests.support.waiting import PATIENCE
 
 PASSWORD = "hunter2"
 
 
-class World:
-    """An authority, a broker and a client that it has signed, and all of it in files."""
+class Pki:
+    """An authority, the broker and the client that it has signed, and a second authority."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.authority: Authority = make_authority()
-        self.stranger: Authority = make_authority("a stranger")
+        self.other_authority: Authority = make_authority("other authority")
         self.broker: Signed = self.authority.sign("broker.example")
         self.client: Signed = self.authority.sign("client.example")
 
     def file(self, name: str, content: str | bytes) -> str:
-        return written(self.folder, name, content)
+        return write_file(self.folder, name, content)
 
     def server(self) -> ssl.SSLContext:
-        """A broker's side, which asks clients for their certificate."""
+        """Return a broker's context, which requires client certificates."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         chain = self.file("broker.pem", self.broker.pem + self.broker.key_pem())
         context.load_cert_chain(chain)
@@ -43,168 +43,165 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return World(tmp_path_factory.mktemp("certificates"))
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return Pki(tmp_path_factory.mktemp("certificates"))
 
 
-def handshake(world: World, properties: Mapping[str, object], host: str = "127.0.0.1") -> str:
-    """The name on the client's certificate, as a server sees it."""
+def handshake(pki: Pki, properties: Mapping[str, object], host: str = "127.0.0.1") -> str:
+    """Connect, and return the common name of the client's certificate as the server sees it."""
     context = kafka_python_settings({"security.protocol": "SSL", **properties})["ssl_context"]
     assert isinstance(context, ssl.SSLContext)
-    ours, theirs = socket.socketpair()
-    seen: list[str] = []
+    client_socket, server_socket = socket.socketpair()
+    names: list[str] = []
 
     def serve() -> None:
         try:
-            with world.server().wrap_socket(theirs, server_side=True) as server:
+            with pki.server().wrap_socket(server_socket, server_side=True) as server:
                 subject = dict(pair[0] for pair in server.getpeercert()["subject"])  # type: ignore
-                seen.append(subject["commonName"])
+                names.append(subject["commonName"])
                 server.sendall(b"!")
         except OSError:
-            theirs.close()
+            server_socket.close()
 
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        ours.settimeout(PATIENCE)
-        with context.wrap_socket(ours, server_hostname=host) as client:
+        client_socket.settimeout(PATIENCE)
+        with context.wrap_socket(client_socket, server_hostname=host) as client:
             client.recv(1)
     finally:
-        ours.close()
+        client_socket.close()
         thread.join(PATIENCE)
-    return seen[0]
+    return names[0]
 
 
-def pem_files(world: World) -> dict[str, object]:
+def pem_files(pki: Pki) -> dict[str, object]:
     return {
-        "ssl.ca.location": world.file("ca.pem", world.authority.pem),
-        "ssl.certificate.location": world.file("client.crt", world.client.pem),
-        "ssl.key.location": world.file("client.key", world.client.key_pem(PASSWORD)),
+        "ssl.ca.location": pki.file("ca.pem", pki.authority.pem),
+        "ssl.certificate.location": pki.file("client.crt", pki.client.pem),
+        "ssl.key.location": pki.file("client.key", pki.client.key_pem(PASSWORD)),
         "ssl.key.password": PASSWORD,
     }
 
 
-def pem_inline(world: World) -> dict[str, object]:
+def pem_inline(pki: Pki) -> dict[str, object]:
     return {
-        "ssl.ca.pem": world.authority.pem,
-        "ssl.certificate.pem": world.client.pem,
-        "ssl.key.pem": world.client.key_pem(),
+        "ssl.ca.pem": pki.authority.pem,
+        "ssl.certificate.pem": pki.client.pem,
+        "ssl.key.pem": pki.client.key_pem(),
     }
 
 
-def java_pem_files(world: World) -> dict[str, object]:
-    both = world.client.key_pem(PASSWORD) + world.client.pem
+def java_pem_files(pki: Pki) -> dict[str, object]:
+    both = pki.client.key_pem(PASSWORD) + pki.client.pem
     return {
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": world.file("trust.pem", world.authority.pem),
+        "ssl.truststore.location": pki.file("trust.pem", pki.authority.pem),
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": world.file("both.pem", both),
+        "ssl.keystore.location": pki.file("both.pem", both),
         "ssl.key.password": PASSWORD,
     }
 
 
-def java_pem_inline(world: World) -> dict[str, object]:
+def java_pem_inline(pki: Pki) -> dict[str, object]:
     return {
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": world.stranger.pem + world.authority.pem,
+        "ssl.truststore.certificates": pki.other_authority.pem + pki.authority.pem,
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.certificate.chain": world.client.pem + world.authority.pem,
-        "ssl.keystore.key": world.client.key_pem(PASSWORD),
+        "ssl.keystore.certificate.chain": pki.client.pem + pki.authority.pem,
+        "ssl.keystore.key": pki.client.key_pem(PASSWORD),
         "ssl.key.password": PASSWORD,
     }
 
 
-def pkcs12(world: World) -> dict[str, object]:
-    # Java calls its own and PKCS#12 stores JKS alike.
+def pkcs12(pki: Pki) -> dict[str, object]:
+    # Java accepts PKCS#12 stores under the type JKS.
     return {
         "ssl.truststore.type": "jks",
-        "ssl.truststore.location": world.file(
-            "trust.p12", trust_store(PASSWORD, world.stranger, world.authority)
+        "ssl.truststore.location": pki.file(
+            "trust.p12", trust_store(PASSWORD, pki.other_authority, pki.authority)
         ),
         "ssl.truststore.password": PASSWORD,
         "ssl.keystore.type": "PKCS12",
-        "ssl.keystore.location": world.file(
-            "client.p12", world.client.pkcs12(PASSWORD, world.authority)
-        ),
+        "ssl.keystore.location": pki.file("client.p12", pki.client.pkcs12(PASSWORD, pki.authority)),
         "ssl.keystore.password": PASSWORD,
     }
 
 
-FORMS = [pem_files, pem_inline, java_pem_files, java_pem_inline, pkcs12]
+Form = Callable[[Pki], dict[str, object]]
+FORMS: list[Form] = [pem_files, pem_inline, java_pem_files, java_pem_inline, pkcs12]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_both_sides_know_each_other(world: World, form: object) -> None:
-    assert callable(form)
-    assert handshake(world, form(world)) == "client.example"
+def test_both_sides_authenticate(pki: Pki, form: Form) -> None:
+    assert handshake(pki, form(pki)) == "client.example"
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_librdkafka_takes_what_comes_out(world: World, form: object) -> None:
-    assert callable(form)
-    settings = librdkafka_settings({"security.protocol": "SSL", **form(world)})
-    # In a process of its own: librdkafka logs to the terminal that the broker is away.
+def test_librdkafka_accepts_the_settings(pki: Pki, form: Form) -> None:
+    settings = librdkafka_settings({"security.protocol": "SSL", **form(pki)})
+    # In a separate process, because librdkafka logs to stderr that the broker is unreachable.
     code = (
         "import sys, confluent_kafka\n"
         "confluent_kafka.Consumer({**eval(sys.stdin.read()), 'group.id': 'g'}).close()\n"
     )
-    told = {name: str(value) for name, value in settings.items()}
-    answer = subprocess.run(
+    values = {name: str(value) for name, value in settings.items()}
+    process = subprocess.run(
         [sys.executable, "-c", code],
-        input=str(told),
+        input=str(values),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
         check=False,
     )
-    assert answer.returncode == 0, answer.stderr
+    assert process.returncode == 0, process.stderr
     assert PASSWORD not in repr(settings)
     assert "PRIVATE KEY" not in repr(settings)
 
 
-def test_the_broker_has_to_be_who_it_says(world: World) -> None:
-    properties = pem_files(world)
+def test_the_brokers_certificate_is_verified(pki: Pki) -> None:
+    properties = pem_files(pki)
     with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
-        handshake(world, properties, "other.example")
-    lax = {**properties, "ssl.endpoint.identification.algorithm": ""}
-    assert handshake(world, lax, "other.example") == "client.example"
-    trusting_others = {**properties, "ssl.ca.location": world.file("x.pem", world.stranger.pem)}
+        handshake(pki, properties, "other.example")
+    any_host = {**properties, "ssl.endpoint.identification.algorithm": ""}
+    assert handshake(pki, any_host, "other.example") == "client.example"
+    other_trust = {**properties, "ssl.ca.location": pki.file("x.pem", pki.other_authority.pem)}
     with pytest.raises(ssl.SSLCertVerificationError, match="certificate verify failed"):
-        handshake(world, trusting_others)
-    blind = {**trusting_others, "enable.ssl.certificate.verification": "false"}
-    assert handshake(world, blind) == "client.example"
+        handshake(pki, other_trust)
+    unverified = {**other_trust, "enable.ssl.certificate.verification": "false"}
+    assert handshake(pki, unverified) == "client.example"
 
 
-def test_no_key_stays_in_a_file(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_no_temporary_file_with_a_key_remains(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert handshake(world, pem_inline(world)) == "client.example"
-    assert handshake(world, pkcs12(world)) == "client.example"
+    assert handshake(pki, pem_inline(pki)) == "client.example"
+    assert handshake(pki, pkcs12(pki)) == "client.example"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_home_folder_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.file("home.pem", world.authority.pem)
-    monkeypatch.setenv("HOME", str(world.folder))
-    properties = {**pem_files(world), "ssl.ca.location": "~/home.pem"}
-    assert handshake(world, properties) == "client.example"
-    told = librdkafka_settings({"security.protocol": "SSL", **properties})
-    assert told["ssl.ca.location"] == str(world.folder / "home.pem")
+def test_a_tilde_is_expanded(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    pki.file("home.pem", pki.authority.pem)
+    monkeypatch.setenv("HOME", str(pki.folder))
+    properties = {**pem_files(pki), "ssl.ca.location": "~/home.pem"}
+    assert handshake(pki, properties) == "client.example"
+    settings = librdkafka_settings({"security.protocol": "SSL", **properties})
+    assert settings["ssl.ca.location"] == str(pki.folder / "home.pem")
 
 
-def test_what_cannot_be_used_is_named_and_secrets_are_not(world: World) -> None:
-    jks = world.file("trust.jks", b"\xfe\xed\xfe\xed\x00\x00")
-    nonsense = world.file("nonsense", "nothing")
-    hollow = world.file("hollow.pem", "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----")
-    other_key = world.file("other.key", world.broker.key_pem())
-    no_key = world.file("no-key.p12", trust_store(PASSWORD, world.authority))
-    files, store = pem_files(world), pkcs12(world)
+def test_unusable_files_are_reported_without_secrets(pki: Pki) -> None:
+    jks = pki.file("trust.jks", b"\xfe\xed\xfe\xed\x00\x00")
+    garbage = pki.file("garbage", "nothing")
+    empty = pki.file("empty.pem", "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----")
+    other_key = pki.file("other.key", pki.broker.key_pem())
+    no_key = pki.file("no-key.p12", trust_store(PASSWORD, pki.authority))
+    files, store = pem_files(pki), pkcs12(pki)
     cases: list[tuple[dict[str, object], str]] = [
         ({"ssl.truststore.location": jks}, f"keytool -importkeystore -srckeystore {jks} -dest"),
-        ({"ssl.truststore.location": nonsense}, "is neither PEM nor PKCS#12"),
+        ({"ssl.truststore.location": garbage}, "is neither PEM nor PKCS#12"),
         ({"ssl.ca.location": "/absent/ca.pem"}, "'/absent/ca.pem' cannot be read: No such file"),
-        ({"ssl.ca.location": hollow}, "cannot be used"),
+        ({"ssl.ca.location": empty}, "cannot be used"),
         ({"ssl.ca.pem": "nothing"}, "ssl.ca.pem: cannot be used"),
         ({"ssl.crl.location": "/absent/crl"}, "ssl.crl.location: the file '/absent/crl' cannot"),
         ({**files, "ssl.key.password": None}, "ssl.key.password: the key of ssl.key.location is"),
@@ -212,14 +209,14 @@ def test_what_cannot_be_used_is_named_and_secrets_are_not(world: World) -> None:
         ({**files, "ssl.key.location": other_key}, "key values mismatch"),
         ({**files, "ssl.key.location": None}, "it is a certificate without a key: give both"),
         ({**files, "ssl.certificate.location": None}, "it is a key without a certificate"),
-        ({**files, "ssl.key.location": store["ssl.keystore.location"]}, "is not PEM: name a PEM"),
+        ({**files, "ssl.key.location": store["ssl.keystore.location"]}, "is not PEM: give a PEM"),
         ({**store, "ssl.keystore.password": "hunter3"}, "ssl.keystore.location: "),
         ({**store, "ssl.truststore.password": None}, "its password is missing or wrong"),
-        ({**store, "ssl.keystore.location": no_key}, "holds no private key with a certificate"),
+        ({**store, "ssl.keystore.location": no_key}, "contains no private key with a certificate"),
     ]
-    for properties, told in cases:
-        with pytest.raises(ConnectionPropertyError) as error:
+    for properties, message in cases:
+        with pytest.raises(ConnectionPropertyError) as caught:
             kafka_python_settings({"security.protocol": "SSL", **properties})
-        assert told in str(error.value), properties
-        assert "\n" not in str(error.value)
-        assert "hunter" not in str(error.value)
+        assert message in str(caught.value), properties
+        assert "\n" not in str(caught.value)
+        assert "hunter" not in str(caught.value)

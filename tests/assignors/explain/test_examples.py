@@ -1,4 +1,4 @@
-"""Groups small enough to be judged by eye: the reason, its words, and what would mend it."""
+"""Explanations of small groups: the reasons, their text, and the remedies."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from assignors.explain import (
     Reason,
     RemedyKind,
     explain,
-    mend,
-    numbers_text,
-    why,
+    partition_ranges,
+    reason_text,
+    remedy_text,
 )
 from assignors.model import Assignor
 
@@ -24,55 +24,65 @@ RANGE = LeaderRackAwareRange()
 
 
 def members(racks: str, *topics: str) -> list[Member]:
-    """One member per letter, ``?`` for one that does not say its rack."""
-    wanted = frozenset(topics or {"t"})
+    """Return one member per letter of ``racks``; ``?`` stands for an unknown rack."""
+    subscription = frozenset(topics or {"t"})
     return [
-        Member(f"m{number}", wanted, None if rack == "?" else rack)
+        Member(f"m{number}", subscription, None if rack == "?" else rack)
         for number, rack in enumerate(racks)
     ]
 
 
-def best(
+def explain_best(
     group: Sequence[Member],
     racks: Mapping[str, Sequence[str | None]],
     assignor: Assignor = STICKY,
     leaders: LeaderBrokers | None = None,
 ) -> Explanation:
-    """The assignor's own plan, explained."""
+    """Explain the assignor's own plan."""
     plan = assignor.assign(group, racks)
     return explain(group, racks, plan.partitions, assignor, leaders=leaders)
 
 
-def told(found: Explanation) -> list[tuple[Reason, int, str, list[str]]]:
+def texts(explanation: Explanation) -> list[tuple[Reason, int, str, list[str]]]:
     return [
-        (each.reason, each.count, why(each), [mend(remedy) for remedy in each.remedies])
-        for each in found.findings
+        (
+            each.reason,
+            each.count,
+            reason_text(each),
+            [remedy_text(remedy) for remedy in each.remedies],
+        )
+        for each in explanation.findings
     ]
 
 
 def test_ten_of_twelve_leaders_in_one_rack() -> None:
-    found = best(members("aabbcc"), {"t": "aaaaaaaaaabc"})
-    assert told(found) == [
+    explanation = explain_best(members("aabbcc"), {"t": "aaaaaaaaaabc"})
+    assert texts(explanation) == [
         (
             Reason.TOO_MANY_LEADERS,
             6,
-            "rack a leads 10 partitions, and its 2 members carry 4 in balance",
+            "rack a leads 10 partitions, and its 2 members read 4 in balance",
             [
                 "move 3 leaders to b and 3 to c: 0 off-rack at best",
                 "start 8 more members in a: 0 off-rack at best",
             ],
         )
     ]
-    assert (found.local, found.off_rack, found.optimum, found.uneven) == (6, 6, 6, False)
+    assert (explanation.local, explanation.off_rack, explanation.optimum, explanation.uneven) == (
+        6,
+        6,
+        6,
+        False,
+    )
 
 
 def test_a_rack_without_members() -> None:
-    found = best(members("aabb"), {"t": "abcabcabcabc"})
-    assert told(found) == [
+    explanation = explain_best(members("aabb"), {"t": "abcabcabcabc"})
+    assert texts(explanation) == [
         (
             Reason.NO_MEMBER_IN_RACK,
             4,
-            "rack c leads 4 partitions, and no member is there",
+            "rack c leads 4 partitions, and no member is in it",
             [
                 "start 2 more members in c: 0 off-rack at best",
                 "move 2 leaders to a and 2 to b: 0 off-rack at best",
@@ -81,60 +91,70 @@ def test_a_rack_without_members() -> None:
     ]
 
 
-def test_members_that_do_not_subscribe() -> None:
+def test_members_in_the_rack_do_not_subscribe() -> None:
     group = [*members("ab", "t"), Member("u1", frozenset({"u"}), "c")]
-    found = best(group, {"t": "aabb", "u": "ac"})
-    assert [(each[0], each[2]) for each in told(found)] == [
+    explanation = explain_best(group, {"t": "aabb", "u": "ac"})
+    assert [(each[0], each[2]) for each in texts(explanation)] == [
         (Reason.NOT_SUBSCRIBED_IN_RACK, "the member in rack a does not subscribe to u")
     ]
-    assert "move 1 leader to c: 0 off-rack at best" in told(found)[0][3]
+    assert "move 1 leader to c: 0 off-rack at best" in texts(explanation)[0][3]
 
 
-def test_partitions_that_stay_together() -> None:
-    found = best(members("abc", "t", "u"), {"t": "abcabc", "u": "bcabca"}, RANGE)
-    assert {each.reason for each in found.findings} == {Reason.CO_PARTITIONED}
-    assert found.off_rack == found.optimum == 6
-    # With partitions apart, there is a member for each.
-    apart = LeaderRackAwareRange(co_partitioned=False)
-    found = best(members("abc", "t", "u"), {"t": "abcabc", "u": "bcabca"}, apart)
-    assert found.findings == ()
+def test_co_partitioned_topics() -> None:
+    explanation = explain_best(members("abc", "t", "u"), {"t": "abcabc", "u": "bcabca"}, RANGE)
+    assert {each.reason for each in explanation.findings} == {Reason.CO_PARTITIONED}
+    assert explanation.off_rack == explanation.optimum == 6
+    # Assigned on its own, each partition is local to some member.
+    separate = LeaderRackAwareRange(co_partitioned=False)
+    explanation = explain_best(members("abc", "t", "u"), {"t": "abcabc", "u": "bcabca"}, separate)
+    assert explanation.findings == ()
 
 
-def test_a_member_that_does_not_say_its_rack() -> None:
-    found = best(members("a?"), {"t": "aabb"})
-    assert told(found) == [
+def test_a_member_without_a_rack() -> None:
+    explanation = explain_best(members("a?"), {"t": "aabb"})
+    assert texts(explanation) == [
         (
             Reason.RACKLESS_MEMBER,
             2,
-            "the member that reads them does not say in which rack it is",
-            ["tell this member the rack: client.rack, RACKWARD_RACK, or the assignor's rack"],
+            "the rack of the member that reads them is unknown",
+            ["set the rack of this member: client.rack, RACKWARD_RACK, or the assignor's rack"],
         )
     ]
-    assert found.findings[0].members == ("m1",)
+    assert explanation.findings[0].members == ("m1",)
 
 
-def test_leaders_that_nobody_can_place() -> None:
+def test_leaders_without_a_rack() -> None:
     leaders = {"t": ["a", None, None, "a"]}
-    known = {("t", 0): 7, ("t", 1): 8, ("t", 3): 7}
-    found = best(members("a"), leaders, leaders=known)
-    assert {each.reason: each.partitions for each in found.findings} == {
+    brokers = {("t", 0): 7, ("t", 1): 8, ("t", 3): 7}
+    explanation = explain_best(members("a"), leaders, leaders=brokers)
+    assert {each.reason: each.partitions for each in explanation.findings} == {
         Reason.NO_LEADER: {"t": (2,)},
         Reason.RACKLESS_BROKER: {"t": (1,)},
     }
-    remedies = [mend(remedy) for each in found.findings for remedy in each.remedies]
-    assert sorted(remedies) == ["bring their brokers back", "set broker.rack of broker 8"]
-    assert (found.unknown, found.off_rack, found.local) == (2, 0, 2)
-    unsaid = best(members("a"), leaders)
-    assert [each.reason for each in unsaid.findings] == [Reason.LEADER_UNKNOWN]
-    assert "set broker.rack of brokers that lack it" in told(unsaid)[0][3]
+    remedies = [remedy_text(remedy) for each in explanation.findings for remedy in each.remedies]
+    assert sorted(remedies) == ["bring their brokers back online", "set broker.rack on broker 8"]
+    assert (explanation.unknown, explanation.off_rack, explanation.local) == (2, 0, 2)
+    brokers_unknown = explain_best(members("a"), leaders)
+    assert [each.reason for each in brokers_unknown.findings] == [Reason.LEADER_UNKNOWN]
+    assert "set broker.rack on the brokers without one" in texts(brokers_unknown)[0][3]
 
 
-def test_an_assignment_that_does_not_look_at_racks_names_who_should_read() -> None:
-    by_number = {"m0": {"t": [0, 1]}, "m1": {"t": [2, 3]}, "m2": {"t": [4, 5]}}
-    found = explain(members("abc"), {"t": "abcabc"}, by_number, STICKY)
-    (finding,) = found.findings
+def test_empty_leader_brokers_mean_that_no_partition_has_a_leader() -> None:
+    explanation = explain_best(members("a"), {"t": [None, None]}, leaders={})
+    assert [(each.reason, each.count) for each in explanation.findings] == [(Reason.NO_LEADER, 2)]
+
+
+def test_an_assignment_without_regard_to_racks_is_not_optimal() -> None:
+    by_index = {"m0": {"t": [0, 1]}, "m1": {"t": [2, 3]}, "m2": {"t": [4, 5]}}
+    explanation = explain(members("abc"), {"t": "abcabc"}, by_index, STICKY)
+    (finding,) = explanation.findings
     assert finding.reason is Reason.NOT_OPTIMAL
-    assert finding.better == {("t", 1): "m1", ("t", 2): "m2", ("t", 3): "m0", ("t", 4): "m1"}
+    assert finding.better_members == {
+        ("t", 1): "m1",
+        ("t", 2): "m2",
+        ("t", 3): "m0",
+        ("t", 4): "m1",
+    }
     assert [remedy.off_rack_after for remedy in finding.remedies] == [0]
 
 
@@ -145,31 +165,36 @@ def test_an_assignment_that_does_not_look_at_racks_names_who_should_read() -> No
         {"m0": {"t": [0]}, "m1": {"t": [2, 3]}, "m2": {"t": [1]}},
     ],
 )
-def test_of_assignments_that_are_as_good_none_is_called_better(
+def test_an_equally_local_assignment_is_optimal(
     assigned: dict[str, dict[str, list[int]]],
 ) -> None:
-    # One of a and b reads two; whichever it is, one that the other leads goes to c.
-    found = explain(members("abc"), {"t": "aabb"}, assigned, RANGE)
-    assert (found.off_rack, found.optimum) == (1, 1)
-    (finding,) = found.findings
+    # One of a and b reads two partitions; one that the other leads goes to c.
+    explanation = explain(members("abc"), {"t": "aabb"}, assigned, RANGE)
+    assert (explanation.off_rack, explanation.optimum) == (1, 1)
+    (finding,) = explanation.findings
     assert (finding.reason, finding.count) == (Reason.TOO_MANY_LEADERS, 1)
 
 
-def test_an_uneven_assignment_that_is_more_local_is_no_fault() -> None:
+def test_an_uneven_assignment_that_is_more_local_has_no_findings() -> None:
     uneven = {"m0": {"t": [0, 1, 2, 3, 4]}, "m1": {"t": [5]}}
-    found = explain(members("ab"), {"t": "aaaaab"}, uneven, STICKY)
-    assert (found.off_rack, found.optimum, found.uneven, found.findings) == (0, 2, True, ())
+    explanation = explain(members("ab"), {"t": "aaaaab"}, uneven, STICKY)
+    assert (
+        explanation.off_rack,
+        explanation.optimum,
+        explanation.uneven,
+        explanation.findings,
+    ) == (0, 2, True, ())
 
 
-def test_what_nobody_reads_yet() -> None:
-    found = explain(members("ab"), {"t": "ab"}, {"m0": {"t": [0]}}, STICKY)
-    assert [(each.reason, each.remedies[0].kind) for each in found.findings] == [
+def test_unread_partitions() -> None:
+    explanation = explain(members("ab"), {"t": "ab"}, {"m0": {"t": [0]}}, STICKY)
+    assert [(each.reason, each.remedies[0].kind) for each in explanation.findings] == [
         (Reason.UNREAD, RemedyKind.WAIT)
     ]
-    assert (found.unread, found.off_rack, found.local) == (1, 0, 1)
+    assert (explanation.unread, explanation.off_rack, explanation.local) == (1, 0, 1)
 
 
-def test_nothing_to_explain() -> None:
+def test_an_empty_group_has_no_findings() -> None:
     assert explain([], {}, {}, STICKY).findings == ()
     assert explain(members("a"), {}, {}, RANGE).partitions == 0
 
@@ -183,5 +208,5 @@ def test_nothing_to_explain() -> None:
         (range(0, 40, 2), "0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22 and 8 more"),
     ],
 )
-def test_partitions_in_runs(numbers: Sequence[int], text: str) -> None:
-    assert numbers_text(numbers) == text
+def test_partition_ranges(numbers: Sequence[int], text: str) -> None:
+    assert partition_ranges(numbers) == text

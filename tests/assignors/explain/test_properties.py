@@ -1,4 +1,4 @@
-"""Explanations of any group against tables, brute force and flow."""
+"""Explanations of random groups, against tables, brute force and an independent solver."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assignors.explain import Explanation, Finding, Reason, explain
-from tests.support.assignment_facts import NOBODY, rack_levels
+from assignors.explain import Explanation, Reason, explain
+from tests.support.assignment_facts import UNASSIGNED, rack_levels
 from tests.support.explanations import (
     Case,
+    apply_remedy,
     best_crossings,
     crossings,
-    done,
     owner_of,
-    places,
     planned,
     shuffled,
+    topic_partitions,
 )
 from tests.support.random_groups import MIDDLE, SMALL, groups, random_group
 
@@ -36,7 +36,7 @@ def explained(case: Case) -> Explanation:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """A group under its own plan, or under any other assignment."""
+    """Draw a group with its assignor's plan, or with another assignment."""
     case = planned(draw(groups()), sticky=draw(st.booleans()))
     if draw(st.booleans()):
         rng = Random(draw(st.integers(0, 1 << 30)))
@@ -54,65 +54,86 @@ def seeded(number: int) -> Case:
     return case
 
 
-def check_counts(case: Case, found: Explanation) -> None:
-    """Every partition that is not local is in one finding, and the figures are those."""
+def check_counts(case: Case, explanation: Explanation) -> None:
+    """Check that each partition that is not local is in one finding, and the figures."""
     facts = case.facts
-    holders = case.holders(facts)
-    led = {cell: rack_levels(case.group.leader_racks[cell[0]][cell[1]]) for cell in facts.cells}
-    unread = {c for c, holder in zip(facts.cells, holders, strict=True) if holder == NOBODY}
-    unknown = {cell for cell in facts.cells if led[cell] == ()} - unread
+    assignees = case.assignees(facts)
+    leader_of = {
+        cell: rack_levels(case.group.leader_racks[cell[0]][cell[1]]) for cell in facts.cells
+    }
+    unread = {
+        c for c, assignee in zip(facts.cells, assignees, strict=True) if assignee == UNASSIGNED
+    }
+    unknown = {cell for cell in facts.cells if leader_of[cell] == ()} - unread
     off_rack = {
         cell
-        for cell, holder, crossed in zip(facts.cells, holders, facts.crossed, strict=True)
-        if holder != NOBODY and crossed[holder] > 0
+        for cell, assignee, crossed in zip(facts.cells, assignees, facts.crossed, strict=True)
+        if assignee != UNASSIGNED and crossed[assignee] > 0
     }
-    assert (found.partitions, found.unread, found.unknown, found.off_rack) == (
-        *(len(facts.cells), len(unread), len(unknown), len(off_rack)),
+    assert (
+        explanation.partitions,
+        explanation.unread,
+        explanation.unknown,
+        explanation.off_rack,
+    ) == (*(len(facts.cells), len(unread), len(unknown), len(off_rack)),)
+    assert (
+        explanation.local
+        == explanation.partitions - explanation.unread - explanation.unknown - explanation.off_rack
     )
-    assert found.local == found.partitions - found.unread - found.unknown - found.off_rack
-    told = Counter(place for finding in found.findings for place in places(finding))
-    assert told == Counter(unread | unknown | off_rack)
-    for finding in found.findings:
-        assert finding.count == len(places(finding)) > 0
-        assert finding.reason.off_rack == (places(finding)[0] in off_rack)
-    assert len({(each.reason, each.rack) for each in found.findings}) == len(found.findings)
+    reported = Counter(
+        topic_partition
+        for finding in explanation.findings
+        for topic_partition in topic_partitions(finding)
+    )
+    assert reported == Counter(unread | unknown | off_rack)
+    for finding in explanation.findings:
+        assert finding.count == len(topic_partitions(finding)) > 0
+        assert finding.reason.off_rack == (topic_partitions(finding)[0] in off_rack)
+    assert len({(each.reason, each.rack) for each in explanation.findings}) == len(
+        explanation.findings
+    )
 
 
-def check_optimality(case: Case, found: Explanation) -> None:
-    """NOT_OPTIMAL is said where, and only where, an oracle finds something better."""
+def check_optimality(case: Case, explanation: Explanation) -> None:
+    """Check that NOT_OPTIMAL is reported if and only if an oracle finds a better assignment."""
     facts = case.facts
     best = best_crossings(case.group, sticky=case.sticky)
     if case.group.weights is None:
-        assert found.optimum == best[-1]
-    holders = case.holders(facts)
-    if NOBODY in holders:
+        assert explanation.optimum == best[-1]
+    assignees = case.assignees(facts)
+    if UNASSIGNED in assignees:
         return
-    now = crossings(facts, holders)
-    assert any(each.reason is Reason.NOT_OPTIMAL for each in found.findings) == (now > best)
-    assert found.uneven == (now < best)
+    now = crossings(facts, assignees)
+    assert any(each.reason is Reason.NOT_OPTIMAL for each in explanation.findings) == (now > best)
+    assert explanation.uneven == (now < best)
 
 
-def check_remedies(case: Case, found: Explanation) -> None:
-    """Whatever is claimed of a remedy is so, and is better than before."""
-    for finding in found.findings if case.group.weights is None else ():
+def check_remedies(case: Case, explanation: Explanation) -> None:
+    """Check that the effect of each remedy is as claimed, and an improvement."""
+    for finding in explanation.findings if case.group.weights is None else ():
         for remedy in finding.remedies:
             if remedy.off_rack_after is None:
                 continue
-            group = done(case.group, remedy)
+            group = apply_remedy(case.group, remedy)
             assert best_crossings(group, sticky=case.sticky)[-1] == remedy.off_rack_after
-            if not finding.reason.mended_by_rebalance:
-                assert remedy.off_rack_after < found.optimum
+            if not finding.reason.fixed_by_rebalance:
+                assert remedy.off_rack_after < explanation.optimum
 
 
-def check_reasons(case: Case, found: Explanation) -> None:
-    """Each reason is true of each of its partitions."""
+def check_reasons(case: Case, explanation: Explanation) -> None:
+    """Check each reason for each of its partitions."""
     members = {member.id: member for member in case.group.members}
-    for finding in found.findings:
-        for place in places(finding):
-            topic, number = place
-            owner = owner_of(case.assigned, place)
-            led = rack_levels(case.group.leader_racks[topic][number])
-            there = [m for m in members.values() if led and rack_levels(m.rack) == led]
+    for finding in explanation.findings:
+        for topic_partition in topic_partitions(finding):
+            topic, number = topic_partition
+            owner = owner_of(case.assigned, topic_partition)
+            leader_rack = rack_levels(case.group.leader_racks[topic][number])
+            depth = case.facts.depth
+            in_rack = [
+                m
+                for m in members.values()
+                if leader_rack and rack_levels(m.rack)[:depth] == leader_rack
+            ]
             if finding.reason in (Reason.UNREAD, Reason.LEADER_UNKNOWN, Reason.NOT_OPTIMAL):
                 continue
             assert owner is not None
@@ -122,14 +143,15 @@ def check_reasons(case: Case, found: Explanation) -> None:
             if finding.reason is Reason.RACKLESS_MEMBER:
                 assert owner in finding.members
                 continue
-            assert rack_levels(finding.rack) == led
-            assert finding.members_there == len(there)
-            assert finding.led == sum(
-                rack_levels(case.group.leader_racks[t][n]) == led for t, n in case.facts.cells
+            assert rack_levels(finding.rack) == leader_rack
+            assert finding.members_in_rack == len(in_rack)
+            assert finding.leaders_in_rack == sum(
+                rack_levels(case.group.leader_racks[t][n]) == leader_rack
+                for t, n in case.facts.cells
             )
-            assert (finding.reason is Reason.NO_MEMBER_IN_RACK) == (not there)
-            if there:
-                subscribed = any(topic in each.topics for each in there)
+            assert (finding.reason is Reason.NO_MEMBER_IN_RACK) == (not in_rack)
+            if in_rack:
+                subscribed = any(topic in each.topics for each in in_rack)
                 assert (finding.reason is Reason.NOT_SUBSCRIBED_IN_RACK) == (not subscribed)
             if finding.reason is Reason.CO_PARTITIONED:
                 assert not case.sticky
@@ -137,23 +159,23 @@ def check_reasons(case: Case, found: Explanation) -> None:
                     number in numbers
                     and other != topic
                     and rack_levels(case.group.leader_racks[other][number])
-                    == rack_levels(members[owner].rack)
+                    == rack_levels(members[owner].rack)[:depth]
                     for other, numbers in case.assigned[owner].items()
                 )
 
 
 def check(case: Case) -> None:
-    """All of it."""
-    found = explained(case)
-    check_counts(case, found)
-    check_optimality(case, found)
-    check_remedies(case, found)
-    check_reasons(case, found)
+    """Check all properties."""
+    explanation = explained(case)
+    check_counts(case, explanation)
+    check_optimality(case, explanation)
+    check_remedies(case, explanation)
+    check_reasons(case, explanation)
 
 
 @LIMIT
 @given(cases())
-def test_groups_that_shrink(case: Case) -> None:
+def test_generated_groups(case: Case) -> None:
     check(case)
 
 
@@ -168,26 +190,24 @@ def test_seeded_groups(chunk: int) -> None:
             raise
 
 
-def full(finding: Finding) -> bool:
-    return finding.reason is Reason.TOO_MANY_LEADERS
-
-
 @pytest.mark.parametrize("number", range(60))
-def test_a_rack_with_too_many_leaders_is_full_of_its_own(number: int) -> None:
-    """With all members alike, those in such a rack read nothing else, and the figures add up."""
+def test_members_in_a_rack_with_too_many_leaders_read_only_local_partitions(number: int) -> None:
+    """If all members subscribe to the same, and the figures add up."""
     group = random_group(f"full-{number}", MIDDLE)
     topics = frozenset(group.leader_racks)
     members = tuple(replace(each, topics=topics, owned={}) for each in group.members)
     case = planned(replace(group, members=members, weights=None), sticky=True)
-    found = explained(case)
-    rackless = any(each.reason is Reason.RACKLESS_MEMBER for each in found.findings)
-    for finding in filter(full, found.findings):
-        assert finding.load == finding.local
-        assert rackless or finding.led - finding.local == finding.count
+    explanation = explained(case)
+    rackless = any(each.reason is Reason.RACKLESS_MEMBER for each in explanation.findings)
+    for finding in explanation.findings:
+        if finding.reason is not Reason.TOO_MANY_LEADERS:
+            continue
+        assert finding.load_in_rack == finding.local_in_rack
+        assert rackless or finding.leaders_in_rack - finding.local_in_rack == finding.count
 
 
-def test_members_that_learn_where_they_are_make_a_group_more_local() -> None:
-    mended = 0
+def test_setting_the_rack_of_a_rackless_member_makes_a_group_more_local() -> None:
+    improved = 0
     for number in range(40):
         case = planned(random_group(f"rackless-{number}", SMALL), sticky=number % 2 == 0)
         case = replace(case, group=replace(case.group, weights=None))
@@ -195,14 +215,14 @@ def test_members_that_learn_where_they_are_make_a_group_more_local() -> None:
         for finding in explained(case).findings:
             if finding.reason is not Reason.RACKLESS_MEMBER:
                 continue
-            place = places(finding)[0]
-            owner = owner_of(case.assigned, place)
-            rack = case.group.leader_racks[place[0]][place[1]]
+            topic_partition = topic_partitions(finding)[0]
+            owner = owner_of(case.assigned, topic_partition)
+            rack = case.group.leader_racks[topic_partition[0]][topic_partition[1]]
             members = tuple(
                 replace(each, rack=rack) if each.id == owner else each
                 for each in case.group.members
             )
             after = best_crossings(replace(case.group, members=members), sticky=case.sticky)
             assert after < before
-            mended += 1
-    assert mended
+            improved += 1
+    assert improved

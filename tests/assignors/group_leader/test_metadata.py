@@ -1,4 +1,4 @@
-"""When members and brokers have no rack in common, and what is said then."""
+"""Leaders from a client's metadata, topic names, and racks of members that no broker has."""
 
 from __future__ import annotations
 
@@ -9,20 +9,44 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from kafka.util import ensure_valid_topic_name
 
-from assignors.group_leader import is_topic_name
-from assignors.group_leader.logs import shown, some
-from assignors.group_leader.metadata import racks_apart
+from assignors.group_leader import Leaders, is_topic_name, read_leaders
+from assignors.group_leader.metadata import rack_mismatch
+from tests.support.kafka_python import NO_LEADER, cluster_metadata
 
-NAMES = ["us-east-1a", "us-east-1b"]
-IDS = ["use1-az1", "use1-az2"]
-HINT = "names of AWS zones"
+AWS_NAMES = ["us-east-1a", "us-east-1b"]
+AWS_IDS = ["use1-az1", "use1-az2"]
+AWS_HINT = "names of AWS zones"
 
 
-def test_both_lists_are_named_each_rack_once() -> None:
-    told = racks_apart(["x", "y", None, "x"], ["b", "a", "", "b"])
-    assert told == (
-        "no member is in a rack of the brokers: members say x, y; brokers a, b;"
-        " everything is read across racks"
+def test_a_partition_without_leader_or_with_a_rackless_leader_has_no_rack() -> None:
+    racks = {0: "a", 1: None}
+    metadata = cluster_metadata(racks, {"t": [0, 1, NO_LEADER, 7]})
+    assert read_leaders(metadata, racks, ["t", "absent"]) == Leaders(
+        racks={"t": ["a", None, None, None]},
+        partition_ids={},
+        topics_without_metadata=frozenset({"absent"}),
+        broker_racks=racks,
+    )
+
+
+def test_partitions_with_gaps_are_translated_to_positions_and_back() -> None:
+    racks: dict[int, str | None] = {0: "a", 2: "b", 4: "c"}
+    metadata = cluster_metadata(racks, {"t": {0: 0, 3: 2, 9: 4}, "u": [0, 2]})
+    leaders = read_leaders(metadata, racks, ["t", "u"])
+    assert leaders.racks == {"t": ["a", "b", "c"], "u": ["a", "b"]}
+    assert leaders.partition_ids == {"t": [0, 3, 9]}
+    assert leaders.to_positions({"t": [9, 5], "u": [1]}) == {"t": [2], "u": [1]}
+    assert leaders.to_partitions({"t": [0, 2], "u": [1]}) == {"t": [0, 9], "u": [1]}
+    assert leaders.to_partitions({"u": [0]}) == leaders.to_positions({"u": [0]}) == {"u": [0]}
+
+
+# ---- Racks of members that no broker has.
+
+
+def test_the_warning_lists_each_rack_of_both_sides_once() -> None:
+    assert rack_mismatch(["x", "y", None, "x"], ["b", "a", "", "b"]) == (
+        "no member is in a rack of the brokers, so every partition is read across racks:"
+        " racks of members: x, y; racks of brokers: a, b"
     )
 
 
@@ -36,25 +60,40 @@ def test_both_lists_are_named_each_rack_once() -> None:
         (["/"], ["a"]),
         (["a", "x"], ["b", "a"]),
         (["/dc1/room2"], ["/dc1/room3"]),
-        ([*NAMES, "a"], [*IDS, "a"]),
+        ([*AWS_NAMES, "a"], [*AWS_IDS, "a"]),
     ],
 )
-def test_nothing_to_say(members: Sequence[str | None], brokers: Sequence[str | None]) -> None:
-    assert racks_apart(members, brokers) is None
+def test_no_warning_if_a_rack_is_common_or_racks_are_unknown(
+    members: Sequence[str | None], brokers: Sequence[str | None]
+) -> None:
+    assert rack_mismatch(members, brokers) is None
 
 
 @pytest.mark.parametrize(
     ("members", "brokers"),
-    [(["A"], ["a"]), (["/dc1/r"], ["/dc2/r"]), (["rack-1"], ["1"]), (["a "], ["a"])],
+    [
+        (["A"], ["a"]),
+        (["/dc1/r"], ["/dc2/r"]),
+        (["rack-1"], ["1"]),
+        (["a "], ["a"]),
+        # Other clouds, other regions, and names or ids on both sides.
+        (AWS_NAMES, ["europe-west1-b"]),
+        (["eastus-1"], ["westeurope-2"]),
+        (AWS_NAMES, ["us-west-2a"]),
+        (AWS_IDS, ["usw2-az1"]),
+        (["us-east-1"], AWS_IDS),
+    ],
 )
-def test_apart_without_a_hint(members: list[str], brokers: list[str]) -> None:
-    told = racks_apart(members, brokers)
-    assert told is not None
-    assert HINT not in told
+def test_other_mismatches_are_warned_of_without_the_aws_hint(
+    members: list[str], brokers: list[str]
+) -> None:
+    warning = rack_mismatch(members, brokers)
+    assert warning is not None
+    assert AWS_HINT not in warning
 
 
 @pytest.mark.parametrize(
-    ("name", "identifier"),
+    ("name", "zone_id"),
     [
         ("us-east-1a", "use1-az1"),
         ("eu-central-1c", "euc1-az3"),
@@ -63,54 +102,34 @@ def test_apart_without_a_hint(members: list[str], brokers: list[str]) -> None:
         ("us-west-2-lax-1a", "usw2-lax1-az1"),
     ],
 )
-def test_names_of_zones_against_ids(name: str, identifier: str) -> None:
-    for members, brokers, who in (
-        ([name], [identifier], "the brokers' are ids"),
-        ([identifier, "other"], [name, "another"], "the members' are ids"),
+def test_aws_zone_names_on_one_side_and_ids_on_the_other_get_a_hint(
+    name: str, zone_id: str
+) -> None:
+    for members, brokers, sides in (
+        ([name], [zone_id], "racks of the members look like names of AWS zones, those of the brok"),
+        (
+            [zone_id, "other"],
+            [name, "another"],
+            "racks of the brokers look like names of AWS zones",
+        ),
     ):
-        told = racks_apart(members, brokers)
-        assert told is not None
-        assert HINT in told
-        assert who in told
-        assert "RACKWARD_RACK_FROM=aws-zone-id" in told
+        warning = rack_mismatch(members, brokers)
+        assert warning is not None
+        assert AWS_HINT in warning
+        assert sides in warning
+        assert "RACKWARD_RACK_FROM=aws-zone-id" in warning
 
 
-@pytest.mark.parametrize(
-    ("members", "brokers"),
-    [
-        (NAMES, ["europe-west1-b"]),
-        (["eastus-1"], ["westeurope-2"]),
-        (NAMES, ["us-west-2a"]),
-        (IDS, ["usw2-az1"]),
-        (["us-east-1"], IDS),
-    ],
-)
-def test_other_clouds_and_regions_are_no_such_trap(members: list[str], brokers: list[str]) -> None:
-    told = racks_apart(members, brokers)
-    assert told is not None
-    assert HINT not in told
+def test_racks_from_peers_neither_fill_the_warning_nor_break_its_line() -> None:
+    members = [f"{number}\n" + "x" * 32_000 for number in range(5000)]
+    warning = rack_mismatch(members, ["a\r\nERROR forged"])
+    assert warning is not None
+    assert len(warning) < 1000
+    assert warning.isprintable()
+    assert "and 4990 more" in warning
 
 
-def test_a_peer_cannot_fill_the_log_or_forge_a_line() -> None:
-    told = racks_apart([f"{i}\n" + "x" * 32_000 for i in range(5000)], ["a\r\nERROR forged"])
-    assert told is not None
-    assert len(told) < 1000
-    assert told.isprintable()
-    assert "and 4990 more" in told
-
-
-@given(st.text(max_size=200), st.integers(4, 80))
-def test_what_is_shown_fits_and_can_be_printed(text: str, most: int) -> None:
-    told = shown(text, most)
-    assert len(told) <= most
-    assert told.isprintable()
-    if text.isprintable() and len(text) <= most:
-        assert told == text
-
-
-def test_some() -> None:
-    assert some([3, "b"]) == "3, b"
-    assert some(list("abcd"), most=2) == "a, b and 2 more"
+# ---- Topic names.
 
 
 @given(st.text(max_size=6) | st.text("aZ0._-", max_size=300))
@@ -121,8 +140,8 @@ def test_some() -> None:
 @example("a" * 249)
 @example("a" * 250)
 @example("²")
-def test_names_are_judged_as_by_kafka_python(name: str) -> None:
-    # It lets a line's end pass at the end of a name, which brokers do not.
+def test_topic_names_are_those_that_kafka_python_accepts(name: str) -> None:
+    # kafka-python accepts a line break at the end of a name, brokers do not.
     assume(not name.endswith("\n"))
     try:
         ensure_valid_topic_name(name)
@@ -132,5 +151,5 @@ def test_names_are_judged_as_by_kafka_python(name: str) -> None:
         assert is_topic_name(name)
 
 
-def test_a_line_does_not_end_in_a_name() -> None:
+def test_a_topic_name_does_not_end_with_a_line_break() -> None:
     assert not is_topic_name("a\n")

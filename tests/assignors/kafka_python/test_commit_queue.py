@@ -1,4 +1,4 @@
-"""Commits of one member: their order, what goes into a request, and what happens to each."""
+"""The commits of one member: order, coalescing, retries, generations and closing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from assignors.kafka_python.commit_queue import (
     REBALANCE_IN_PROGRESS,
     Commit,
     CommitQueue,
-    Member,
+    CommitResponse,
+    MemberIdentity,
     NoCoordinatorError,
-    Place,
-    Result,
-    refuse,
+    TopicPartition,
+    never_retry,
 )
 
 A, B = ("t", 0), ("t", 1)
@@ -36,24 +36,25 @@ SECONDS = 20.0
 
 
 class Group:
-    """A coordinator's view of a group, and the client's of the coordinator, on an asyncio loop.
+    """A group, its coordinator and the client's connection to it, on an asyncio loop.
 
-    ``answers`` is called with each request; it returns a code for all partitions, or raises.
+    ``respond`` is called with the offsets of each request; it returns an error code for all
+    partitions, or raises. Requests wait while ``proceed`` is not set.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.group_id = "g"
         self.group_instance_id: str | None = None
-        self.member: Member = (1, "m")
+        self.member: MemberIdentity = (1, "m")
         self.generation = 1
-        self.committed: dict[Place, int] = {}
-        self.requests: list[tuple[int, dict[Place, int]]] = []
-        self.under_way = 0
+        self.committed: dict[TopicPartition, int] = {}
+        self.requests: list[tuple[int, dict[TopicPartition, int]]] = []
+        self.in_flight = 0
         self.dead: list[str] = []
-        self.answers: Callable[[dict[Place, int]], int] = lambda _: 0
+        self.respond: Callable[[dict[TopicPartition, int]], int] = lambda _: 0
         self.reachable = True
-        self.hold = threading.Event()
-        self.hold.set()
+        self.proceed = threading.Event()
+        self.proceed.set()
         self._loop = loop
         self.net = SimpleNamespace(
             call_soon_threadsafe=lambda run: asyncio.run_coroutine_threadsafe(run(), loop),
@@ -80,17 +81,17 @@ class Group:
 
     async def _send(self, request: Any, node_id: Any) -> Any:
         assert node_id == "commits-coordinator-0"
-        assert self.under_way == 0, "two requests at a time"
-        self.under_way += 1
+        assert self.in_flight == 0, "two requests at a time"
+        self.in_flight += 1
         try:
-            while not self.hold.is_set():
+            while not self.proceed.is_set():
                 await asyncio.sleep(0.001)
             await asyncio.sleep(0)
-            return self._take(request)
+            return self._handle(request)
         finally:
-            self.under_way -= 1
+            self.in_flight -= 1
 
-    def _take(self, request: Any) -> Any:
+    def _handle(self, request: Any) -> Any:
         offsets = {
             (topic.name, each.partition_index): each.committed_offset
             for topic in request.topics
@@ -98,7 +99,7 @@ class Group:
         }
         generation = request.generation_id_or_member_epoch
         self.requests.append((generation, offsets))
-        code = self.answers(offsets)
+        code = self.respond(offsets)
         if not code and generation != self.generation:
             code = ILLEGAL_GENERATION
         if not code:
@@ -133,25 +134,25 @@ def _loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 class Calls:
-    """Makes commits as an application does, and keeps what each was answered."""
+    """Commits as an application does, and records the response to each call."""
 
     def __init__(self, group: Group) -> None:
         self.queue = CommitQueue(group)
-        self.answers: list[tuple[dict[Place, int], Result]] = []
+        self.responses: list[tuple[dict[TopicPartition, int], CommitResponse]] = []
         self._group = group
 
     def __call__(
         self,
-        offsets: dict[Place, int],
-        retry: Callable[[Commit, int], Member | None] = refuse,
-        patience: float = SECONDS,
+        offsets: dict[TopicPartition, int],
+        retry: Callable[[Commit, int], MemberIdentity | None] = never_retry,
+        timeout: float = SECONDS,
     ) -> None:
         self.queue.put(
             Commit(
-                {place: OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()},
+                {tp: OffsetAndMetadata(offset, "", -1) for tp, offset in offsets.items()},
                 self._group.member,
-                time.monotonic() + patience,
-                lambda result: self.answers.append((offsets, result)),
+                time.monotonic() + timeout,
+                lambda response: self.responses.append((offsets, response)),
                 retry,
             )
         )
@@ -159,72 +160,72 @@ class Calls:
     @property
     def codes(self) -> list[Any]:
         return [
-            type(result) if isinstance(result, Exception) else next(iter(result.values()))
-            for _, result in self.answers
+            type(response) if isinstance(response, Exception) else next(iter(response.values()))
+            for _, response in self.responses
         ]
 
 
-def outlast(commit: Commit, code: int) -> Member | None:
-    """Wait a rebalance out."""
+def wait_for_rebalance(commit: Commit, code: int) -> MemberIdentity | None:
+    """Retry as the same member until the rebalance is over."""
     return commit.member if code == REBALANCE_IN_PROGRESS else None
 
 
-def test_what_waits_goes_into_one_request_and_the_latest_call_counts(group: Group) -> None:
+def test_waiting_commits_are_one_request_with_the_latest_offsets(group: Group) -> None:
     commit = Calls(group)
-    group.hold.clear()
+    group.proceed.clear()
     commit({A: 1})
-    while not group.under_way:
+    while not group.in_flight:
         time.sleep(0.001)
     for offset in range(2, 200):
         commit({A: offset, B: 2 * offset} if offset % 3 else {A: offset})
-    group.hold.set()
+    group.proceed.set()
     assert commit.queue.flush(SECONDS) == []
     assert group.requests == [(1, {A: 1}), (1, {A: 199, B: 398})]
     assert group.committed == {A: 199, B: 398}
-    # Every call is answered with what was said of its partitions, in the order of the calls.
-    assert [offsets[A] for offsets, _ in commit.answers] == list(range(1, 200))
-    assert all(result == dict.fromkeys(offsets, 0) for offsets, result in commit.answers), (
-        commit.answers
+    # Every call gets the codes of its own partitions, in the order of the calls.
+    assert [offsets[A] for offsets, _ in commit.responses] == list(range(1, 200))
+    assert all(response == dict.fromkeys(offsets, 0) for offsets, response in commit.responses), (
+        commit.responses
     )
 
 
-def test_what_passes_is_tried_again_before_what_comes_later(group: Group) -> None:
+def test_a_retriable_error_is_retried_before_later_commits(group: Group) -> None:
     codes: Iterator[int | Exception] = iter(
         [LOADING, NOT_COORDINATOR, errors.NodeNotReadyError(), 0]
     )
 
-    def answers(_: dict[Place, int]) -> int:
+    def respond(_: dict[TopicPartition, int]) -> int:
         code = next(codes)
         if isinstance(code, Exception):
             raise code
         return int(code)
 
-    group.answers = answers
-    group.hold.clear()
+    group.respond = respond
+    group.proceed.clear()
     commit = Calls(group)
     commit({A: 1, B: 1})
-    while not group.under_way:
+    while not group.in_flight:
         time.sleep(0.001)
     commit({A: 2})
-    group.hold.set()
+    group.proceed.set()
     assert commit.queue.flush(SECONDS) == []
     assert commit.codes == [0, 0]
     assert group.requests[0] == (1, {A: 1, B: 1})
-    # The second joins the first as soon as that is tried again, and is never before it.
+    # The second call joins the first at its retry, and is never sent before it.
     assert group.requests[1:] == [(1, {A: 2, B: 1})] * 3
     assert len(group.dead) == 1
 
 
-def test_a_past_generation_is_not_sent_again(group: Group) -> None:
-    """An old owner's commit of 100 went over its successor's 150 in the next generation."""
+def test_a_commit_of_an_old_generation_is_not_sent_again(group: Group) -> None:
+    """It would replace the 150 that the next owner has committed by 100."""
 
-    def answers(_: dict[Place, int]) -> int:
+    def respond(_: dict[TopicPartition, int]) -> int:
         group.member, group.generation = (2, "m"), 2
         group.committed[A] = 150
-        group.answers = lambda _: 0
+        group.respond = lambda _: 0
         return NOT_COORDINATOR
 
-    group.answers = answers
+    group.respond = respond
     commit = Calls(group)
     commit({A: 100})
     commit.queue.flush(SECONDS)
@@ -238,41 +239,41 @@ def test_a_past_generation_is_not_sent_again(group: Group) -> None:
 
 def test_calls_of_two_generations_are_two_requests(group: Group) -> None:
     commit = Calls(group)
-    group.hold.clear()
+    group.proceed.clear()
     commit({B: 1})
-    while not group.under_way:
+    while not group.in_flight:
         time.sleep(0.001)
     commit({A: 1})
     group.member, group.generation = (2, "m"), 2
     commit({A: 2})
-    group.hold.set()
+    group.proceed.set()
     commit.queue.flush(SECONDS)
     assert commit.codes == [ILLEGAL_GENERATION, ILLEGAL_GENERATION, 0]
     assert group.requests == [(1, {B: 1}), (2, {A: 2})]
 
 
-def test_a_rebalance_may_be_waited_out(group: Group) -> None:
+def test_a_commit_may_be_retried_until_the_end_of_a_rebalance(group: Group) -> None:
     codes = iter([REBALANCE_IN_PROGRESS, REBALANCE_IN_PROGRESS])
-    group.answers = lambda _: next(codes, 0)
-    group.hold.clear()
+    group.respond = lambda _: next(codes, 0)
+    group.proceed.clear()
     commit = Calls(group)
     commit({A: 1})
-    commit({A: 2}, outlast)
+    commit({A: 2}, wait_for_rebalance)
     commit({A: 3})
-    group.hold.set()
+    group.proceed.set()
     commit.queue.flush(SECONDS)
-    # What comes after the one that waits is answered after it.
+    # Commits after the one that is retried get their responses after it.
     assert commit.codes == [REBALANCE_IN_PROGRESS, 0, 0] or commit.codes == [0, 0, 0]
-    assert [offsets[A] for offsets, _ in commit.answers] == [1, 2, 3]
+    assert [offsets[A] for offsets, _ in commit.responses] == [1, 2, 3]
     assert group.committed == {A: 3}
 
 
-def test_the_member_that_a_retry_names_is_taken(group: Group) -> None:
-    def answers(_: dict[Place, int]) -> int:
+def test_a_retry_is_sent_as_the_member_that_retry_as_returns(group: Group) -> None:
+    def respond(_: dict[TopicPartition, int]) -> int:
         group.member, group.generation = (2, "m"), 2
         return 0
 
-    group.answers = answers
+    group.respond = respond
     commit = Calls(group)
     commit({A: 5}, lambda *_: group.member)
     commit.queue.flush(SECONDS)
@@ -280,20 +281,20 @@ def test_the_member_that_a_retry_names_is_taken(group: Group) -> None:
     assert group.requests == [(1, {A: 5}), (2, {A: 5})]
 
 
-def test_patience_ends(group: Group) -> None:
+def test_the_deadline_ends_retries(group: Group) -> None:
     group.reachable = False
     commit = Calls(group)
-    commit({A: 1}, patience=0.05)
+    commit({A: 1}, timeout=0.05)
     assert commit.queue.flush(SECONDS) == []
     group.reachable = True
-    group.answers = lambda _: LOADING
-    commit({A: 1}, patience=0.05)
+    group.respond = lambda _: LOADING
+    commit({A: 1}, timeout=0.05)
     assert commit.queue.flush(SECONDS) == []
     assert commit.codes == [NoCoordinatorError, errors.CoordinatorLoadInProgressError]
 
 
-def test_closing_answers_what_is_left_and_what_comes(group: Group) -> None:
-    group.hold.clear()
+def test_close_cancels_waiting_and_later_commits(group: Group) -> None:
+    group.proceed.clear()
     commit = Calls(group)
     for offset in range(3):
         commit({A: offset})
@@ -301,13 +302,13 @@ def test_closing_answers_what_is_left_and_what_comes(group: Group) -> None:
     commit.queue.close()
     commit({A: 9})
     assert commit.codes == [errors.Cancelled] * 4
-    group.hold.set()
-    while group.under_way:
+    group.proceed.set()
+    while group.in_flight:
         time.sleep(0.001)
-    assert len(commit.answers) == 4
+    assert len(commit.responses) == 4
 
 
-def test_a_closed_event_loop_answers_too(group: Group) -> None:
+def test_a_closed_event_loop_cancels_commits(group: Group) -> None:
     def closed(_: object) -> None:
         raise RuntimeError("closed")
 
@@ -317,13 +318,13 @@ def test_a_closed_event_loop_answers_too(group: Group) -> None:
     assert commit.codes == [errors.Cancelled]
 
 
-def test_a_fault_of_ours_is_answered(
+def test_an_unexpected_error_is_the_response(
     group: Group, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
         raise ValueError("planted")
 
-    monkeypatch.setattr(commit_queue, "_request", fail)
+    monkeypatch.setattr(commit_queue, "_build_request", fail)
     commit = Calls(group)
     commit({A: 1})
     commit.queue.flush(SECONDS)
@@ -333,47 +334,47 @@ def test_a_fault_of_ours_is_answered(
 
 @pytest.mark.parametrize("seed", range(40))
 def test_committed_offsets_never_go_back(group: Group, seed: int) -> None:
-    """Whatever passes or moves meanwhile; offsets grow from call to call, over all generations."""
+    """With random errors, lost responses and rebalances; offsets grow from call to call."""
     rng = random.Random(seed)
-    seen: list[dict[Place, int]] = []
+    states: list[dict[TopicPartition, int]] = []
 
-    def answers(_: dict[Place, int]) -> int:
+    def respond(_: dict[TopicPartition, int]) -> int:
         chance = rng.random()
         if chance < 0.1:
-            # The answer is lost, and it may or may not have been taken.
+            # The response is lost; the offsets may or may not have been committed.
             if rng.random() < 0.5 and group.requests[-1][0] == group.generation:
                 group.committed.update(group.requests[-1][1])
-                seen.append(dict(group.committed))
+                states.append(dict(group.committed))
             raise errors.KafkaConnectionError("planted")
         if chance < 0.2:
             group.generation += 1
         elif chance < 0.3:
             group.member = (group.generation, "m")
-        seen.append(dict(group.committed))
+        states.append(dict(group.committed))
         codes: tuple[int, ...] = (LOADING, NOT_COORDINATOR, REBALANCE_IN_PROGRESS)
         return rng.choice(codes) if chance > 0.7 else 0
 
-    group.answers = answers
+    group.respond = respond
     commit = Calls(group)
-    places = [("t", p) for p in range(4)]
+    partitions = [("t", p) for p in range(4)]
     retry = rng.choice(
-        (refuse, lambda c, code: c.member if code == REBALANCE_IN_PROGRESS else None)
+        (never_retry, lambda c, code: c.member if code == REBALANCE_IN_PROGRESS else None)
     )
     for offset in range(1, 300):
-        commit(dict.fromkeys(rng.sample(places, rng.randint(1, 4)), offset), retry)
+        commit(dict.fromkeys(rng.sample(partitions, rng.randint(1, 4)), offset), retry)
         if rng.random() < 0.1:
             time.sleep(0.0005)
         if group.member[0] < group.generation and rng.random() < 0.3:
             group.member = (group.generation, "m")
     while commit.queue.flush(SECONDS):
         group.member = (group.generation, "m")
-    assert [offsets for offsets, _ in commit.answers] == sorted(
-        (offsets for offsets, _ in commit.answers), key=lambda o: next(iter(o.values()))
+    assert [offsets for offsets, _ in commit.responses] == sorted(
+        (offsets for offsets, _ in commit.responses), key=lambda o: next(iter(o.values()))
     )
-    assert len(commit.answers) == 299
-    for before, after in itertools.pairwise(seen):
-        assert all(after[place] >= offset for place, offset in before.items())
-    # What was acknowledged is committed, or something later is.
-    for offsets, result in commit.answers:
-        if not isinstance(result, Exception) and not any(result.values()):
-            assert all(group.committed[place] >= offset for place, offset in offsets.items())
+    assert len(commit.responses) == 299
+    for before, after in itertools.pairwise(states):
+        assert all(after[tp] >= offset for tp, offset in before.items())
+    # An acknowledged offset is committed, or a later one is.
+    for offsets, response in commit.responses:
+        if not isinstance(response, Exception) and not any(response.values()):
+            assert all(group.committed[tp] >= offset for tp, offset in offsets.items())

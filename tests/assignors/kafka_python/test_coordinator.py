@@ -1,9 +1,8 @@
-"""Our coordinator in a consumer: what it claims, whom it can lead, what it warns of."""
+"""The coordinator in a consumer: the partitions it claims, the groups it leads, its warnings."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 from kafka import TopicPartition
@@ -22,29 +21,22 @@ from tests.support.kafka_python import (
     claims,
     complete,
     joined,
-    offline_consumers,
     perform,
     subscription_bytes,
 )
 
 
-@pytest.fixture
-def consumers() -> Iterator[Consumers]:
-    with offline_consumers() as make:
-        yield make
-
-
-def test_it_claims_what_the_consumer_holds_since_when_it_holds_it(consumers: Consumers) -> None:
+def test_claims_are_what_the_consumer_owns_and_the_generation_of_it(consumers: Consumers) -> None:
     consumer = consumers(Sticky(rack="a"))
     assert claims(consumer) == ({}, -1)
     complete(consumer, 4, t=[2, 0])
     assert claims(consumer) == ({"t": [0, 2]}, 4)
-    # A join whose sync failed: a later generation, and still what was assigned in 4.
+    # A join whose SyncGroup failed: a later generation, but the assignment is that of 4.
     consumer._coordinator._generation = Generation(5, "m", Sticky.name)
     assert claims(consumer) == ({"t": [0, 2]}, 4)
 
 
-def test_it_claims_nothing_that_was_lost(consumers: Consumers) -> None:
+def test_lost_partitions_are_not_claimed(consumers: Consumers) -> None:
     consumer = consumers(Sticky(rack="a"))
     complete(consumer, 4, t=[0, 1])
     consumer._coordinator.reset_generation()
@@ -52,15 +44,18 @@ def test_it_claims_nothing_that_was_lost(consumers: Consumers) -> None:
     assert claims(consumer)[0] == {}
 
 
-def test_beside_an_eager_assignor_what_it_had_is_said_to_be_given_up(consumers: Consumers) -> None:
+def test_beside_an_eager_assignor_owned_partitions_are_sent_as_revoked(
+    consumers: Consumers,
+) -> None:
     consumer = consumers(Sticky(rack="a"), RangePartitionAssignor)
     complete(consumer, 4, t=[0, 2])
-    said = dict(consumer._coordinator.group_protocols())[Sticky.name].encode()
-    read = SubscriptionReader().read(said)
-    assert (read.rack, read.held, read.owned, read.generation) == ("a", {}, {"t": (0, 2)}, 4)
+    encoded = dict(consumer._coordinator.group_protocols())[Sticky.name].encode()
+    subscription = SubscriptionReader().read(encoded)
+    assert (subscription.rack, subscription.generation) == ("a", 4)
+    assert (subscription.owned_while_joining, subscription.owned) == ({}, {"t": (0, 2)})
 
 
-def test_it_claims_nothing_after_unsubscribe(consumers: Consumers) -> None:
+def test_nothing_is_claimed_after_unsubscribe(consumers: Consumers) -> None:
     consumer = consumers(Sticky(rack="a"))
     complete(consumer, 4, t=[0, 1])
     consumer._subscription.unsubscribe()
@@ -68,7 +63,7 @@ def test_it_claims_nothing_after_unsubscribe(consumers: Consumers) -> None:
     assert claims(consumer)[0] == {}
 
 
-def test_it_claims_what_another_strategy_was_given(consumers: Consumers) -> None:
+def test_partitions_assigned_by_another_strategy_are_claimed(consumers: Consumers) -> None:
     consumer = consumers(CooperativeStickyAssignor, Sticky(rack="a"))
     complete(consumer, 9, t=[1])
     assert claims(consumer) == ({"t": [1]}, 9)
@@ -80,7 +75,7 @@ def test_an_eager_strategy_claims_nothing(consumers: Consumers) -> None:
     assert claims(consumer, Range.name) == ({}, -1)
 
 
-def test_one_instance_may_serve_two_consumers(consumers: Consumers) -> None:
+def test_one_assignor_may_be_given_to_two_consumers(consumers: Consumers) -> None:
     shared = Sticky(rack="a")
     one, other = consumers(shared), consumers(shared)
     complete(one, 3, t=[0])
@@ -88,20 +83,20 @@ def test_one_instance_may_serve_two_consumers(consumers: Consumers) -> None:
     assert (claims(one), claims(other)) == (({"t": [0]}, 3), ({"t": [1]}, 4))
 
 
-def test_classes_are_as_good_as_instances(consumers: Consumers) -> None:
+def test_a_class_is_instantiated_with_its_defaults(consumers: Consumers) -> None:
     consumer = consumers(Sticky)
     complete(consumer, 3, t=[0])
     assert claims(consumer) == ({"t": [0]}, 3)
 
 
-def test_what_permits_no_common_protocol_is_refused(consumers: Consumers) -> None:
+def test_strategies_without_a_common_rebalance_protocol_are_refused(consumers: Consumers) -> None:
     with pytest.raises(KafkaConfigurationError):
         consumers(Range(), CooperativeStickyAssignor)
     assert not consumers(Range(), Sticky())._coordinator.cooperative
     assert consumers(Sticky(), CooperativeStickyAssignor)._coordinator.cooperative
 
 
-def test_consumers_without_our_assignors_are_as_ever(consumers: Consumers) -> None:
+def test_a_consumer_without_our_assignors_assigns_as_before(consumers: Consumers) -> None:
     consumer = consumers(RangePartitionAssignor)
     assert isinstance(consumer._coordinator, RackAwareCoordinator)
     answer(consumer, t=[0, 1])
@@ -110,7 +105,7 @@ def test_consumers_without_our_assignors_are_as_ever(consumers: Consumers) -> No
     ) == {"m0": {"t": [0, 1]}}
 
 
-def test_the_other_strategy_of_a_rolling_change_is_as_ever(consumers: Consumers) -> None:
+def test_the_other_strategy_of_a_rolling_change_assigns_as_before(consumers: Consumers) -> None:
     consumer = consumers(Sticky(rack="a"), CooperativeStickyAssignor)
     answer(consumer, t=[0, 1])
     for protocol in ("cooperative-sticky", Sticky.name):
@@ -121,25 +116,23 @@ def test_the_other_strategy_of_a_rolling_change_is_as_ever(consumers: Consumers)
 @pytest.mark.parametrize(
     "garbage", [b"", b"\0", b"\0\3\x7f\xff\xff\xff", b"\xff\xff", b"\0\0\0\0\0\1\0\2\xff\xfe"]
 )
-def test_a_member_that_cannot_be_read_gets_nothing_and_the_rest_all(
+def test_a_member_that_cannot_be_decoded_is_assigned_nothing(
     consumers: Consumers, garbage: bytes
 ) -> None:
     consumer = consumers(Sticky(rack="a"))
     answer(consumer, t=[0, 1, 2])
-    good = joined("m0", subscription_bytes(["t"], rack="a"))
-    assert perform(consumer, good, joined("m1", garbage)) == {"m0": {"t": [0, 1, 2]}, "m1": {}}
+    valid = joined("m0", subscription_bytes(["t"], rack="a"))
+    assert perform(consumer, valid, joined("m1", garbage)) == {"m0": {"t": [0, 1, 2]}, "m1": {}}
 
 
-def test_a_topic_name_that_no_topic_can_have_is_passed_over(consumers: Consumers) -> None:
+def test_an_invalid_topic_name_is_ignored(consumers: Consumers) -> None:
     consumer = consumers(Sticky(rack="a"))
     answer(consumer, t=[0])
     odd = joined("m0", subscription_bytes(["t", "..", "no such/name", ""], rack="a"))
     assert perform(consumer, odd) == {"m0": {"t": [0]}}
 
 
-def test_client_rack_is_warned_of_once(
-    consumers: Consumers, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_client_rack_is_logged_once(consumers: Consumers, caplog: pytest.LogCaptureFixture) -> None:
     shared = Sticky(rack="a")
     for _ in range(2):
         consumers(shared, client_rack="a")
@@ -149,7 +142,7 @@ def test_client_rack_is_warned_of_once(
     assert "client_rack" not in caplog.text
 
 
-def test_a_redirect_to_a_follower_is_warned_of_once(
+def test_a_redirect_to_a_follower_is_logged_once(
     consumers: Consumers, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = consumers(Sticky(rack="a"))
@@ -160,10 +153,10 @@ def test_a_redirect_to_a_follower_is_warned_of_once(
     state.update_preferred_read_replica(2, float("inf"))
     for _ in range(2):
         answer(consumer, t=[0])
-    assert caplog.text.count("brokers send this consumer to followers (broker 2 for t-0)") == 1
+    assert caplog.text.count("brokers redirect this consumer to followers (t-0: broker 2)") == 1
 
 
-def test_the_line_names_group_and_generation_and_the_record_does(
+def test_an_assignment_is_logged_and_recorded_with_group_and_generation(
     consumers: Consumers, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rackward.assignors")
@@ -173,9 +166,10 @@ def test_the_line_names_group_and_generation_and_the_record_does(
     answer(consumer, t=[0])
     consumer._coordinator._generation = Generation(12, "m0", Sticky.name)
     perform(consumer, joined("m0", subscription_bytes(["t"], rack="a")))
-    assert caplog.text.count("group g generation 12: 1 members, 1 topics, 1 partitions") == 1
     last = strategy.last_assignment("g")
     assert last is not None
+    assert [r.getMessage() for r in caplog.records if r.levelno == logging.INFO] == [str(last)]
+    assert "group=g generation=12" in str(last)
     assert (last.group, last.generation, last.partitions) == ("g", 12, 1)
     assert strategy.assignments() == (last,)
     assert strategy.last_assignment("another") is None

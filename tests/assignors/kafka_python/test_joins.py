@@ -1,9 +1,8 @@
-"""Our coordinator while joins are on their way: metadata, polls, hand-overs."""
+"""The coordinator during joins: metadata, polls, commits, listeners, revocations."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,65 +25,60 @@ from assignors.kafka_python.commit_queue import (
     ILLEGAL_GENERATION,
     REBALANCE_IN_PROGRESS,
     Commit,
+    CommitResponse,
     NoCoordinatorError,
-    Result,
 )
-from assignors.kafka_python.coordinator import TopicsUnseenError
-from assignors.kafka_python.workarounds import COMMIT_PATIENCE_MS, MOMENT_MS
+from assignors.kafka_python.coordinator import MetadataPending
+from assignors.kafka_python.workarounds import MIN_COMMIT_TIMEOUT_MS, SHORT_TIMEOUT_MS
 from tests.support.kafka_python import (
     Consumers,
     answer,
     complete,
     joined,
-    offline_consumers,
     perform,
     subscription_bytes,
 )
 
 
-@pytest.fixture
-def consumers() -> Iterator[Consumers]:
-    with offline_consumers() as make:
-        yield make
-
-
-def test_it_waits_for_topics_that_only_others_subscribe_to(consumers: Consumers) -> None:
+def test_the_leader_waits_for_metadata_of_topics_that_only_others_subscribe_to(
+    consumers: Consumers,
+) -> None:
     consumer = consumers(Sticky(rack="a"))
     answer(consumer, t=[0])
     members = [
         joined("m0", subscription_bytes(["t"], rack="a")),
         joined("m1", subscription_bytes(["u"], rack="b")),
     ]
-    with pytest.raises(TopicsUnseenError, match="u"):
+    with pytest.raises(MetadataPending, match="u"):
         perform(consumer, *members)
     assert "u" in consumer._cluster._topics
     answer(consumer, t=[0], u=[1, 1])
     assert perform(consumer, *members) == {"m0": {"t": [0]}, "m1": {"u": [0, 1]}}
-    # What it compares metadata with has the whole group's topics: no rebalance follows.
+    # The snapshot that it compares metadata with has all topics of the group: no rebalance.
     snapshot = consumer._coordinator._assignment_snapshot
     answer(consumer, t=[0], u=[1, 1])
     assert snapshot == consumer._coordinator._metadata_snapshot == {"t": {0}, "u": {0, 1}}
 
 
-def test_a_topic_that_two_answers_lack_does_not_exist(
+def test_a_topic_missing_from_two_responses_does_not_exist(
     consumers: Consumers, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = consumers(Sticky(rack="a"))
     answer(consumer, t=[0])
     claimed = subscription_bytes(["t", "gone"], rack="a", owned={"gone": [3]}, generation=1)
     for _ in range(2):
-        with pytest.raises(TopicsUnseenError):
+        with pytest.raises(MetadataPending):
             perform(consumer, joined("m0", claimed))
         answer(consumer, t=[0])
     for _ in range(2):
         assert perform(consumer, joined("m0", claimed)) == {"m0": {"t": [0]}}
-    assert caplog.text.count("topic gone is subscribed to but does not exist") == 1
+    assert caplog.text.count("subscribed topic does not exist: gone") == 1
 
 
-def test_owners_keep_a_topic_that_silent_brokers_tell_nothing_of(
+def test_owners_keep_a_topic_if_no_metadata_arrives_in_time(
     consumers: Consumers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_PATIENCE", 0.0)
+    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_TIMEOUT", 0.0)
     consumer = consumers(Sticky(rack="a"))
     answer(consumer, t=[0])
     members = [
@@ -92,11 +86,11 @@ def test_owners_keep_a_topic_that_silent_brokers_tell_nothing_of(
         joined("m1", subscription_bytes(["t", "u"], owned={"u": [1, 2]}, generation=5)),
         joined("m2", subscription_bytes(["t"], owned={"u": [7]}, generation=5)),
     ]
-    given = perform(consumer, *members)
-    assert {m: ts["u"] for m, ts in given.items() if "u" in ts} == {"m0": [0], "m1": [1, 2]}
+    assigned = perform(consumer, *members)
+    assert {m: ts["u"] for m, ts in assigned.items() if "u" in ts} == {"m0": [0], "m1": [1, 2]}
 
 
-def test_a_join_that_outlasts_its_poll_is_not_forgotten(consumers: Consumers) -> None:
+def test_a_join_that_outlasts_its_poll_is_continued(consumers: Consumers) -> None:
     consumer = consumers(Sticky(rack="a"))
     coordinator = consumer._coordinator
     coordinator.rejoin_needed = False
@@ -111,41 +105,39 @@ def test_a_join_that_outlasts_its_poll_is_not_forgotten(consumers: Consumers) ->
 def test_poll_does_not_wait_for_a_cooperative_join(
     consumers: Consumers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, Any]] = []
+    calls: list[tuple[str, Any]] = []
 
     def poll(_: Any, timeout_ms: Any = None) -> bool:
-        asked.append(("poll", timeout_ms))
+        calls.append(("poll", timeout_ms))
         return False
 
     def ensure(_: Any, timeout_ms: Any = None) -> bool:
-        asked.append(("join", timeout_ms))
+        calls.append(("join", timeout_ms))
         return False
 
     monkeypatch.setattr(ConsumerCoordinator, "poll", poll)
     monkeypatch.setattr(ConsumerCoordinator, "ensure_active_group", ensure)
-    for strategy, reads_on in ((Sticky, True), (Range, False)):
+    for strategy, reads_during_join in ((Sticky, True), (Range, False)):
         consumer = consumers(strategy(rack="a"))
         coordinator = consumer._coordinator
-        # Nothing to read yet: there is only the join to wait for.
+        # No partitions are assigned yet, so poll waits for the join.
         assert not coordinator.poll(timeout_ms=500)
-        assert asked == [("poll", 500)]
+        assert calls == [("poll", 500)]
         complete(consumer, 3, t=[0])
         coordinator._generation = Generation(3, "m", strategy.name)
         coordinator.request_rejoin()
-        assert coordinator.poll(timeout_ms=500) is reads_on
+        assert coordinator.poll(timeout_ms=500) is reads_during_join
         coordinator.rejoining = True
-        assert coordinator.poll(timeout_ms=500) is reads_on
-        moment = MOMENT_MS
-        assert asked[1:] == (
-            [("poll", moment), ("join", moment)] if reads_on else [("poll", 500), ("poll", 500)]
-        )
-        # Thrown out of the group, it no longer owns what it would read.
+        assert coordinator.poll(timeout_ms=500) is reads_during_join
+        short = [("poll", SHORT_TIMEOUT_MS), ("join", SHORT_TIMEOUT_MS)]
+        assert calls[1:] == (short if reads_during_join else [("poll", 500), ("poll", 500)])
+        # Removed from the group, the member no longer owns what it would read.
         coordinator.reset_generation()
         assert not coordinator.poll(timeout_ms=500)
-        asked.clear()
+        calls.clear()
 
 
-def test_what_is_given_up_is_committed_first(
+def test_positions_are_committed_before_partitions_are_revoked(
     consumers: Consumers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = consumers(Sticky(rack="a"), enable_auto_commit=True)
@@ -160,7 +152,7 @@ def test_what_is_given_up_is_committed_first(
     committed: list[dict[Any, int]] = []
 
     async def commit(_: Any, offsets: Any, timeout_ms: Any = None) -> None:
-        assert timeout_ms == COMMIT_PATIENCE_MS
+        assert timeout_ms == MIN_COMMIT_TIMEOUT_MS
         assert TopicPartition("t", 1) in consumer.assignment()
         committed.append({partition: offset.offset for partition, offset in offsets.items()})
         raise CommitFailedError("planted")
@@ -171,8 +163,8 @@ def test_what_is_given_up_is_committed_first(
     assert consumer.assignment() == {TopicPartition("t", 0)}
 
 
-def owner_of_two(consumers: Consumers, strategy: Any = Sticky) -> Any:
-    """The coordinator of a member in generation 3 that owns t-0 and t-1."""
+def member_with_two_partitions(consumers: Consumers, strategy: Any = Sticky) -> Any:
+    """Return the coordinator of a member in generation 3 that owns t-0 and t-1."""
     consumer = consumers(strategy(rack="a"))
     answer(consumer, t=[0, 1])
     complete(consumer, 3, t=[0, 1])
@@ -187,71 +179,75 @@ def commit_of(coordinator: Any, *partitions: int) -> Commit:
     return Commit(offsets, coordinator.member, 0.0, lambda _: None)
 
 
-def test_a_commit_outlasts_a_rebalance_of_what_is_still_owned(consumers: Consumers) -> None:
-    coordinator = owner_of_two(consumers)
-    both, stranger = commit_of(coordinator, 0, 1), commit_of(coordinator, 1, 2)
+def test_a_commit_is_retried_in_the_next_generation_if_its_partitions_are_still_owned(
+    consumers: Consumers,
+) -> None:
+    coordinator = member_with_two_partitions(consumers)
+    owned, not_owned = commit_of(coordinator, 0, 1), commit_of(coordinator, 1, 2)
 
-    def again(commit: Commit, code: int) -> Any:
-        return coordinator._still_owned_as(commit, code)
+    def retry_as(commit: Commit, code: int) -> Any:
+        return coordinator._retry_commit_as(commit, code)
 
-    # The broker may be a generation ahead of a join that is on its way, and not otherwise.
-    assert again(both, ILLEGAL_GENERATION) is None
+    # The broker may be one generation ahead only while a join is in progress.
+    assert retry_as(owned, ILLEGAL_GENERATION) is None
     coordinator.state = MemberState.REBALANCING
-    assert again(both, ILLEGAL_GENERATION) == (3, "m")
-    assert again(both, REBALANCE_IN_PROGRESS) == (3, "m")
+    assert retry_as(owned, ILLEGAL_GENERATION) == (3, "m")
+    assert retry_as(owned, REBALANCE_IN_PROGRESS) == (3, "m")
     coordinator._generation = Generation(4, "m", Sticky.name)
     for code in (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS):
-        assert again(both, code) == (4, "m")
-        assert again(stranger, code) is None
-    # Another member id: it was out of the group, and its partitions may have been another's.
+        assert retry_as(owned, code) == (4, "m")
+        assert retry_as(not_owned, code) is None
+    # Another member id: it was removed meanwhile, and others may have owned its partitions.
     coordinator._generation = Generation(5, "n", Sticky.name)
-    assert again(both, ILLEGAL_GENERATION) is None
+    assert retry_as(owned, ILLEGAL_GENERATION) is None
     coordinator._generation = Generation(-1, "m", None)
-    assert again(both, ILLEGAL_GENERATION) is None
-    # An eager member gives everything up before it joins.
-    eager = owner_of_two(consumers, Range)
-    mine = commit_of(eager, 0)
+    assert retry_as(owned, ILLEGAL_GENERATION) is None
+    # An eager member revokes all partitions before it joins.
+    eager = member_with_two_partitions(consumers, Range)
+    commit = commit_of(eager, 0)
     eager._generation = Generation(4, "m", Range.name)
-    assert eager._still_owned_as(mine, ILLEGAL_GENERATION) is None
+    assert eager._retry_commit_as(commit, ILLEGAL_GENERATION) is None
 
 
-def test_an_answer_to_a_past_generation_does_not_end_the_present_one(consumers: Consumers) -> None:
-    coordinator = owner_of_two(consumers)
+def test_a_response_to_an_old_generation_does_not_reset_the_current_one(
+    consumers: Consumers,
+) -> None:
+    coordinator = member_with_two_partitions(consumers)
     commit = commit_of(coordinator, 0)
     offsets = {TopicPartition("t", 0): OffsetAndMetadata(5, "", -1)}
 
-    def take(result: Result) -> None:
-        coordinator._take_answer(commit, 0.0, offsets, result)
+    def handle(response: CommitResponse) -> None:
+        coordinator._handle_commit_response(commit, 0.0, offsets, response)
 
-    take({("t", 0): 0})
-    with pytest.raises(KafkaTimeoutError, match="no broker took the commit in time"):
-        take(NoCoordinatorError())
+    handle({("t", 0): 0})
+    with pytest.raises(KafkaTimeoutError, match="no broker accepted the commit in time"):
+        handle(NoCoordinatorError())
     with pytest.raises(KafkaError, match="closed"):
-        take(Cancelled("closed"))
+        handle(Cancelled("closed"))
     with pytest.raises(ValueError, match="planted"):
-        take(ValueError("planted"))
+        handle(ValueError("planted"))
     with pytest.raises(OffsetMetadataTooLargeError):
-        take({("t", 0): OffsetMetadataTooLargeError.errno})
+        handle({("t", 0): OffsetMetadataTooLargeError.errno})
     coordinator.state = MemberState.REBALANCING
     with pytest.raises(CommitFailedError):
-        take({("t", 0): ILLEGAL_GENERATION})
+        handle({("t", 0): ILLEGAL_GENERATION})
     coordinator._generation = Generation(4, "m", Sticky.name)
     coordinator.state = MemberState.STABLE
     for code in (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UnknownMemberIdError.errno):
         with pytest.raises(CommitFailedError):
-            take({("t", 0): code})
+            handle({("t", 0): code})
     assert coordinator.member == (4, "m")
-    # Of the generation that there is, it says that the member is out of it.
+    # A response to the current generation means that the member was removed.
     commit.member = coordinator.member
     with pytest.raises(CommitFailedError):
-        take({("t", 0): ILLEGAL_GENERATION})
+        handle({("t", 0): ILLEGAL_GENERATION})
     assert coordinator.member == (-1, "m")
 
 
-def test_what_is_read_in_a_rebalance_is_committed_automatically(
+def test_auto_commit_goes_on_during_a_rebalance(
     consumers: Consumers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coordinator = owner_of_two(consumers)
+    coordinator = member_with_two_partitions(consumers)
     committed: list[bool] = []
     monkeypatch.setattr(ConsumerCoordinator, "ensure_active_group", lambda *_, **__: False)
     monkeypatch.setattr(
@@ -263,24 +259,24 @@ def test_what_is_read_in_a_rebalance_is_committed_automatically(
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, coordinator: Any, problem: Exception | None = None) -> None:
+    def __init__(self, coordinator: Any, error: Exception | None = None) -> None:
         self.threads: list[str] = []
         self._coordinator = coordinator
-        self._problem = problem
+        self._error = error
 
     def on_partitions_revoked(self, _: Any) -> None:
         self.threads.append(threading.current_thread().name)
-        # Any call that waits for the event loop.
+        # Stands for any call that waits for the event loop, such as commit().
         self._coordinator._net.run(self._coordinator._net.sleep, 0)
-        if self._problem is not None:
-            raise self._problem
+        if self._error is not None:
+            raise self._error
 
     def on_partitions_assigned(self, _: Any) -> None:
         pass
 
 
-def test_a_listener_may_wait_for_brokers(consumers: Consumers) -> None:
-    coordinator = owner_of_two(consumers)
+def test_a_listener_runs_in_a_thread_and_its_errors_are_raised(consumers: Consumers) -> None:
+    coordinator = member_with_two_partitions(consumers)
     listener = Listener(coordinator)
     coordinator._subscription.rebalance_listener = listener
     coordinator._net.run(
@@ -295,44 +291,46 @@ def test_a_listener_may_wait_for_brokers(consumers: Consumers) -> None:
     coordinator._subscription.rebalance_listener = None
 
 
-def test_the_outcome_of_a_join_that_ended_between_polls_is_kept(
+def test_the_result_of_a_join_that_ended_between_polls_is_kept(
     consumers: Consumers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = consumers(Sticky(rack="a"))
     coordinator = consumer._coordinator
-    outcomes = iter([b"first", b"second", b"third", b"fourth"])
+    results = iter([b"first", b"second", b"third", b"fourth"])
 
     async def join(_: Any) -> bytes:
-        return next(outcomes)
+        return next(results)
 
     monkeypatch.setattr(ConsumerCoordinator, "_do_join_and_sync_async", join)
 
-    def again() -> Any:
+    def collect() -> Any:
         return consumer._net.run(coordinator._do_join_and_sync_async)
 
     coordinator._generation = Generation(3, "m", Sticky.name)
-    assert [again(), again()] == [b"first", b"first"]
-    # It is a member, and says so to the broker, whether or not anyone polls.
+    assert [collect(), collect()] == [b"first", b"first"]
+    # The member sends heartbeats even if the application does not poll.
     assert coordinator.stable()
     assert coordinator._heartbeat_enabled
-    # What was collected is not returned again.
+    # A result is used once.
     complete(consumer, 3, t=[0])
-    assert again() == b"second"
-    # Nor is it where the member has been thrown out meanwhile, or is late.
+    assert collect() == b"second"
+    # It is dropped if the member was removed meanwhile, or after one session timeout.
     coordinator.reset_generation()
-    assert again() == b"third"
+    assert collect() == b"third"
     monkeypatch.setitem(coordinator.config, "session_timeout_ms", 0)
-    assert again() == b"fourth"
+    assert collect() == b"fourth"
 
 
-def test_a_hand_over_that_nobody_makes_is_asked_for(
+def test_the_leader_requests_a_rebalance_if_partitions_are_not_revoked(
     consumers: Consumers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = consumers(Sticky(rack="a"))
     coordinator = consumer._coordinator
-    waits: list[Any] = []
+    scheduled: list[Any] = []
     monkeypatch.setattr(
-        coordinator, "_later", lambda _seconds, method, *values: waits.append((method, values))
+        coordinator,
+        "call_later",
+        lambda _seconds, method, *values: scheduled.append((method, values)),
     )
     answer(consumer, t=[0, 0])
     perform(
@@ -340,7 +338,7 @@ def test_a_hand_over_that_nobody_makes_is_asked_for(
         joined("m0", subscription_bytes(["t"], rack="a")),
         joined("m1", subscription_bytes(["t"], rack="a", owned={"t": [0, 1]}, generation=1)),
     )
-    ((check, values),) = waits
+    ((check, values),) = scheduled
     coordinator.rejoin_needed = False
     coordinator.state = MemberState.STABLE
     coordinator._generation = Generation(99, "m0", Sticky.name)
@@ -349,4 +347,4 @@ def test_a_hand_over_that_nobody_makes_is_asked_for(
     coordinator._generation = Generation.NO_GENERATION
     check(*values)
     assert coordinator.rejoin_needed
-    assert "1 withheld partitions" in caplog.text
+    assert "withheld=1" in caplog.text

@@ -1,3 +1,5 @@
+"""Filters for kafka-python's loggers: logins and repeated errors."""
+
 from __future__ import annotations
 
 import logging
@@ -8,16 +10,16 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest
 
-from assignors.kafka_python import log_filters as discretion
-from assignors.kafka_python.log_filters import WITHHELD, teach_discretion
+from assignors.kafka_python import log_filters
+from assignors.kafka_python.log_filters import REDACTED, install_log_filters
 
 PASSWORD = b"open sesame"
 
 
 @pytest.fixture(autouse=True)
-def _taught() -> None:
-    teach_discretion()
-    teach_discretion()
+def _installed() -> None:
+    install_log_filters()
+    install_log_filters()
 
 
 def login() -> Any:
@@ -27,7 +29,7 @@ def login() -> Any:
 
 
 @pytest.mark.parametrize("logger", ["kafka.protocol.parser", "kafka.net.connection"])
-def test_a_login_is_withheld(logger: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_logins_are_redacted(logger: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     log = logging.getLogger(logger)
     request = login()
@@ -36,10 +38,10 @@ def test_a_login_is_withheld(logger: str, caplog: pytest.LogCaptureFixture) -> N
     log.debug("%s Request %d: %s", "node", 1, request)
     log.debug("%s Send: %r", "node", data)
     assert PASSWORD.decode() not in caplog.text
-    assert caplog.messages == [f"node Request 1: {WITHHELD}", f"node Send: {WITHHELD!r}"]
+    assert caplog.messages == [f"node Request 1: {REDACTED}", f"node Send: {REDACTED!r}"]
 
 
-def test_all_else_is_logged_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_records_are_unchanged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     request = MetadataRequest(topics=[], version=1)
     logging.getLogger("kafka.net.connection").debug("%s Request %d: %s", "node", 1, request)
@@ -48,7 +50,7 @@ def test_all_else_is_logged_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages[1] == r"node Send: b'\x00\x00\x00\x02\x00\x03x'"
 
 
-def test_an_error_is_not_repeated_for_a_while(
+def test_an_error_is_logged_again_after_a_while(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -63,6 +65,6 @@ def test_an_error_is_not_repeated_for_a_while(
     assert caplog.messages.count("Topic one not found in cluster metadata") == 1
     assert caplog.messages.count("Topic two not found in cluster metadata") == 1
     assert caplog.messages.count("Sleeping") == 3
-    now += discretion.QUIET
+    now += log_filters.REPEAT_SECONDS
     log.error("Topic %s not found in cluster metadata", "one")
     assert caplog.messages.count("Topic one not found in cluster metadata") == 2

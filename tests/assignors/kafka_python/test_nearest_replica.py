@@ -1,4 +1,4 @@
-"""The decision which replica to read now, told by stories and against any course of events."""
+"""Which replica is read: examples, and a comparison with a second implementation."""
 
 from __future__ import annotations
 
@@ -10,162 +10,171 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.kafka_python.nearest_replica import (
-    DEFAULT_NEAREST,
+    DEFAULT_POLICY,
+    BrokerRacks,
     Failures,
-    Followers,
-    Metadata,
+    FollowerState,
     NearestPolicy,
-    Question,
+    PendingFetch,
 )
-from placement_core import InvalidOptionError, TopicPartition, nearest_replica, turn_of
+from placement_core import InvalidOptionError, TopicPartition, nearest_replica, tie_break
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 RACKS = {1: "/dc1/r1", 2: "/dc2/r1", 3: "/dc3/r1"}
-HERE = "/dc2/r9"
+CLIENT_RACK = "/dc2/r9"
 LEADER, NEAR = 1, 2
-LONGEST = 0.5
-POLICY = NearestPolicy(back_off=1, most_back_off=10, patience=3, refresh=30)
+MAX_WAIT = 0.5
+POLICY = NearestPolicy(backoff=1, max_backoff=10, response_timeout=3, metadata_interval=30)
 
 
 def choice(
-    followers: Followers,
+    state: FollowerState,
     now: float,
     *,
-    as_of: float | None = None,
+    metadata_at: float | None = None,
     partition: TopicPartition = P0,
     in_sync: Collection[int] = (1, 2, 3),
     leader: int = LEADER,
 ) -> int:
-    """What is read at ``now``, with metadata of ``as_of`` (None: of this moment)."""
-    metadata = Metadata(now if as_of is None else as_of, RACKS)
-    return followers.choose(HERE, partition, leader, in_sync, metadata, now)
+    """Return the broker that is read at ``now``, with metadata received at ``metadata_at``.
+
+    None: received now.
+    """
+    brokers = BrokerRacks(now if metadata_at is None else metadata_at, RACKS)
+    return state.choose(CLIENT_RACK, partition, leader, in_sync, brokers, now)
 
 
-def asked(at: float = 100.0, followers: Followers | None = None) -> Followers:
-    return (followers or Followers(POLICY)).asked(NEAR, [P0, P1], LONGEST, at)
+def fetching(at: float = 100.0, state: FollowerState | None = None) -> FollowerState:
+    """Return the state after a fetch of both partitions from the near follower."""
+    return (state or FollowerState(POLICY)).fetch_sent(NEAR, [P0, P1], MAX_WAIT, at)
 
 
-def test_the_nearest_in_sync_and_known_to_metadata_is_read() -> None:
-    none = Followers(POLICY)
-    assert choice(none, 0) == NEAR
-    assert choice(none, 0, in_sync=(1, 3)) == LEADER
-    assert choice(none, 0, in_sync=(1, 3), leader=3) == 3
-    assert none.choose(HERE, P0, LEADER, (1, 2), Metadata(0, {1: "/dc1/r1"}), 0) == LEADER
-    # One that has no rack, and leaders that metadata lacks.
-    assert none.choose(HERE, P0, LEADER, (1, 2), Metadata(0, {**RACKS, 2: None}), 0) == LEADER
-    assert none.choose(HERE, P0, 9, (9, 2), Metadata(0, RACKS), 0) == NEAR
-    assert none.choose(HERE, P0, 9, (), Metadata(0, RACKS), 0) == 9
+def test_the_nearest_replica_in_sync_with_known_rack_is_read() -> None:
+    state = FollowerState(POLICY)
+    assert choice(state, 0) == NEAR
+    assert choice(state, 0, in_sync=(1, 3)) == LEADER
+    assert choice(state, 0, in_sync=(1, 3), leader=3) == 3
+    assert (
+        state.choose(CLIENT_RACK, P0, LEADER, (1, 2), BrokerRacks(0, {1: "/dc1/r1"}), 0) == LEADER
+    )
+    # A follower without a rack, and leaders that are missing from the metadata.
+    assert (
+        state.choose(CLIENT_RACK, P0, LEADER, (1, 2), BrokerRacks(0, {**RACKS, 2: None}), 0)
+        == LEADER
+    )
+    assert state.choose(CLIENT_RACK, P0, 9, (9, 2), BrokerRacks(0, RACKS), 0) == NEAR
+    assert state.choose(CLIENT_RACK, P0, 9, (), BrokerRacks(0, RACKS), 0) == 9
 
 
-def test_equals_take_turns_over_partitions() -> None:
+def test_equally_near_replicas_alternate_over_partitions() -> None:
     racks = {1: "/dc1/r1", 2: "/dc2/r1", 3: "/dc2/r2"}
-    none = Followers(POLICY)
-    read = [none.choose(HERE, p, 1, (1, 2, 3), Metadata(0, racks), 0) for p in (P0, P1)]
+    state = FollowerState(POLICY)
+    read = [state.choose(CLIENT_RACK, p, 1, (1, 2, 3), BrokerRacks(0, racks), 0) for p in (P0, P1)]
     assert sorted(read) == [2, 3]
 
 
-def test_a_fetch_on_its_way_changes_nothing_and_its_answer_neither() -> None:
-    on_its_way = asked(at=100)
-    assert choice(on_its_way, 100.2) == NEAR
-    assert on_its_way.answered(NEAR, (), 100.5) == Followers(POLICY)
+def test_a_pending_fetch_and_its_response_change_nothing() -> None:
+    pending = fetching(at=100)
+    assert choice(pending, 100.2) == NEAR
+    assert pending.fetch_answered(NEAR, (), 100.5) == FollowerState(POLICY)
 
 
-def test_a_broker_that_fails_is_left_until_the_back_off_ends_and_metadata_is_younger() -> None:
-    failed = asked(at=100).failed(NEAR, 100.1)
+def test_a_failed_broker_is_read_after_its_backoff_and_with_newer_metadata() -> None:
+    failed = fetching(at=100).fetch_failed(NEAR, 100.1)
     assert [choice(failed, 100.1), choice(failed, 101.0), choice(failed, 101.2)] == [1, 1, NEAR]
     assert choice(failed, 101.2, partition=P1) == NEAR
-    assert choice(failed, 200, as_of=100.1) == LEADER
-    assert choice(failed, 200, as_of=100.2, in_sync=(1, 3)) == LEADER
-    assert choice(failed, 200, as_of=100.2) == NEAR
+    assert choice(failed, 200, metadata_at=100.1) == LEADER
+    assert choice(failed, 200, metadata_at=100.2, in_sync=(1, 3)) == LEADER
+    assert choice(failed, 200, metadata_at=100.2) == NEAR
 
 
-def test_each_failure_in_a_row_doubles_the_back_off_up_to_its_most() -> None:
-    followers, now, waits = Followers(POLICY), 100.0, []
+def test_the_backoff_doubles_with_each_failure_up_to_its_maximum() -> None:
+    state, now, waits = FollowerState(POLICY), 100.0, []
     for _ in range(6):
-        followers = asked(now, followers).failed(NEAR, now)
-        waits.append(next(s for s in range(1, 20) if choice(followers, now + s) == NEAR))
+        state = fetching(now, state).fetch_failed(NEAR, now)
+        waits.append(next(s for s in range(1, 20) if choice(state, now + s) == NEAR))
         now += waits[-1]
     assert waits == [1, 2, 4, 8, 10, 10]
-    answered = asked(now, followers).answered(NEAR, (), now + 0.1)
-    again = asked(now + 1, answered).failed(NEAR, now + 1)
+    answered = fetching(now, state).fetch_answered(NEAR, (), now + 0.1)
+    again = fetching(now + 1, answered).fetch_failed(NEAR, now + 1)
     assert choice(again, now + 2) == NEAR
 
 
-def test_what_one_partition_is_refused_concerns_no_other() -> None:
-    refused = asked(at=100).answered(NEAR, {P0}, 100.1)
+def test_an_error_of_one_partition_concerns_no_other() -> None:
+    refused = fetching(at=100).fetch_answered(NEAR, {P0}, 100.1)
     assert choice(refused, 100.2) == LEADER
     assert choice(refused, 100.2, partition=P1) == NEAR
     assert choice(refused, 101.2) == NEAR
-    twice = asked(101.2, refused).answered(NEAR, {P0}, 101.3)
+    twice = fetching(101.2, refused).fetch_answered(NEAR, {P0}, 101.3)
     assert [choice(twice, 102.5), choice(twice, 103.4)] == [LEADER, NEAR]
-    assert asked(103.4, twice).answered(NEAR, (), 103.5).failures == {}
+    assert fetching(103.4, twice).fetch_answered(NEAR, (), 103.5).failures == {}
 
 
-def test_a_silent_broker_is_left_when_patience_ends_and_what_it_says_late_is_a_failure() -> None:
-    silent = asked(at=100)
+def test_a_broker_is_not_read_after_a_timeout_and_a_late_response_is_a_failure() -> None:
+    silent = fetching(at=100)
     assert choice(silent, 103.5) == NEAR
     assert choice(silent, 103.6) == LEADER
     assert choice(silent, 103.6, partition=TopicPartition("t", 9)) == LEADER
     assert choice(silent, 1000) == LEADER
-    late = silent.answered(NEAR, (), 110)
-    assert late.questions == {}
+    late = silent.fetch_answered(NEAR, (), 110)
+    assert late.pending == {}
     assert [choice(late, 110.5), choice(late, 111.1)] == [LEADER, NEAR]
-    assert choice(silent.failed(NEAR, 130), 130.5) == LEADER
+    assert choice(silent.fetch_failed(NEAR, 130), 130.5) == LEADER
 
 
-def test_nothing_is_held_against_a_leader() -> None:
+def test_a_leader_may_be_read_after_failures() -> None:
     racks = {**RACKS, 3: "/dc2/r2"}
-    failed = asked(at=100).failed(NEAR, 100.1)
-    assert failed.choose(HERE, P0, 1, (1, 2, 3), Metadata(100, racks), 100.2) == 3
-    assert failed.choose(HERE, P0, NEAR, (1, 2, 3), Metadata(100, racks), 100.2) == NEAR
+    failed = fetching(at=100).fetch_failed(NEAR, 100.1)
+    assert failed.choose(CLIENT_RACK, P0, 1, (1, 2, 3), BrokerRacks(100, racks), 100.2) == 3
+    assert failed.choose(CLIENT_RACK, P0, NEAR, (1, 2, 3), BrokerRacks(100, racks), 100.2) == NEAR
 
 
-def test_answers_that_nobody_waits_for_change_nothing() -> None:
-    none = Followers(POLICY)
-    assert none.answered(NEAR, {P0}, 1) == none
-    assert none.failed(NEAR, 1) == none
+def test_responses_without_a_pending_fetch_change_nothing() -> None:
+    state = FollowerState(POLICY)
+    assert state.fetch_answered(NEAR, {P0}, 1) == state
+    assert state.fetch_failed(NEAR, 1) == state
 
 
-def test_metadata_is_asked_for_when_old_after_a_failure_and_of_a_silent_broker() -> None:
-    none = Followers(POLICY)
-    assert [none.wants_metadata(100, now) for now in (129.9, 130)] == [False, True]
-    failed = asked(at=100).failed(NEAR, 100.1)
-    assert failed.wants_metadata(as_of=100.1, now=100.1)
-    assert not failed.wants_metadata(as_of=100.2, now=101)
-    silent = asked(at=100)
-    assert [silent.wants_metadata(99, now) for now in (103.5, 103.6)] == [False, True]
-    assert not silent.wants_metadata(as_of=103.6, now=110)
+def test_metadata_is_needed_if_old_or_after_a_failure_or_a_timeout() -> None:
+    state = FollowerState(POLICY)
+    assert [state.needs_metadata(100, now) for now in (129.9, 130)] == [False, True]
+    failed = fetching(at=100).fetch_failed(NEAR, 100.1)
+    assert failed.needs_metadata(metadata_at=100.1, now=100.1)
+    assert not failed.needs_metadata(metadata_at=100.2, now=101)
+    silent = fetching(at=100)
+    assert [silent.needs_metadata(99, now) for now in (103.5, 103.6)] == [False, True]
+    assert not silent.needs_metadata(metadata_at=103.6, now=110)
 
 
-def test_old_failures_are_forgotten() -> None:
-    followers = asked(at=100).answered(NEAR, {P0, P1}, 100)
-    later = followers.asked(3, [P0], LONGEST, 120.1).failed(3, 120.1)
+def test_old_failures_are_dropped() -> None:
+    state = fetching(at=100).fetch_answered(NEAR, {P0, P1}, 100)
+    later = state.fetch_sent(3, [P0], MAX_WAIT, 120.1).fetch_failed(3, 120.1)
     assert set(later.failures) == {(3, None)}
 
 
 @pytest.mark.parametrize(
     "bad",
     [
-        {"back_off": 0},
-        {"back_off": 5, "most_back_off": 4},
-        {"patience": -1},
-        {"refresh": math.inf},
-        {"refresh": True},
-        {"back_off": "1"},
+        {"backoff": 0},
+        {"backoff": 5, "max_backoff": 4},
+        {"response_timeout": -1},
+        {"metadata_interval": math.inf},
+        {"metadata_interval": True},
+        {"backoff": "1"},
     ],
 )
-def test_a_policy_that_cannot_be_meant_is_refused(bad: dict[str, float]) -> None:
+def test_a_policy_out_of_range_is_refused(bad: dict[str, float]) -> None:
     with pytest.raises(InvalidOptionError, match=r"give seconds, "):
         NearestPolicy(**bad)
 
 
-def test_a_million_failures_are_waited_for_no_longer_than_the_most() -> None:
-    assert DEFAULT_NEAREST.left_alone(1_000_000) == DEFAULT_NEAREST.most_back_off
+def test_the_backoff_after_a_million_failures_is_the_maximum() -> None:
+    assert DEFAULT_POLICY.backoff_after(1_000_000) == DEFAULT_POLICY.max_backoff
 
 
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from(["asked", "answered", "failed"]),
+        st.sampled_from(["sent", "answered", "failed"]),
         st.sampled_from([2, 3]),
         st.sets(st.sampled_from([P0, P1])),
         st.floats(0, 20),
@@ -182,7 +191,7 @@ EVENTS = st.lists(
     st.floats(0, 20),
     st.floats(0, 700),
 )
-def test_whatever_happened(
+def test_any_sequence_of_events_gives_the_choice_of_a_simple_model(
     events: list[tuple[str, int, set[TopicPartition], float]],
     leader: int,
     in_sync: set[int],
@@ -190,57 +199,56 @@ def test_whatever_happened(
     age: float,
     later: float,
 ) -> None:
-    """A plain account of every event, asked the same question, gives the same answer."""
-    followers, now = Followers(POLICY), 0.0
-    waiting: dict[int, tuple[set[TopicPartition], float]] = {}
-    held: dict[tuple[int, TopicPartition | None], list[float]] = {}
-    for kind, broker, places, pause in events:
+    state, now = FollowerState(POLICY), 0.0
+    pending: dict[int, tuple[set[TopicPartition], float]] = {}
+    failures: dict[tuple[int, TopicPartition | None], list[float]] = {}
+    for kind, broker, partitions, pause in events:
         now += pause
-        if kind == "asked":
-            followers = followers.asked(broker, places, LONGEST, now)
-            waiting[broker] = (places, now)
+        if kind == "sent":
+            state = state.fetch_sent(broker, partitions, MAX_WAIT, now)
+            pending[broker] = (partitions, now)
             continue
         if kind == "answered":
-            followers = followers.answered(broker, {P0}, now)
+            state = state.fetch_answered(broker, {P0}, now)
         else:
-            followers = followers.failed(broker, now)
-        if broker not in waiting:
+            state = state.fetch_failed(broker, now)
+        if broker not in pending:
             continue
-        about, since = waiting.pop(broker)
+        fetched, since = pending.pop(broker)
         if kind == "failed" or now > since + 3.5:
-            held.setdefault((broker, None), []).append(now)
+            failures.setdefault((broker, None), []).append(now)
         else:
-            held.pop((broker, None), None)
+            failures.pop((broker, None), None)
         if kind == "answered":
-            for place in about:
-                if place == P0:
-                    held.setdefault((broker, P0), []).append(now)
+            for tp in fetched:
+                if tp == P0:
+                    failures.setdefault((broker, P0), []).append(now)
                 else:
-                    held.pop((broker, place), None)
-        # Longer ago than twice the longest back-off: the next failure is a first one.
-        held = {replica: times for replica, times in held.items() if times[-1] >= now - 20}
+                    failures.pop((broker, tp), None)
+        # After twice the maximum backoff the next failure counts as the first one.
+        failures = {replica: times for replica, times in failures.items() if times[-1] >= now - 20}
     now += later
-    for place in (P0, P1):
-        free = {leader: racks.get(leader)}
+    for tp in (P0, P1):
+        candidates = {leader: racks.get(leader)}
         for broker in in_sync & racks.keys():
-            blamed = [held.get((broker, about), []) for about in (None, place)]
-            silent = broker in waiting and now > waiting[broker][1] + 3.5
-            if not silent and all(
+            relevant = [failures.get((broker, each), []) for each in (None, tp)]
+            timed_out = broker in pending and now > pending[broker][1] + 3.5
+            if not timed_out and all(
                 not times
                 or (now - age > times[-1] and now >= times[-1] + min(2 ** (len(times) - 1), 10))
-                for times in blamed
+                for times in relevant
             ):
-                free[broker] = racks[broker]
-        expected = nearest_replica(HERE, free, leader, turn_of(*place))
+                candidates[broker] = racks[broker]
+        expected = nearest_replica(CLIENT_RACK, candidates, leader, tie_break(*tp))
         assert (
-            followers.choose(HERE, place, leader, in_sync, Metadata(now - age, racks), now)
+            state.choose(CLIENT_RACK, tp, leader, in_sync, BrokerRacks(now - age, racks), now)
             == expected
         )
     if not events:
-        assert (followers.questions, followers.failures) == ({}, {})
+        assert (state.pending, state.failures) == ({}, {})
 
 
-def test_the_values_are_plain() -> None:
-    followers = asked(at=100).failed(NEAR, 100.1)
-    assert followers.failures == {(NEAR, None): Failures(1, 100.1)}
-    assert asked(at=100).questions == {NEAR: Question(frozenset({P0, P1}), 103.5)}
+def test_the_state_can_be_inspected() -> None:
+    state = fetching(at=100).fetch_failed(NEAR, 100.1)
+    assert state.failures == {(NEAR, None): Failures(1, 100.1)}
+    assert fetching(at=100).pending == {NEAR: PendingFetch(frozenset({P0, P1}), 103.5)}

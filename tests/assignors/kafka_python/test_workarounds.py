@@ -1,8 +1,8 @@
-"""Who is spared kafka-python's faults, and who asked not to be."""
+"""Metadata that lacks brokers or topics, and which consumers have the workarounds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import kafka.consumer.group
@@ -13,58 +13,115 @@ from kafka.errors import NodeNotReadyError, UnknownBrokerIdError
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
-from assignors.kafka_python import harden
-from tests.support.kafka_python import Consumers, answer, offline_consumers
+from assignors.kafka_python import enable_workarounds
+from assignors.kafka_python.workarounds import metadata_retry_seconds
+from tests.support.kafka_python import Consumers, answer
 
-UNKNOWN = 77
-
-
-@pytest.fixture
-def consumers() -> Iterator[Consumers]:
-    with offline_consumers() as make:
-        yield make
+UNKNOWN_BROKER = 77
 
 
 def send(consumer: Any) -> Any:
-    """Ask a broker that no metadata knows for something."""
-    return consumer._client._manager.send(object(), node_id=UNKNOWN)
+    """Send a request to a broker that is missing from the metadata."""
+    return consumer._client._manager.send(object(), node_id=UNKNOWN_BROKER)
+
+
+# ---- Which consumers have the workarounds, shown by an unknown broker.
 
 
 @pytest.mark.parametrize("strategy", [Sticky, Range])
-def test_a_broker_that_metadata_lacks_is_tried_again(consumers: Consumers, strategy: Any) -> None:
+def test_a_request_to_an_unknown_broker_fails_with_a_retriable_error(
+    consumers: Consumers, strategy: Any
+) -> None:
     consumer = consumers(strategy(rack="a"))
     answer(consumer, t=[0])
     future = send(consumer)
     assert future.failed()
     assert isinstance(future.exception, NodeNotReadyError)
     assert future.exception.retriable
-    assert consumer._coordinator.steady
+    assert consumer._coordinator.workarounds_enabled
 
 
-@pytest.mark.parametrize("strategies", [[Sticky(hardened=False)], [RangePartitionAssignor]])
-def test_others_are_as_kafka_python_made_them_until_asked(
+@pytest.mark.parametrize("strategies", [[Sticky(workarounds=False)], [RangePartitionAssignor]])
+def test_without_workarounds_until_they_are_enabled(
     consumers: Consumers, strategies: list[Any]
 ) -> None:
     consumer = consumers(*strategies)
     answer(consumer, t=[0])
-    assert not consumer._coordinator.steady
+    assert not consumer._coordinator.workarounds_enabled
     with pytest.raises(UnknownBrokerIdError):
         send(consumer)
-    harden(consumer)
-    once = consumer._client._manager.send
-    harden(consumer)
-    assert consumer._client._manager.send is once
-    assert consumer._coordinator.steady
+    enable_workarounds(consumer)
+    replaced = consumer._client._manager.send
+    enable_workarounds(consumer)
+    assert consumer._client._manager.send is replaced
+    assert consumer._coordinator.workarounds_enabled
     assert send(consumer).failed()
 
 
-def test_one_that_will_not_have_it_decides_for_the_consumer(consumers: Consumers) -> None:
-    assert not consumers(Range(), Sticky(hardened=False))._coordinator.steady
+def test_one_assignor_without_workarounds_decides_for_the_consumer(consumers: Consumers) -> None:
+    assert not consumers(Range(), Sticky(workarounds=False))._coordinator.workarounds_enabled
 
 
-def test_one_that_was_made_before_cannot_be_hardened(
+def test_a_consumer_constructed_before_install_is_refused(
     consumers: Consumers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka.consumer.group, "ConsumerCoordinator", ConsumerCoordinator)
-    with pytest.raises(TypeError, match="before the consumer is made"):
-        harden(consumers(RangePartitionAssignor))
+    with pytest.raises(TypeError, match=r"call assignors\.kafka_python\.install\(\) before"):
+        enable_workarounds(consumers(RangePartitionAssignor))
+
+
+# ---- Topics that do not exist.
+
+
+class ScheduledCalls:
+    """Records calls of the coordinator's ``call_later``: seconds and method."""
+
+    def __init__(self, consumer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[float, Callable[[], None]]] = []
+        monkeypatch.setattr(
+            consumer._coordinator,
+            "call_later",
+            lambda seconds, method: self.calls.append((seconds, method)),
+        )
+
+
+def plans_metadata_request(consumer: Any) -> bool:
+    return bool(consumer._client.cluster.need_update)
+
+
+@pytest.mark.parametrize(("missing", "seconds"), [(1, 1.0), (100, 1.0), (101, 1.01), (5000, 50.0)])
+def test_the_interval_grows_with_the_number_of_missing_topics(missing: int, seconds: float) -> None:
+    assert metadata_retry_seconds(missing) == pytest.approx(seconds)
+
+
+def test_the_next_metadata_request_is_scheduled_once(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absent = {f"absent-{number}": list[int]() for number in range(300)}
+    consumer = consumers(Sticky(rack="a"), topics=("t", *absent))
+    scheduled = ScheduledCalls(consumer, monkeypatch)
+    for _ in range(3):
+        answer(consumer, t=[0], **absent)
+        assert not plans_metadata_request(consumer)
+    ((seconds, retry),) = scheduled.calls
+    assert seconds == pytest.approx(3.0)
+    retry()
+    assert plans_metadata_request(consumer)
+    answer(consumer, t=[0], **absent)
+    assert len(scheduled.calls) == 2
+
+
+def test_nothing_is_scheduled_if_no_topic_is_missing(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = consumers(Sticky(rack="a"))
+    scheduled = ScheduledCalls(consumer, monkeypatch)
+    answer(consumer, t=[0])
+    assert not plans_metadata_request(consumer)
+    assert scheduled.calls == []
+
+
+def test_without_the_workaround_metadata_is_requested_at_once(consumers: Consumers) -> None:
+    consumer = consumers(Sticky(rack="a", workarounds=False), topics=("t", "absent"))
+    answer(consumer, t=[0], absent=[])
+    assert plans_metadata_request(consumer)

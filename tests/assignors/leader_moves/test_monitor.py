@@ -1,26 +1,33 @@
-"""The group leader's watch: from a plan and the metadata to the asking, and to what is logged."""
+"""The monitor of a group's leader: from an assignment and metadata to a requested rebalance."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, RefreshPolicy
-from assignors.consumer_protocol import Subscription
-from assignors.group_leader import About, Joined, Leaders, Outcome, Rebalance, Remarks
-from assignors.leader_moves import LeaderWatch, PartitionState
+from assignors.consumer_protocol import MemberSubscription
+from assignors.group_leader import (
+    GroupContext,
+    JoinedMember,
+    Leaders,
+    LogOnce,
+    Rebalance,
+    RebalanceResult,
+)
+from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata
 
-POLICY = RefreshPolicy(settling=60, patience=300, cool_down=600, check_interval=30)
+POLICY = RefreshPolicy(stable_seconds=60, unstable_seconds=300, min_interval=600, check_interval=30)
 BROKERS = {0: "a", 1: "b"}
-ABOUT = About("g", 1)
+CONTEXT = GroupContext("g", 1)
 
 
-class Counted(LeaderRackAwareCooperativeSticky):
-    """Counts its plans, and fails while it is told to."""
+class CountingAssignor(LeaderRackAwareCooperativeSticky):
+    """Counts its plans; raises RuntimeError while ``failing``."""
 
     plans = 0
     failing = False
@@ -33,175 +40,182 @@ class Counted(LeaderRackAwareCooperativeSticky):
 
 
 class Group:
-    """Two members in two racks, and the metadata of whoever leads them."""
+    """Two members in two racks, with the partition leaders' brokers by topic."""
 
     def __init__(self, policy: RefreshPolicy = POLICY, **leaders: Sequence[int]) -> None:
-        self.assignor = Counted()
+        self.assignor = CountingAssignor()
         self.leaders: Mapping[str, Sequence[int]] = leaders
         self.in_sync = [0, 1]
-        rebalance = Rebalance("ours", self.assignor, True, None, Remarks())
-        self.watch = LeaderWatch(policy, rebalance)
-        self.rebalance = rebalance
+        self.rebalance = Rebalance("sticky", self.assignor, True, None, LogOnce())
+        self.monitor = LeaderMoveMonitor(policy, self.rebalance)
         self.joined = [
-            Joined(f"m{rack}", None, Subscription(topics=frozenset(leaders), rack=rack))
+            JoinedMember(f"m{rack}", None, MemberSubscription(topics=frozenset(leaders), rack=rack))
             for rack in "ab"
         ]
 
-    def read(self, topics: Iterable[str]) -> tuple[Leaders, Iterable[PartitionState]]:
-        named = [topic for topic in topics if topic in self.leaders]
+    def read(self, topics: Iterable[str]) -> tuple[Leaders, Iterable[PartitionMetadata]]:
+        existing = [topic for topic in topics if topic in self.leaders]
         racks: dict[str, list[str | None]] = {
-            topic: [BROKERS.get(leader) for leader in self.leaders[topic]] for topic in named
+            topic: [BROKERS.get(leader) for leader in self.leaders[topic]] for topic in existing
         }
-        states = [
-            PartitionState(topic, number, leader, 1, [leader, 1 - leader], self.in_sync)
-            for topic in named
+        partitions = [
+            PartitionMetadata(topic, number, leader, 1, [leader, 1 - leader], self.in_sync)
+            for topic in existing
             for number, leader in enumerate(self.leaders[topic])
         ]
-        return Leaders(racks, {}, frozenset(), BROKERS), states
+        return Leaders(racks, {}, frozenset(), BROKERS), partitions
 
-    def plan(self, generation: int = 1, now: float = 0.0) -> Outcome:
-        outcome = self.rebalance.run(lambda topics: self.read(topics)[0], self.joined)
-        self.watch.begin(generation, self.joined, outcome, now)
+    def assign(self, generation: int = 1, now: float = 0.0) -> RebalanceResult:
+        """Rebalance, start the monitor, and let the members own what they are assigned."""
+        result = self.rebalance.run(lambda topics: self.read(topics)[0], self.joined)
+        self.monitor.start(generation, self.joined, result, now)
         self.joined = [
             replace(
-                one,
+                member,
                 subscription=replace(
-                    one.subscription, owned=outcome.shares[one.id], generation=generation
+                    member.subscription,
+                    owned=result.assignments[member.id],
+                    generation=generation,
                 ),
             )
-            for one in self.joined
+            for member in self.joined
         ]
-        return outcome
+        return result
 
-    def asked(self, until: float, since: float = 0.0) -> list[float]:
-        """When the watch asked, looking every thirty seconds."""
-        looks = [30.0 * n for n in range(int(since // 30) + 1, int(until // 30) + 1)]
-        return [now for now in looks if self.watch.look(self.read, now, ABOUT)]
-
-
-@pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    caplog.set_level(logging.INFO, logger="rackward.assignors")
-    return lambda: [line for line in caplog.messages if "of at best" not in line]
+    def requests(self, until: float, since: float = 0.0) -> list[float]:
+        """Check every thirty seconds; return the times at which a rebalance was requested."""
+        times = [30.0 * n for n in range(int(since // 30) + 1, int(until // 30) + 1)]
+        return [now for now in times if self.monitor.check(self.read, now, CONTEXT)]
 
 
-def test_it_asks_once_and_says_why(told: Callable[[], list[str]]) -> None:
-    group = Group(t=[0, 1, 0, 1])
-    group.plan()
-    group.leaders = {"t": [1, 0, 0, 1]}
-    assert group.asked(until=600) == [90.0]
-    assert told() == [
-        "ours group g generation 1: leaders have moved, and kept still for 60 s: 2 of 4 partitions"
-        " are off-rack, 0 would be after a rebalance, which is asked for (gain 50.0 %)"
+def refresh_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the first line of each message that is not about an assignment."""
+    return [
+        message.splitlines()[0]
+        for message in caplog.messages
+        if not message.startswith(("assigned: ", "assignor failed"))
     ]
 
 
-def test_it_solves_only_what_it_has_not_seen(told: Callable[[], list[str]]) -> None:
+def test_a_rebalance_is_requested_once_and_the_reason_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="rackward.assignors")
     group = Group(t=[0, 1, 0, 1])
-    group.plan()
+    group.assign()
+    group.leaders = {"t": [1, 0, 0, 1]}
+    assert group.requests(until=600) == [90.0]
+    assert refresh_lines(caplog) == [
+        "requesting a rebalance because leaders moved: group=g generation=1 protocol=sticky"
+        " stable_seconds=60 partitions=4 off_rack=2 off_rack_after=0 gain=50.0%"
+    ]
+
+
+def test_the_gain_is_computed_only_if_leaders_moved(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="rackward.assignors")
+    group = Group(t=[0, 1, 0, 1])
+    group.assign()
     plans = group.assignor.plans
-    assert group.asked(until=300) == []
+    assert group.requests(until=300) == []
     assert group.assignor.plans == plans
     group.leaders = {"t": [1, 0, 1, 0]}
-    group.asked(until=900, since=300)
+    group.requests(until=900, since=300)
     assert group.assignor.plans == plans + 1
-    assert len(told()) == 1
+    assert len(refresh_lines(caplog)) == 1
 
 
-def test_after_the_plan_that_it_asked_for_it_is_quiet() -> None:
+def test_no_request_follows_the_assignment_that_was_requested() -> None:
     group = Group(t=[0, 1, 0, 1])
-    group.plan()
+    group.assign()
     group.leaders = {"t": [1, 0, 0, 1]}
-    assert group.asked(until=90) == [90.0]
-    # Round one withholds what moves: there is nothing to watch. Round two is the plan.
-    assert group.plan(2, now=91).withheld == 2
-    assert group.asked(since=91, until=900) == []
-    assert group.plan(3, now=92).withheld == 0
-    assert group.asked(since=92, until=900) == []
-    # They move again: the cool-down of what was asked at 90 still runs.
+    assert group.requests(until=90) == [90.0]
+    # The first round withholds what moves, and is not monitored. The second completes it.
+    assert group.assign(2, now=91).withheld == 2
+    assert group.requests(since=91, until=900) == []
+    assert group.assign(3, now=92).withheld == 0
+    assert group.requests(since=92, until=900) == []
+    # Leaders move again: the minimum interval since the request at 90 still applies.
     group.leaders = {"t": [0, 1, 0, 1]}
-    assert group.asked(since=92, until=900) == [690.0]
+    assert group.requests(since=92, until=900) == [690.0]
 
 
-def test_who_takes_over_the_lead_waits_out_the_cool_down() -> None:
+def test_a_new_group_leader_waits_for_the_minimum_interval() -> None:
     group = Group(t=[0, 1])
-    group.plan(generation=7, now=0)
+    group.assign(generation=7, now=0)
     group.leaders = {"t": [1, 0]}
-    assert group.asked(until=900) == [600.0]
-    # Nor does who led before somebody else did know what that one asked.
-    group.plan(generation=9, now=900)
+    assert group.requests(until=900) == [600.0]
+    # So does one that has led before, if another member may have led in between.
+    group.assign(generation=9, now=900)
     group.leaders = {"t": [0, 1]}
-    group.plan(generation=10, now=910)
+    group.assign(generation=10, now=910)
     group.leaders = {"t": [1, 0]}
-    assert group.asked(since=910, until=1800)[:1] == [1500.0]
+    assert group.requests(since=910, until=1800)[:1] == [1500.0]
 
 
-def test_a_plan_that_is_made_twice_in_a_generation_is_its_own() -> None:
+def test_a_second_assignment_in_a_generation_is_of_the_same_leader() -> None:
     group = Group(t=[0, 1])
     for now in (0, 5):
-        group.plan(generation=1, now=now)
+        group.assign(generation=1, now=now)
     group.leaders = {"t": [1, 0]}
-    assert group.asked(until=300) == [90.0]
+    assert group.requests(until=300) == [90.0]
     for now in (300, 305):
-        group.plan(generation=2, now=now)
+        group.assign(generation=2, now=now)
     group.leaders = {"t": [0, 1]}
-    assert group.asked(since=305, until=900) == [690.0]
+    assert group.requests(since=305, until=900) == [690.0]
 
 
-def test_a_plan_that_falls_short_is_not_made_again_and_again() -> None:
-    # What is assigned is not what the assignor says now: with the same leaders it is left alone.
+def test_a_fallback_assignment_is_not_repeated_while_leaders_do_not_move() -> None:
     group = Group(t=[0, 1, 0, 1])
     group.assignor.failing = True
     group.joined.reverse()
-    group.plan()
+    group.assign()
     group.assignor.failing = False
-    assert group.asked(until=3600) == []
+    assert group.requests(until=3600) == []
 
 
-def test_brokers_that_are_away_are_waited_for() -> None:
+def test_replicas_that_catch_up_are_waited_for() -> None:
     group = Group(t=[0, 1, 0, 1])
-    group.plan()
+    group.assign()
     group.leaders, group.in_sync = {"t": [1, 0, 0, 1]}, [1]
-    assert group.asked(until=900) == [330.0]
+    assert group.requests(until=900) == [330.0]
 
 
-def test_partitions_that_come_and_go_are_the_clients_to_rebalance() -> None:
+def test_added_and_deleted_partitions_are_left_to_the_client() -> None:
     group = Group(t=[0, 1, 0, 1], u=[0])
-    group.plan()
+    group.assign()
     group.leaders = {"t": [1, 0, 0, 1]}
-    assert group.asked(until=900) == []
+    assert group.requests(until=900) == []
     group.leaders = {"t": [1, 0, 0, 1, 1], "u": [0]}
-    assert group.asked(since=900, until=1800) == []
-    # And the rest begins when they are as they were.
+    assert group.requests(since=900, until=1800) == []
+    # Leaders count as stable from the check on that finds the partitions as they were.
     group.leaders = {"t": [1, 0, 0, 1], "u": [0]}
-    assert group.asked(since=1800, until=2000) == [1890.0]
+    assert group.requests(since=1800, until=2000) == [1890.0]
 
 
-def test_a_fault_is_logged_once_and_costs_the_refresh(told: Callable[[], list[str]]) -> None:
+def test_a_failing_check_is_logged_once_and_requests_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="rackward.assignors")
     group = Group(t=[0, 1])
-    group.plan()
+    group.assign()
     group.leaders = {"t": [1, 0]}
     group.assignor.failing = True
-    assert group.asked(until=900) == []
-    assert told() == [
-        "ours group g generation 1: cannot tell whether leaders that moved are worth a"
-        " rebalance: RuntimeError('planted')"
+    assert group.requests(until=900) == []
+    assert refresh_lines(caplog) == [
+        "checking for moved leaders failed: group=g generation=1 protocol=sticky"
+        " error=RuntimeError('planted')"
     ]
-    # It goes on when it can.
     group.assignor.failing = False
-    assert group.asked(since=900, until=1500) == [990.0]
+    assert group.requests(since=900, until=1500) == [990.0]
 
 
-def test_large_groups_are_looked_at_less_often() -> None:
-    assert [look_interval(partitions) for partitions in (1, 10_000, 50_000)] == [30, 30, 150]
-
-
-def look_interval(partitions: int) -> float:
+@pytest.mark.parametrize(("partitions", "seconds"), [(1, 30), (10_000, 30), (50_000, 150)])
+def test_large_groups_are_checked_less_often(partitions: int, seconds: float) -> None:
     group = Group(t=[0] * partitions)
-    group.plan()
-    return group.watch.interval
+    group.assign()
+    assert group.monitor.interval == seconds
 
 
-def test_without_a_plan_there_is_nothing_to_look_at() -> None:
+def test_nothing_is_requested_before_the_first_assignment() -> None:
     group = Group(t=[0, 1])
-    assert group.asked(until=900) == []
+    assert group.requests(until=900) == []

@@ -1,9 +1,10 @@
-"""What a rebalance would gain, against a count apart from the code."""
+"""The refresh policy: the gain of a rebalance, observations, and when one is requested."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -12,33 +13,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, Plan
 from assignors.leader_moves import (
     NO_GAIN,
     Gain,
     Observation,
-    PartitionState,
+    PartitionMetadata,
     RefreshPolicy,
     RefreshState,
-    checked_refresh,
-    crossing_gain,
+    locality_gain,
     observe,
+    validate_refresh,
 )
+from assignors.model import Assignor
 from placement_core import InvalidOptionError
 from tests.support.leader_histories import (
     PARTITIONS,
+    Check,
     Leader,
-    Look,
-    asked_late,
-    asked_wrongly,
     histories,
-    played,
+    observation,
     policies,
-    seen,
+    requested_late,
+    run_policy,
+    wrong_requests,
 )
 from tests.support.random_groups import fed_back, move_leaders, random_leaders
 
-STICKY = LeaderRackAwareCooperativeSticky().assign
+STICKY = LeaderRackAwareCooperativeSticky()
+RANGE = LeaderRackAwareRange()
 RACKS = ("a", "b", "c")
 
 
@@ -46,10 +49,11 @@ def members(racks: Mapping[str, str | None], topics: Sequence[str] = ("t",)) -> 
     return [Member(id_, frozenset(topics), rack) for id_, rack in racks.items()]
 
 
-def owning(of: Mapping[str, tuple[str | None, Sequence[int]]]) -> list[Member]:
+def owners(owned_by: Mapping[str, tuple[str | None, Sequence[int]]]) -> list[Member]:
+    """Return members of topic t, given id to rack and owned partitions."""
     return [
         Member(id_, frozenset("t"), rack, owned={"t": list(owned)}, generation=1)
-        for id_, (rack, owned) in of.items()
+        for id_, (rack, owned) in owned_by.items()
     ]
 
 
@@ -62,299 +66,327 @@ def off_rack(group: Sequence[Member], leaders: Mapping[str, Sequence[str | None]
     )
 
 
-@given(st.integers(0, 10**6), st.sampled_from([STICKY, LeaderRackAwareRange().assign]))
-def test_it_is_what_the_new_plan_reads_less_from_afar(seed: int, assign: object) -> None:
+@given(st.integers(0, 10**6), st.sampled_from([STICKY, RANGE]))
+def test_the_gain_is_the_difference_in_off_rack_partitions(seed: int, assignor: Assignor) -> None:
     rng = Random(seed)
-    assert callable(assign)
     leaders = random_leaders(rng, 3, 8, RACKS)
     group = members({f"m{n}": rng.choice([*RACKS, None]) for n in range(5)}, list(leaders))
-    before = fed_back(group, assign(group, leaders, None), 1)
+    before = fed_back(group, assignor.assign(group, leaders, None), 1)
     moved = move_leaders(rng, leaders, rng.choice([0.0, 0.1, 0.5]), RACKS)
-    after = fed_back(group, assign(before, moved, None), 2)
+    after = fed_back(group, assignor.assign(before, moved, None), 2)
     now, then = off_rack(before, moved), off_rack(after, moved)
-    gain = crossing_gain(assign, before, moved)
-    assert (gain.off_rack, gain.reachable) == (now, then)
-    assert gain.worth == pytest.approx(max(now - then, 0))
-    # A plan made a moment ago has nothing to gain.
-    assert crossing_gain(assign, after, moved).worth == 0
+    gain = locality_gain(assignor, before, moved)
+    assert (gain.off_rack, gain.off_rack_after) == (now, then)
+    assert gain.improvement == pytest.approx(max(now - then, 0))
+    # The new plan leaves nothing to gain.
+    assert locality_gain(assignor, after, moved).improvement == 0
 
 
-def test_with_weights_it_is_counted_in_partitions_of_average_traffic() -> None:
-    group = owning({"a1": ("a", [0, 1]), "b1": ("b", [2, 3])})
+def test_a_gain_with_weights_is_in_partitions_of_average_traffic() -> None:
+    group = owners({"a1": ("a", [0, 1]), "b1": ("b", [2, 3])})
     leaders = {"t": ["b", "a", "a", "b"]}
-    assert crossing_gain(STICKY, group, leaders) == Gain(2.0, 2, 0)
-    # 0 and 2 change places: 110 of 220 steps no longer cross, of four partitions.
-    heavy = crossing_gain(STICKY, group, leaders, {"t": [100, 100, 10, 10]})
-    assert heavy.worth == pytest.approx(2.0)
-    assert (heavy.off_rack, heavy.reachable) == (2, 0)
-    light = crossing_gain(STICKY, group, leaders, {"t": [10, 100, 10, 100]})
-    assert light.worth == pytest.approx(4 * 20 / 220)
+    assert locality_gain(STICKY, group, leaders) == Gain(2.0, 2, 0)
+    # 0 and 2 are exchanged: 110 of 220 steps no longer cross, of four partitions.
+    heavy = locality_gain(STICKY, group, leaders, {"t": [100, 100, 10, 10]})
+    assert heavy.improvement == pytest.approx(2.0)
+    assert (heavy.off_rack, heavy.off_rack_after) == (2, 0)
+    light = locality_gain(STICKY, group, leaders, {"t": [10, 100, 10, 100]})
+    assert light.improvement == pytest.approx(4 * 20 / 220)
 
 
-def test_with_levels_it_is_that_of_the_level_that_gains_most() -> None:
-    # Read across the data centres: 0. Across rooms: all.
-    group = owning({"x": ("/d1/r1", [0, 1]), "y": ("/d1/r2", [2, 3])})
+def test_a_gain_with_levels_is_that_of_the_level_that_improves_most() -> None:
+    # None is read across data centres, all are read across rooms.
+    group = owners({"x": ("/d1/r1", [0, 1]), "y": ("/d1/r2", [2, 3])})
     leaders = {"t": ["/d1/r2", "/d1/r2", "/d1/r1", "/d1/r1"]}
-    assert crossing_gain(STICKY, group, leaders) == Gain(4.0, 4, 0)
+    assert locality_gain(STICKY, group, leaders) == Gain(4.0, 4, 0)
 
 
-def test_a_narrow_level_may_lose_where_a_wide_one_gains() -> None:
-    # z is in the other data centre, and must take one of what is led in this one or that one.
-    group = owning({"x": ("/d1/r1", [0]), "y": ("/d1/r2", [1]), "z": ("/d2/r1", [2])})
+def test_a_narrow_level_may_get_worse_if_a_wider_one_improves() -> None:
+    # z is in the other data centre.
+    group = owners({"x": ("/d1/r1", [0]), "y": ("/d1/r2", [1]), "z": ("/d2/r1", [2])})
     leaders = {"t": ["/d1/r1", "/d2/r1", "/d1/r1"]}
-    # Now 1 and 2 cross data centres. Best: none does, and one of 0 and 2 crosses rooms.
-    assert crossing_gain(STICKY, group, leaders) == Gain(2.0, 2, 1)
+    # Now 1 and 2 cross data centres. At best none does, and one of 0 and 2 crosses rooms.
+    assert locality_gain(STICKY, group, leaders) == Gain(2.0, 2, 1)
 
 
-def test_what_loses_at_a_wide_level_is_no_gain() -> None:
-    def worse(group: Sequence[Member], *_: object) -> object:
-        return STICKY(group, {"t": ["/d2/r1", "/d1/r1"]}, None)
+class WorseAssignor(LeaderRackAwareCooperativeSticky):
+    """Assigns for leaders in the wrong racks."""
 
-    group = owning({"x": ("/d1/r1", [0]), "y": ("/d2/r1", [1])})
-    gain = crossing_gain(worse, group, {"t": ["/d1/r1", "/d2/r1"]})  # type: ignore[arg-type]
+    def assign(self, members: Iterable[Member], *_: object) -> Plan:
+        return super().assign(members, {"t": ["/d2/r1", "/d1/r1"]})
+
+
+def test_a_plan_that_is_worse_at_the_widest_level_has_no_gain() -> None:
+    group = owners({"x": ("/d1/r1", [0]), "y": ("/d2/r1", [1])})
+    gain = locality_gain(WorseAssignor(), group, {"t": ["/d1/r1", "/d2/r1"]})
     assert gain == Gain(0.0, 0, 2)
 
 
-def test_what_nobody_owns_counts_for_nothing() -> None:
-    group = owning({"a1": ("a", [0]), "b1": ("b", [])})
-    assert crossing_gain(STICKY, group, {"t": ["a", "b", "b"]}) == Gain(0.0, 0, 0)
-    assert crossing_gain(STICKY, members({"a1": "a"}), {"t": ["b"]}) == NO_GAIN
-    assert crossing_gain(STICKY, members({"a1": "a"}), {}) == NO_GAIN
-    # Of partitions that are gone nothing is said either.
-    assert crossing_gain(STICKY, owning({"a1": ("a", [0, 7])}), {"t": ["a"]}) == NO_GAIN
+def test_partitions_without_an_owner_do_not_count() -> None:
+    group = owners({"a1": ("a", [0]), "b1": ("b", [])})
+    assert locality_gain(STICKY, group, {"t": ["a", "b", "b"]}) == Gain(0.0, 0, 0)
+    assert locality_gain(STICKY, members({"a1": "a"}), {"t": ["b"]}) == NO_GAIN
+    assert locality_gain(STICKY, members({"a1": "a"}), {}) == NO_GAIN
+    # A deleted partition that is still claimed does not count either.
+    assert locality_gain(STICKY, owners({"a1": ("a", [0, 7])}), {"t": ["a"]}) == NO_GAIN
 
 
-# ---- What is read off a client's metadata.
+# ---- Observations of a client's metadata.
 
 BROKERS = frozenset({0, 1, 2})
 
 
-def state(
+def partition_metadata(
     leader: int, replicas: Sequence[int], in_sync: Sequence[int], partition: int = 0
-) -> PartitionState:
-    return PartitionState("t", partition, leader, 5, replicas, in_sync)
+) -> PartitionMetadata:
+    return PartitionMetadata("t", partition, leader, 5, replicas, in_sync)
 
 
 @pytest.mark.parametrize(
-    ("leader", "replicas", "in_sync", "whole"),
+    ("leader", "replicas", "in_sync", "stable"),
     [
         (0, [0, 1, 2], [2, 1, 0], True),
         (0, [0, 1], [0, 1], True),
-        (0, [], [], True),  # The client does not know its replicas.
+        (0, [], [], True),  # Its replicas are unknown.
         (-1, [0, 1], [0, 1], False),  # No leader.
-        (9, [], [], False),  # A leader that is not there.
+        (9, [], [], False),  # The leader is down.
         (1, [0, 1], [0, 1], False),  # Not the preferred leader.
-        (0, [0, 1, 2], [0, 1], False),  # One is catching up.
-        (0, [0, 9], [0, 9], False),  # A broker that others still take to be in sync is away.
+        (0, [0, 1, 2], [0, 1], False),  # One replica is catching up.
+        (0, [0, 9], [0, 9], False),  # A broker is down and still in the ISR.
     ],
 )
-def test_what_is_likely_to_change_by_itself(
-    leader: int, replicas: list[int], in_sync: list[int], whole: bool
+def test_stable_partitions(
+    leader: int, replicas: list[int], in_sync: list[int], stable: bool
 ) -> None:
-    assert state(leader, replicas, in_sync).is_whole(BROKERS) is whole
+    assert partition_metadata(leader, replicas, in_sync).is_stable(BROKERS) is stable
 
 
-def test_partitions_of_which_nothing_is_known_are_not_well() -> None:
+def test_partitions_without_metadata_are_unstable() -> None:
     racks: dict[str, list[str | None]] = {"t": ["a", None, "b"], "u": ["c"]}
-    states = [
-        state(0, [0, 1], [0, 1]),
-        state(1, [0, 1], [0, 1], partition=2),
-        PartitionState("gone", 0, 0, 1, [0], [0]),
-        state(0, [0], [0], partition=7),
+    partitions = [
+        partition_metadata(0, [0, 1], [0, 1]),
+        partition_metadata(1, [0, 1], [0, 1], partition=2),
+        PartitionMetadata("gone", 0, 0, 1, [0], [0]),
+        partition_metadata(0, [0], [0], partition=7),
     ]
-    seen = observe(racks, states, BROKERS, NO_GAIN)
-    assert seen.racks == racks
-    assert seen.epochs == {"t": [5, -1, 5], "u": [-1]}
-    assert (seen.partitions, seen.unwell) == (4, 3)
+    observed = observe(racks, partitions, BROKERS, NO_GAIN)
+    assert observed.racks == racks
+    assert observed.epochs == {"t": [5, -1, 5], "u": [-1]}
+    assert (observed.partitions, observed.unstable_partitions) == (4, 3)
 
 
-# ---- When the policy asks: by example, and for any sequence of looks.
+# ---- Requests of the policy: for any sequence of checks, and by example.
 
 HOME = [Leader("a", 0)] * PARTITIONS
 MOVED = [Leader("b", 1)] * 3 + HOME[3:]
-QUICK = RefreshPolicy(settling=60, patience=300, cool_down=600, check_interval=30)
+QUICK = RefreshPolicy(stable_seconds=60, unstable_seconds=300, min_interval=600, check_interval=30)
 
 
-def asked_at(policy: RefreshPolicy, *looks: tuple[float, Observation]) -> list[float]:
-    told = played(policy, [Look(at, look) for at, look in looks])
-    return [look.at for look in told if look.asked]
+def request_times(policy: RefreshPolicy, *observed: tuple[float, Observation]) -> list[float]:
+    checks = run_policy(policy, [Check(at, each) for at, each in observed])
+    return [check.at for check in checks if check.requested]
 
 
 @given(policies(), histories())
-def test_it_never_asks_too_soon_too_often_or_for_too_little(
-    policy: RefreshPolicy, looks: list[Look]
+def test_requests_are_never_too_early_too_frequent_or_unjustified(
+    policy: RefreshPolicy, checks: list[Check]
 ) -> None:
-    assert asked_wrongly(policy, played(policy, looks)) == []
+    assert wrong_requests(policy, run_policy(policy, checks)) == []
 
 
 @given(policies(), histories(), st.sampled_from([0, PARTITIONS]))
-def test_it_asks_in_time_once_leaders_keep_still(
-    policy: RefreshPolicy, looks: list[Look], unwell: int
+def test_a_rebalance_is_requested_in_time_once_leaders_are_stable(
+    policy: RefreshPolicy, checks: list[Check], unstable_partitions: int
 ) -> None:
-    start = looks[-1].at if looks else 0.0
-    still = seen([Leader("c", 99)] * PARTITIONS, unwell, PARTITIONS)
-    count = math.ceil((policy.patience + policy.cool_down) / policy.check_interval) + 2
-    ends = [Look(start + n * policy.check_interval, still) for n in range(1, count + 1)]
-    assert not asked_late(policy, played(policy, [*looks, *ends]), still_since=len(looks))
+    start = checks[-1].at if checks else 0.0
+    stable = observation([Leader("c", 99)] * PARTITIONS, unstable_partitions, PARTITIONS)
+    count = math.ceil((policy.unstable_seconds + policy.min_interval) / policy.check_interval) + 2
+    end = [Check(start + n * policy.check_interval, stable) for n in range(1, count + 1)]
+    results = run_policy(policy, [*checks, *end])
+    assert not requested_late(policy, results, stable_from=len(checks))
 
 
-class Hasty(RefreshPolicy):
-    """Does not wait for leaders to settle."""
+class NoStability(RefreshPolicy):
+    """Does not wait until leaders are stable."""
 
-    def rest(self, whole: bool) -> float:  # noqa: ARG002
+    def required_stable_seconds(self, stable: bool) -> float:  # noqa: ARG002
         return 0.0
 
 
-class Restless(RefreshPolicy):
-    """Forgets that it has just asked."""
+class NoInterval(RefreshPolicy):
+    """Ignores its last request."""
 
-    def step(self, state: RefreshState, seen: Observation, now: float) -> tuple[RefreshState, bool]:
-        state, asks = RefreshPolicy.step(self, state, seen, now)
-        return replace(state, no_sooner_than=-math.inf), asks
+    def step(
+        self, state: RefreshState, observation: Observation, now: float
+    ) -> tuple[RefreshState, bool]:
+        state, requested = RefreshPolicy.step(self, state, observation, now)
+        return replace(state, not_before=-math.inf), requested
 
 
-class Greedy(RefreshPolicy):
-    """Takes any gain."""
+class NoThreshold(RefreshPolicy):
+    """Requests a rebalance for any gain."""
 
-    def enough(self, partitions: int) -> float:  # noqa: ARG002
+    def threshold(self, partitions: int) -> float:  # noqa: ARG002
         return 0.1
 
 
-class Blind(RefreshPolicy):
-    """Sees leaders where they were first seen."""
+class NoElections(RefreshPolicy):
+    """Ignores elections after the first observation."""
 
-    def step(self, state: RefreshState, seen: Observation, now: float) -> tuple[RefreshState, bool]:
-        first = state.seen or seen
-        blind = replace(seen, racks=first.racks, epochs=first.epochs)
-        return RefreshPolicy.step(self, state, blind, now)
+    def step(
+        self, state: RefreshState, observation: Observation, now: float
+    ) -> tuple[RefreshState, bool]:
+        first = state.observation or observation
+        old = replace(observation, racks=first.racks, epochs=first.epochs)
+        return RefreshPolicy.step(self, state, old, now)
 
 
-@pytest.mark.parametrize("faulty", [Hasty, Restless, Greedy, Blind])
+@pytest.mark.parametrize("faulty", [NoStability, NoInterval, NoThreshold, NoElections])
 def test_the_checker_finds_planted_faults(faulty: type[RefreshPolicy]) -> None:
-    policy = faulty(settling=60, patience=300, cool_down=600)
-    worth = [seen(HOME, worth=0.5), seen(MOVED, worth=3)]
-    back = seen([Leader("b", 7)] * PARTITIONS, worth=3)
-    looks = [worth[0]] * 3 + [worth[1]] * 2 + [back] * 5
-    told = played(policy, [Look(30.0 * n, look) for n, look in enumerate(looks)])
-    assert asked_wrongly(policy, told)
+    policy = faulty(stable_seconds=60, unstable_seconds=300, min_interval=600)
+    little, enough = observation(HOME, improvement=0.5), observation(MOVED, improvement=3)
+    again = observation([Leader("b", 7)] * PARTITIONS, improvement=3)
+    history = [little] * 3 + [enough] * 2 + [again] * 5
+    checks = run_policy(policy, [Check(30.0 * n, each) for n, each in enumerate(history)])
+    assert wrong_requests(policy, checks)
 
 
-def test_a_policy_that_never_asks_is_late() -> None:
-    looks = [Look(30.0 * n, seen(MOVED, worth=3)) for n in range(40)]
-    assert asked_late(QUICK, looks, still_since=0)
+def test_the_checker_finds_a_policy_without_requests() -> None:
+    checks = [Check(30.0 * n, observation(MOVED, improvement=3)) for n in range(40)]
+    assert requested_late(QUICK, checks, stable_from=0)
 
 
-def test_leaders_that_moved_are_followed_when_they_have_settled() -> None:
-    looks = [(30.0 * n, seen(MOVED, worth=3)) for n in range(1, 8)]
-    assert asked_at(QUICK, (0.0, seen(HOME)), *looks) == [90.0]
+def test_a_rebalance_is_requested_when_moved_leaders_are_stable() -> None:
+    checks = [(30.0 * n, observation(MOVED, improvement=3)) for n in range(1, 8)]
+    assert request_times(QUICK, (0.0, observation(HOME)), *checks) == [90.0]
 
 
 def test_the_worked_example_of_the_documentation() -> None:
     home = [Leader("abc"[n % 3], 0) for n in range(36)]
     away = [Leader("bac"[n % 3], 1) if n in (0, 1, 3, 4) else home[n] for n in range(36)]
-    looks = [(20.0 + 30 * n, seen(away, worth=4)) for n in range(20)]
-    assert asked_at(RefreshPolicy(), (-10.0, seen(home)), *looks) == [140.0]
-    one = [(at, replace(look, gain=seen(away, worth=1).gain)) for at, look in looks]
-    assert asked_at(RefreshPolicy(), *one) == []
+    checks = [(20.0 + 30 * n, observation(away, improvement=4)) for n in range(20)]
+    assert request_times(RefreshPolicy(), (-10.0, observation(home)), *checks) == [140.0]
+    one = [(at, replace(each, gain=observation(away, improvement=1).gain)) for at, each in checks]
+    assert request_times(RefreshPolicy(), *one) == []
 
 
-def test_what_is_not_worth_it_never_is() -> None:
-    assert asked_at(QUICK, *((30.0 * n, seen(MOVED, worth=0.9)) for n in range(100))) == []
+def test_a_gain_below_the_threshold_never_justifies_a_rebalance() -> None:
+    assert (
+        request_times(QUICK, *((30.0 * n, observation(MOVED, improvement=0.9)) for n in range(100)))
+        == []
+    )
     fifth = replace(QUICK, min_gain=0.2)
-    assert asked_at(fifth, *((30.0 * n, seen(MOVED, worth=2.3)) for n in range(100))) == []
-    assert asked_at(fifth, *((30.0 * n, seen(MOVED, worth=2.4)) for n in range(10))) == [60.0]
+    assert (
+        request_times(fifth, *((30.0 * n, observation(MOVED, improvement=2.3)) for n in range(100)))
+        == []
+    )
+    assert request_times(
+        fifth, *((30.0 * n, observation(MOVED, improvement=2.4)) for n in range(10))
+    ) == [60.0]
 
 
-def test_a_share_that_is_a_whole_number_is_met_by_that_number() -> None:
+def test_a_threshold_that_is_a_whole_number_is_met_by_that_number() -> None:
     # 0.07 x 100 is a little more than 7 in floating point.
-    policy = RefreshPolicy(min_gain=0.07, settling=0)
-    assert asked_at(policy, (0.0, seen([Leader("a", 0)] * 100, worth=7))) == [0.0]
+    policy = RefreshPolicy(min_gain=0.07, stable_seconds=0)
+    assert request_times(policy, (0.0, observation([Leader("a", 0)] * 100, improvement=7))) == [0.0]
 
 
-def test_flapping_leaders_are_left_alone() -> None:
-    ways = [seen(HOME), seen(MOVED, worth=3)]
-    assert asked_at(QUICK, *((30.0 * n, ways[n % 2]) for n in range(1000))) == []
-    # Nor where it happens between the looks, which is what the epochs are for.
-    unseen = [seen([Leader("b", n)] * 3 + HOME[3:], worth=3) for n in range(1000)]
-    assert asked_at(QUICK, *((30.0 * n, look) for n, look in enumerate(unseen))) == []
+def test_flapping_leaders_cause_no_rebalance() -> None:
+    alternating = [observation(HOME), observation(MOVED, improvement=3)]
+    assert request_times(QUICK, *((30.0 * n, alternating[n % 2]) for n in range(1000))) == []
+    # Nor if leaders flap between checks: the epochs show it.
+    between_checks = [
+        observation([Leader("b", n)] * 3 + HOME[3:], improvement=3) for n in range(1000)
+    ]
+    assert request_times(QUICK, *((30.0 * n, each) for n, each in enumerate(between_checks))) == []
 
 
-def test_one_partition_that_flaps_does_not_hold_up_the_rest() -> None:
+def test_one_flapping_partition_does_not_delay_the_others() -> None:
     policy = replace(QUICK, min_partitions=2)
-    flapping = [seen([*MOVED[:-1], Leader("ab"[n % 2], n)], worth=3 + n % 2) for n in range(1000)]
-    assert asked_at(policy, *((30.0 * n, look) for n, look in enumerate(flapping))) == [
+    flapping = [
+        observation([*MOVED[:-1], Leader("ab"[n % 2], n)], improvement=3 + n % 2)
+        for n in range(1000)
+    ]
+    assert request_times(policy, *((30.0 * n, each) for n, each in enumerate(flapping))) == [
         60.0 + 600.0 * n for n in range(50)
     ]
 
 
-def test_a_rolling_restart_is_one_rebalance_at_most() -> None:
-    # Six brokers, four minutes each: leaders go, the broker comes back, leaders stay away until
-    # the election of preferred ones, which comes up to five minutes after all is over.
-    looks = []
+def test_a_rolling_restart_causes_at_most_one_rebalance() -> None:
+    # Six brokers restart, four minutes each. Leaders move away, and return with the election of
+    # preferred leaders up to five minutes after the last restart.
+    checks = []
     for n in range(8 * 6):
         leaders = [Leader("abc"[(p + n // 8) % 3], n // 8) for p in range(PARTITIONS)]
-        looks.append((30.0 * n, seen(leaders, unwell=PARTITIONS // 2, worth=4)))
-    looks += [(30.0 * n, seen(leaders, unwell=4, worth=4)) for n in range(48, 58)]
-    elected = [leader._replace(epoch=9) for leader in HOME]
-    looks += [(30.0 * n, seen(elected)) for n in range(58, 200)]
-    assert asked_at(RefreshPolicy(), *looks) == []
-    # Without that election: one, when patience is over.
-    kept = looks[:58] + [(30.0 * n, looks[57][1]) for n in range(58, 90)]
-    assert asked_at(RefreshPolicy(), *kept) == [30.0 * 48 + 900]
+        checks.append(
+            (30.0 * n, observation(leaders, unstable_partitions=PARTITIONS // 2, improvement=4))
+        )
+    checks += [
+        (30.0 * n, observation(leaders, unstable_partitions=4, improvement=4))
+        for n in range(48, 58)
+    ]
+    preferred = [leader._replace(epoch=9) for leader in HOME]
+    checks += [(30.0 * n, observation(preferred)) for n in range(58, 200)]
+    assert request_times(RefreshPolicy(), *checks) == []
+    # Without that election there is one, after unstable_seconds.
+    no_election = checks[:58] + [(30.0 * n, checks[57][1]) for n in range(58, 90)]
+    assert request_times(RefreshPolicy(), *no_election) == [30.0 * 48 + 900]
 
 
-def test_brokers_that_come_back_begin_the_rest_anew() -> None:
-    away = [(30.0 * n, seen(MOVED, unwell=6, worth=3)) for n in range(5)]
-    back = [(30.0 * n, seen(MOVED, worth=3)) for n in range(5, 10)]
-    assert asked_at(QUICK, *away, *back) == [210.0]
+def test_brokers_that_come_back_restart_the_stable_time() -> None:
+    away = [(30.0 * n, observation(MOVED, unstable_partitions=6, improvement=3)) for n in range(5)]
+    back = [(30.0 * n, observation(MOVED, improvement=3)) for n in range(5, 10)]
+    assert request_times(QUICK, *away, *back) == [210.0]
 
 
-def test_one_that_comes_back_of_two_does_so_too() -> None:
-    both = [(30.0 * n, seen(MOVED, unwell=9, worth=3)) for n in range(5)]
-    one = [(30.0 * n, seen(MOVED, unwell=4, worth=3)) for n in range(5, 20)]
-    assert asked_at(QUICK, *both, *one) == [150.0 + 300]
+def test_one_of_two_brokers_that_comes_back_restarts_the_stable_time() -> None:
+    both = [(30.0 * n, observation(MOVED, unstable_partitions=9, improvement=3)) for n in range(5)]
+    one = [
+        (30.0 * n, observation(MOVED, unstable_partitions=4, improvement=3)) for n in range(5, 20)
+    ]
+    assert request_times(QUICK, *both, *one) == [150.0 + 300]
 
 
-def test_a_broker_that_stays_away_is_the_new_state_of_things() -> None:
-    away = [(30.0 * n, seen(MOVED, unwell=6, worth=3)) for n in range(15)]
-    assert asked_at(QUICK, *away) == [300.0]
+def test_a_broker_that_stays_down_delays_a_rebalance_by_unstable_seconds() -> None:
+    away = [(30.0 * n, observation(MOVED, unstable_partitions=6, improvement=3)) for n in range(15)]
+    assert request_times(QUICK, *away) == [300.0]
 
 
-def test_a_leader_that_took_over_waits_for_what_its_predecessor_may_have_asked() -> None:
-    state = QUICK.begin(None, now=1000.0)
-    asked = []
+def test_the_minimum_interval_of_a_new_group_leader_starts_with_its_first_assignment() -> None:
+    state = QUICK.initial_state(None, now=1000.0)
+    requests = []
     for n in range(40):
-        state, asks = QUICK.step(state, seen(MOVED, worth=3), 1000.0 + 30 * n)
-        asked += [30 * n] * asks
-    assert asked == [600]
-    # Its next plan is its own: what it remembers holds.
-    again = QUICK.begin(state, now=2200.0)
-    assert (again.no_sooner_than, again.seen) == (2200.0, None)
-    assert QUICK.begin(RefreshState(), now=5.0).no_sooner_than == -math.inf
+        state, requested = QUICK.step(state, observation(MOVED, improvement=3), 1000.0 + 30 * n)
+        requests += [30 * n] * requested
+    assert requests == [600]
+    # The next assignment follows its own: the state applies.
+    again = QUICK.initial_state(state, now=2200.0)
+    assert (again.not_before, again.observation) == (2200.0, None)
+    assert QUICK.initial_state(RefreshState(), now=5.0).not_before == -math.inf
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("options", "message"),
     [
         ({"min_gain": 5}, "min_gain is 5: give a share"),
         ({"min_gain": math.nan}, "min_gain is nan"),
         ({"min_gain": "0.05"}, "min_gain is '0.05'"),
         ({"min_partitions": 0}, "min_partitions is 0"),
         ({"min_partitions": 1.5}, "min_partitions is 1.5"),
-        ({"settling": -1}, "settling is -1: give seconds, 0 or more"),
-        ({"settling": True}, "settling is True"),
-        ({"patience": 60}, "patience is 60: give seconds, 120 or more"),
-        ({"cool_down": math.inf}, "cool_down is inf"),
-        ({"check_interval": 0}, "check_interval is 0: give seconds, 0.1 or more"),
+        ({"stable_seconds": -1}, "stable_seconds is -1: give a number of seconds, 0 or more"),
+        ({"stable_seconds": True}, "stable_seconds is True"),
+        ({"unstable_seconds": 60}, "unstable_seconds is 60: give a number of seconds, 120 or more"),
+        ({"min_interval": math.inf}, "min_interval is inf"),
+        ({"check_interval": 0}, "check_interval is 0: give a number of seconds, 0.1 or more"),
     ],
 )
-def test_options_out_of_range_are_refused(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidOptionError, match=told.replace(".", r"\.")):
-        RefreshPolicy(**wrong)
+def test_values_out_of_range_raise(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=re.escape(message)):
+        RefreshPolicy(**options)
 
 
-def test_only_a_policy_is_one() -> None:
-    assert checked_refresh(None) is None
-    assert checked_refresh(QUICK) is QUICK
+def test_refresh_is_a_policy_or_none() -> None:
+    assert validate_refresh(None) is None
+    assert validate_refresh(QUICK) is QUICK
     with pytest.raises(InvalidOptionError, match="refresh is True: give a RefreshPolicy"):
-        checked_refresh(True)
+        validate_refresh(True)

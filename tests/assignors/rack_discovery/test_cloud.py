@@ -1,4 +1,4 @@
-"""Zones from the metadata services of clouds, and from what answers in their place."""
+"""Zones from the metadata services of clouds, and responses of other servers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ import urllib.request
 import pytest
 
 from assignors.rack_discovery import RackSource, SourceError, discover
-from assignors.rack_discovery.cloud import CLOUD, Endpoint
+from assignors.rack_discovery.cloud import DEFAULT_ENDPOINT, Endpoint
 from placement_core import InvalidOptionError
-from tests.support.rack_sources import BROKEN_OFF, COMPUTE, ENDLESS, WRONG, Handler, MetadataServer
+from tests.support.rack_sources import (
+    COMPUTE,
+    LATE_RESPONSES,
+    TRUNCATED,
+    WRONG_RESPONSES,
+    Handler,
+    MetadataServer,
+    metadata_server,
+)
 from tests.support.waiting import PATIENCE
 
 ZONES = {
@@ -28,26 +36,26 @@ def source(name: str, server: MetadataServer) -> RackSource:
 
 
 @pytest.mark.parametrize("name", ZONES)
-def test_the_zone(name: str) -> None:
-    with MetadataServer() as server:
-        asked = source(name, server)
-        assert asked.ask(PATIENCE) == ZONES[name]
-        assert asked.ask(PATIENCE) == ZONES[name]
-    assert asked.name == name
+def test_each_cloud_returns_its_zone(name: str) -> None:
+    with metadata_server() as server:
+        cloud = source(name, server)
+        assert cloud.find_rack(PATIENCE) == ZONES[name]
+        assert cloud.find_rack(PATIENCE) == ZONES[name]
+    assert cloud.name == name
 
 
-def test_a_token_comes_before_the_zone() -> None:
-    with MetadataServer() as server:
-        source("aws-zone-id", server).ask(PATIENCE)
-    assert server.asked == [
+def test_aws_is_sent_a_token_request_first() -> None:
+    with metadata_server() as server:
+        source("aws-zone-id", server).find_rack(PATIENCE)
+    assert server.requests == [
         "PUT /latest/api/token",
         "GET /latest/meta-data/placement/availability-zone-id",
     ]
 
 
-def test_the_server_of_these_tests_is_as_strict_as_the_clouds() -> None:
-    # Else the questions above could be wrong.
-    with MetadataServer() as server:
+def test_the_test_server_refuses_what_the_clouds_refuse() -> None:
+    # Otherwise the requests in the other tests could be wrong.
+    with metadata_server() as server:
         for path, status in {
             "/latest/meta-data/placement/availability-zone-id": 401,
             "/computeMetadata/v1/instance/zone": 403,
@@ -59,135 +67,147 @@ def test_the_server_of_these_tests_is_as_strict_as_the_clouds() -> None:
             refused.value.close()
 
 
-@pytest.mark.parametrize("fault", WRONG)
+@pytest.mark.parametrize("fault", WRONG_RESPONSES)
 @pytest.mark.parametrize("name", ZONES)
-def test_a_wrong_answer_is_an_error_that_shows_nothing_of_it(name: str, fault: str) -> None:
-    with MetadataServer(WRONG[fault]) as server, pytest.raises(SourceError) as error:
-        source(name, server).ask(PATIENCE)
-    assert len(str(error.value)) < 300
-    assert str(error.value).isprintable()
+def test_a_wrong_response_is_an_error_that_does_not_show_it(name: str, fault: str) -> None:
+    with metadata_server(WRONG_RESPONSES[fault]) as server, pytest.raises(SourceError) as caught:
+        source(name, server).find_rack(PATIENCE)
+    assert len(str(caught.value)) < 300
+    assert str(caught.value).isprintable()
     for secret in ("log in", "projects/1", "aaaa", "SSH"):
-        assert secret not in str(error.value)
+        assert secret not in str(caught.value)
 
 
-@pytest.mark.parametrize("fault", ENDLESS)
+@pytest.mark.parametrize("fault", LATE_RESPONSES)
 @pytest.mark.parametrize("name", ZONES)
-def test_whatever_takes_longer_is_cut_off(name: str, fault: str) -> None:
-    with MetadataServer(ENDLESS[fault]) as server:
+def test_a_late_response_times_out(name: str, fault: str) -> None:
+    with metadata_server(LATE_RESPONSES[fault]) as server:
         start = time.monotonic()
-        with pytest.raises(SourceError, match="did not answer in time at http://127"):
-            source(name, server).ask(0.3)
-        # They take minutes.
+        with pytest.raises(SourceError, match="timed out at http://127"):
+            source(name, server).find_rack(0.3)
+        # The server takes minutes.
         assert time.monotonic() - start < PATIENCE
 
 
-def test_a_token_that_is_none_is_not_sent_on() -> None:
+def test_an_invalid_token_is_not_sent_back() -> None:
     def token(handler: Handler) -> None:
-        handler.answer(200, b"a\r\nX-Injected: b")
+        handler.respond(200, b"a\r\nX-Injected: b")
 
-    with MetadataServer(token) as server, pytest.raises(SourceError, match="answered no token"):
-        source("aws-zone-id", server).ask(PATIENCE)
-    assert server.asked == ["PUT /latest/api/token"]
+    with metadata_server(token) as server, pytest.raises(SourceError, match="returned no token"):
+        source("aws-zone-id", server).find_rack(PATIENCE)
+    assert server.requests == ["PUT /latest/api/token"]
 
 
-def test_the_token_reaches_no_message() -> None:
+def test_no_error_shows_the_token() -> None:
     def fault(handler: Handler) -> None:
         token = handler.headers.get("X-aws-ec2-metadata-token")
-        handler.answer(401 if token else 200, b"c2VjcmV0")
+        handler.respond(401 if token else 200, b"c2VjcmV0")
 
-    with MetadataServer(fault) as server, pytest.raises(SourceError, match="HTTP 401") as error:
-        source("aws-zone-id", server).ask(PATIENCE)
-    assert "c2VjcmV0" not in str(error.value)
+    with metadata_server(fault) as server, pytest.raises(SourceError, match="HTTP 401") as caught:
+        source("aws-zone-id", server).find_rack(PATIENCE)
+    assert "c2VjcmV0" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ZONES)
 def test_redirects_are_not_followed(name: str) -> None:
-    with MetadataServer() as elsewhere:
+    with metadata_server() as other:
 
         def redirect(handler: Handler) -> None:
-            handler.answer(302, Location=elsewhere.url + handler.path, Metadata_Flavor="Google")
+            handler.respond(302, Location=other.url + handler.path, Metadata_Flavor="Google")
 
-        with MetadataServer(redirect) as server, pytest.raises(SourceError, match="HTTP 302"):
-            source(name, server).ask(PATIENCE)
-        assert elsewhere.asked == []
+        with metadata_server(redirect) as server, pytest.raises(SourceError, match="HTTP 302"):
+            source(name, server).find_rack(PATIENCE)
+        assert other.requests == []
 
 
 @pytest.mark.parametrize("name", ZONES)
-def test_no_proxy_is_asked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with MetadataServer() as server, MetadataServer() as proxy:
+def test_proxies_are_not_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with metadata_server() as server, metadata_server() as proxy:
         for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(variable, proxy.url)
         monkeypatch.delenv("no_proxy", raising=False)
-        assert source(name, server).ask(PATIENCE) == ZONES[name]
-    assert proxy.asked == []
+        assert source(name, server).find_rack(PATIENCE) == ZONES[name]
+    assert proxy.requests == []
 
 
-def test_an_answer_without_googles_header_is_not_googles() -> None:
+def test_a_response_without_googles_header_is_refused() -> None:
     def fault(handler: Handler) -> None:
-        handler.answer(200, b"projects/1/zones/europe-west1-b")
+        handler.respond(200, b"projects/1/zones/europe-west1-b")
 
-    with MetadataServer(fault) as server, pytest.raises(SourceError, match="without Metadata-Fl"):
-        source("gce", server).ask(PATIENCE)
-
-
-def test_zones_of_azure() -> None:
-    found = []
-    for location, zone in (("westeurope", "1"), ("EastUS2", "1")):
-        with MetadataServer(compute={**COMPUTE, "location": location, "zone": zone}) as server:
-            found.append(source("azure", server).ask(PATIENCE))
-    assert found == ["westeurope-1", "eastus2-1"]
+    with metadata_server(fault) as server, pytest.raises(SourceError, match="without Metadata-Fl"):
+        source("gce", server).find_rack(PATIENCE)
 
 
-def test_a_machine_of_azure_in_no_zone() -> None:
+@pytest.mark.parametrize(
+    ("location", "zone", "rack"),
+    [("westeurope", "1", "westeurope-1"), ("EastUS2", "1", "eastus2-1")],
+)
+def test_azure_racks_have_location_and_zone(location: str, zone: str, rack: str) -> None:
+    with metadata_server(compute={**COMPUTE, "location": location, "zone": zone}) as server:
+        assert source("azure", server).find_rack(PATIENCE) == rack
+
+
+def test_an_azure_location_with_other_characters_is_no_zone() -> None:
     with (
-        MetadataServer(compute={**COMPUTE, "zone": ""}) as server,
+        metadata_server(compute={**COMPUTE, "location": "west-europe"}) as server,
+        pytest.raises(SourceError, match="returned no zone"),
+    ):
+        source("azure", server).find_rack(PATIENCE)
+
+
+def test_an_azure_machine_in_no_zone_is_an_error() -> None:
+    with (
+        metadata_server(compute={**COMPUTE, "zone": ""}) as server,
         pytest.raises(SourceError, match="in no availability zone"),
     ):
-        source("azure", server).ask(PATIENCE)
+        source("azure", server).find_rack(PATIENCE)
 
 
 @pytest.mark.parametrize("name", ZONES)
-def test_nobody_there(name: str) -> None:
-    # Bound, so that nobody else comes to listen there meanwhile.
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        asked = discover(name, endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}")
-        told = r"cannot be asked at http://127\S+ \(Connection refused"
-        with pytest.raises(SourceError, match=told):
-            asked.ask(PATIENCE)
+def test_a_refused_connection_is_an_error(name: str) -> None:
+    # The port is bound, so that no other process can listen on it.
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        cloud = discover(name, endpoint=f"http://127.0.0.1:{bound.getsockname()[1]}")
+        message = r"cannot be reached at http://127\S+ \(Connection refused"
+        with pytest.raises(SourceError, match=message):
+            cloud.find_rack(PATIENCE)
 
 
-def test_a_name_that_no_server_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_host_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def getaddrinfo(*_: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     with pytest.raises(SourceError, match=r"http://metadata\.invalid:80 \(Name or service not"):
-        discover("gce", endpoint="http://metadata.invalid").ask(PATIENCE)
+        discover("gce", endpoint="http://metadata.invalid").find_rack(PATIENCE)
 
 
-def test_half_an_answer_is_none() -> None:
-    # What there is of it looks like a token, or a zone.
-    with MetadataServer(BROKEN_OFF) as server, pytest.raises(SourceError, match="broke off"):
-        source("aws-zone-id", server).ask(PATIENCE)
+def test_a_truncated_response_is_an_error() -> None:
+    # The part that arrives looks like a token or a zone.
+    with (
+        metadata_server(TRUNCATED) as server,
+        pytest.raises(SourceError, match="closed the connection before the end"),
+    ):
+        source("aws-zone-id", server).find_rack(PATIENCE)
 
 
-def test_endpoints() -> None:
-    assert str(CLOUD) == "http://169.254.169.254:80"
-    assert Endpoint.read("http://[fd00:ec2::254]") == Endpoint("fd00:ec2::254", 80)
-    assert str(Endpoint.read(" http://[::1]:8080/ ")) == "http://[::1]:8080"
+def test_endpoints_are_parsed() -> None:
+    assert str(DEFAULT_ENDPOINT) == "http://169.254.169.254:80"
+    assert Endpoint.parse("http://[fd00:ec2::254]") == Endpoint("fd00:ec2::254", 80)
+    assert str(Endpoint.parse(" http://[::1]:8080/ ")) == "http://[::1]:8080"
 
 
 @pytest.mark.parametrize(
     "url",
     ["", "127.0.0.1:80", "https://x", "http://", "http://x:99999", "http://x/path", "http://[::1"],
 )
-def test_endpoints_that_are_none(url: str) -> None:
+def test_invalid_endpoints_are_refused(url: str) -> None:
     with pytest.raises(InvalidOptionError, match="write http://HOST:PORT"):
-        Endpoint.read(url)
+        Endpoint.parse(url)
 
 
 def test_a_password_in_an_endpoint_is_not_shown() -> None:
-    with pytest.raises(InvalidOptionError) as error:
-        Endpoint.read("http://user:secret@x")
-    assert "secret" not in str(error.value)
+    with pytest.raises(InvalidOptionError) as caught:
+        Endpoint.parse("http://user:secret@x")
+    assert "secret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""What a consumer gets, and what the log says of it."""
+"""Resolving racks: the order of sources, caching, log lines, failures and timeouts."""
 
 from __future__ import annotations
 
@@ -19,336 +19,350 @@ from pathlib import Path
 import pytest
 
 import assignors.rack_discovery.resolve
-from assignors.group_leader import Remarks
+from assignors.group_leader import LogOnce
 from assignors.rack_discovery import discover
 from assignors.rack_discovery.resolve import (
-    KEPT_SECONDS,
-    Choice,
-    Memory,
-    Search,
+    CACHE_TTL,
+    RackResolver,
+    SearchResult,
+    TtlCache,
     installed_plugins,
     search,
     sources,
 )
 from placement_core import InvalidOptionError
-from tests.support.rack_plugin import HERE, LET_GO, install
-from tests.support.rack_sources import MetadataServer, hang, slow, trickle
-from tests.support.waiting import PATIENCE, search_patiently
+from tests.support.rack_plugin import HERE, RELEASE, install
+from tests.support.rack_sources import (
+    Fault,
+    hang,
+    metadata_server,
+    search_with_long_timeouts,
+    slow,
+    trickle,
+)
+from tests.support.waiting import PATIENCE
 
 
 @dataclass
-class Counted:
-    """A source that counts how often it is asked; neither frozen nor hashable."""
+class CountingSource:
+    """A source that records its calls; neither frozen nor hashable."""
 
-    answer: object
-    asked: list[float] = field(default_factory=list, compare=False)
-    name: str = "counted"
+    rack: object
+    calls: list[float] = field(default_factory=list, compare=False)
+    name: str = "counting"
     timeout: float = 1.0
 
-    def ask(self, seconds: float) -> object:
-        self.asked.append(seconds)
-        return self.answer
+    def find_rack(self, timeout: float) -> object:
+        self.calls.append(timeout)
+        return self.rack
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assignors.rack_discovery.resolve.search", search_patiently)
+def _long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assignors.rack_discovery.resolve.search", search_with_long_timeouts)
 
 
 @pytest.fixture
-def choice(caplog: pytest.LogCaptureFixture) -> Choice:
+def resolver(caplog: pytest.LogCaptureFixture) -> RackResolver:
     caplog.set_level(logging.INFO, "rackward.assignors")
-    return Choice(Memory(), Remarks())
+    return RackResolver(TtlCache(), LogOnce())
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+def log_lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
-def test_a_rack_that_is_given_is_taken_as_it_is(
-    choice: Choice, caplog: pytest.LogCaptureFixture
+def test_a_given_rack_is_returned_unchanged(
+    resolver: RackResolver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert choice.chosen_rack(" a ", {"RACKWARD_RACK": "b"}) == " a "
-    assert choice.chosen_rack("", {"RACKWARD_RACK": "b"}) == ""
-    assert said(caplog) == []
+    assert resolver.resolve(" a ", {"RACKWARD_RACK": "b"}) == " a "
+    assert resolver.resolve("", {"RACKWARD_RACK": "b"}) == ""
+    assert log_lines(caplog) == []
 
 
 @pytest.mark.parametrize("rack", [3, b"a", ["a"], object()])
-def test_what_is_no_rack_is_refused(choice: Choice, rack: object) -> None:
+def test_a_rack_of_another_type_is_refused(resolver: RackResolver, rack: object) -> None:
     with pytest.raises(InvalidOptionError, match="give a string, discover"):
-        choice.chosen_rack(rack, {})
+        resolver.resolve(rack, {})
 
 
-def test_nothing_found_and_nothing_wrong_is_not_spoken_of(
-    choice: Choice, caplog: pytest.LogCaptureFixture
+# ---- Log lines.
+
+
+def test_without_sources_nothing_is_logged(
+    resolver: RackResolver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert choice.chosen_rack(None, {}) is None
-    assert said(caplog) == []
+    assert resolver.resolve(None, {}) is None
+    assert log_lines(caplog) == []
 
 
-def test_where_it_is_from_is_said_once(choice: Choice, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_source_of_a_rack_is_logged_once(
+    resolver: RackResolver, caplog: pytest.LogCaptureFixture
+) -> None:
     for _ in range(3):
-        assert choice.chosen_rack(None, {"RACKWARD_RACK": "a "}) == "a"
-    assert said(caplog) == [("INFO", "this consumer is in rack a, says RACKWARD_RACK")]
+        assert resolver.resolve(None, {"RACKWARD_RACK": "a "}) == "a"
+    assert log_lines(caplog) == [("INFO", "rack=a (source: RACKWARD_RACK)")]
 
 
-def test_what_went_wrong_is_said_once_and_nothing_is_raised(
-    choice: Choice, caplog: pytest.LogCaptureFixture
+def test_each_failure_is_logged_once_and_not_raised(
+    resolver: RackResolver, caplog: pytest.LogCaptureFixture
 ) -> None:
     environ = {"RACKWARD_RACK_FILE": "/no/such", "RACKWARD_RACK": "<html>"}
     for _ in range(2):
-        assert choice.chosen_rack(None, environ) is None
-    assert said(caplog) == [
+        assert resolver.resolve(None, environ) is None
+    assert log_lines(caplog) == [
         (
             "WARNING",
-            "no rack from RACKWARD_RACK, which answered with what looks like a page or a document;"
-            " this consumer starts without one",
+            "no rack from RACKWARD_RACK: returned what looks like an HTML page or a JSON document;"
+            " this consumer starts without a rack",
         ),
         (
             "WARNING",
-            "no rack from file /no/such, which cannot be read (No such file or directory): mount"
-            " it, or name another; this consumer starts without one",
+            "no rack from file /no/such: cannot be read (No such file or directory): mount the"
+            " file, or give another path; this consumer starts without a rack",
         ),
     ]
 
 
-def test_a_source_is_spoken_of_again_when_it_had_a_rack_meanwhile(
+def test_a_failure_is_logged_again_after_the_source_had_a_rack(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = [0.0]
-    choice, source = Choice(Memory(lambda: now[0]), Remarks()), Counted(7)
-    for answer, warnings in ((7, 1), ("", 1), ("a", 1), (7, 2), (7, 2)):
-        source.answer = answer
-        choice.chosen_rack(source, {})
-        assert len([each for each in said(caplog) if each[0] == "WARNING"]) == warnings
-        now[0] += KEPT_SECONDS
+    resolver, source = RackResolver(TtlCache(lambda: now[0]), LogOnce()), CountingSource(7)
+    for rack, warnings in ((7, 1), ("", 1), ("a", 1), (7, 2), (7, 2)):
+        source.rack = rack
+        resolver.resolve(source, {})
+        assert len([line for line in log_lines(caplog) if line[0] == "WARNING"]) == warnings
+        now[0] += CACHE_TTL
 
 
-def test_a_failure_beside_a_rack(choice: Choice, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_before_a_rack_is_logged_with_the_source_in_use(
+    resolver: RackResolver, caplog: pytest.LogCaptureFixture
+) -> None:
     environ = {"RACKWARD_RACK_FILE": "/no/such", "RACKWARD_RACK_FROM": "command:echo a"}
-    assert choice.chosen_rack(None, environ) == "a"
-    (warning, _), (info, message) = (each for each in said(caplog))
+    assert resolver.resolve(None, environ) == "a"
+    (warning, failure), (info, message) = log_lines(caplog)
     assert (warning, info) == ("WARNING", "INFO")
-    assert said(caplog)[0][1].endswith("; this consumer is in that of command echo")
-    assert message == "this consumer is in rack a, says command echo"
+    assert failure.endswith("; this consumer uses the rack of command echo")
+    assert message == "rack=a (source: command echo)"
 
 
-def test_a_source_that_is_given_is_asked_alone(choice: Choice) -> None:
-    with MetadataServer() as server:
-        environ = {"RACKWARD_RACK": "b"}
-        assert (
-            choice.chosen_rack(discover("gce", endpoint=server.url, timeout=2.5), environ)
-            == "europe-west1-b"
-        )
-    assert choice.chosen_rack(Counted(None), environ) is None
+# ---- Caching.
 
 
-def test_one_start_asks_once(choice: Choice) -> None:
-    # Two assignors of a consumer, made by two calls of discover.
-    with MetadataServer() as server:
+def test_a_given_source_is_the_only_one(resolver: RackResolver) -> None:
+    environ = {"RACKWARD_RACK": "b"}
+    with metadata_server() as server:
+        source = discover("gce", endpoint=server.url, timeout=2.5)
+        assert resolver.resolve(source, environ) == "europe-west1-b"
+    assert resolver.resolve(CountingSource(None), environ) is None
+
+
+def test_equal_sources_are_requested_once(resolver: RackResolver) -> None:
+    # Two assignors of one consumer, each with a discover() of its own.
+    with metadata_server() as server:
         for _ in range(2):
             source = discover("gce", endpoint=server.url, timeout=2.5)
-            assert choice.chosen_rack(source, {}) == "europe-west1-b"
-        assert len(server.asked) == 1
-        assert (
-            choice.chosen_rack(discover("azure", endpoint=server.url, timeout=2.5), {})
-            == "westeurope-2"
-        )
+            assert resolver.resolve(source, {}) == "europe-west1-b"
+        assert len(server.requests) == 1
+        azure = discover("azure", endpoint=server.url, timeout=2.5)
+        assert resolver.resolve(azure, {}) == "westeurope-2"
 
 
-def test_another_environment_is_another_question(choice: Choice, tmp_path: Path) -> None:
+def test_each_environment_is_searched(resolver: RackResolver, tmp_path: Path) -> None:
     file = tmp_path / "zone"
     file.write_text("from-file")
-    assert choice.chosen_rack(None, {"RACKWARD_RACK": "a"}) == "a"
-    assert choice.chosen_rack(None, {"RACKWARD_RACK": "b"}) == "b"
-    assert choice.chosen_rack(None, {"RACKWARD_RACK_FILE": str(file)}) == "from-file"
+    assert resolver.resolve(None, {"RACKWARD_RACK": "a"}) == "a"
+    assert resolver.resolve(None, {"RACKWARD_RACK": "b"}) == "b"
+    assert resolver.resolve(None, {"RACKWARD_RACK_FILE": str(file)}) == "from-file"
 
 
-def test_answers_are_kept_for_a_while_failures_too() -> None:
+@pytest.mark.parametrize("rack", ["a", 7, None], ids=["rack", "failure", "no rack"])
+def test_results_are_cached_until_they_expire(rack: object) -> None:
     now = [0.0]
-    choice = Choice(Memory(lambda: now[0]), Remarks())
-    for source in (Counted("a"), Counted(7), Counted(None)):
-        for moment, asked in ((0.0, 1), (KEPT_SECONDS - 1, 1), (KEPT_SECONDS, 2)):
-            now[0] = moment
-            choice.chosen_rack(source, {})
-            assert len(source.asked) == asked
-        now[0] = 0.0
-        choice = Choice(Memory(lambda: now[0]), Remarks())
+    resolver, source = RackResolver(TtlCache(lambda: now[0]), LogOnce()), CountingSource(rack)
+    for seconds, calls in ((0.0, 1), (CACHE_TTL - 1, 1), (CACHE_TTL, 2)):
+        now[0] = seconds
+        resolver.resolve(source, {})
+        assert len(source.calls) == calls
 
 
-def test_the_memory_is_bounded() -> None:
-    memory = Memory()
+def test_the_cache_is_bounded() -> None:
+    cache = TtlCache()
     for number in range(100):
-        memory.recall(number, lambda: "a")
-    assert len(memory._entries) == 16
+        cache.get_or_compute(number, lambda: "a")
+    assert len(cache._entries) == cache.MAX_ENTRIES == 16
 
 
-def test_who_asks_the_same_meanwhile_waits_and_who_asks_another_does_not() -> None:
-    memory, asking, let_go = Memory(), threading.Event(), threading.Event()
-    asked: list[str] = []
+def test_concurrent_calls_with_one_key_wait_and_with_another_do_not() -> None:
+    cache, computing, release = TtlCache(), threading.Event(), threading.Event()
+    calls: list[str] = []
 
-    def slowly() -> str:
-        asked.append("slow")
-        asking.set()
-        assert let_go.wait(PATIENCE)
+    def compute_slowly() -> str:
+        calls.append("slow")
+        computing.set()
+        assert release.wait(PATIENCE)
         return "a"
 
-    answers: list[str | None] = []
+    racks: list[str | None] = []
 
-    def thread(ask: Callable[[], str]) -> threading.Thread:
-        made = threading.Thread(target=lambda: answers.append(memory.recall("same", ask)))
-        made.start()
-        return made
+    def start(compute: Callable[[], str]) -> threading.Thread:
+        thread = threading.Thread(
+            target=lambda: racks.append(cache.get_or_compute("one key", compute))
+        )
+        thread.start()
+        return thread
 
-    first = thread(slowly)
-    assert asking.wait(PATIENCE)
-    second = thread(slowly)
-    assert memory.recall("another", lambda: "b") == "b"
-    let_go.set()
-    for each in (first, second):
-        each.join(PATIENCE)
-    assert (answers, asked) == (["a", "a"], ["slow"])
+    first = start(compute_slowly)
+    assert computing.wait(PATIENCE)
+    second = start(compute_slowly)
+    assert cache.get_or_compute("another key", lambda: "b") == "b"
+    release.set()
+    for thread in (first, second):
+        thread.join(PATIENCE)
+    assert (racks, calls) == (["a", "a"], ["slow"])
 
 
-def test_an_interrupted_question_is_asked_again() -> None:
-    memory = Memory()
+def test_an_interrupted_computation_is_repeated() -> None:
+    cache = TtlCache()
 
     def interrupted() -> str:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        memory.recall("same", interrupted)
-    assert memory.recall("same", lambda: "a") == "a"
+        cache.get_or_compute("key", interrupted)
+    assert cache.get_or_compute("key", lambda: "a") == "a"
 
 
-# ---- Which source is asked before which, and which is never asked unless it is named.
+# ---- The order of sources, and which are used only if they are named.
 
 
-def test_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, mine="rack_a")
     file = tmp_path / "zone"
     file.write_text("in-the-file")
-    with MetadataServer() as server:
-        said = {
-            "RACKWARD_RACK": "said",
+    with metadata_server() as server:
+        variables = {
+            "RACKWARD_RACK": "given",
             "RACKWARD_RACK_FILE": str(file),
             "RACKWARD_RACK_FROM": "aws-zone-id",
         }
         expected = {
-            "RACKWARD_RACK": "said",
+            "RACKWARD_RACK": "given",
             "RACKWARD_RACK_FILE": "in-the-file",
             "RACKWARD_RACK_FROM": "use1-az4",
         }
-        for count in range(len(said) + 1):
-            for named in itertools.combinations(said, count):
-                environ = {name: said[name] for name in named}
+        for count in range(len(variables) + 1):
+            for names in itertools.combinations(variables, count):
+                environ = {name: variables[name] for name in names}
                 environ["RACKWARD_METADATA_ENDPOINT"] = server.url
-                assert search_patiently(sources(environ)).rack == (
-                    expected[named[0]] if named else "a"
+                assert search_with_long_timeouts(sources(environ)).rack == (
+                    expected[names[0]] if names else "a"
                 )
 
 
-def test_a_source_that_fails_leaves_it_to_the_next(tmp_path: Path) -> None:
+def test_after_a_failure_the_next_source_is_used(tmp_path: Path) -> None:
     environ = {
         "RACKWARD_RACK": "\x1b",
         "RACKWARD_RACK_FILE": str(tmp_path / "absent"),
         "RACKWARD_RACK_FROM": "command:echo found",
     }
-    found = search_patiently(sources(environ))
-    assert (found.rack, found.source) == ("found", "command echo")
-    assert [failure.source for failure in found.failures] == [
+    result = search_with_long_timeouts(sources(environ))
+    assert (result.rack, result.source) == ("found", "command echo")
+    assert [failure.source for failure in result.failures] == [
         "RACKWARD_RACK",
         f"file {tmp_path / 'absent'}",
     ]
 
 
-def test_blank_variables_are_not_set() -> None:
+def test_blank_variables_count_as_not_set() -> None:
     blank = dict.fromkeys(("RACKWARD_RACK", "RACKWARD_RACK_FILE", "RACKWARD_RACK_FROM"), " \n")
-    found = search_patiently(sources(blank))
-    assert (found.rack, found.failures, found.silent) == (None, (), ())
+    result = search_with_long_timeouts(sources(blank))
+    assert (result.rack, result.failures, result.without_rack) == (None, (), ())
 
 
-def test_unasked_nobody_is_called_and_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_request_is_sent_and_no_command_is_run_by_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("nobody asked for it")
+        raise AssertionError("not requested")
 
     monkeypatch.setattr(http.client.HTTPConnection, "connect", refuse)
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    assert search_patiently(sources({})).failures == ()
-    # The trap is set.
-    (failure,) = search_patiently(sources({"RACKWARD_RACK_FROM": "gce"})).failures
-    assert "nobody asked for it" in failure.why
+    assert search_with_long_timeouts(sources({})).failures == ()
+    # The patch is effective.
+    (failure,) = search_with_long_timeouts(sources({"RACKWARD_RACK_FROM": "gce"})).failures
+    assert "not requested" in failure.reason
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "message"),
     [
-        ({"RACKWARD_RACK_FROM": "aws"}, "there is no source of racks 'aws': choose one of aws-z"),
-        ({"RACKWARD_RACK_FROM": "comand:a secret"}, "there is no source of racks 'comand'"),
-        ({"RACKWARD_RACK_FROM": "command:'"}, "the command for the rack cannot be read"),
+        ({"RACKWARD_RACK_FROM": "aws"}, "unknown source of racks 'aws': choose one of aws-z"),
+        ({"RACKWARD_RACK_FROM": "comand:a secret"}, "unknown source of racks 'comand'"),
+        ({"RACKWARD_RACK_FROM": "command:'"}, "the command for the rack cannot be parsed"),
         (
             {"RACKWARD_RACK_FROM": "gce", "RACKWARD_METADATA_ENDPOINT": "here"},
-            "the endpoint of a metadata service is 'here'",
+            "the endpoint of the metadata service is 'here'",
         ),
     ],
 )
-def test_names_that_are_none(environ: dict[str, str], told: str) -> None:
-    (failure,) = search_patiently(sources(environ)).failures
+def test_invalid_names_of_sources(environ: dict[str, str], message: str) -> None:
+    (failure,) = search_with_long_timeouts(sources(environ)).failures
     assert failure.source == "RACKWARD_RACK_FROM"
-    assert told in failure.why
-    assert "secret" not in failure.why
-    with pytest.raises(InvalidOptionError, match=told):
+    assert message in failure.reason
+    assert "secret" not in failure.reason
+    with pytest.raises(InvalidOptionError, match=message):
         discover(environ["RACKWARD_RACK_FROM"], environ=environ)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 2.6, float("nan")])
-def test_time_outs_that_cannot_be(timeout: float) -> None:
+def test_invalid_timeouts(timeout: float) -> None:
     with pytest.raises(InvalidOptionError, match=r"more than 0 and at most 2\.5"):
         discover("gce", timeout=timeout)
 
 
-def test_the_endpoint_given_goes_before_the_environments() -> None:
-    with MetadataServer() as server:
+def test_a_given_endpoint_overrides_the_environments() -> None:
+    with metadata_server() as server:
         environ = {"RACKWARD_METADATA_ENDPOINT": "http://127.0.0.1:9"}
-        assert (
-            discover("gce", endpoint=server.url, environ=environ).ask(PATIENCE) == "europe-west1-b"
-        )
+        source = discover("gce", endpoint=server.url, environ=environ)
+        assert source.find_rack(PATIENCE) == "europe-west1-b"
 
 
-# ---- Racks out of plug-ins, good ones and others.
+# ---- Plug-ins.
 
 
-def test_they_are_asked_by_name_until_one_knows(
+def test_plugins_are_called_by_name_until_one_has_a_rack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path, monkeypatch, zz="rack_a", bb="none", cc="rack_b", aa="fails")
-    found = search_patiently(installed_plugins())
-    assert (found.rack, found.source) == ("b", f"plug-in cc ({HERE}:rack_b)")
-    assert found.silent == (f"plug-in bb ({HERE}:none)",)
-    assert [failure.source for failure in found.failures] == [f"plug-in aa ({HERE}:fails)"]
+    result = search_with_long_timeouts(installed_plugins())
+    assert (result.rack, result.source) == ("b", f"plug-in cc ({HERE}:rack_b)")
+    assert result.without_rack == (f"plug-in bb ({HERE}:none)",)
+    assert [failure.source for failure in result.failures] == [f"plug-in aa ({HERE}:fails)"]
 
 
 @pytest.mark.parametrize(
-    ("plugin", "why"),
+    ("plugin", "reason"),
     [
-        ("number", "answered int where a string is needed"),
-        ("empty", "answered nothing"),
-        ("html", "answered with what looks like a page or a document"),
+        ("number", "returned int instead of a string"),
+        ("empty", "returned nothing"),
+        ("html", "returned what looks like an HTML page or a JSON document"),
         ("fails", r"failed: ZeroDivisionError: planted\nin two lines"),
-        ("refuses", "is not in the inventory\\n" + "x" * 472 + "..."),
-        ("leaves", "failed: SystemExit: 3"),
-        ("unspeakable", f"failed: {HERE}._Unspeakable: <exception str() failed>"),
+        ("raises_source_error", "is not in the inventory\\n" + "x" * 472 + "..."),
+        ("exits", "failed: SystemExit: 3"),
+        ("unprintable", f"failed: {HERE}._Unprintable: <exception str() failed>"),
         ("no.such:thing", "failed: ModuleNotFoundError: No module named 'no'"),
         (f"{HERE}:nothing", f"failed: AttributeError: module '{HERE}' has no attribute 'nothing'"),
         (f"{HERE}:HERE", "failed: TypeError: 'str' object is not callable"),
     ],
 )
-def test_whatever_they_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plugin: str, why: str
+def test_failures_of_plugins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plugin: str, reason: str
 ) -> None:
     install(tmp_path, monkeypatch, odd=plugin)
-    (failure,) = search_patiently(installed_plugins()).failures
-    assert failure.why == why
+    (failure,) = search_with_long_timeouts(installed_plugins()).failures
+    assert failure.reason == reason
 
 
 def test_plugins_that_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,125 +370,128 @@ def test_plugins_that_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError("line 3 of entry_points.txt")
 
     monkeypatch.setattr(assignors.rack_discovery.resolve, "entry_points", entry_points)
-    (failure,) = search_patiently(installed_plugins()).failures
+    (failure,) = search_with_long_timeouts(installed_plugins()).failures
     assert failure.source == "plug-ins of rackward.racks"
-    assert "line 3" in failure.why
+    assert "line 3" in failure.reason
 
 
-# ---- However long sources take, a search is over in three seconds.
+# ---- Timeouts: a search ends within three seconds, whatever its sources do.
 
-LIMIT = 3.0
+MAX_SECONDS = 3.0
 
 
 @pytest.fixture(autouse=True)
-def _let_go() -> Iterator[None]:
-    LET_GO.clear()
+def _release_hanging_plugins() -> Iterator[None]:
+    RELEASE.clear()
     yield
-    LET_GO.set()
+    RELEASE.set()
 
 
-def anything(_: Search) -> bool:
-    return True
+def timed_search(
+    environ: Mapping[str, str], accept: Callable[[SearchResult], bool] = lambda _: True
+) -> SearchResult:
+    """Return a result that ``accept`` accepts of a search within MAX_SECONDS.
 
-
-def timed(environ: Mapping[str, str], well: Callable[[Search], bool] = anything) -> Search:
-    """A search within LIMIT that went ``well``.
-
-    A machine that runs tests may be too busy for it, but not always.
+    Searches are repeated, because a busy machine may exceed the limit in some of them.
     """
-    took: list[float] = []
+    durations: list[float] = []
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         start = time.monotonic()
-        found = search(sources(environ))
-        took.append(time.monotonic() - start)
-        if took[-1] < LIMIT and well(found):
-            return found
-    raise AssertionError(f"searches took {took} s, the last found {found}")
+        result = search(sources(environ))
+        durations.append(time.monotonic() - start)
+        if durations[-1] < MAX_SECONDS and accept(result):
+            return result
+    raise AssertionError(f"searches took {durations} s, the last one returned {result}")
 
 
 @pytest.mark.parametrize("fault", [slow(2), hang, trickle], ids=["slow", "hang", "trickle"])
 def test_a_slow_cloud_and_slow_plugins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: object
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     plugins = {f"p{index}": "hangs" for index in range(5)}
     install(tmp_path, monkeypatch, a="slow", **plugins, z="rack_a")
-    with MetadataServer(fault) as server:  # type: ignore[arg-type]
-        found = timed(
+    with metadata_server(fault) as server:
+        result = timed_search(
             {"RACKWARD_RACK_FROM": "aws-zone-id", "RACKWARD_METADATA_ENDPOINT": server.url}
         )
-    assert found.rack is None
-    assert len(found.failures) == 8
-    assert found.failures[0].why.startswith("did not answer")
-    assert "was not asked: those before it took all of 2.5 s" in found.failures[-1].why
+    assert result.rack is None
+    assert len(result.failures) == 8
+    assert result.failures[0].reason.startswith("timed out")
+    assert "was skipped: earlier sources took all of 2.5 s" in result.failures[-1].reason
 
 
 def test_a_file_that_hangs_and_a_command_that_hangs(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    found = timed(
+    result = timed_search(
         {
             "RACKWARD_RACK_FILE": str(pipe),
             "RACKWARD_RACK_FROM": f"command:{sys.executable} -c 'import time; time.sleep(60)'",
         }
     )
-    assert found.failures[0].why == "did not answer within 1 s"
-    assert re.match(r"took longer than|did not answer within", found.failures[1].why)
-    # Whoever opens it to write lets the reader go.
+    assert result.failures[0].reason == "timed out after 1 s"
+    assert re.match(r"took longer than|timed out after", result.failures[1].reason)
+    # Opening the pipe to write releases the reader.
     os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
 
 
-def test_names_that_take_long_to_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_go = threading.Event()
+def test_a_slow_name_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
 
     def getaddrinfo(*_: object) -> None:
-        let_go.wait(PATIENCE)
+        release.wait(PATIENCE)
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure")
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     try:
-        found = timed(
+        result = timed_search(
             {"RACKWARD_RACK_FROM": "gce", "RACKWARD_METADATA_ENDPOINT": "http://metadata.invalid"}
         )
     finally:
-        let_go.set()
-    (failure,) = found.failures
-    assert failure.why == "did not answer within 1 s"
+        release.set()
+    (failure,) = result.failures
+    assert failure.reason == "timed out after 1 s"
 
 
-def test_a_slow_source_costs_its_own_time_only(
+def test_after_a_timeout_the_next_source_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path, monkeypatch, a="slow", z="rack_a")
-    found = timed({}, well=lambda found: found.rack is not None)
-    assert (found.rack, len(found.failures)) == ("a", 1)
+    result = timed_search({}, accept=lambda result: result.rack is not None)
+    assert (result.rack, len(result.failures)) == ("a", 1)
 
 
 @dataclass
-class Recorded:
-    """A source that notes what it is given, and takes so long by the clock of the test."""
+class TimedSource:
+    """A source that records its timeout, and advances the test's clock by ``duration``."""
 
     name: str
     timeout: float
-    takes: float
+    duration: float
     clock: list[float]
-    given: float | None = None
+    received: float | None = None
 
-    def ask(self, seconds: float) -> None:
-        self.given = seconds
-        self.clock[0] += self.takes
+    def find_rack(self, timeout: float) -> None:
+        self.received = timeout
+        self.clock[0] += self.duration
 
 
-def test_each_gets_its_time_out_or_what_is_left() -> None:
+def test_each_source_gets_its_timeout_or_the_remaining_time() -> None:
     clock = [100.0]
-    asked = [
-        Recorded("a", 1.0, 0.5, clock),
-        Recorded("b", 9.0, 1.25, clock),
-        Recorded("c", 1.0, 0.75, clock),
-        Recorded("d", 1.0, 0.0, clock),
+    timed = [
+        TimedSource("a", 1.0, 0.5, clock),
+        TimedSource("b", 9.0, 1.25, clock),
+        TimedSource("c", 1.0, 0.75, clock),
+        TimedSource("d", 1.0, 0.0, clock),
     ]
-    found = search(asked, budget=2.5, clock=lambda: clock[0])
-    # 0.2 of what is left are kept for it to say what went wrong.
-    assert [each.given for each in asked] == [1.0, pytest.approx(1.8), pytest.approx(0.55), None]
-    assert found.silent == ("a", "b", "c")
-    assert [failure.source for failure in found.failures] == ["d"]
+    result = search(timed, timeout=2.5, clock=lambda: clock[0])
+    # 0.2 s of the remaining time are reserved for the reason of a failure.
+    assert [source.received for source in timed] == [
+        1.0,
+        pytest.approx(1.8),
+        pytest.approx(0.55),
+        None,
+    ]
+    assert result.without_rack == ("a", "b", "c")
+    assert [failure.source for failure in result.failures] == ["d"]

@@ -1,4 +1,4 @@
-"""What a reassignment has put right, an audit does not complain of."""
+"""A planned layout has no findings about what the plan repairs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_planned_layout_keeps_the_rules(block: int) -> None:
 
 
 @pytest.mark.parametrize("block", range(5))
-def test_the_rule_is_the_one_of_the_definition(block: int) -> None:
+def test_rack_rule_findings_match_the_definition(block: int) -> None:
     for seed in range(block * 40, block * 40 + 40):
         view = random_case(seed).view
         found = audit(view)

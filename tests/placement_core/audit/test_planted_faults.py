@@ -1,4 +1,4 @@
-"""A clean layout has no findings; each fault that is planted in it is found, and nothing else."""
+"""Audit of a clean layout, and of the same layout with one fault at a time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def kinds(found: Audit) -> set[Kind]:
 
 
 def test_a_clean_layout_has_figures_and_no_findings() -> None:
-    found = audit(clean(), min_in_sync=2)
+    found = audit(clean(), min_isr=2)
     assert found.findings == ()
     assert found.worst is None
     figures = found.figures
@@ -61,13 +61,20 @@ def test_a_partition_without_a_leader() -> None:
     assert found.figures.offline == 1
 
 
+def test_unknown_leaders_are_not_missing_leaders() -> None:
+    unknown = audit(replace(clean(), leaders=None))
+    assert (unknown.findings, unknown.figures.offline) == ((), 0)
+    none = audit(replace(clean(), leaders={}), tolerance=1)
+    assert (kinds(none), none.figures.offline) == ({Kind.OFFLINE}, 6)
+
+
 def test_replicas_that_are_not_in_sync() -> None:
     view = clean()
     in_sync = {p: row[:2] if p == T[0] else row for p, row in view.replicas.items()}
-    found = audit(view, in_sync=in_sync, min_in_sync=1)
+    found = audit(view, in_sync=in_sync, min_isr=1)
     assert kinds(found) == {Kind.UNDER_REPLICATED}
-    assert "see why broker 4 does not follow" in found.findings[0].message
-    found = audit(view, in_sync=in_sync, min_in_sync={"t": 3})
+    assert "check why broker 4 does not replicate" in found.findings[0].message
+    found = audit(view, in_sync=in_sync, min_isr={"t": 3})
     assert {Kind.BELOW_MIN_IN_SYNC, Kind.UNDER_REPLICATED} < kinds(found)
     assert found.worst is Severity.CRITICAL
     assert found.figures.below_min_in_sync == found.figures.under_replicated == 1
@@ -76,11 +83,11 @@ def test_replicas_that_are_not_in_sync() -> None:
 def test_replicas_on_a_broker_that_is_gone() -> None:
     found = audit(changed({0: (0, 2, 9)}), tolerance=1)
     assert kinds(found) == {Kind.UNDER_REPLICATED}
-    assert "start broker 9 again, or reassign what it held" in found.findings[0].message
+    assert "start broker 9 again, or reassign the replicas" in found.findings[0].message
 
 
 def test_two_replicas_in_one_rack_and_what_its_loss_does() -> None:
-    found = audit(changed({0: (0, 1, 4)}), min_in_sync=2, tolerance=1)
+    found = audit(changed({0: (0, 1, 4)}), min_isr=2, tolerance=1)
     assert kinds(found) == {Kind.RACK_RULE, Kind.RACK_LOSS_BELOW_MIN_IN_SYNC}
     rule = next(f for f in found.findings if f.kind is Kind.RACK_RULE)
     assert "partition 0 not spread" in rule.message
@@ -97,10 +104,10 @@ def test_all_replicas_in_one_rack() -> None:
     assert found.figures.lost_offline == {"a": 1, "b": 0, "c": 0}
 
 
-def test_what_is_down_anyway_is_not_blamed_on_a_rack() -> None:
+def test_offline_partitions_are_not_counted_as_lost_with_a_rack() -> None:
     view = changed(leaders={0: None})
     in_sync = {p: (0,) if p == T[0] else row for p, row in view.replicas.items()}
-    found = audit(view, in_sync=in_sync, min_in_sync=2, tolerance=1)
+    found = audit(view, in_sync=in_sync, min_isr=2, tolerance=1)
     assert kinds(found) == {Kind.OFFLINE, Kind.UNDER_REPLICATED}
 
 
@@ -166,7 +173,7 @@ def test_brokers_without_a_rack() -> None:
     assert kinds(audit(one)) == {Kind.ONE_RACK}
 
 
-def test_levels_are_lost_one_by_one_and_all_at_once() -> None:
+def test_the_loss_of_every_level_is_counted() -> None:
     names = ("/x/1", "/x/2", "/y/1", "/y/2")
     brokers = tuple(Broker(n, name) for n, name in enumerate(names))
     view = ClusterView(brokers, {T[0]: (0, 1), T[1]: (0, 2)})
@@ -179,22 +186,22 @@ def test_levels_are_lost_one_by_one_and_all_at_once() -> None:
 
 @pytest.mark.parametrize("view", [ClusterView(()), ClusterView((Broker(0),)), clean()])
 def test_findings_are_ordered_and_every_message_is_one_line(view: ClusterView) -> None:
-    found = audit(view, min_in_sync=5)
+    found = audit(view, min_isr=5)
     order = [list(Severity).index(f.severity) for f in found.findings]
     assert order == sorted(order)
     assert all("\n" not in f.message for f in found.findings)
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_options_are_rejected() -> None:
     with pytest.raises(InvalidOptionError, match="tolerance is -1"):
         audit(clean(), tolerance=-1)
     with pytest.raises(InvalidOptionError, match=r"min.insync.replicas of t is 0"):
-        audit(clean(), min_in_sync=0)
+        audit(clean(), min_isr=0)
 
 
-def test_what_cannot_be_written_anyway_is_not_blamed_on_a_rack() -> None:
+def test_partitions_below_min_isr_are_not_counted_as_lost_with_a_rack() -> None:
     view = clean()
     in_sync = {p: row[:2] if p == T[0] else row for p, row in view.replicas.items()}
-    found = audit(view, in_sync=in_sync, min_in_sync=3)
+    found = audit(view, in_sync=in_sync, min_isr=3)
     assert found.figures.below_min_in_sync == 1
     assert found.figures.lost_below_min_in_sync == {"a": 5, "b": 5, "c": 5}

@@ -1,4 +1,4 @@
-"""Negative cycles: found where there are any, and only there."""
+"""negative_cycles and fewest_arcs against an enumeration of walks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from placement_core.flow import IntArray
-from placement_core.flow.cycle_canceling import FAR, fewest_arcs, negative_cycles
+from placement_core.flow.cycle_canceling import INF, fewest_arcs, negative_cycles
 
 
 def random_costs(seed: int) -> IntArray:
     rng = np.random.default_rng(seed)
     count = int(rng.integers(2, 9))
     cost = rng.integers(-2 if seed % 2 else -9, 10, (count, count))
-    cost[rng.random((count, count)) < rng.uniform(0.1, 0.8)] = FAR
-    np.fill_diagonal(cost, FAR)
+    cost[rng.random((count, count)) < rng.uniform(0.1, 0.8)] = INF
+    np.fill_diagonal(cost, INF)
     return cost.astype(np.int64)
 
 
@@ -23,12 +23,12 @@ def length_of(cost: IntArray, cycle: list[int]) -> int:
 
 
 def fewest(cost: IntArray) -> int | None:
-    """The arcs of the shortest negative closed walk, by walks of one arc more at a time."""
+    """Return the number of arcs of the shortest negative closed walk; None if there is none."""
     count = len(cost)
-    walk = [[0 if u == v else FAR for v in range(count)] for u in range(count)]
+    walk = [[0 if u == v else INF for v in range(count)] for u in range(count)]
     for arcs in range(1, count + 1):
         walk = [
-            [min(min(row[m] + int(cost[m, v]), FAR) for m in range(count)) for v in range(count)]
+            [min(min(row[m] + int(cost[m, v]), INF) for m in range(count)) for v in range(count)]
             for row in walk
         ]
         if any(walk[u][u] < 0 for u in range(count)):

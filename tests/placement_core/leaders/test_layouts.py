@@ -12,8 +12,8 @@ from ortools.sat.python import cp_model
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
 from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
-from placement_core.leaders import LeaderLayout, Locality, Readers, plan_leaders
-from placement_core.leaders.problem import weight_steps
+from placement_core.leaders import ConsumerDemand, LeaderLayout, Locality, plan_leaders
+from placement_core.leaders.problem import scale_weights
 from tests.support.leader_layouts import check_layout, chosen, local, random_readers, random_view
 from tests.support.reassignments import minimum, squared_loads
 
@@ -34,12 +34,12 @@ def six_brokers(partitions: int, topic: str = "orders", seed: int = 1) -> Cluste
 
 def test_leaders_go_where_the_consumers_are() -> None:
     view = six_brokers(36)
-    layout = plan_leaders(view, [Readers("g", ORDERS, {"a": 2, "b": 1})])
+    layout = plan_leaders(view, [ConsumerDemand("g", ORDERS, {"a": 2, "b": 1})])
     leaders = Counter(row[0] for row in layout.order.values())
     assert leaders == {0: 12, 1: 12, 2: 6, 3: 6}
     assert layout.localities == (Locality("g", 36, 24, 36),)
-    assert layout.most_local
-    assert layout.most_even
+    assert layout.locality_proved
+    assert layout.balance_proved
     assert len(layout.moves) == 12, "the twelve that rack c led, and no more"
     led = ClusterView(view.brokers, layout.order, {p: row[0] for p, row in layout.order.items()})
     for assignor in (LeaderRackAwareCooperativeSticky(), LeaderRackAwareRange()):
@@ -49,7 +49,7 @@ def test_leaders_go_where_the_consumers_are() -> None:
 
 def test_a_layout_that_is_best_already_does_not_change() -> None:
     view = six_brokers(36)
-    readers = [Readers("g", ORDERS, {"a": 2, "b": 1})]
+    readers = [ConsumerDemand("g", ORDERS, {"a": 2, "b": 1})]
     order = plan_leaders(view, readers).order
     again = plan_leaders(replace(view, replicas=order), readers)
     assert again.moves == ()
@@ -59,8 +59,8 @@ def test_a_layout_that_is_best_already_does_not_change() -> None:
 def test_the_heavier_readers_win() -> None:
     view = six_brokers(12)
     readers = [
-        Readers("few bytes", ORDERS, {"a": 1}, weight=1.0),
-        Readers("many bytes", ORDERS, {"c": 3}, weight=2.0),
+        ConsumerDemand("few bytes", ORDERS, {"a": 1}, weight=1.0),
+        ConsumerDemand("many bytes", ORDERS, {"c": 3}, weight=2.0),
     ]
     layout = plan_leaders(view, readers)
     assert [one.after for one in layout.localities] == [0, 12]
@@ -68,16 +68,20 @@ def test_the_heavier_readers_win() -> None:
 
 def test_present_leaders_count_before_where_they_are_known() -> None:
     view = six_brokers(36)
-    readers = [Readers("g", ORDERS, {"a": 2, "b": 1})]
+    readers = [ConsumerDemand("g", ORDERS, {"a": 2, "b": 1})]
     led = replace(view, leaders=dict.fromkeys(list(view.replicas)[:10], 0))
     [locality] = plan_leaders(led, readers).localities
     assert (locality.before, locality.after) == (10, 36)
+    [locality] = plan_leaders(replace(view, leaders={}), readers).localities
+    assert (locality.before, locality.after) == (0, 36)
+    [locality] = plan_leaders(replace(view, leaders=None), readers).localities
+    assert (locality.before, locality.after) == (24, 36)
 
 
 def test_only_the_topics_that_may_change_do() -> None:
     view = six_brokers(12, "orders")
     view = replace(view, replicas={**view.replicas, **six_brokers(12, "fixed").replicas})
-    readers = [Readers("g", frozenset({"orders", "fixed"}), {"a": 1})]
+    readers = [ConsumerDemand("g", frozenset({"orders", "fixed"}), {"a": 1})]
     layout = plan_leaders(view, readers, topics=["orders"])
     assert {p.topic for p in layout.order} == {"orders"}
     assert layout.localities == (Locality("g", 24, 8, 16),)
@@ -87,7 +91,7 @@ def test_only_the_topics_that_may_change_do() -> None:
 def test_racks_can_be_compared_by_their_widest_levels() -> None:
     brokers = tuple(Broker(n, f"/dc{n // 2}/r{n}") for n in range(4))
     view = ClusterView(brokers, {TopicPartition("orders", n): (n % 4, 3 - n % 4) for n in range(8)})
-    readers = [Readers("g", ORDERS, {"/dc0/r9": 1})]
+    readers = [ConsumerDemand("g", ORDERS, {"/dc0/r9": 1})]
     assert plan_leaders(view, readers).localities == (Locality("g", 8, 0, 0),)
     layout = plan_leaders(view, readers, levels=1)
     assert layout.localities == (Locality("g", 8, 4, 8),)
@@ -107,7 +111,10 @@ def test_what_the_cluster_does_not_have_is_passed_over() -> None:
     gone = {TopicPartition("gone", 0): (8, 9), TopicPartition("gone", 1): (9, 0)}
     layout = plan_leaders(
         replace(view, replicas={**view.replicas, **gone}),
-        [Readers("g", frozenset({"gone", "nowhere"}), {"a": 1}), Readers("idle", ORDERS, {"a": 0})],
+        [
+            ConsumerDemand("g", frozenset({"gone", "nowhere"}), {"a": 1}),
+            ConsumerDemand("idle", ORDERS, {"a": 0}),
+        ],
     )
     assert TopicPartition("gone", 0) not in layout.order
     assert layout.order[TopicPartition("gone", 1)] == (0, 9)
@@ -121,14 +128,14 @@ def test_what_cannot_be_meant_is_refused() -> None:
         plan_leaders(view, [], topics=["nowhere"])
     with pytest.raises(InvalidOptionError, match="levels is 0"):
         plan_leaders(view, [], levels=0)
-    with pytest.raises(InvalidOptionError, match="two sets of readers are named g"):
-        plan_leaders(view, [Readers("g", ORDERS, {}), Readers("g", ORDERS, {})])
+    with pytest.raises(InvalidOptionError, match="two consumer demands are named g"):
+        plan_leaders(view, [ConsumerDemand("g", ORDERS, {}), ConsumerDemand("g", ORDERS, {})])
     for count in (-1, True, 1.5):
         with pytest.raises(InvalidOptionError, match="consumers in rack a"):
-            Readers("g", ORDERS, {"a": count})  # type: ignore[dict-item]
+            ConsumerDemand("g", ORDERS, {"a": count})  # type: ignore[dict-item]
     for weight in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(InvalidOptionError, match="weight of g"):
-            Readers("g", ORDERS, {"a": 1}, weight)
+            ConsumerDemand("g", ORDERS, {"a": 1}, weight)
 
 
 PLANTED: dict[str, Callable[[LeaderLayout], LeaderLayout]] = {
@@ -145,7 +152,7 @@ PLANTED: dict[str, Callable[[LeaderLayout], LeaderLayout]] = {
 
 @pytest.mark.parametrize("message", PLANTED)
 def test_a_planted_fault_is_found(message: str) -> None:
-    view, readers = six_brokers(36), [Readers("g", ORDERS, {"a": 2, "b": 1})]
+    view, readers = six_brokers(36), [ConsumerDemand("g", ORDERS, {"a": 2, "b": 1})]
     layout = plan_leaders(view, readers)
     check_layout(view, readers, layout)
     with pytest.raises(AssertionError, match=message):
@@ -161,7 +168,7 @@ def test_mid_size_layouts_are_as_local_and_even_as_an_integer_program_finds(seed
     check_layout(view, readers, layout)
     after = chosen(view, layout)
     loads = Counter(broker for broker in after.values() if broker in view.racks())
-    steps = weight_steps([one.weight for one in readers])
+    steps = scale_weights([one.weight for one in readers])
     off = sum(
         step * (len(view.replicas) - local(view, one, after))
         for one, step in zip(readers, steps, strict=True)
@@ -170,7 +177,9 @@ def test_mid_size_layouts_are_as_local_and_even_as_an_integer_program_finds(seed
     assert (off, sum(n * n for n in loads.values())) == integer_program(view, readers, steps)
 
 
-def integer_program(view: ClusterView, readers: list[Readers], steps: list[int]) -> tuple[int, int]:
+def integer_program(
+    view: ClusterView, readers: list[ConsumerDemand], steps: list[int]
+) -> tuple[int, int]:
     """The least weighted number that is not local, and the least sum of squares with it."""
     model = cp_model.CpModel()
     racks = view.racks()

@@ -31,8 +31,8 @@ def test_one_class_of_topics_is_exact_at_every_rank(block: int, groups: int) -> 
         check_layout(view, readers, layout)
         found = value(view, readers, chosen(view, layout))
         assert found == best_value(view, readers), f"seed {seed}: {view} {readers}"
-        assert layout.most_local
-        assert layout.most_even
+        assert layout.locality_proved
+        assert layout.balance_proved
 
 
 def test_several_classes_are_exact_in_locality() -> None:
@@ -45,9 +45,9 @@ def test_several_classes_are_exact_in_locality() -> None:
         check_layout(view, readers, layout)
         found = value(view, readers, chosen(view, layout))
         best = best_value(view, readers)
-        assert layout.most_local
+        assert layout.locality_proved
         assert found[0] == best[0], f"seed {seed}: {view} {readers}"
-        if layout.most_even:
+        if layout.balance_proved:
             assert found[1] == best[1], f"seed {seed}: {view} {readers}"
         gaps += found != best
     assert gaps <= 3
@@ -62,7 +62,7 @@ def test_what_a_class_alone_cannot_even_out_is_not_called_proved(seed: int) -> N
     found, best = value(view, readers, chosen(view, layout)), best_value(view, readers)
     assert found[0] == best[0]
     assert found[1] > best[1], "better than it was: take another seed"
-    assert not layout.most_even
+    assert not layout.balance_proved
 
 
 def test_readers_that_overlap_are_never_called_proved_when_they_are_not() -> None:
@@ -74,7 +74,7 @@ def test_readers_that_overlap_are_never_called_proved_when_they_are_not() -> Non
         layout = plan_leaders(view, readers)
         check_layout(view, readers, layout)
         found, best = value(view, readers, chosen(view, layout)), best_value(view, readers)
-        if layout.most_local:
+        if layout.locality_proved:
             assert found[0] == best[0], f"seed {seed}: {view} {readers}"
         gaps += found[0] != best[0]
     assert gaps <= 3

@@ -1,4 +1,4 @@
-"""Placement beside another topic."""
+"""LikeTopicPlacer: the replica lists of another topic."""
 
 from __future__ import annotations
 
@@ -30,24 +30,26 @@ def test_racks_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "brokers", "told"),
+    ("spec", "brokers", "message"),
     [
-        (PlacementSpec(5, 3), None, "'orders' has 4 partitions, and 5 are wanted: ask for 4"),
-        (PlacementSpec(1, 3, first_partition=4), None, "has 4 partitions, and 5 are wanted"),
+        (PlacementSpec(5, 3), None, "'orders' has 4 partitions, but 5 are needed: request 4"),
+        (PlacementSpec(1, 3, first_partition=4), None, "has 4 partitions, but 5 are needed"),
         (PlacementSpec(4, 2), None, r"partition 0 of 'orders' has 3 replicas \[0, 1, 2\]"),
-        (PlacementSpec(4, 4), None, "that makes 3 and not 4; ask for replication factor 3"),
+        (PlacementSpec(4, 4), None, "that makes 3 and not 4; request replication factor 3"),
         (PlacementSpec(1, 3, present=((3,),)), None, r"has \[3\] already: that makes 4 and not 3"),
-        (PlacementSpec(4, 3), [0, 1, 3], "partition 0 of 'orders' lies on broker 2, which is not"),
-        (PlacementSpec(4, 3), [0, 9], "broker 9 asked for, but the live brokers are 0, 1, 2, 3"),
+        (PlacementSpec(4, 3), [0, 1, 3], "partition 0 of 'orders' is on broker 2, not live or not"),
+        (PlacementSpec(4, 3), [0, 9], "broker 9 requested, but the live brokers are 0, 1, 2, 3"),
     ],
 )
-def test_what_does_not_fit(spec: PlacementSpec, brokers: list[int] | None, told: str) -> None:
-    with pytest.raises(PlacementError, match=told):
+def test_topics_or_brokers_that_do_not_match_are_rejected(
+    spec: PlacementSpec, brokers: list[int] | None, message: str
+) -> None:
+    with pytest.raises(PlacementError, match=message):
         LIKE.place(spec, VIEW, brokers)
 
 
-def test_brokers_that_died() -> None:
-    with pytest.raises(PlacementError, match="lies on brokers 1, 2"):
+def test_brokers_that_are_not_live_are_named() -> None:
+    with pytest.raises(PlacementError, match="is on brokers 1, 2"):
         LIKE.place(PlacementSpec(4, 3), cluster({0: "a", 3: "b"}, orders=ORDERS))
 
 
@@ -58,7 +60,7 @@ def test_no_such_topic() -> None:
         LikeTopicPlacer.from_properties({})
 
 
-def test_a_gap_in_what_is_known() -> None:
+def test_unknown_replicas_of_the_other_topic_are_rejected() -> None:
     view = ClusterView(VIEW.brokers, {TopicPartition("t", 1): (0,)})
-    with pytest.raises(PlacementError, match="'t' partition 0 are not known"):
+    with pytest.raises(PlacementError, match="'t' partition 0 are unknown"):
         LikeTopicPlacer("t").place(PlacementSpec(2, 1), view)

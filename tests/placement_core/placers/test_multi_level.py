@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from placement_core import PlacementSpec, ReplicaLists
 from placement_core.placers import MissingRacksError, MultiLevelPlacer, SimplePlacer
-from placement_core.placers.multi_level import rack_tree
+from placement_core.placers.multi_level import TreeNode
 from placement_core.racks import RackPath, parse_rack
 from tests.support.placement import (
     check_form,
@@ -44,7 +44,7 @@ def replicas_of(layout: ReplicaLists, racks: dict[int, str]) -> dict[int, int]:
 
 def test_the_tree() -> None:
     racks = {5: "/d/r", 1: "/d/r", 2: "/d", 3: "x", 4: "/e/f/g"}
-    tree = rack_tree({b: parse_rack(r) or () for b, r in racks.items()}, {9: ("d", "r")})
+    tree = TreeNode.build({b: parse_rack(r) or () for b, r in racks.items()}, {9: ("d", "r")})
     assert [child if isinstance(child, int) else child.path for child in tree.children] == [
         ("d",),
         ("e",),
@@ -60,7 +60,7 @@ def test_the_tree() -> None:
     assert d.outside == {9: 1}
 
 
-def test_the_proposals_motive() -> None:
+def test_one_replica_per_data_centre() -> None:
     """Three data centres of two racks, RF 3: one replica in each of them."""
     racks = tree_of([2, 2], [2, 2], [2, 2])
     for seed in range(5):
@@ -192,7 +192,7 @@ def top(rack: str) -> str:
     return rack.split("/")[1]
 
 
-def test_added_partitions_go_on_where_the_rings_stopped() -> None:
+def test_added_partitions_continue_where_the_rings_stopped() -> None:
     racks = tree_of([2, 2], [2, 2], [2, 2])
     for seed in range(5):
         before = MultiLevelPlacer(seed=seed).place(PlacementSpec(7, 3, topic="t"), cluster(racks))
@@ -203,7 +203,7 @@ def test_added_partitions_go_on_where_the_rings_stopped() -> None:
         check_replicas(before + added, racks)
 
 
-def test_who_takes_over_is_not_always_the_same() -> None:
+def test_leaders_and_first_followers_form_many_pairs() -> None:
     """Of the 96 pairs of a leader and a first follower that there can be, 120 partitions use
     most, and 1200 all: rings do not run in step."""
     racks = tree_of([2, 2], [2, 2], [2, 2])
@@ -212,7 +212,7 @@ def test_who_takes_over_is_not_always_the_same() -> None:
     assert len({row[:2] for row in placed}) == 96
 
 
-def test_a_seed_is_a_layout() -> None:
+def test_the_same_seed_gives_the_same_layout() -> None:
     view = cluster(tree_of([2, 1], [3]))
     spec = PlacementSpec(3, 3, topic="orders")
     placer = MultiLevelPlacer(seed=4)
@@ -222,7 +222,7 @@ def test_a_seed_is_a_layout() -> None:
     assert MultiLevelPlacer().seed != MultiLevelPlacer().seed
 
 
-def test_racks_missing() -> None:
+def test_missing_racks() -> None:
     view = cluster({0: "/d/r", 1: None, 2: "/", 3: "/e/r"})
     placer = MultiLevelPlacer(seed=1)
     with pytest.raises(MissingRacksError, match="brokers 1, 2 without a rack"):

@@ -1,4 +1,4 @@
-"""The front door: placers by name, answers checked, failures named."""
+"""Placers by name; place() validates their results and names the placer in errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_none_defers_to_simple() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "told"),
+    ("raised", "message"),
     [
         (ValueError("no room"), "it failed with ValueError: no room"),
         (KeyError(), "it failed with KeyError"),
@@ -52,25 +52,25 @@ def test_none_defers_to_simple() -> None:
         (PlacementError("one\ntwo"), "one"),
     ],
 )
-def test_an_exception_names_the_placer(raised: Exception, told: str) -> None:
-    with pytest.raises(PlacerError, match=f"placer {HERE}:Answering: {told}") as error:
+def test_an_exception_names_the_placer(raised: Exception, message: str) -> None:
+    with pytest.raises(PlacerError, match=f"placer {HERE}:Answering: {message}") as error:
         place(SPEC, VIEW, Answering(raised))
     assert error.value.placer == f"{HERE}:Answering"
     assert error.value.__cause__ is raised
 
 
-def test_a_wish_to_stop_is_no_failure_of_the_placer() -> None:
+def test_keyboard_interrupt_is_not_wrapped() -> None:
     with pytest.raises(KeyboardInterrupt):
         place(SPEC, VIEW, Answering(KeyboardInterrupt()))
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
-        ("ab", "it answered 'ab', which is not a sequence"),
-        (7, "it answered 7"),
-        (((0, 1),), "placed 1 partitions, and 2 were asked for"),
-        (((0, 1), (0, 1, 2)), r"gave partition 1 3 replicas \[0, 1, 2\], and 2 were asked for"),
+        ("ab", "it returned 'ab', which is not a sequence"),
+        (7, "it returned 7"),
+        (((0, 1),), "placed 1 partitions, but 2 were requested"),
+        (((0, 1), (0, 1, 2)), r"gave partition 1 3 replicas \[0, 1, 2\], but 2 were requested"),
         (((0, 1), (2, 2)), r"gave partition 1 a broker twice: \[2, 2\]"),
         (((0, 1), (2, 9)), r"gave partition 1 \[2, 9\], where \[9\] are not live brokers"),
         (((0, 1), 5), "gave partition 1 5, which is not a sequence of broker ids"),
@@ -79,20 +79,20 @@ def test_a_wish_to_stop_is_no_failure_of_the_placer() -> None:
         (((0, 1), "23"), "not a sequence of broker ids"),
     ],
 )
-def test_a_wrong_answer_names_the_placer(answer: object, told: str) -> None:
-    with pytest.raises(PlacerError, match=told) as error:
+def test_an_invalid_result_names_the_placer(answer: object, message: str) -> None:
+    with pytest.raises(PlacerError, match=message) as error:
         place(SPEC, VIEW, Answering(answer))
     assert error.value.placer.endswith("Answering")
 
 
-def test_an_answer_keeps_to_the_brokers_asked_for() -> None:
+def test_a_result_may_only_contain_the_requested_brokers() -> None:
     placer = Answering(((0, 1), (1, 0)))
     assert place(SPEC, VIEW, placer, [0, 1]) == ((0, 1), (1, 0))
     with pytest.raises(PlacerError, match=r"where \[0\] are not live brokers among those"):
         place(SPEC, VIEW, placer, [1, 2])
 
 
-def test_an_answer_keeps_what_is_present() -> None:
+def test_a_result_has_to_keep_present_replicas() -> None:
     spec = PlacementSpec(2, 2, present=((9,), (3,)))
     assert place(spec, VIEW, Answering([[9, 1], [3, 4]])) == ((9, 1), (3, 4))
     with pytest.raises(PlacerError, match=r"partition 1 \[4, 3\], which does not keep its present"):
@@ -100,27 +100,27 @@ def test_an_answer_keeps_what_is_present() -> None:
 
 
 @pytest.mark.parametrize("placer", [SimplePlacer(), RackAlternatingPlacer(), MultiLevelPlacer()])
-@pytest.mark.parametrize("by_the_front_door", [True, False])
+@pytest.mark.parametrize("through_place", [True, False])
 @pytest.mark.parametrize(
-    ("spec", "brokers", "told"),
+    ("spec", "brokers", "message"),
     [
-        (PlacementSpec(1, 7), None, "replication factor 7 on 6 brokers: ask for 6"),
+        (PlacementSpec(1, 7), None, "replication factor 7 on 6 brokers: request 6"),
         (SPEC, [3], "replication factor 2 on 1 brokers"),
         (SPEC, [], "replication factor 2 on 0 brokers"),
-        (SPEC, [3, 8], "broker 8 asked for, but the live brokers are 0, 1, 2, 3, 4, 5: name"),
+        (SPEC, [3, 8], "broker 8 requested, but the live brokers are 0, 1, 2, 3, 4, 5: name"),
         (PlacementSpec(1, 2, present=((3,),)), [3], r"partition 0, which has replicas on \[3\]"),
     ],
 )
 def test_too_few_brokers(
     placer: ReplicaPlacer,
-    by_the_front_door: bool,
+    through_place: bool,
     spec: PlacementSpec,
     brokers: list[int] | None,
-    told: str,
+    message: str,
 ) -> None:
-    asked = partial(place, placer=placer) if by_the_front_door else placer.place
-    with pytest.raises(PlacementError, match=told):
-        asked(spec, VIEW, broker_ids=brokers)
+    call = partial(place, placer=placer) if through_place else placer.place
+    with pytest.raises(PlacementError, match=message):
+        call(spec, VIEW, broker_ids=brokers)
 
 
 def test_missing_racks_are_named_and_can_be_ignored() -> None:
@@ -134,13 +134,13 @@ def test_missing_racks_are_named_and_can_be_ignored() -> None:
     assert set(seeing.seen.racks().values()) == {None}
 
 
-def test_a_locator_is_asked_at_each_creation() -> None:
+def test_the_locator_is_called_for_each_creation() -> None:
     class Moving:
-        asked = 0
+        calls = 0
 
         def racks(self, view: object) -> dict[int, str]:  # noqa: ARG002
-            self.asked += 1
-            return dict(enumerate("aaabbb" if self.asked == 1 else "ababab"))
+            self.calls += 1
+            return dict(enumerate("aaabbb" if self.calls == 1 else "ababab"))
 
     locator = Moving()
     view = cluster([None] * 6)
@@ -148,7 +148,7 @@ def test_a_locator_is_asked_at_each_creation() -> None:
         placed = place(PlacementSpec(12, 2), view, locator=locator)
         check_racks(placed, dict(enumerate(racks)))
     place(PlacementSpec(1, 1, ignore_racks=True), view, locator=locator)
-    assert locator.asked == 2
+    assert locator.calls == 2
     with pytest.raises(LocatorError, match="no rack for 1, 2, 3, 4, 5"):
         place(SPEC, view, locator=StaticLocator({0: "a"}))
 
@@ -169,10 +169,10 @@ def test_placers_by_name(name: str, properties: str, expected: ReplicaPlacer) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "properties", "told"),
+    ("name", "properties", "message"),
     [
         ("striped", {}, "no placer 'striped': choose one of simple, rack-alternating, multi-level"),
-        ("simple", {"sed": "1"}, "simple knows no property sed: it takes start_index, shift, seed"),
+        ("simple", {"sed": "1"}, "simple has no property sed: it accepts start_index, shift, seed"),
         ("multi-level", {"seed": "x"}, "multi-level: the property seed cannot be read"),
         ("simple", {"start_index": "-1"}, "start_index is -1: give a whole number, 0 or more"),
         ("no.such.module:P", {}, "'no.such.module:P' cannot be loaded: ModuleNotFoundError"),
@@ -184,8 +184,8 @@ def test_placers_by_name(name: str, properties: str, expected: ReplicaPlacer) ->
         (f"{HERE}:Nested.Inner", {}, "from the properties .none.: KeyError"),
     ],
 )
-def test_placers_that_cannot_be_had(name: str, properties: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidOptionError, match=told):
+def test_placers_that_cannot_be_loaded(name: str, properties: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
         load_placer(name, properties)
 
 
@@ -217,9 +217,9 @@ def test_properties(text: str, found: dict[str, str]) -> None:
     assert parse_properties(text) == found
 
 
-@pytest.mark.parametrize(("text", "told"), [("a", "property 1"), ("a=1,,b=2", "property 2")])
-def test_properties_that_are_none(text: str, told: str) -> None:
-    with pytest.raises(InvalidOptionError, match=f"{told} is not of the form key=value"):
+@pytest.mark.parametrize(("text", "message"), [("a", "property 1"), ("a=1,,b=2", "property 2")])
+def test_invalid_properties(text: str, message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=f"{message} is not of the form key=value"):
         parse_properties(text)
     with pytest.raises(InvalidOptionError, match="the property a is given twice"):
         parse_properties("a=1,a=secret")
@@ -228,6 +228,6 @@ def test_properties_that_are_none(text: str, told: str) -> None:
     assert "secret" not in str(error.value)
 
 
-def test_answers_are_made_of_tuples() -> None:
+def test_results_are_converted_to_tuples() -> None:
     answer: list[Any] = [[0, 1], (1, 0)]
     assert place(SPEC, VIEW, Answering(answer)) == ((0, 1), (1, 0))

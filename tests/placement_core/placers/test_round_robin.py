@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from placement_core import PlacementSpec
 from placement_core.placers import MissingRacksError, RackAlternatingPlacer, SimplePlacer
+from placement_core.placers.round_robin import SAMPLE, Alternation
+from placement_core.placers.spec import candidates
 from tests.support.placement import (
     check_form,
     check_kept,
@@ -66,7 +68,7 @@ def test_partitions_come_in_any_number_of_steps(
         assert [row[0] for row in added] == [row[0] for row in whole[cut:]]
 
 
-def test_another_placer_goes_on_exactly_where_lists_tell_the_shift() -> None:
+def test_another_seed_continues_exactly_if_the_lists_determine_the_shift() -> None:
     whole = RackAlternatingPlacer(seed=5).place(PlacementSpec(24, 3, topic="t"), cluster(EQUAL))
     for cut in (1, 6, 7, 13):
         spec = PlacementSpec(24 - cut, 3, topic="t", first_partition=cut)
@@ -74,8 +76,50 @@ def test_another_placer_goes_on_exactly_where_lists_tell_the_shift() -> None:
         assert added == whole[cut:], cut
 
 
+@given(rack_sizes(), st.integers(2, 5), st.integers(1, 30), st.integers(0, 40), seeds, st.data())
+def test_the_derived_shift_reproduces_most_lists(
+    racks: dict[int, str],
+    replicas: int,
+    partitions: int,
+    shift: int,
+    seed: int,
+    data: st.DataObject,
+) -> None:
+    """Every shift is tried, and every list compared: slow and obvious."""
+    replicas = min(replicas, len(racks))
+    view = cluster(racks)
+    placer = RackAlternatingPlacer(start_index=seed % len(racks), shift=shift)
+    placed = placer.place(PlacementSpec(partitions, replicas), view)
+    rows = {p: tuple(data.draw(st.permutations(row))) for p, row in enumerate(placed) if p % 3 == 2}
+    rows = {**dict(enumerate(placed)), **rows}
+    alternation = Alternation.of(candidates(PlacementSpec(1, 1), view, None))
+    start = alternation.most_likely_start(rows)
+    assert start is not None
+    sample = [(p, row) for p, row in rows.items() if len(row) > 1][:SAMPLE]
+
+    def reproduced(shift: int) -> int:
+        return sum(
+            alternation.place(PlacementSpec(1, len(row), first_partition=p), start, shift) == (row,)
+            for p, row in sample
+        )
+
+    expected = max(range(max(len(racks) - 1, 1)), key=reproduced)
+    assert alternation.most_likely_shift(rows, start) == expected
+
+
+@pytest.mark.parametrize("racks", [3, 200, 1], ids="{} racks".format)
+def test_one_added_partition_on_1000_brokers_continues_the_layout(racks: int) -> None:
+    """The shift is derived from the partitions present; benchmarks.placement times the same."""
+    view = cluster([f"r{broker % racks}" for broker in range(1_000)])
+    present = RackAlternatingPlacer(seed=1).place(PlacementSpec(100, 3, topic="t"), view)
+    view = cluster({broker.id: broker.rack for broker in view.brokers}, t=present)
+    spec = PlacementSpec(1, 3, topic="t", first_partition=100)
+    placed = RackAlternatingPlacer(seed=2).place(spec, view)
+    assert placed == RackAlternatingPlacer(seed=1).place(spec, cluster([*view.racks().values()]))
+
+
 @given(rack_sizes(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 30), seeds)
-def test_more_replicas_are_those_of_a_topic_made_with_them(
+def test_added_replicas_are_those_of_a_topic_created_with_them(
     racks: dict[int, str], one: int, other: int, partitions: int, seed: int
 ) -> None:
     low, high = sorted((min(one, len(racks)), min(other, len(racks))))
@@ -207,7 +251,7 @@ def test_a_seed_is_a_layout_and_each_topic_has_its_own() -> None:
     assert placer.place(PlacementSpec(2, 3, topic="orders"), view) == SEED_11
 
 
-def test_a_new_placer_draws_a_seed_that_it_tells() -> None:
+def test_a_new_placer_draws_a_seed_and_exposes_it() -> None:
     one, other = RackAlternatingPlacer(), RackAlternatingPlacer()
     assert one.seed != other.seed
     view = cluster([f"rack{index % 3}" for index in range(99)])

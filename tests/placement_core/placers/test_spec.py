@@ -33,5 +33,5 @@ def test_what_cannot_be_meant(values: dict[str, Any], told: str) -> None:
 def test_present_lists_become_tuples() -> None:
     spec = PlacementSpec(3, 2, present=[[1, 2], []])  # type: ignore[arg-type]
     assert spec.present == ((1, 2), ())
-    assert [spec.row(index) for index in range(3)] == [(1, 2), (), ()]
+    assert [spec.present_replicas(index) for index in range(3)] == [(1, 2), (), ()]
     assert hash(spec)

@@ -1,15 +1,23 @@
-"""Topics on fewer brokers than replicas (KIP-409)."""
+"""UnderReplicatedPlacer: topics on fewer brokers than replicas (KIP-409)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_core import Broker, ClusterView, InvalidOptionError, PlacementSpec, TopicPartition
-from placement_core.cluster import padded, placeholders, without_placeholders
+from placement_core import (
+    Broker,
+    ClusterView,
+    InvalidOptionError,
+    PlacementSpec,
+    ReplicaLists,
+    TopicPartition,
+)
+from placement_core.cluster import placeholders, with_placeholders, without_placeholders
 from placement_core.placers import (
     LikeTopicPlacer,
     MultiLevelPlacer,
@@ -21,7 +29,7 @@ from placement_core.placers import (
     UnderReplicatedPlacer,
     place,
 )
-from tests.support.placement import check_form, check_racks, cluster
+from tests.support.placement import check_form, check_kept, check_racks, cluster
 from tests.support.placer_plugin import Answering
 
 PLACERS: list[ReplicaPlacer] = [
@@ -48,35 +56,35 @@ def test_one_of_three_racks_is_down() -> None:
 @pytest.mark.parametrize("least", [2, 3, 9])
 def test_too_few_brokers_to_write_are_refused_with_the_reason(least: int) -> None:
     needed = min(least, 3)
-    with pytest.raises(PlacementError, match=f"{needed} replicas in sync are needed") as error:
+    with pytest.raises(PlacementError, match=f"{needed} in-sync replicas are needed") as error:
         place(
             PlacementSpec(1, 3), cluster({4: "a"}), UnderReplicatedPlacer(min_insync_replicas=least)
         )
     assert f"min.insync.replicas {least}" in str(error.value)
-    assert "live brokers are 1 (broker 4)" in str(error.value)
+    assert "there are 1 live brokers (broker 4)" in str(error.value)
 
 
-def test_a_min_insync_above_the_replication_factor_asks_for_that_alone() -> None:
+def test_min_insync_replicas_above_the_replication_factor_counts_as_that() -> None:
     placer = UnderReplicatedPlacer(SimplePlacer(start_index=0), min_insync_replicas=3)
     assert place(PlacementSpec(1, 1), cluster("a"), placer) == ((0,),)
-    with pytest.raises(PlacementError, match="2 replicas in sync"):
+    with pytest.raises(PlacementError, match="2 in-sync replicas"):
         place(PlacementSpec(1, 2), cluster("a"), placer)
 
 
 def test_no_broker_at_all_is_refused() -> None:
-    with pytest.raises(PlacementError, match=r"live brokers are 0 \(none\)"):
+    with pytest.raises(PlacementError, match=r"there are 0 live brokers \(none\)"):
         place(PlacementSpec(1, 3), cluster({}), UnderReplicatedPlacer())
 
 
-def test_only_the_brokers_asked_for_count() -> None:
+def test_only_the_requested_brokers_count() -> None:
     view = cluster("aabbcc")
     placed = place(PlacementSpec(3, 3), view, UnderReplicatedPlacer(), broker_ids=[4, 5])
     assert all(set(row) == {4, 5, -1} and row[-1] == -1 for row in placed)
-    with pytest.raises(PlacementError, match="broker 9 asked for"):
+    with pytest.raises(PlacementError, match="broker 9 requested"):
         place(PlacementSpec(1, 3), view, UnderReplicatedPlacer(), broker_ids=[9])
 
 
-def test_without_it_nothing_changes() -> None:
+def test_too_few_brokers_are_an_error_without_the_placer() -> None:
     with pytest.raises(PlacementError, match="replication factor 3 on 2 brokers"):
         place(PlacementSpec(1, 3), cluster("ab"))
 
@@ -108,8 +116,8 @@ def test_as_many_placeholders_as_brokers_are_missing(
         assert placed == place(spec, view, placer)
 
 
-def test_partitions_that_hold_more_than_others_keep_what_they_hold() -> None:
-    """Broker 2 is dead: who has a replica there lacks one less."""
+def test_partitions_with_replicas_on_dead_brokers_keep_them() -> None:
+    """Broker 2 is down: a partition with a replica there has one placeholder less."""
     view = cluster({0: "a", 1: "b"}, t=((0, 2), (0,)))
     spec = PlacementSpec(3, 4, topic="t", present=((0, 2), (0,)))
     placed = place(spec, view, UnderReplicatedPlacer(SimplePlacer(seed=1)))
@@ -118,7 +126,32 @@ def test_partitions_that_hold_more_than_others_keep_what_they_hold() -> None:
     assert set(placed[2]) == {0, 1, -1, -2}
 
 
-def test_new_partitions_of_an_under_replicated_topic_go_on_as_it_began() -> None:
+@pytest.mark.parametrize("topic", [None, "t"])
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("placer", [SimplePlacer, RackAlternatingPlacer, MultiLevelPlacer])
+@pytest.mark.parametrize(
+    "present",
+    [
+        ((0, 9),),
+        ((0, 9), (), (0,), (1, 9)),
+        ((), (), (1, 9), (0,)),
+    ],
+)
+def test_leaders_are_even_if_partitions_reach_different_numbers_of_replicas(
+    placer: type[SimplePlacer | RackAlternatingPlacer | MultiLevelPlacer],
+    present: ReplicaLists,
+    seed: int,
+    topic: str | None,
+) -> None:
+    """Broker 9 is down: a partition with a replica there reaches one more than the others."""
+    view = cluster("ab")
+    spec = PlacementSpec(12, 4, topic=topic, present=present)
+    placed = place(spec, view, UnderReplicatedPlacer(placer(seed=seed)))
+    assert Counter(row[0] for row in placed) == {0: 6, 1: 6}
+    check_kept(placed, present)
+
+
+def test_added_partitions_continue_the_rotation() -> None:
     placer = UnderReplicatedPlacer(RackAlternatingPlacer())
     view = cluster("ab", t=((1, 0, -1), (0, 1, -1), (1, 0, -1)))
     assert place(PlacementSpec(2, 3, topic="t", first_partition=3), view, placer) == (
@@ -127,7 +160,7 @@ def test_new_partitions_of_an_under_replicated_topic_go_on_as_it_began() -> None
     )
 
 
-def test_a_placer_that_defers_is_still_allowed_to_be_short() -> None:
+def test_the_fallback_of_a_placer_that_defers_may_be_under_replicated() -> None:
     simple = SimplePlacer(start_index=0)
     wrapped = UnderReplicatedPlacer(Answering(None))
     assert place(PlacementSpec(2, 3), cluster("ab"), wrapped, fallback=simple) == (
@@ -136,7 +169,7 @@ def test_a_placer_that_defers_is_still_allowed_to_be_short() -> None:
     )
 
 
-def test_errors_name_the_placer_within() -> None:
+def test_errors_name_the_wrapped_placer() -> None:
     with pytest.raises(PlacerError, match="placer like-topic: there is no topic 'x'"):
         place(PlacementSpec(1, 3), cluster("ab"), UnderReplicatedPlacer(LikeTopicPlacer("x")))
     with pytest.raises(PlacerError, match="which does not end in"):
@@ -144,7 +177,7 @@ def test_errors_name_the_placer_within() -> None:
 
 
 @pytest.mark.parametrize("least", [0, -1, True, 1.0, "2"])
-def test_odd_settings_are_refused(least: object) -> None:
+def test_invalid_min_insync_replicas_are_rejected(least: object) -> None:
     with pytest.raises(InvalidOptionError, match="min_insync_replicas"):
         UnderReplicatedPlacer(min_insync_replicas=least)  # type: ignore[arg-type]
 
@@ -156,11 +189,11 @@ def test_it_wraps_once() -> None:
 
 def test_placeholders_are_counted_from_minus_one() -> None:
     assert placeholders(0) == ()
-    assert padded((7, -1, 3), 5) == (7, 3, -1, -2, -3)
-    assert padded((7, 3), 1) == (7, 3)
+    assert with_placeholders((7, -1, 3), 5) == (7, 3, -1, -2, -3)
+    assert with_placeholders((7, 3), 1) == (7, 3)
 
 
-def test_racks_that_are_missing_are_told() -> None:
+def test_missing_racks_are_an_error() -> None:
     view = ClusterView((Broker(0, "a"), Broker(1)), {TopicPartition("t", 0): (0,)})
     with pytest.raises(PlacementError, match="without a rack"):
         place(PlacementSpec(1, 3), view, UnderReplicatedPlacer())

@@ -1,12 +1,20 @@
-"""The tables of DESIGN.md section 6, and of KIP-36, to the digit."""
+"""The worked tables of the placers' docstrings and of KIP-36."""
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
-from placement_core import PlacementSpec
-from placement_core.placers import RackAlternatingPlacer, SimplePlacer
-from placement_core.placers.round_robin import alternation
+from placement_core import PlacementSpec, ReplicaLists
+from placement_core.placers import (
+    MultiLevelPlacer,
+    RackAlternatingPlacer,
+    SimplePlacer,
+    UnderReplicatedPlacer,
+)
+from placement_core.placers.ring import Ring
+from placement_core.placers.round_robin import Alternation
 from placement_core.placers.spec import candidates
 from tests.support.placement import cluster, layout
 
@@ -21,7 +29,7 @@ AT_THE_START = RackAlternatingPlacer(start_index=0, shift=0)
 @pytest.mark.parametrize(("racks", "order"), [(SIX, (0, 3, 1, 5, 4, 2)), (FIVE, (0, 3, 1, 4, 2))])
 def test_brokers_alternate(racks: dict[int, str], order: tuple[int, ...]) -> None:
     spec = PlacementSpec(1, 1)
-    assert alternation(candidates(spec, cluster(racks), None)).order == order
+    assert Alternation.of(candidates(spec, cluster(racks), None)).order == order
 
 
 def test_twelve_partitions_on_six_brokers() -> None:
@@ -34,7 +42,7 @@ def test_seven_partitions_end_in_the_second_round() -> None:
     assert placed == layout(f"{FIRST_ROUND} 042")
 
 
-def test_the_order_of_the_brokers_in_the_view_is_nothing() -> None:
+def test_the_order_of_brokers_in_the_view_does_not_matter() -> None:
     view = cluster(dict(reversed(SIX.items())))
     assert AT_THE_START.place(PlacementSpec(6, 3), view) == layout(FIRST_ROUND)
 
@@ -49,7 +57,7 @@ def test_no_racks(placer: RackAlternatingPlacer | SimplePlacer) -> None:
     assert placer.place(PlacementSpec(10, 3), cluster([None] * 5)) == layout(WITHOUT_RACKS)
 
 
-def test_the_simple_placer_looks_at_no_rack() -> None:
+def test_the_simple_placer_ignores_racks() -> None:
     placer = SimplePlacer(start_index=0, shift=0)
     assert placer.place(PlacementSpec(10, 3), cluster("aabbb")) == layout(WITHOUT_RACKS)
 
@@ -66,3 +74,25 @@ def test_start_and_shift() -> None:
 def test_one_broker() -> None:
     for racks in ("a", [None]):
         assert AT_THE_START.place(PlacementSpec(3, 1), cluster(racks)) == ((0,), (0,), (0,))
+
+
+def test_multi_level() -> None:
+    racks = ["/dc1/r1", "/dc1/r2", "/dc2/r1", "/dc2/r2", "/dc3/r1", "/dc3/r2"]
+    placed = MultiLevelPlacer(seed=1).place(PlacementSpec(12, 3), cluster(racks))
+    assert placed == layout("035 314 420 513 142 250 512 153 204 413 052 304")
+
+
+def test_ring() -> None:
+    ring = Ring(sizes=[2, 1], served=[0, 0], rng=Mock(random=lambda: 0.0, randrange=lambda _: 0))
+    assert "".join("AB"[child] for child in ring.pick_one_each(7)) == "ABAABAA"
+
+
+@pytest.mark.parametrize(
+    ("present", "expected"),
+    [((), "0 1 -1, 1 0 -1, 0 1 -1"), (((0, 2),), "0 2 1"), (((0,),), "0 1 -1")],
+)
+def test_under_replicated(present: ReplicaLists, expected: str) -> None:
+    rows = tuple(tuple(map(int, row.split())) for row in expected.split(","))
+    spec = PlacementSpec(len(rows), 3, present=present)
+    placer = UnderReplicatedPlacer(AT_THE_START)
+    assert placer.place(spec, cluster({0: "a", 1: "b"})) == rows

@@ -1,4 +1,4 @@
-"""Batches: nothing lost, limits kept, brokers taking turns."""
+"""split_into_batches: every move once, within the limits, brokers alternating."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_core import InvalidOptionError, TopicPartition
-from placement_core.reassignment import Move, batches
+from placement_core.reassignment import Move, split_into_batches
 
 
 def move(number: int, before: tuple[int, ...], after: tuple[int, ...]) -> Move:
@@ -25,47 +25,49 @@ MOVES = st.lists(st.tuples(REPLICAS, REPLICAS), max_size=30).map(
 
 @given(MOVES, st.none() | st.integers(1, 8), st.none() | st.integers(1, 500))
 def test_every_move_is_in_one_batch_and_limits_are_kept(
-    moves: list[Move], most_partitions: int | None, most_bytes: int | None
+    moves: list[Move], max_partitions: int | None, max_bytes: int | None
 ) -> None:
     sizes = {m.partition: 100 + m.partition.partition for m in moves}
-    found = batches(
-        moves[::-1], most_partitions=most_partitions, most_bytes=most_bytes, sizes=sizes
+    found = split_into_batches(
+        moves[::-1], max_partitions=max_partitions, max_bytes=max_bytes, sizes=sizes
     )
     assert sorted(m.partition for b in found for m in b.moves) == [m.partition for m in moves]
     for batch in found:
         copied = sum(sizes[m.partition] * len(m.adding) for m in batch.moves)
         assert batch.bytes == copied
         assert batch.copies == sum(len(m.adding) for m in batch.moves)
-        assert len(batch.moves) <= (most_partitions or len(moves))
+        assert len(batch.moves) <= (max_partitions or len(moves))
         heavy = [m for m in batch.moves if m.adding]
-        assert most_bytes is None or copied <= most_bytes or len(heavy) == 1
+        assert max_bytes is None or copied <= max_bytes or len(heavy) == 1
     for one, other in pairwise(found):
-        fits = len(one.moves) < (most_partitions or 1 << 30)
+        fits = len(one.moves) < (max_partitions or 1 << 30)
         following = other.moves[0]
         total = (one.bytes or 0) + sizes[following.partition] * len(following.adding)
-        assert not fits or (most_bytes is not None and total > most_bytes), "ended too early"
-    assert batches(moves, most_partitions=2) == batches(moves[::-1], most_partitions=2)
+        assert not fits or (max_bytes is not None and total > max_bytes), "ended too early"
+    assert split_into_batches(moves, max_partitions=2) == split_into_batches(
+        moves[::-1], max_partitions=2
+    )
 
 
-def test_the_order_is_free_then_missing_then_the_rest_brokers_in_turns() -> None:
+def test_moves_without_copies_come_first_then_missing_replicas() -> None:
     rest = [move(0, (0, 1), (0, 2)), move(1, (0, 1), (0, 2)), move(2, (0, 1), (0, 3))]
     missing = [move(3, (0,), (0, 2)), move(4, (0,), (0, 3))]
     free = [move(5, (0, 1), (1, 0)), move(6, (0, 1), (0,))]
-    [batch] = batches([*rest, *missing, *free])
+    [batch] = split_into_batches([*rest, *missing, *free])
     assert [m.partition.partition for m in batch.moves] == [5, 6, 3, 4, 0, 2, 1]
     assert batch.bytes is None
-    assert batches([]) == ()
+    assert split_into_batches([]) == ()
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_limits_are_rejected() -> None:
     moves = [move(0, (0,), (1,)), move(1, (0,), (1,)), move(2, (0, 1), (1, 0))]
-    with pytest.raises(InvalidOptionError, match="most_partitions is 0"):
-        batches(moves, most_partitions=0)
+    with pytest.raises(InvalidOptionError, match="max_partitions is 0"):
+        split_into_batches(moves, max_partitions=0)
     with pytest.raises(InvalidOptionError, match=r"size of t-1 is not known \(and of 0 more\)"):
-        batches(moves, most_bytes=5, sizes={TopicPartition("t", 0): 3})
+        split_into_batches(moves, max_bytes=5, sizes={TopicPartition("t", 0): 3})
 
 
 def test_brokers_share_every_batch() -> None:
     moves = [move(n, (0,), (1 + n // 20,)) for n in range(60)]
-    for batch in batches(moves, most_partitions=6):
+    for batch in split_into_batches(moves, max_partitions=6):
         assert set(Counter(m.after[0] for m in batch.moves).values()) == {2}

@@ -1,4 +1,4 @@
-"""The checkers find what is planted."""
+"""check_reassignment detects each planted fault."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def row(**changes: object) -> str:
         ('{"version": true, "partitions": []}', "version is true"),
         ('{"version": 1, "partitions": {}}', "partitions is {}: a list is needed"),
         ('{"version": 1, "partitions": [], "x": 1}', "unknown key 'x'"),
-        ('{"version": 1, "version": 1, "partitions": []}', "'version' comes twice"),
+        ('{"version": 1, "version": 1, "partitions": []}', "'version' is given twice"),
         ('{"version": 1, "partitions": [7]}', r"partitions\[0\] is 7: an object is needed"),
         (row(replica=[1]), r"partitions\[0\] has the unknown key 'replica'"),
         (row(replicas=...), r"partitions\[0\] lacks replicas"),
@@ -67,14 +67,14 @@ def row(**changes: object) -> str:
         (row(partition=True), "partition is true"),
         (row(replicas=[]), r"replicas is \[\]: a list of broker ids"),
         (row(replicas="12"), 'replicas is "12"'),
-        (row(replicas=[1, -2]), "replicas holds -2: no broker id"),
-        (row(replicas=[1, "2"]), 'replicas holds "2"'),
+        (row(replicas=[1, -2]), "replicas contains -2, which is not a broker id"),
+        (row(replicas=[1, "2"]), 'replicas contains "2"'),
         (row(replicas=[1, 1]), r"names a broker twice: \[1, 1\]"),
         (row(log_dirs=["any"]), "log_dirs is"),
         (row(log_dirs=["any", "/data"]), "not moved between directories"),
     ],
 )
-def test_what_is_not_of_the_form_is_refused(text: str, message: str) -> None:
+def test_invalid_json_is_rejected(text: str, message: str) -> None:
     with pytest.raises(InvalidLayoutError, match=message) as raised:
         from_kafka_json(text)
     assert "\n" not in str(raised.value)
@@ -83,5 +83,5 @@ def test_what_is_not_of_the_form_is_refused(text: str, message: str) -> None:
 
 def test_a_partition_that_comes_twice_is_refused() -> None:
     one = {"topic": "t", "partition": 0, "replicas": [1]}
-    with pytest.raises(InvalidLayoutError, match=r"partitions\[1\]: t-0 comes twice"):
+    with pytest.raises(InvalidLayoutError, match=r"partitions\[1\]: t-0 is given twice"):
         from_kafka_json(json.dumps({"version": 1, "partitions": [one, one]}))

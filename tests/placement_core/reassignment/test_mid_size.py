@@ -21,10 +21,10 @@ from tests.support.reassignments import check_reassignment, squares_of
 
 
 def best(view: ClusterView, factor: int, drain: tuple[int, ...]) -> tuple[int, int]:
-    """The least sum of squared loads, and the fewest copies with it."""
+    """Return the minimum sum of squared loads, and the fewest copies with it."""
     brokers = [broker for broker in view.brokers if broker.id not in drain]
     tree = RackTree.of([parse_rack(broker.rack) or ("",) for broker in brokers])
-    least, most = tree.shares(factor)
+    lower, upper = tree.bounds(factor)
     square = len(view.replicas) * factor + 1
     bonus = square * (2 * len(view.replicas) + 2) * 4
     flow = SimpleMinCostFlow()
@@ -39,20 +39,20 @@ def best(view: ClusterView, factor: int, drain: tuple[int, ...]) -> tuple[int, i
         flow.set_node_supply(root, factor)
         for child, parent in enumerate(tree.parent.tolist()):
             tail = root if parent < 0 else nodes[parent]
-            if least[child]:
-                flow.add_arc_with_capacity_and_unit_cost(tail, nodes[child], least[child], -bonus)
-                bonuses += int(least[child])
-            if most[child] > least[child]:
+            if lower[child]:
+                flow.add_arc_with_capacity_and_unit_cost(tail, nodes[child], lower[child], -bonus)
+                bonuses += int(lower[child])
+            if upper[child] > lower[child]:
                 flow.add_arc_with_capacity_and_unit_cost(
-                    tail, nodes[child], most[child] - least[child], 0
+                    tail, nodes[child], upper[child] - lower[child], 0
                 )
-        for place, broker in enumerate(brokers):
+        for number, broker in enumerate(brokers):
             copy = int(broker.id not in present)
-            rack = nodes[tree.nodes[tree.leaf[place], -1]]
-            copy_arcs.append(flow.add_arc_with_capacity_and_unit_cost(rack, 1 + place, 1, copy))
-    for place in range(len(brokers)):
+            rack = nodes[tree.nodes[tree.rack_of[number], -1]]
+            copy_arcs.append(flow.add_arc_with_capacity_and_unit_cost(rack, 1 + number, 1, copy))
+    for number in range(len(brokers)):
         for load in range(len(view.replicas)):
-            flow.add_arc_with_capacity_and_unit_cost(1 + place, 0, 1, (2 * load + 1) * square)
+            flow.add_arc_with_capacity_and_unit_cost(1 + number, 0, 1, (2 * load + 1) * square)
     flow.set_node_supply(0, -factor * len(view.replicas))
     assert flow.solve() == flow.OPTIMAL
     total = flow.optimal_cost() + bonuses * bonus

@@ -1,4 +1,4 @@
-"""What operators ask for, on layouts small enough to see what should come out."""
+"""plan_reassignment in small scenarios with known results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_an_even_layout_stays() -> None:
     assert (plan.moves, plan.copies, plan.leader_changes) == ((), 0, 0)
 
 
-def test_a_drained_broker_gives_up_what_it_has_and_nothing_else_is_copied() -> None:
+def test_draining_a_broker_copies_only_its_replicas() -> None:
     view = cluster()
     plan = plan_reassignment(view, drain=[1])
     check_reassignment(view, dict.fromkeys(view.replicas, 3), (1,), plan)
@@ -75,7 +75,7 @@ def test_raising_the_factor_keeps_every_replica_and_lowering_it_copies_nothing()
     assert (back.copies, set(loads(dict(back.target)).values())) == (0, {2})
 
 
-def test_leaders_that_may_stay_do_where_loads_may_stay_uneven() -> None:
+def test_without_even_leaders_keep_their_replicas() -> None:
     view = cluster()
     rows = {TopicPartition("t", n): (0, 2 + n % 2, 4 + n % 2) for n in range(4)}
     view = replace(view, replicas=rows)
@@ -84,7 +84,7 @@ def test_leaders_that_may_stay_do_where_loads_may_stay_uneven() -> None:
     assert loads(dict(plan_reassignment(view, replication_factor=1).target))[0] < 4
 
 
-def test_only_faults_are_repaired_where_loads_may_stay_uneven() -> None:
+def test_without_even_only_faults_are_repaired() -> None:
     view = cluster()
     rows = {**view.replicas, TopicPartition("t", 0): (0, 1, 4)}
     more = ClusterView((*view.brokers, Broker(6, "a"), Broker(7, "d")), rows)
@@ -103,7 +103,7 @@ def test_other_topics_stay_and_count() -> None:
     assert loads({**other, **plan.target}) == {0: 2, 1: 2, 2: 2, 3: 2}
 
 
-def test_racks_can_be_ignored_and_have_to_be_where_some_are_unknown() -> None:
+def test_racks_have_to_be_ignored_if_some_are_unknown() -> None:
     view = cluster()
     some = replace(view, brokers=(*view.brokers[:5], Broker(5)))
     with pytest.raises(InvalidOptionError, match="broker 5 without a rack, others with"):
@@ -125,7 +125,7 @@ def test_the_order_of_the_input_does_not_matter() -> None:
         assert plan_reassignment(ClusterView(tuple(brokers), dict(rows))) == expected
 
 
-def test_a_target_survives_its_file_and_the_way_back_is_the_way_there() -> None:
+def test_targets_round_trip_through_json_and_moves_reverse() -> None:
     plan = plan_reassignment(cluster(), drain=[1])
     assert from_kafka_json(to_kafka_json(plan.target)) == plan.target
     for move in plan.moves:
@@ -147,13 +147,13 @@ def test_a_target_survives_its_file_and_the_way_back_is_the_way_there() -> None:
         ({"topics": ["nowhere"]}, "no topic nowhere"),
     ],
 )
-def test_what_cannot_be_done_is_refused(asked: dict[str, object], message: str) -> None:
+def test_impossible_plans_are_rejected(asked: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message) as raised:
         plan_reassignment(cluster(), **asked)  # type: ignore[arg-type]
     assert "\n" not in str(raised.value)
 
 
-def test_nothing_comes_of_nothing() -> None:
+def test_empty_and_invalid_layouts() -> None:
     assert plan_reassignment(ClusterView((Broker(0),))).moves == ()
     with pytest.raises(InvalidOptionError, match="names a broker twice"):
         plan_reassignment(ClusterView((Broker(0), Broker(1)), {TopicPartition("t", 0): (0, 0)}))

@@ -1,4 +1,4 @@
-"""Sums of the pipeline's tables, held against sums of the plain rows."""
+"""Sums of the pipeline's tables equal sums of the plain rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rack_traffic.report.load import Period, ReportInputError, read_summary, sources_in
+from rack_traffic.errors import InputError
+from rack_traffic.report.load import Period, find_tables, read_summary
 from rack_traffic.report.model import Summary
 from tests.support.traffic_report import (
     GAP,
@@ -23,16 +24,16 @@ from tests.support.traffic_report import (
 
 
 def summary_at(folder: Path, period: Period | None = None) -> Summary:
-    return read_summary(sources_in(str(folder), {}), period or Period())
+    return read_summary(find_tables(str(folder), {}), period or Period())
 
 
-def test_every_byte_and_cent_is_there_once(tmp_path: Path) -> None:
+def test_all_bytes_and_costs_count_once(tmp_path: Path) -> None:
     sample = platform(20, 60, clusters=("main", "web"))
     summary = summary_at(sample.write(tmp_path))
     expected: dict[tuple[object, ...], list[float]] = defaultdict(lambda: [0, 0, 0, 0.0])
     for row in sample.rows["hourly"]:
         level = row["crossed_level"]
-        where = 2 if level is None else min(level, 1)
+        index = 2 if level is None else min(level, 1)
         for key in (
             ("pair", row["cluster"], row["kind"], row["from_rack"], row["to_rack"]),
             ("hour", row["cluster"], row["kind"], row["hour"]),
@@ -40,7 +41,7 @@ def test_every_byte_and_cent_is_there_once(tmp_path: Path) -> None:
         ):
             if key[0] == "group" and row["kind"] != "consume":
                 continue
-            expected[key][where] += row["bytes"]
+            expected[key][index] += row["bytes"]
             expected[key][3] += row["cost"] or 0.0
     found = (
         {("pair", e.cluster, e.kind, e.from_rack, e.to_rack): e.traffic for e in summary.pairs}
@@ -61,7 +62,7 @@ def test_every_byte_and_cent_is_there_once(tmp_path: Path) -> None:
     assert {each.hours for each in summary.clusters} == {60 - len(GAP)}
 
 
-def test_groups_come_by_what_they_save_and_the_ranking_is_the_what_ifs(tmp_path: Path) -> None:
+def test_groups_are_sorted_by_saving(tmp_path: Path) -> None:
     summary = summary_at(platform(20, 30).write(tmp_path))
     savings = [each.change.saving_per_month for each in summary.groups if each.change]
     assert len(savings) == 20
@@ -71,7 +72,7 @@ def test_groups_come_by_what_they_save_and_the_ranking_is_the_what_ifs(tmp_path:
     assert [each.scenario for each in summary.scenarios][:2] == ["as_is", "apache_range"]
 
 
-def test_the_period_cuts_hours_and_keeps_what_ifs_that_meet_it(tmp_path: Path) -> None:
+def test_a_period_selects_hours_and_overlapping_intervals(tmp_path: Path) -> None:
     folder = platform(4, 30, clusters=("main",)).write(tmp_path)
     period = Period(START + timedelta(hours=10), START + timedelta(hours=12))
     summary = summary_at(folder, period)
@@ -84,12 +85,12 @@ def test_the_period_cuts_hours_and_keeps_what_ifs_that_meet_it(tmp_path: Path) -
     assert (later.hours, later.scenarios, later.groups) == ((), (), ())
 
 
-def test_a_period_that_ends_before_it_begins_is_refused() -> None:
-    with pytest.raises(ReportInputError, match=r"ends .* before it begins"):
+def test_an_empty_period_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"ends .* before it begins"):
         Period(START, START)
 
 
-def test_several_intervals_weigh_by_their_length_and_the_latest_change_counts(
+def test_intervals_are_weighted_by_length_and_the_latest_change_counts(
     tmp_path: Path,
 ) -> None:
     sample = Sample()
@@ -114,13 +115,13 @@ def test_several_intervals_weigh_by_their_length_and_the_latest_change_counts(
     assert only.change is not None
     assert only.change.cost_per_month_now == pytest.approx((50 * 1 + 10 * 3) / 4)
     assert only.change.scenario == "rackward_range"
-    ours = next(e for e in summary.scenarios if e.scenario == "rackward_range")
-    assert ours.cost_per_month == pytest.approx(20.0)
-    assert ours.local_bytes + ours.crossing_bytes == 2 * 10**9
-    assert ours.moves == 31
+    scenario = next(e for e in summary.scenarios if e.scenario == "rackward_range")
+    assert scenario.cost_per_month == pytest.approx(20.0)
+    assert scenario.local_bytes + scenario.crossing_bytes == 2 * 10**9
+    assert scenario.moves == 31
 
 
-def test_a_group_that_a_scenario_lacks_counts_there_as_it_is(tmp_path: Path) -> None:
+def test_a_group_without_a_scenario_counts_with_its_current_cost(tmp_path: Path) -> None:
     sample = Sample()
     sample.rows["what_if"].extend(what_if_rows("main", "full", 10**12, 24, "rackward_range"))
     sample.rows["what_if"].extend(
@@ -129,13 +130,13 @@ def test_a_group_that_a_scenario_lacks_counts_there_as_it_is(tmp_path: Path) -> 
         if row["scenario"] == "as_is"
     )
     summary = summary_at(sample.write(tmp_path))
-    told = {each.scenario: each for each in summary.scenarios}
-    ours = told["rackward_after_leader_layout"]
-    assert (ours.groups, ours.groups_as_is) == (1, 1)
-    assert ours.cost_per_month == pytest.approx(told["as_is"].cost_per_month / 2)
+    totals = {each.scenario: each for each in summary.scenarios}
+    scenario = totals["rackward_after_leader_layout"]
+    assert (scenario.groups, scenario.groups_as_is) == (1, 1)
+    assert scenario.cost_per_month == pytest.approx(totals["as_is"].cost_per_month / 2)
 
 
-def test_too_few_hours_give_no_cost_per_month_of_their_own(tmp_path: Path) -> None:
+def test_too_few_hours_give_no_cost_per_month(tmp_path: Path) -> None:
     def monthly(hours: int) -> float | None:
         sample = Sample()
         sample.rows["hourly"] = [
@@ -147,7 +148,7 @@ def test_too_few_hours_give_no_cost_per_month_of_their_own(tmp_path: Path) -> No
     assert monthly(24) == pytest.approx(20 * 730)
 
 
-def test_unknown_racks_stay_apart_however_they_are_written(tmp_path: Path) -> None:
+def test_null_and_empty_racks_are_unknown(tmp_path: Path) -> None:
     sample = Sample()
     sample.rows["hourly"] = [
         hourly_row(START, 5, None, "b"),
@@ -162,20 +163,20 @@ def test_unknown_racks_stay_apart_however_they_are_written(tmp_path: Path) -> No
     assert summary.consumed.cost == 0
 
 
-def test_rows_set_aside_are_counted_by_reason_and_their_absence_is_not_none(
+def test_rejected_rows_are_counted_by_reason_or_unknown(
     tmp_path: Path,
 ) -> None:
-    told = summary_at(platform(1, 2).write(tmp_path / "with")).set_aside
-    assert told is not None
-    assert [(each.table, each.rows) for each in told] == [("commits", 12), ("members", 1)]
-    assert summary_at(Sample().write(tmp_path / "none")).set_aside == ()
+    totals = summary_at(platform(1, 2).write(tmp_path / "with")).rejected_rows
+    assert totals is not None
+    assert [(each.table, each.rows) for each in totals] == [("commits", 12), ("members", 1)]
+    assert summary_at(Sample().write(tmp_path / "none")).rejected_rows == ()
     without = Sample().write(tmp_path / "without", ("hourly",))
     assert summary_at(without) == Summary()
     (without / "summary").mkdir()
-    assert summary_at(without).set_aside == ()
+    assert summary_at(without).rejected_rows == ()
 
 
-def test_a_stream_divides_its_tables_by_hour_and_cluster(tmp_path: Path) -> None:
+def test_tables_partitioned_by_hour_and_cluster(tmp_path: Path) -> None:
     sample = platform(4, 6, clusters=("7", "web"))
     whole = summary_at(sample.write(tmp_path / "batch"))
     divided = sample.write(tmp_path / "stream")

@@ -30,7 +30,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return platform(6, 30, clusters=("main",)).write(tmp_path_factory.mktemp("tables"))
 
 
-def test_a_page_alone_goes_to_the_usual_name(
+def test_without_options_the_page_has_the_default_name(
     tables: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -42,11 +42,11 @@ def test_a_page_alone_goes_to_the_usual_name(
     page = (tmp_path / "rack-traffic.html").read_text()
     assert "<title>Ours &amp; theirs</title>" in page
     assert "EUR " in page
-    told = capsys.readouterr()
-    assert (told.out, told.err.split(" (")[0]) == ("", "Wrote rack-traffic.html")
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.split(" (")[0]) == ("", "Wrote rack-traffic.html")
 
 
-def test_json_and_parquet_tell_the_same_and_write_no_page(
+def test_json_and_parquet_have_the_same_content_and_write_no_page(
     tables: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -54,30 +54,30 @@ def test_json_and_parquet_tell_the_same_and_write_no_page(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(monkeypatch, tables, "--json", "--parquet", "out") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["schema_version"], told["command"]) == (1, "traffic report")
+    data = json.loads(capsys.readouterr().out)
+    assert (data["schema_version"], data["command"]) == (1, "traffic report")
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
     assert {each.stem for each in (tmp_path / "out").iterdir()} == set(SCHEMAS)
     for name in SCHEMAS:
         rows = pq.read_table(tmp_path / "out" / f"{name}.parquet").to_pylist()
-        assert len(rows) == len(told[name])
+        assert len(rows) == len(data[name])
     groups = pq.read_table(tmp_path / "out" / "groups.parquet").to_pylist()
-    for row, shape in zip(groups, told["groups"], strict=True):
+    for row, shape in zip(groups, data["groups"], strict=True):
         assert row["group"] == shape["group"]
         assert row["saving_per_month"] == shape["change"]["saving_per_month"]
         assert row["text"] == shape["change"]["text"]
 
 
-def test_the_period_is_in_utc_unless_it_says_otherwise(
+def test_the_period_is_in_utc_without_a_time_zone(
     tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     period = ("--since", "2026-11-14T03:00+01:00", "--until", "2026-11-14T04:00")
     assert run(monkeypatch, tables, "--json", *period) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["period"] == {"since": "2026-11-14T02:00:00Z", "until": "2026-11-14T03:00:00Z"}
+    data = json.loads(capsys.readouterr().out)
+    assert data["period"] == {"since": "2026-11-14T02:00:00Z", "until": "2026-11-14T03:00:00Z"}
 
 
-def test_the_page_is_opened_where_it_was_written(
+def test_the_page_is_opened_in_a_browser(
     tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
@@ -87,59 +87,59 @@ def test_the_page_is_opened_where_it_was_written(
         return True
 
     monkeypatch.setattr("webbrowser.open", opening)
-    page = tmp_path / "page of ours.html"
+    page = tmp_path / "a page.html"
     assert run(monkeypatch, tables, "--open", "--output", page) == 0
     assert opened == [page.as_uri()]
     assert page.stat().st_size > 10**6
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "nothing to report on"),
         (["absent"], "there is no hourly table in absent"),
-        (["TABLES", "--since", "yesterday"], "--since 'yesterday' is no time"),
+        (["TABLES", "--since", "yesterday"], "--since 'yesterday' is not a time"),
         (["TABLES", "--since", "2026-11-15", "--until", "2026-11-14"], "before it begins"),
         (["TABLES", "--currency", "doubloons"], "--currency 'doubloons'"),
         (["TABLES", "--currency", " "], "--currency ' '"),
-        (["TABLES", "--output", "absent/page.html"], "there is no folder absent"),
+        (["TABLES", "--output", "absent/page.html"], "the folder absent does not exist"),
         (["TABLES", "--parquet", "/dev/null/x"], "cannot write tables to /dev/null/x"),
         (["TABLES", "--output", "/dev"], "cannot write /dev"),
         (["TABLES", "--ranking", "absent"], "cannot read the ranking table in absent"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_status_2(
+def test_an_error_is_one_line_and_status_2(
     tables: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     given = [str(tables) if each == "TABLES" else each for each in arguments]
     assert run(monkeypatch, *given) == 2
-    told = capsys.readouterr()
-    assert said in told.err
-    assert told.err.startswith("rackward: ")
-    assert (told.out, told.err.count("\n")) == ("", 1)
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.err.startswith("rackward: ")
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_empty_tables_make_a_page_too(
+def test_empty_tables_give_a_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = Sample().write(tmp_path / "empty")
     assert run(monkeypatch, folder, "-o", tmp_path / "page.html", "--json") == 0
     assert "No traffic was measured in this period" in (tmp_path / "page.html").read_text()
-    told = json.loads(capsys.readouterr().out)
-    assert (told["groups"], told["set_aside"], told["period"]["since"]) == ([], [], None)
+    data = json.loads(capsys.readouterr().out)
+    assert (data["groups"], data["rejected_rows"], data["period"]["since"]) == ([], [], None)
 
 
 def test_the_help_documents_the_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "--help") == 0
-    told = capsys.readouterr().out
+    data = capsys.readouterr().out
     for word in ('"cost_per_month_now"', "rack-traffic.html", "--until", "Exit status"):
-        assert word in told
+        assert word in data

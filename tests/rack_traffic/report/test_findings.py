@@ -1,4 +1,4 @@
-"""What is said of the figures, and what is not said without cause."""
+"""Findings: present with their figures if there is a cause, and absent otherwise."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from datetime import timedelta
 
 import pytest
 
-from rack_traffic.report import findings as reliability
-from rack_traffic.report.findings import Finding, findings
+from rack_traffic.report.findings import (
+    Finding,
+    findings,
+    missing_hours,
+    reliability_of,
+)
 from rack_traffic.report.format import Currency
 from rack_traffic.report.model import (
     ClusterHours,
     GroupTotal,
     PairTotal,
-    SetAside,
+    RejectedRows,
     Summary,
     Traffic,
 )
@@ -24,30 +28,30 @@ DOLLAR = Currency("$")
 CROSSES = Traffic(local_bytes=40, crossing_bytes=60, cost=6.0)
 
 
-def said(summary: Summary) -> dict[str, Finding]:
+def by_headline(summary: Summary) -> dict[str, Finding]:
     return {each.headline: each for each in findings(summary, DOLLAR)}
 
 
-def test_changes_come_by_kind_most_money_first() -> None:
+def test_changes_are_grouped_by_scenario_largest_saving_first() -> None:
     groups = [group(f"g{n}", CROSSES, change(10.0 * (5 - n))) for n in range(5)]
     groups.append(group("ranged", CROSSES, change(400.0, "rackward_range")))
     found = findings(summary_of(*groups), DOLLAR)
-    assert [(each.weight, each.headline, each.saving_per_month) for each in found[:2]] == [
+    assert [(each.priority, each.headline, each.saving_per_month) for each in found[:2]] == [
         ("act", "Move 1 group to rackward's Range assignor", 400.0),
         ("act", "Move 5 groups to rackward's CooperativeSticky assignor", 150.0),
     ]
     assert found[1].detail.startswith("Begin with g0 ($50.00), g1 ($40.00), g2 ($30.00).")
-    assert found[0].sure == "measured"
+    assert found[0].reliability == "measured"
 
 
-def test_a_few_groups_that_bring_most_of_it_are_told() -> None:
+def test_few_groups_with_most_of_the_saving() -> None:
     savings = [700.0, 100.0, *[20.0] * 10]
     groups = [group(f"g{n}", CROSSES, change(each, now=800)) for n, each in enumerate(savings)]
     (first, *_) = findings(summary_of(*groups), DOLLAR)
     assert first.detail.endswith("2 of these groups bring 80.0 % of it.")
 
 
-def test_a_leader_layout_that_touches_other_groups_says_so() -> None:
+def test_a_leader_layout_of_shared_topics() -> None:
     layout = "rackward_after_leader_layout"
     (first, *_) = findings(
         summary_of(
@@ -69,20 +73,22 @@ def test_a_leader_layout_that_touches_other_groups_says_so() -> None:
         (summary_of(group("g", CROSSES, change(0.0))), "No change would lower the cost"),
     ],
 )
-def test_without_a_saving_it_says_why(summary: Summary, headline: str) -> None:
-    assert headline in said(summary)
-    assert all(each.weight != "act" for each in said(summary).values())
+def test_without_a_saving_there_is_a_reason(summary: Summary, headline: str) -> None:
+    assert headline in by_headline(summary)
+    assert all(each.priority != "act" for each in by_headline(summary).values())
 
 
-def test_unknown_racks_are_told_by_side_and_kept_out_of_the_cost() -> None:
+def test_unknown_racks_of_members_and_of_brokers() -> None:
     pairs = (
         PairTotal("main", "consume", "a", "a", Traffic(local_bytes=70_000)),
         PairTotal("main", "consume", "a", None, Traffic(unknown_bytes=20_000)),
         PairTotal("main", "consume", None, "a", Traffic(unknown_bytes=10_000)),
     )
     one = group("g", Traffic(local_bytes=70_000, unknown_bytes=30_000))
-    found = said(summary_of(one, pairs=pairs))["30.0 % of what groups read has an unknown rack"]
-    assert found.weight == "check"
+    found = by_headline(summary_of(one, pairs=pairs))[
+        "30.0 % of what groups read has an unknown rack"
+    ]
+    assert found.priority == "check"
     assert "20.0 kB went to members without a rack: set client.rack" in found.detail
     assert "10.0 kB came from brokers without a rack" in found.detail
 
@@ -100,46 +106,50 @@ def test_unknown_racks_are_told_by_side_and_kept_out_of_the_cost() -> None:
         (Traffic(70, unknown_bytes=30, reported_bytes=100), "rough"),
     ],
 )
-def test_how_sure_is_a_matter_of_shares(traffic: Traffic, level: str) -> None:
-    assert reliability.of(traffic).level == level
+def test_reliability_follows_from_shares(traffic: Traffic, level: str) -> None:
+    assert reliability_of(traffic).level == level
 
 
-def test_what_the_data_lack_is_said_with_its_numbers() -> None:
+def test_missing_data() -> None:
     one = group("g", Traffic(100, estimated_bytes=30, unsized_offsets=1234))
-    summary = summary_of(one, set_aside=(SetAside("commits", "no offset", 7),))
-    found = said(summary)
+    summary = summary_of(one, rejected_rows=(RejectedRows("commits", "no offset", 7),))
+    found = by_headline(summary)
     assert "30.0 % of what groups read is a usual rate, not a measurement" in found
     assert "1,234 records read have no known size" in found
-    assert "commits: no offset (7)" in found["7 snapshot rows were set aside"].detail
+    assert "commits: no offset (7 rows)" in found["7 snapshot rows were rejected"].detail
 
 
-def test_missing_hours_are_told() -> None:
+def test_missing_hours() -> None:
     hours = ClusterHours("main", 20, START, START + timedelta(hours=23))
     summary = Summary(clusters=(hours,), groups=(GroupTotal("main", "g", Traffic(1), 0.0),))
-    assert "4 hours of 24 are missing" in said(summary)
+    assert "4 hours of 24 are missing" in by_headline(summary)
     whole = ClusterHours("main", 24, START, START + timedelta(hours=23))
-    assert reliability.gaps(Summary(clusters=(whole,))) is None
+    assert missing_hours(Summary(clusters=(whole,))) is None
     other = ClusterHours("web", 23, START, START + timedelta(hours=23))
     assert (
-        reliability.gaps(Summary(clusters=(hours, other)))
+        missing_hours(Summary(clusters=(hours, other)))
         == "4 hours of 24 are missing in cluster main (fewer or as many in 1 other)"
     )
 
 
-def test_one_pair_of_racks_that_carries_much_of_the_cost_is_told() -> None:
+def test_a_pair_of_racks_with_much_of_the_cost() -> None:
     def pair(one: str, other: str, cost: float) -> PairTotal:
         return PairTotal("main", "consume", one, other, Traffic(crossing_bytes=1, cost=cost))
 
     pairs = (pair("a", "b", 6), pair("b", "a", 2), pair("a", "c", 2))
     one = group("g", CROSSES, change(1.0))
-    assert "60.0 % of the cost is read from rack a in rack b" in said(summary_of(one, pairs=pairs))
+    assert "60.0 % of the cost is read from rack a in rack b" in by_headline(
+        summary_of(one, pairs=pairs)
+    )
     even = tuple(pair(x, y, 1) for x in "abc" for y in "abc" if x != y)
-    assert not any("of the cost is read" in each for each in said(summary_of(one, pairs=even)))
+    assert not any(
+        "of the cost is read" in each for each in by_headline(summary_of(one, pairs=even))
+    )
 
 
-def test_replication_is_told_and_no_assignor_is_said_to_change_it() -> None:
+def test_replication_has_a_cost_and_no_saving() -> None:
     copied = PairTotal("main", "replicate", "a", "b", Traffic(crossing_bytes=10**9, cost=0.02))
     summary = summary_of(group("g", CROSSES), pairs=(copied,))
-    found = said(summary)["Replication crosses racks too: 1.00 GB, $0.02"]
-    assert found.weight == "know"
+    found = by_headline(summary)["Replication crosses racks too: 1.00 GB, $0.02"]
+    assert found.priority == "info"
     assert found.saving_per_month is None

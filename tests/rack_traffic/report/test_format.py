@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rack_traffic.report.format import Currency, bytes_text, count, middle_cut, percent
+from rack_traffic.report.format import Currency, bytes_text, count, cut_middle, percent
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_shares_are_neither_0_nor_100_unless_they_are(part: float | None, text: 
 
 
 def test_long_names_keep_both_ends() -> None:
-    assert middle_cut("abcdefghij", 10) == "abcdefghij"
-    assert middle_cut("abcdefghijk", 10) == "abcd…ghijk"
-    assert len(middle_cut("x" * 100, 9)) == 9
+    assert cut_middle("abcdefghij", 10) == "abcdefghij"
+    assert cut_middle("abcdefghijk", 10) == "abcd…ghijk"
+    assert len(cut_middle("x" * 100, 9)) == 9
 
 
 def test_counts_agree_with_their_nouns() -> None:

@@ -1,4 +1,4 @@
-"""The page's text: hostile names, no address, one document for one input."""
+"""The page: untrusted names, no external references, the same document for the same input."""
 
 from __future__ import annotations
 
@@ -14,12 +14,19 @@ from plotly.offline import get_plotlyjs
 
 from rack_traffic.report.findings import findings
 from rack_traffic.report.format import Currency
-from rack_traffic.report.model import GroupTotal, HourTotal, PairTotal, SetAside, Summary, Traffic
+from rack_traffic.report.model import (
+    GroupTotal,
+    HourTotal,
+    PairTotal,
+    RejectedRows,
+    Summary,
+    Traffic,
+)
 from rack_traffic.report.page import PageOptions, render_page
 from tests.support.traffic_report import NOW, change, group, scenario, summary_of
 from tests.support.traffic_report import SUMMARY_START as START
 
-HOSTILE = (
+UNTRUSTED = (
     "</script><img src=x onerror=alert(1)>",
     "<!--<script>",
     "{{ 7 * 7 }}{% raw %}",
@@ -68,7 +75,7 @@ def page_of(summary: Summary, **options: object) -> str:
     return render_page(summary, findings(summary, currency), made)
 
 
-def hostile_summary(name: str) -> Summary:
+def summary_with_name(name: str) -> Summary:
     traffic = Traffic(1000, 2000, 500, cost=3.0)
     changed = change(30.0, name)
     return Summary(
@@ -77,14 +84,14 @@ def hostile_summary(name: str) -> Summary:
         hours=(HourTotal(name, "consume", START, traffic),),
         groups=(GroupTotal(name, name, traffic, 100.0, changed),),
         scenarios=(scenario("as_is", 100), scenario(name, 70)),
-        set_aside=(SetAside(name, name, 3),),
+        rejected_rows=(RejectedRows(name, name, 3),),
     )
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_names_are_text_wherever_they_stand(name: str) -> None:
-    harmless = Page(page_of(hostile_summary("plain"), title="plain"))
-    text = page_of(hostile_summary(name), title=name)
+@pytest.mark.parametrize("name", UNTRUSTED)
+def test_names_are_escaped_everywhere(name: str) -> None:
+    harmless = Page(page_of(summary_with_name("plain"), title="plain"))
+    text = page_of(summary_with_name(name), title=name)
     page = Page(text)
     assert [tag for tag, _ in page.elements] == [tag for tag, _ in harmless.elements]
     assert [sorted(each) for _, each in page.elements] == [
@@ -95,7 +102,7 @@ def test_names_are_text_wherever_they_stand(name: str) -> None:
     assert groups["group"] == [name]
 
 
-def test_only_the_two_scripts_of_the_page_may_run() -> None:
+def test_the_policy_permits_only_the_two_scripts_of_the_page() -> None:
     page = Page(page_of(summary_of(group("g", Traffic(1)))))
     policy = next(
         each["content"] or ""
@@ -114,7 +121,7 @@ def test_only_the_two_scripts_of_the_page_may_run() -> None:
     assert "http" not in policy
 
 
-def test_nothing_in_the_page_points_outside() -> None:
+def test_the_page_has_no_external_references() -> None:
     page = Page(page_of(summary_of(group("g", Traffic(1), change(5.0)))))
     for _, attributes in page.elements:
         for name in ("src", "href", "action", "srcset", "poster"):
@@ -145,16 +152,14 @@ def test_the_same_input_gives_the_same_page() -> None:
             summary_of(
                 group("g", Traffic(5, 5, cost=1.0), change(5.0)),
                 scenarios=(scenario("as_is", 100), scenario("rackward_range", 95)),
-                set_aside=None,
+                rejected_rows=None,
             ),
-            ["The group that costs most", "What another assignment", "Not told: no table"],
-            ["counts there as it is"],
+            ["The group that costs most", "What another assignment", "Unknown: there is no table"],
+            ["counts with its current cost"],
         ),
     ],
 )  # fmt: skip
-def test_whatever_is_missing_the_page_makes_sense(
-    summary: Summary, present: list[str], absent: list[str]
-) -> None:
+def test_pages_with_missing_tables(summary: Summary, present: list[str], absent: list[str]) -> None:
     text = page_of(summary)
     for each in present:
         assert each in text, each
@@ -162,7 +167,7 @@ def test_whatever_is_missing_the_page_makes_sense(
         assert each not in text, each
 
 
-def test_what_a_manager_asks_stands_at_the_top() -> None:
+def test_the_key_figures_are_at_the_top() -> None:
     words = Page(
         page_of(
             summary_of(
@@ -171,12 +176,12 @@ def test_what_a_manager_asks_stands_at_the_top() -> None:
             )
         )
     ).words
-    top = words[: words.index("What to do", words.index("How sure") + 8)]
+    top = words[: words.index("What to do", words.index("Reliability") + 8)]
     for each in ("$100", "$80.00", "90.0 %", "by changing 1 group of 1", "UTC"):
         assert each in top, each
 
 
-def test_ten_thousand_groups_stay_small() -> None:
+def test_the_page_of_ten_thousand_groups_is_small() -> None:
     groups = [group(f"team-{n}-consumer", Traffic(n, n), change(1.0)) for n in range(10_000)]
     text = page_of(summary_of(*groups))
     size = len(text.encode())

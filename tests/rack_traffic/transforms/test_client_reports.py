@@ -1,4 +1,4 @@
-"""Exact bytes from clients take the place of estimates, for the time that they cover."""
+"""Exact bytes from clients replace estimates for the time that they cover."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from rack_traffic.schemas import PARTITION_HOURS
-from rack_traffic.transforms.client_reports import reported_hours, with_reports
-from tests.support.traffic_frames import frame
+from rack_traffic.transforms.client_reports import replace_estimates, reported_hours
+from tests.support.traffic_frames import assert_frames_equal, frame
 
 TEN = datetime(2026, 3, 2, 10, tzinfo=UTC)
 
@@ -52,7 +52,7 @@ def test_a_covered_hour_is_the_clients(spark: SparkSession) -> None:
     reported = reported_hours(frame(spark, "client_reports", reports))
     rows = estimate(spark, 0, 10_000).unionByName(estimate(spark, 1, 500))
     rows = rows.unionByName(estimate(spark, 0, 70, partition=1))
-    assert cells(with_reports(rows, reported)) == {
+    assert cells(replace_estimates(rows, reported)) == {
         (0, 0, "aa"): (600, 0, 600),
         (0, 1, "ba"): (500, 50, 0),
         (1, 0, "ba"): (70, 7, 0),
@@ -61,7 +61,7 @@ def test_a_covered_hour_is_the_clients(spark: SparkSession) -> None:
 
 def test_a_part_of_an_hour_leaves_the_rest_to_the_estimate(spark: SparkSession) -> None:
     reported = reported_hours(frame(spark, "client_reports", [report(0, 15, 100)]))
-    assert cells(with_reports(estimate(spark, 0, 1000), reported)) == {
+    assert cells(replace_estimates(estimate(spark, 0, 1000), reported)) == {
         (0, 0, "aa"): (100, 0, 100),
         (0, 0, "ba"): (750, 75, 0),
     }
@@ -70,7 +70,7 @@ def test_a_part_of_an_hour_leaves_the_rest_to_the_estimate(spark: SparkSession) 
 def test_two_racks_in_one_report_cover_its_time_once(spark: SparkSession) -> None:
     reports = [report(0, 30, 100, "aa"), report(0, 30, 40, "ba")]
     reported = reported_hours(frame(spark, "client_reports", [*reports, *reports]))
-    assert cells(with_reports(estimate(spark, 0, 1000), reported)) == {
+    assert cells(replace_estimates(estimate(spark, 0, 1000), reported)) == {
         (0, 0, "aa"): (100, 0, 100),
         (0, 0, "ba"): (540, 50, 40),
     }
@@ -83,3 +83,25 @@ def test_a_report_across_hours_is_divided_by_time(spark: SparkSession) -> None:
         (TEN.timestamp(), 100),
         (TEN.timestamp() + 3600, 200),
     ]
+
+
+def test_reported_hours(spark: SparkSession) -> None:
+    reports = [report(0, 30, 100, "aa"), report(0, 30, 40, "ba"), report(50, 80, 300, "aa")]
+    hours = spark.createDataFrame(
+        [
+            ("c", "g", "t", 0, TEN, "a", "a", 200, 40 * 60_000_000),
+            ("c", "g", "t", 0, TEN, "b", "a", 40, 40 * 60_000_000),
+            ("c", "g", "t", 0, TEN + timedelta(hours=1), "a", "a", 200, 20 * 60_000_000),
+        ],
+        "cluster string, group string, topic string, partition int, hour timestamp, "
+        "from_rack string, to_rack string, bytes bigint, covered_us bigint",
+    )
+    assert_frames_equal(reported_hours(frame(spark, "client_reports", reports)), hours)
+
+
+def test_replace_estimates(spark: SparkSession) -> None:
+    reported = reported_hours(frame(spark, "client_reports", [report(0, 15, 100)]))
+    hour = ("c", "consume", "g", "t", 0, TEN)
+    expected = [(*hour, "a", "a", 100, 0, 100, 0), (*hour, "b", "a", 750, 75, 0, 0)]
+    found = replace_estimates(estimate(spark, 0, 1000), reported)
+    assert_frames_equal(found, spark.createDataFrame(expected, PARTITION_HOURS))

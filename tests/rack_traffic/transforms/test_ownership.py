@@ -1,4 +1,4 @@
-"""Who owned what, as changes: what snapshots repeat is not told again."""
+"""Ownership events: one per change, none for repeated snapshots."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from rack_traffic.transforms.ownership import owners
-from tests.support.traffic_frames import frame
+from rack_traffic.transforms.ownership import ownership_events
+from tests.support.traffic_frames import assert_frames_equal, frame
 
 BEGIN = datetime(2026, 3, 2, 10, tzinfo=UTC)
 
@@ -34,23 +34,23 @@ def member(
     }
 
 
-def events(spark: SparkSession, rows: list[dict[str, Any]]) -> set[Event]:
+def events(spark: SparkSession, members: list[dict[str, Any]]) -> set[Event]:
     start = int(BEGIN.timestamp()) * 10**6
-    found = owners(frame(spark, "members", rows)).collect()
-    told = [
+    found = ownership_events(frame(spark, "members", members)).collect()
+    rows = [
         ((row["at"] - start) // 60_000_000, row["partition"], row["owned"], row["rack"])
         for row in found
     ]
-    assert len(set(told)) == len(told)
-    return set(told)
+    assert len(set(rows)) == len(rows)
+    return set(rows)
 
 
-def test_only_changes_are_told(spark: SparkSession) -> None:
+def test_repeated_snapshots_make_no_event(spark: SparkSession) -> None:
     rows = [member(minute, "m", [0, 1]) for minute in range(5)]
     assert events(spark, rows) == {(0, 0, True, "a"), (0, 1, True, "a")}
 
 
-def test_a_partition_changes_hands(spark: SparkSession) -> None:
+def test_a_partition_moves_to_another_member(spark: SparkSession) -> None:
     rows = [
         member(0, "m", [0, 1]),
         member(0, "n", [2], "b"),
@@ -66,7 +66,7 @@ def test_a_partition_changes_hands(spark: SparkSession) -> None:
     }
 
 
-def test_what_is_written_otherwise_is_no_change(spark: SparkSession) -> None:
+def test_another_order_or_null_is_no_change(spark: SparkSession) -> None:
     none = member(3, "m", []) | {"assignment": None}
     rows = [member(0, "m", [0, 1]), member(1, "m", [1, 0]), member(2, "m", []), none]
     assert events(spark, rows) == {
@@ -77,7 +77,7 @@ def test_what_is_written_otherwise_is_no_change(spark: SparkSession) -> None:
     }
 
 
-def test_a_member_leaves_and_comes_back_elsewhere(spark: SparkSession) -> None:
+def test_a_member_leaves_and_rejoins_in_another_rack(spark: SparkSession) -> None:
     rows = [
         member(0, "m", [0]),
         member(1, "n", [0], "b"),
@@ -93,7 +93,7 @@ def test_a_member_leaves_and_comes_back_elsewhere(spark: SparkSession) -> None:
     }
 
 
-def test_a_member_leaves_and_comes_back(spark: SparkSession) -> None:
+def test_a_member_leaves_and_rejoins(spark: SparkSession) -> None:
     rows = [
         member(0, "m", [0]),
         member(1, None, [], state="Empty"),
@@ -103,12 +103,12 @@ def test_a_member_leaves_and_comes_back(spark: SparkSession) -> None:
     assert events(spark, rows) == {(0, 0, True, "a"), (1, 0, False, None), (3, 0, True, "a")}
 
 
-def test_a_member_that_moves_to_another_rack(spark: SparkSession) -> None:
+def test_a_member_moves_to_another_rack(spark: SparkSession) -> None:
     rows = [member(0, "m", [0], "a"), member(1, "m", [0], "b"), member(2, "m", [0], None)]
     assert events(spark, rows) == {(0, 0, True, "a"), (1, 0, True, "b"), (2, 0, True, None)}
 
 
-def test_a_rebalance_in_the_air_says_nothing(spark: SparkSession) -> None:
+def test_snapshots_during_a_rebalance_are_ignored(spark: SparkSession) -> None:
     rows = [
         member(0, "m", [0]),
         member(1, "m", [], state="PreparingRebalance"),
@@ -118,6 +118,23 @@ def test_a_rebalance_in_the_air_says_nothing(spark: SparkSession) -> None:
     assert events(spark, rows) == {(0, 0, True, "a")}
 
 
-def test_snapshots_that_come_twice_and_in_any_order(spark: SparkSession) -> None:
+def test_duplicate_and_unsorted_snapshots(spark: SparkSession) -> None:
     rows = [member(2, "m", [1]), member(0, "m", [0]), member(2, "m", [1]), member(1, "m", [0])]
     assert events(spark, rows) == {(0, 0, True, "a"), (2, 0, False, None), (2, 1, True, "a")}
+
+
+def test_ownership_events(spark: SparkSession) -> None:
+    rows = [member(0, "m", [0]), member(1, "m", [1], "b"), member(2, None, [], state="Empty")]
+    minute = 60_000_000
+    begin = int(BEGIN.timestamp()) * 10**6
+    expected = spark.createDataFrame(
+        [
+            ("c", "g", "t", 0, begin, True, "a"),
+            ("c", "g", "t", 0, begin + minute, False, None),
+            ("c", "g", "t", 1, begin + minute, True, "b"),
+            ("c", "g", "t", 1, begin + 2 * minute, False, None),
+        ],
+        "cluster string, group string, topic string, partition int, at bigint, owned boolean, "
+        "rack string",
+    )
+    assert_frames_equal(ownership_events(frame(spark, "members", rows)), expected)

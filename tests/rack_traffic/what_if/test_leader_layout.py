@@ -9,10 +9,10 @@ import pytest
 
 from assignors import Member
 from placement_core import ClusterView, TopicPartition
-from placement_core.leaders import LeaderLayout, Readers, plan_leaders
+from placement_core.leaders import ConsumerDemand, LeaderLayout, plan_leaders
 from rack_traffic.what_if import leader_layout as layout
 from rack_traffic.what_if.inputs import GroupCase, PartitionCase
-from rack_traffic.what_if.leader_layout import laid_out
+from rack_traffic.what_if.leader_layout import leader_layout
 
 TOPICS = frozenset({"t"})
 MEMBERS = (Member("m", TOPICS, "a"), Member("n", TOPICS, "b"))
@@ -60,50 +60,50 @@ LEADERLESS = with_partition(CASE, 3, PartitionCase(None, (0, 1), ()))
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered() -> None:
-    layout._kept.cache_clear()
+def empty_cache() -> None:
+    layout._cached_leaders.cache_clear()
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many layouts were worked out so far."""
+def computed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Return a function that returns the number of computed layouts."""
     calls: list[ClusterView] = []
 
-    def counted(view: ClusterView, readers: Sequence[Readers]) -> LeaderLayout:
+    def counting(view: ClusterView, readers: Sequence[ConsumerDemand]) -> LeaderLayout:
         calls.append(view)
         return plan_leaders(view, readers)
 
-    monkeypatch.setattr(layout, "plan_leaders", counted)
+    monkeypatch.setattr(layout, "plan_leaders", counting)
     return lambda: len(calls)
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_differs_is_worked_out_anew(name: str, asked: Callable[[], int]) -> None:
-    fresh = laid_out(OTHERS[name])
-    layout._kept.cache_clear()
-    laid_out(CASE)
-    assert laid_out(OTHERS[name]) == fresh
-    assert asked() == 3
+def test_a_different_group_is_computed(name: str, computed: Callable[[], int]) -> None:
+    fresh = leader_layout(OTHERS[name])
+    layout._cached_leaders.cache_clear()
+    leader_layout(CASE)
+    assert leader_layout(OTHERS[name]) == fresh
+    assert computed() == 3
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_what_is_alike_is_not(name: str, asked: Callable[[], int]) -> None:
-    fresh = laid_out(ALIKE[name])
-    layout._kept.cache_clear()
-    assert laid_out(CASE) == laid_out(ALIKE[name]) == fresh
-    assert asked() == 2
+def test_an_equal_group_is_cached(name: str, computed: Callable[[], int]) -> None:
+    fresh = leader_layout(ALIKE[name])
+    layout._cached_leaders.cache_clear()
+    assert leader_layout(CASE) == leader_layout(ALIKE[name]) == fresh
+    assert computed() == 2
 
 
-def test_large_layouts_are_not_kept(
-    monkeypatch: pytest.MonkeyPatch, asked: Callable[[], int]
+def test_large_layouts_are_not_cached(
+    monkeypatch: pytest.MonkeyPatch, computed: Callable[[], int]
 ) -> None:
-    monkeypatch.setattr(layout, "MOST_PARTITIONS", 3)
-    assert laid_out(CASE) == laid_out(CASE)
-    assert asked() == 2
+    monkeypatch.setattr(layout, "MAX_CACHED_PARTITIONS", 3)
+    assert leader_layout(CASE) == leader_layout(CASE)
+    assert computed() == 2
 
 
-def test_a_partition_without_a_leader_stays_without() -> None:
-    with_leaders, _ = laid_out(CASE)
-    racks, moves = laid_out(LEADERLESS)
+def test_a_partition_without_a_leader_keeps_none() -> None:
+    with_leaders, _ = leader_layout(CASE)
+    racks, moves = leader_layout(LEADERLESS)
     assert racks == {**with_leaders, TopicPartition("t", 3): None}
     assert moves == sum(rack == "b" for rack in racks.values())

@@ -1,7 +1,9 @@
-"""The scenarios, on a group small enough to be worked out by hand, and through Spark."""
+"""The scenarios of the what-if: on small groups with known results, and on Spark."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,11 +12,13 @@ from pyspark.sql import SparkSession
 
 from assignors import Member
 from placement_core import TopicPartition
+from rack_traffic.options import Interval
+from rack_traffic.output_tables import HOURS_PER_MONTH, SCENARIOS
 from rack_traffic.prices import PriceTable
-from rack_traffic.schemas import PARTITION_HOURS, RANKING, SCENARIOS, WHAT_IF
-from rack_traffic.what_if.assignments import apache_cooperative_sticky, apache_range, outcomes
-from rack_traffic.what_if.evaluate import HOURS_PER_MONTH, figures, what_if
-from rack_traffic.what_if.inputs import Figures, GroupCase, Interval, PartitionCase, group_inputs
+from rack_traffic.schemas import PARTITION_HOURS, RANKING, WHAT_IF
+from rack_traffic.what_if.assignments import scenario_assignments
+from rack_traffic.what_if.evaluate import scenario_metrics, what_if
+from rack_traffic.what_if.inputs import GroupCase, PartitionCase, ScenarioMetrics, group_inputs
 from rack_traffic.what_if.ranking import ranking
 from tests.support.traffic_frames import snapshots
 
@@ -28,7 +32,7 @@ def member(name: str, rack: str | None, owned: list[int]) -> Member:
 
 
 def case(leaders: list[int | None], *members: Member, hours: float = 1.0) -> GroupCase:
-    """Partition n has replicas on its leader and the next broker, and n + 1 GB."""
+    """Return a group; partition n has replicas on its leader and the next broker, and n + 1 GB."""
     return GroupCase(
         cluster="c",
         group="g",
@@ -48,49 +52,52 @@ def case(leaders: list[int | None], *members: Member, hours: float = 1.0) -> Gro
     )
 
 
-def all_figures(group: GroupCase) -> dict[str, Figures]:
-    found = outcomes(group)
-    return {each.scenario: figures(group, each, found[0], PriceTable()) for each in found}
+def metrics(group: GroupCase) -> dict[str, ScenarioMetrics]:
+    scenarios = scenario_assignments(group)
+    return {
+        each.scenario: scenario_metrics(group, each, scenarios[0], PriceTable())
+        for each in scenarios
+    }
 
 
-def test_every_scenario_in_order() -> None:
+def test_all_scenarios_are_in_order() -> None:
     group = case([0, 1], member("m", "a", [0, 1]))
-    assert tuple(each.scenario for each in outcomes(group)) == SCENARIOS
+    assert tuple(each.scenario for each in scenario_assignments(group)) == SCENARIOS
 
 
-def test_a_group_that_reads_everything_from_elsewhere() -> None:
-    """Members in a and b, each with the partitions that are led where the other one stands."""
+def test_a_group_that_reads_only_across_racks() -> None:
+    """Each of two members has the partitions whose leaders are in the rack of the other."""
     group = case([0, 0, 1, 1], member("m", "a", [2, 3]), member("n", "b", [0, 1]), hours=2.0)
-    found = all_figures(group)
+    found = metrics(group)
     now = found["as_is"]
     assert (now.off_rack_partitions, now.local_bytes, now.crossing_bytes) == (4, 0, 10 * GB)
     assert now.cost == pytest.approx(10 * 0.02)
     assert now.cost_per_month == pytest.approx(0.2 / 2 * HOURS_PER_MONTH)
-    assert (now.most_partitions, now.least_partitions, now.moves) == (2, 2, 0)
-    assert (now.most_bytes, now.mean_bytes) == (7 * GB, 5 * GB)
+    assert (now.max_partitions, now.min_partitions, now.moves) == (2, 2, 0)
+    assert (now.max_bytes, now.mean_bytes) == (7 * GB, 5 * GB)
     assert found["apache_range"].moves == 4
     assert found["apache_range"].crossing_bytes == 0
     assert found["apache_cooperative_sticky"].crossing_bytes == 10 * GB
     assert found["apache_cooperative_sticky"].moves == 0
     ours = found["rackward_cooperative_sticky"]
     assert (ours.off_rack_partitions, ours.cost, ours.moves) == (0, 0.0, 4)
-    # Broker 0's partitions have a replica in b, broker 1's none in a.
+    # The partitions of broker 0 have a replica in rack b; those of broker 1 have none in rack a.
     assert found["follower_fetching"].crossing_bytes == 7 * GB
     assert found["follower_fetching"].moves == 0
 
 
-def test_a_layout_makes_local_what_no_assignment_can() -> None:
+def test_a_leader_layout_makes_local_what_no_assignment_can() -> None:
     group = case([0, 0, 0, 0], member("m", "a", [0, 1]), member("n", "b", [2, 3]))
-    found = all_figures(group)
+    found = metrics(group)
     assert found["rackward_cooperative_sticky"].off_rack_partitions == 2
     after = found["rackward_after_leader_layout"]
     assert (after.off_rack_partitions, after.leader_moves) == (0, 2)
-    assert after.most_partitions == 2
+    assert after.max_partitions == 2
 
 
-def test_what_is_not_known_is_counted_apart() -> None:
+def test_unknown_racks_are_counted_separately() -> None:
     group = case([0, None, 1], member("m", "a", [0, 1]), member("n", None, [2]))
-    now = all_figures(group)["as_is"]
+    now = metrics(group)["as_is"]
     assert (now.off_rack_partitions, now.unknown_partitions) == (0, 2)
     assert (now.local_bytes, now.crossing_bytes, now.unknown_bytes) == (GB, 0, 5 * GB)
     assert now.cost == 0.0
@@ -98,26 +105,80 @@ def test_what_is_not_known_is_counted_apart() -> None:
 
 def test_a_partition_without_leader_or_owner() -> None:
     group = case([None, None], member("m", "a", []))
-    for each in all_figures(group).values():
+    for each in metrics(group).values():
         assert each.bytes == 3 * GB
         assert each.unknown_bytes == 3 * GB
 
 
-def test_range_as_apache_has_it() -> None:
+def owners(group: GroupCase, scenario: str) -> dict[TopicPartition, str]:
+    """Return the owner of each partition under a scenario."""
+    (found,) = (each for each in scenario_assignments(group) if each.scenario == scenario)
+    return dict(found.owner)
+
+
+def group_of(members: list[Member], sizes: dict[str, int]) -> GroupCase:
+    """Return a group with topics of those sizes; partition n is led in the rack n modulo 3."""
+    partitions = {
+        TopicPartition(topic, n): PartitionCase(n % 3, (n % 3,), (n % 3,))
+        for topic, size in sizes.items()
+        for n in range(size)
+    }
+    return GroupCase("c", "g", "range", 1.0, tuple(members), partitions, RACKS)
+
+
+def test_apache_range_sorts_by_instance_id_then_member_id() -> None:
     members = [
-        Member(id="z", topics=frozenset({"t", "u"}), instance_id="1"),
-        Member(id="a", topics=frozenset({"t"})),
-        Member(id="b", topics=frozenset({"t", "u"})),
+        Member(id="z", topics=frozenset({"t", "u"}), rack="c", instance_id="1"),
+        Member(id="a", topics=frozenset({"t"}), rack="b"),
+        Member(id="b", topics=frozenset({"t", "u"}), rack="a"),
     ]
-    owner = apache_range(members, {"t": 5, "u": 3, "nobody": 2})
+    owner = owners(group_of(members, {"t": 5, "u": 3, "unread": 2}), "apache_range")
     assert [owner[TopicPartition("t", n)] for n in range(5)] == ["z", "z", "a", "a", "b"]
     assert [owner[TopicPartition("u", n)] for n in range(3)] == ["z", "z", "b"]
-    assert not [partition for partition in owner if partition.topic == "nobody"]
+    assert not [partition for partition in owner if partition.topic == "unread"]
 
 
-def test_cooperative_sticky_moves_no_more_than_balance_asks() -> None:
+def range_assignor(members: Sequence[Member], sizes: dict[str, int]) -> dict[TopicPartition, str]:
+    """Return the result of Apache Kafka's RangeAssignor, as its documentation describes it.
+
+    For each topic, members sorted by instance id and then member id get contiguous blocks; the
+    first members get one partition more.
+    """
+    owner = {}
+    for topic, size in sizes.items():
+        subscribed = sorted(
+            (each for each in members if topic in each.topics),
+            key=lambda each: (each.instance_id is None, each.instance_id or each.id),
+        )
+        start = 0
+        for index, each in enumerate(subscribed):
+            end = start + size // len(subscribed) + (index < size % len(subscribed))
+            owner.update({TopicPartition(topic, n): each.id for n in range(start, end)})
+            start = end
+    return owner
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_scenario_apache_range_equals_the_range_assignor(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(10):
+        sizes = {f"t{n}": rng.randint(1, 9) for n in range(rng.randint(1, 4))}
+        members = [
+            Member(
+                id=f"m{number}",
+                topics=frozenset(rng.sample(sorted(sizes), rng.randint(0, len(sizes)))),
+                rack=rng.choice([None, "a", "b"]),
+                instance_id=rng.choice([None, f"i{99 - number}"]),
+            )
+            for number in rng.sample(range(30), rng.randint(1, 7))
+        ]
+        found = owners(group_of(members, sizes), "apache_range")
+        assert found == range_assignor(members, sizes)
+
+
+def test_apache_cooperative_sticky_moves_only_what_balance_requires() -> None:
     members = [member("m", "a", [0, 1, 2, 3]), member("n", "b", [4]), member("o", "c", [])]
-    owner = apache_cooperative_sticky(members, {"t": 6})
+    owner = owners(group_of(members, {"t": 6}), "apache_cooperative_sticky")
     kept = [n for n in (0, 1, 2, 3) if owner[TopicPartition("t", n)] == "m"]
     assert len(kept) == 2
     assert owner[TopicPartition("t", 4)] == "n"
@@ -128,7 +189,7 @@ BEGIN = datetime(2026, 3, 2, 10, tzinfo=UTC)
 
 
 def tables(spark: SparkSession) -> Any:
-    """Two groups that share a topic: one reads across racks, the other does not."""
+    """Return snapshots of two groups of one topic: one reads across racks, the other locally."""
     rows: dict[str, list[dict[str, Any]]] = {
         "brokers": [],
         "partitions": [],
@@ -175,7 +236,7 @@ def tables(spark: SparkSession) -> Any:
     return snapshots(spark, rows)
 
 
-def test_through_spark(spark: SparkSession) -> None:
+def test_tables_on_spark(spark: SparkSession) -> None:
     hours: list[tuple[Any, ...]] = [
         (
             "c",
@@ -191,7 +252,7 @@ def test_through_spark(spark: SparkSession) -> None:
             0,
             0,
         )
-        for group in ("bad", "good", "gone")
+        for group in ("bad", "good", "absent")
         for partition in range(4)
         for hour in (0, 1)
     ]
@@ -213,15 +274,15 @@ def test_through_spark(spark: SparkSession) -> None:
 
     ranked = ranking(found)
     assert ranked.schema.names == RANKING.names
-    told = ranked.orderBy("rank").collect()
+    rows = ranked.orderBy("rank").collect()
     found.unpersist()
-    assert [(row["rank"], row["group"], row["scenario"]) for row in told] == [
+    assert [(row["rank"], row["group"], row["scenario"]) for row in rows] == [
         (1, "bad", "rackward_range"),
         (2, "bad", "rackward_range"),
         (3, "good", "as_is"),
         (4, "good", "as_is"),
     ]
-    first = told[0]
+    first = rows[0]
     assert first["saving_per_month"] == pytest.approx(4 * 0.02 * HOURS_PER_MONTH)
     assert (first["locality_now"], first["locality_after"]) == (0.0, 1.0)
     assert "leader-rack-aware-range" in first["change"]

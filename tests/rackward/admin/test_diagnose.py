@@ -1,4 +1,4 @@
-"""Servers that are no Kafka, or not the one that was described: each fault is told as it is."""
+"""Errors of connecting to servers that are not Kafka, or not with these settings."""
 
 from __future__ import annotations
 
@@ -14,174 +14,176 @@ from pathlib import Path
 import pytest
 
 from placement_core import InvalidOptionError
-from rackward.admin import AdminError, UnreachableError, connect
-from rackward.admin import diagnose as probe
-from tests.support.certificates import make_authority, written
+from rackward.admin import AdminError, UnreachableError, connect, diagnose
+from tests.support.certificates import make_authority, write_file
 from tests.support.waiting import PATIENCE
 
-Talk = Callable[[socket.socket], None]
+Respond = Callable[[socket.socket], None]
 
 
 @contextmanager
-def server(talk: Talk, context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """A port on which ``talk`` is held with whoever calls."""
-    with socket.create_server(("127.0.0.1", 0)) as listening, ExitStack() as open_ones:
+def server(respond: Respond, context: ssl.SSLContext | None = None) -> Iterator[int]:
+    """Accept connections, pass each to ``respond``, and give the port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, ExitStack() as connections:
         listening.settimeout(PATIENCE)
 
         def serve() -> None:
             while True:
                 try:
-                    caller, _ = listening.accept()
+                    connection, _ = listening.accept()
                 except OSError:
                     return
-                open_ones.callback(caller.close)
+                connections.callback(connection.close)
                 try:
                     if context is not None:
-                        caller = open_ones.enter_context(
-                            context.wrap_socket(caller, server_side=True)
+                        connection = connections.enter_context(
+                            context.wrap_socket(connection, server_side=True)
                         )
-                    talk(caller)
+                    respond(connection)
                 except OSError:
-                    caller.close()
+                    connection.close()
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield int(listening.getsockname()[1])
-        # accept() in the other thread goes on until it is woken.
+        # Wakes accept() in the other thread.
         listening.shutdown(socket.SHUT_RDWR)
         thread.join(PATIENCE)
 
 
-def hang_up(caller: socket.socket) -> None:
-    caller.recv(1000)
-    caller.close()
+def close(connection: socket.socket) -> None:
+    connection.recv(1000)
+    connection.close()
 
 
-def say_nothing(caller: socket.socket) -> None:
-    caller.recv(1000)
+def ignore(connection: socket.socket) -> None:
+    connection.recv(1000)
 
 
-def answer_as(text: bytes) -> Talk:
-    def talk(caller: socket.socket) -> None:
-        caller.recv(1000)
-        caller.sendall(text)
-        caller.close()
+def send(data: bytes) -> Respond:
+    def respond(connection: socket.socket) -> None:
+        connection.recv(1000)
+        connection.sendall(data)
+        connection.close()
 
-    return talk
+    return respond
 
 
 SASL = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "hunter2"}
 TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x46"
 
 
-def fault(properties: dict[str, str], servers: str, timeout: float = PATIENCE) -> AdminError:
-    with pytest.raises(AdminError) as told, connect(properties, servers, timeout):
+def connect_error(
+    properties: dict[str, str], servers: str, timeout: float = PATIENCE
+) -> AdminError:
+    with pytest.raises(AdminError) as raised, connect(properties, servers, timeout):
         pass
-    assert "\n" not in str(told.value)
-    assert "hunter2" not in str(told.value)
-    return told.value
+    assert "\n" not in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+    return raised.value
+
+
+HTTP_ERROR = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 
 
 @pytest.mark.parametrize(
-    ("talk", "properties", "told"),
+    ("respond", "properties", "expected"),
     [
-        (hang_up, {}, "hangs up on this client (PLAINTEXT): it may expect TLS or SASL; set sec"),
-        (hang_up, {"security.protocol": "SASL_PLAINTEXT", **SASL}, "(SASL_PLAINTEXT): it may exp"),
-        (hang_up, {"security.protocol": "SSL"}, "does not speak TLS: set security.protocol to PL"),
-        (answer_as(TLS_ALERT), {}, "expects TLS: set security.protocol to SSL or SASL_SSL"),
-        (answer_as(b"HTTP/1.1 400 Bad Request\r\n\r\n"), {}, "is not Kafka: check the port"),
-        (answer_as(b"SSH-2.0-OpenSSH_9.2\r\n"), {}, "is not Kafka: check the port"),
-        (answer_as(b"HTTP/1.1 400 Bad Request\r\n\r\n"), {"security.protocol": "SSL"},
-         "does not speak TLS: set security.protocol to PLAINTEXT"),
-        (answer_as(b"220 mail\r\n"), {"security.protocol": "SASL_SSL", **SASL},
-         "does not speak TLS: set security.protocol to SASL_PLAINTEXT"),
+        (close, {}, "closed the connection (PLAINTEXT): the listener may require TLS or SASL; set"),
+        (close, {"security.protocol": "SASL_PLAINTEXT", **SASL}, "(SASL_PLAINTEXT): the listener"),
+        (close, {"security.protocol": "SSL"}, "does not use TLS: set security.protocol to PL"),
+        (send(TLS_ALERT), {}, "requires TLS: set security.protocol to SSL or SASL_SSL"),
+        (send(HTTP_ERROR), {}, "is not Kafka: check the port"),
+        (send(b"SSH-2.0-OpenSSH_9.2\r\n"), {}, "is not Kafka: check the port"),
+        (send(HTTP_ERROR), {"security.protocol": "SSL"},
+         "does not use TLS: set security.protocol to PLAINTEXT"),
+        (send(b"220 mail\r\n"), {"security.protocol": "SASL_SSL", **SASL},
+         "does not use TLS: set security.protocol to SASL_PLAINTEXT"),
     ],
 )  # fmt: skip
-def test_who_answers_tells_what_to_change(
-    talk: Talk, properties: dict[str, str], told: str
+def test_error_of_a_server_that_responds(
+    respond: Respond, properties: dict[str, str], expected: str
 ) -> None:
-    with server(talk) as port:
-        error = fault(properties, f"127.0.0.1:{port}")
+    with server(respond) as port:
+        error = connect_error(properties, f"127.0.0.1:{port}")
     assert isinstance(error, UnreachableError)
-    assert str(error).startswith((f"127.0.0.1:{port} ", f"what answers at 127.0.0.1:{port} "))
-    assert told in str(error)
+    assert str(error).startswith((f"127.0.0.1:{port} ", f"the server at 127.0.0.1:{port} "))
+    assert expected in str(error)
 
 
-def test_one_that_says_nothing_takes_no_longer_than_allowed() -> None:
-    with server(say_nothing) as port:
-        error = fault({}, f"127.0.0.1:{port}", timeout=0.5)
-    # As much as was left when it was asked.
-    told = r"does not answer within 0\.[45]\d* s: check the address, and firewalls"
-    assert re.search(told, str(error))
+def test_a_silent_server_takes_no_longer_than_the_timeout() -> None:
+    with server(ignore) as port:
+        error = connect_error({}, f"127.0.0.1:{port}", timeout=0.5)
+    # The message has the time that was left when the request was sent.
+    expected = r"did not respond within 0\.[45]\d* s: check the address, and firewalls"
+    assert re.search(expected, str(error))
 
 
 @pytest.mark.parametrize("servers", [1, 2])
-def test_one_that_takes_its_time_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch, servers: int
-) -> None:
-    monkeypatch.setattr(probe, "STEP_SECONDS", 0.1)
+def test_a_slow_server_is_waited_for(monkeypatch: pytest.MonkeyPatch, servers: int) -> None:
+    monkeypatch.setattr(diagnose, "STEP_SECONDS", 0.1)
 
-    def answer_late(caller: socket.socket) -> None:
+    def respond_late(connection: socket.socket) -> None:
         time.sleep(0.5)
-        answer_as(b"HTTP/1.1 400 Bad Request\r\n\r\n")(caller)
+        send(HTTP_ERROR)(connection)
 
     with ExitStack() as stack:
-        ports = [stack.enter_context(server(answer_late)) for _ in range(servers)]
-        error = fault({}, ",".join(f"127.0.0.1:{port}" for port in ports))
-    assert f"what answers at 127.0.0.1:{ports[0]} is not Kafka" in str(error)
+        ports = [stack.enter_context(server(respond_late)) for _ in range(servers)]
+        error = connect_error({}, ",".join(f"127.0.0.1:{port}" for port in ports))
+    assert f"the server at 127.0.0.1:{ports[0]} is not Kafka" in str(error)
 
 
-def test_who_says_something_is_believed_before_who_is_silent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(probe, "STEP_SECONDS", 0.1)
-    with server(say_nothing) as silent, server(hang_up) as other:
-        error = fault({}, f"127.0.0.1:{silent},127.0.0.1:{other}", timeout=1.0)
-    assert f"servers can be used: 127.0.0.1:{other} hangs up on this client" in str(error)
+def test_a_definite_error_takes_precedence_over_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnose, "STEP_SECONDS", 0.1)
+    with server(ignore) as silent, server(close) as other:
+        error = connect_error({}, f"127.0.0.1:{silent},127.0.0.1:{other}", timeout=1.0)
+    assert f"servers can be used: 127.0.0.1:{other} closed the connection" in str(error)
 
 
-def test_names_and_ports_that_lead_nowhere() -> None:
-    assert "the host name 'nowhere.invalid' is not known" in str(fault({}, "nowhere.invalid:9092"))
+def test_unknown_hosts_and_closed_ports() -> None:
+    assert "unknown host 'nowhere.invalid'" in str(connect_error({}, "nowhere.invalid:9092"))
     with socket.socket() as bound:
-        # Bound and not listened to: nobody else takes the port meanwhile.
+        # Bound but not listening, so that no other process takes the port meanwhile.
         bound.bind(("127.0.0.1", 0))
-        where = f"127.0.0.1:{bound.getsockname()[1]}"
-        alone = fault({}, where)
-        both = fault({}, f"{where},{where}")
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        alone = connect_error({}, address)
+        both = connect_error({}, f"{address},{address}")
     assert str(alone) == (
-        f"nothing listens at {where}: check host and port, and that the broker is up"
+        f"{address} refused the connection: check host and port, and that the broker is running"
     )
     assert str(both) == f"none of the 2 bootstrap servers can be used: {alone}"
 
 
-def test_certificates_have_to_be_right_on_both_sides(tmp_path: Path) -> None:
-    authority, stranger = make_authority(), make_authority("a stranger")
+def test_certificate_errors_of_both_sides(tmp_path: Path) -> None:
+    authority, other = make_authority(), make_authority("another authority")
     broker = authority.sign("broker.example", addresses=())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(written(tmp_path, "broker.pem", broker.pem + broker.key_pem()))
+    context.load_cert_chain(write_file(tmp_path, "broker.pem", broker.pem + broker.key_pem()))
     trusting = {
         "security.protocol": "SSL",
-        "ssl.ca.location": written(tmp_path, "ca.pem", authority.pem),
+        "ssl.ca.location": write_file(tmp_path, "ca.pem", authority.pem),
     }
-    with server(hang_up, context) as port:
-        where = f"127.0.0.1:{port}"
-        others = {**trusting, "ssl.ca.location": written(tmp_path, "other.pem", stranger.pem)}
-        told = str(fault(others, where))
-        assert told.startswith(f"the certificate of {where} is not trusted (")
-        assert "set ssl.ca.location or ssl.truststore.location to the authority" in told
-        told = str(fault(trusting, where))
-        assert "is for another name" in told
-        assert "or set ssl.endpoint.identification.algorithm to none" in told
-        lax = {**trusting, "ssl.endpoint.identification.algorithm": "none"}
-        assert "(SSL): it may want a client certificate or SASL" in str(fault(lax, where))
-    # With TLS 1.3 a client believes itself welcome, and hears of it later, or not at all.
+    with server(close, context) as port:
+        address = f"127.0.0.1:{port}"
+        distrusting = {**trusting, "ssl.ca.location": write_file(tmp_path, "other.pem", other.pem)}
+        error = str(connect_error(distrusting, address))
+        assert error.startswith(f"the certificate of {address} is not trusted (")
+        assert "set ssl.ca.location or ssl.truststore.location to the authority" in error
+        error = str(connect_error(trusting, address))
+        assert "is for another name" in error
+        assert "or set ssl.endpoint.identification.algorithm to none" in error
+        any_name = {**trusting, "ssl.endpoint.identification.algorithm": "none"}
+        error = str(connect_error(any_name, address))
+        assert "(SSL): the listener may require a client certificate or SASL" in error
+    # With TLS 1.3 the server refuses a client only after the client's handshake is complete.
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=authority.pem)
-    with server(hang_up, context) as port:
-        assert "it may want a client certificate" in str(fault(lax, f"127.0.0.1:{port}"))
+    with server(close, context) as port:
+        error = str(connect_error(any_name, f"127.0.0.1:{port}"))
+        assert "may require a client certificate" in error
 
 
-def test_without_any_server_nothing_is_tried() -> None:
-    with pytest.raises(InvalidOptionError, match="give --bootstrap-server HOST:PORT, or boot"):
+def test_no_bootstrap_server() -> None:
+    with pytest.raises(InvalidOptionError, match="set --bootstrap-server HOST:PORT, or boot"):
         connect({"client.id": "x"})

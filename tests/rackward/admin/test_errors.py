@@ -1,4 +1,4 @@
-"""Kafka's error codes in words."""
+"""Error messages for Kafka's error codes and for exceptions of kafka-python."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from rackward.admin import (
     TooOldError,
     UnauthorizedError,
 )
-from rackward.admin.client import translated
-from rackward.admin.errors import refusal
+from rackward.admin.errors import from_code, wrap
 
 
 @pytest.mark.parametrize(
-    ("code", "message", "kind", "told"),
+    ("code", "message", "kind", "expected"),
     [
         (36, "Topic 'a' already\nexists.", RefusedError,
          "creating a: Topic 'a' already exists: choose another name, or delete it first"),
@@ -29,30 +28,32 @@ from rackward.admin.errors import refusal
          "creating a: topic already exists: choose another name, or delete it first"),
         (38, None, RefusedError, "creating a: invalid replication factor"),
         (17, None, RefusedError,
-         "creating a: Kafka takes letters, digits, dots, underscores and hyphens, at most 249 of "
-         "them"),
+         "creating a: a topic name has letters, digits, dots, underscores and hyphens, at most "
+         "249"),
         (29, "Authorization failed.", UnauthorizedError,
-         "creating a: this user may not; allow it Create on the cluster, or on the topic"),
+         "creating a: not authorized: grant this user Create on the cluster, or on the topic"),
         (7, None, AdminTimeoutError,
          "creating a: the controller did not finish in time (request timed out)"),
-        (9999, None, RefusedError, "creating a: error code 9999, which this client does not know"),
+        (9999, None, RefusedError, "creating a: unknown error code 9999"),
     ],
 )  # fmt: skip
-def test_a_code_becomes_a_line(code: int, message: str | None, kind: type, told: str) -> None:
-    error = refusal("creating a", "CreateTopicsRequest", code, message)
+def test_message_of_an_error_code(
+    code: int, message: str | None, kind: type, expected: str
+) -> None:
+    error = from_code("creating a", "CreateTopicsRequest", code, message)
     assert type(error) is kind
-    assert str(error) == told
+    assert str(error) == expected
     if isinstance(error, RefusedError):
         assert error.code == code
 
 
-def test_what_the_client_raises_becomes_a_line() -> None:
-    wrong = translated("connecting", SaslAuthenticationFailedError("Authentication failed"))
-    assert isinstance(wrong, CredentialsError)
-    assert "does not take this user and password (Authentication failed): check sasl" in str(wrong)
-    old = translated("reading", IncompatibleBrokerVersion("Kafka 0.9\ndoes not"))
-    assert isinstance(old, TooOldError)
-    assert "\n" not in str(old)
-    refused = translated("creating a", InvalidReplicationFactorError("too many"))
+def test_message_of_a_client_exception() -> None:
+    authentication = wrap("connecting", SaslAuthenticationFailedError("Authentication failed"))
+    assert isinstance(authentication, CredentialsError)
+    assert "authentication failed (Authentication failed): check sasl" in str(authentication)
+    too_old = wrap("reading", IncompatibleBrokerVersion("Kafka 0.9\ndoes not"))
+    assert isinstance(too_old, TooOldError)
+    assert "\n" not in str(too_old)
+    refused = wrap("creating a", InvalidReplicationFactorError("too many"))
     assert isinstance(refused, RefusedError)
     assert (refused.code, str(refused)) == (38, "creating a: too many")

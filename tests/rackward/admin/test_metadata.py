@@ -1,4 +1,4 @@
-"""Metadata answers, encoded and decoded as on the wire, become values."""
+"""Metadata responses, encoded and decoded by kafka-python, as ClusterState."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from placement_core import Broker, TopicPartition
-from rackward.admin.metadata import ClusterState, Ongoing, errors_of, state_of
+from rackward.admin.metadata import ClusterState, Reassignment, parse_metadata, topic_errors
 
-ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
+TOPIC_ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 
 
 def partition(
@@ -30,13 +30,13 @@ def partition(
 
 def topic(name: str, partitions: list[Any], *, internal: bool = False, error: int = 0) -> Any:
     return MetadataResponse.MetadataResponseTopic(
-        error_code=error, name=name, topic_id=ID, is_internal=internal, partitions=partitions
+        error_code=error, name=name, topic_id=TOPIC_ID, is_internal=internal, partitions=partitions
     )
 
 
-def answer(version: int) -> Any:
+def metadata(version: int) -> Any:
     broker = MetadataResponse.MetadataResponseBroker
-    made = MetadataResponse[version](
+    response = MetadataResponse[version](
         throttle_time_ms=0,
         brokers=[
             broker(node_id=2, host="h2", port=9092, rack="b"),
@@ -51,12 +51,12 @@ def answer(version: int) -> Any:
             topic("gone", [], error=3),
         ],
     )
-    return MetadataResponse[version].decode(made.encode())
+    return MetadataResponse[version].decode(response.encode())
 
 
 @pytest.mark.parametrize("version", [9, 12])
-def test_an_answer_becomes_a_state(version: int) -> None:
-    state = state_of(answer(version))
+def test_parse_metadata(version: int) -> None:
+    state = parse_metadata(metadata(version))
     orders = (TopicPartition("orders", 0), TopicPartition("orders", 1))
     offsets = TopicPartition("__consumer_offsets", 0)
     assert state.cluster_id == "c"
@@ -64,28 +64,29 @@ def test_an_answer_becomes_a_state(version: int) -> None:
     assert list(state.view.replicas) == [offsets, *orders]
     assert state.view.replicas[orders[1]] == (2, 0)
     assert state.view.leaders == {offsets: 1, orders[0]: 0}
+    assert state.leader_epochs == dict.fromkeys([offsets, *orders], 1)
     assert state.in_sync == {offsets: (1,), orders[0]: (0,), orders[1]: ()}
     assert state.offline == {orders[0]: (2,), orders[1]: (2,)}
     assert state.addresses == {0: "h0:9092", 1: "h1:9092", 2: "h2:9092"}
-    known = str(ID) if version >= 10 else None
-    assert state.topic_ids == {"__consumer_offsets": known, "orders": known}
+    topic_id = str(TOPIC_ID) if version >= 10 else None
+    assert state.topic_ids == {"__consumer_offsets": topic_id, "orders": topic_id}
     assert state.internal == {"__consumer_offsets"}
-    assert errors_of(answer(version)) == {"gone": 3}
+    assert topic_errors(metadata(version)) == {"gone": 3}
 
 
-def test_topics_that_kafka_keeps_for_itself_can_be_left_out() -> None:
-    assert state_of(answer(12), internal=False).topics == ("orders",)
+def test_internal_topics_can_be_left_out() -> None:
+    assert parse_metadata(metadata(12), internal=False).topics == ("orders",)
 
 
-def test_a_part_of_a_state() -> None:
-    state = state_of(answer(12)).with_ongoing(
+def test_state_restricted_to_some_topics() -> None:
+    state = parse_metadata(metadata(12)).with_reassignments(
         {
-            TopicPartition("orders", 0): Ongoing((1, 0, 2), (1,), (2,)),
-            TopicPartition("elsewhere", 0): Ongoing((1,), (), ()),
+            TopicPartition("orders", 0): Reassignment((1, 0, 2), (1,), (2,)),
+            TopicPartition("elsewhere", 0): Reassignment((1,), (), ()),
         }
     )
-    assert state.ongoing.keys() == {TopicPartition("orders", 0)}
-    assert state.ongoing[TopicPartition("orders", 0)].target == (1, 0)
+    assert state.reassignments.keys() == {TopicPartition("orders", 0)}
+    assert state.reassignments[TopicPartition("orders", 0)].target == (1, 0)
     part = state.only(["__consumer_offsets"])
     offsets = TopicPartition("__consumer_offsets", 0)
     assert part == ClusterState(
@@ -93,7 +94,8 @@ def test_a_part_of_a_state() -> None:
         view=part.view,
         in_sync={offsets: (1,)},
         addresses=state.addresses,
-        topic_ids={"__consumer_offsets": str(ID)},
+        topic_ids={"__consumer_offsets": str(TOPIC_ID)},
+        leader_epochs={offsets: 1},
         internal=frozenset({"__consumer_offsets"}),
     )
     assert part.view.brokers == state.view.brokers

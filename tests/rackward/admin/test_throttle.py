@@ -1,3 +1,5 @@
+"""The replication throttle: its markers, its changes, and brokers that apply them late."""
+
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -10,33 +12,33 @@ from hypothesis import strategies as st
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
 from rackward.admin import AdminConnection, TooOldError, UnreachableError
-from rackward.admin import throttle as throttles
-from rackward.admin.configs import Change, Op
-from rackward.admin.errors import Deadline
+from rackward.admin import throttle as throttle_module
+from rackward.admin.configs import ConfigChange, ConfigOp
 from rackward.admin.throttle import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
     BrokerThrottle,
-    Mark,
     Rates,
     ReplicationThrottle,
-    covering,
-    entries,
-    ours_in,
-    uncovering,
+    ThrottleMarker,
+    add_replica_changes,
+    remove_replica_changes,
+    throttled_partitions,
+    throttled_replicas,
 )
+from rackward.deadline import Deadline
 from tests.support.simulated_cluster import apply_changes
 
 rates = st.none() | st.integers(0, 2**62)
-foreign = st.builds(lambda p, b: f"{p}:{b}", st.integers(0, 300), st.integers(0, 9))
+other_entries = st.builds(lambda p, b: f"{p}:{b}", st.integers(0, 300), st.integers(0, 9))
 
 
 @given(st.integers(1, 2**62), rates, rates)
-def test_a_mark_says_all_in_its_name(ours: int, leader: int | None, follower: int | None) -> None:
-    mark = Mark(ours, Rates(leader, follower))
-    assert Mark.read(mark.key) == mark
+def test_marker_key_round_trip(ours: int, leader: int | None, follower: int | None) -> None:
+    marker = ThrottleMarker(ours, Rates(leader, follower))
+    assert ThrottleMarker.parse(marker.key) == marker
 
 
 @pytest.mark.parametrize(
@@ -49,40 +51,40 @@ def test_a_mark_says_all_in_its_name(ours: int, leader: int | None, follower: in
         "rackward.throttle.5.before.none.none.more",
     ],
 )
-def test_other_keys_are_no_marks(key: str) -> None:
-    assert Mark.read(key) is None
+def test_other_keys_are_not_markers(key: str) -> None:
+    assert ThrottleMarker.parse(key) is None
 
 
 @given(rates, rates, st.lists(st.integers(1, 2**62), min_size=1, max_size=3))
-def test_lifting_restores_what_was_found_however_many_runs_were_killed(
-    leader: int | None, follower: int | None, ours: list[int]
+def test_removing_restores_former_rates_after_any_number_of_killed_runs(
+    leader: int | None, follower: int | None, our_rates: list[int]
 ) -> None:
-    found = {
+    before = {
         key: str(rate)
         for key, rate in ((LEADER_RATE, leader), (FOLLOWER_RATE, follower))
         if rate is not None
     }
-    values = dict(found)
-    for rate in ours:
-        apply_changes(values, BrokerThrottle.of(values).setting(rate))
+    values = dict(before)
+    for rate in our_rates:
+        apply_changes(values, BrokerThrottle.parse(values).set_changes(rate))
         assert values[LEADER_RATE] == values[FOLLOWER_RATE] == str(rate)
-        assert len(BrokerThrottle.of(values).marks) == 1
-    apply_changes(values, BrokerThrottle.of(values).lifting())
-    assert values == found
+        assert len(BrokerThrottle.parse(values).markers) == 1
+    apply_changes(values, BrokerThrottle.parse(values).remove_changes())
+    assert values == before
 
 
-def test_without_a_mark_nothing_is_lifted() -> None:
-    assert BrokerThrottle.of({LEADER_RATE: "5"}).lifting() == []
+def test_nothing_is_removed_without_a_marker() -> None:
+    assert BrokerThrottle.parse({LEADER_RATE: "5"}).remove_changes() == []
 
 
-def test_what_may_send_and_what_is_to_come_is_listed_with_a_zero_in_front() -> None:
+def test_entries_of_senders_and_receivers_have_a_leading_zero() -> None:
     moves = [
         Move(TopicPartition("t", 0), (1, 2), (2, 3, 4)),
         Move(TopicPartition("t", 10), (1,), (5,)),
         Move(TopicPartition("t", 2), (1, 2), (2, 1)),
         Move(TopicPartition("u", 3), (1, 2), (1,)),
     ]
-    assert entries(moves) == {
+    assert throttled_replicas(moves) == {
         "t": {
             LEADER_REPLICAS: ["00:1", "00:2", "010:1"],
             FOLLOWER_REPLICAS: ["00:3", "00:4", "010:5"],
@@ -90,107 +92,108 @@ def test_what_may_send_and_what_is_to_come_is_listed_with_a_zero_in_front() -> N
     }
 
 
-def test_entries_are_added_once_and_not_to_a_list_of_everything() -> None:
+def test_entries_are_added_once_and_not_to_a_list_of_all_replicas() -> None:
     move = Move(TopicPartition("t", 0), (1,), (1, 2))
     lists = {"t": {LEADER_REPLICAS: "*", FOLLOWER_REPLICAS: "00:2,5:5"}}
-    assert covering([move], lists) == {}
-    assert covering([move], {"t": {FOLLOWER_REPLICAS: "0:2"}}) == {
+    assert add_replica_changes([move], lists) == {}
+    assert add_replica_changes([move], {"t": {FOLLOWER_REPLICAS: "0:2"}}) == {
         "t": [
-            Change(LEADER_REPLICAS, Op.APPEND, "00:1"),
-            Change(FOLLOWER_REPLICAS, Op.APPEND, "00:2"),
+            ConfigChange(LEADER_REPLICAS, ConfigOp.APPEND, "00:1"),
+            ConfigChange(FOLLOWER_REPLICAS, ConfigOp.APPEND, "00:2"),
         ]
     }
 
 
-def test_lists_that_kafka_would_not_take_are_refused() -> None:
+def test_lists_longer_than_kafka_accepts_are_refused() -> None:
     moves = [Move(TopicPartition("t", n), (1, 2, 3), (4,)) for n in range(2000)]
     with pytest.raises(InvalidOptionError, match="lower --batch-count"):
-        covering(moves, {})
-    assert covering(moves[:1000], {})
+        add_replica_changes(moves, {})
+    assert add_replica_changes(moves[:1000], {})
 
 
 @given(
-    st.lists(foreign, unique=True, max_size=6),
+    st.lists(other_entries, unique=True, max_size=6),
     st.sets(st.integers(0, 300), max_size=5),
     st.sets(st.integers(0, 300), max_size=3),
 )
-def test_our_entries_come_and_go_and_others_stay(
-    others: list[str], ours: set[int], kept: set[int]
+def test_entries_of_other_tools_are_left_alone(
+    others: list[str], ours: set[int], preserved: set[int]
 ) -> None:
     before = {LEADER_REPLICAS: ",".join(others)} if others else {}
     values = dict(before)
     moves = [Move(TopicPartition("t", n), (0,), (0, 1)) for n in sorted(ours)]
-    for changes in covering(moves, {"t": values}).values():
+    for changes in add_replica_changes(moves, {"t": values}).values():
         apply_changes(values, changes)
-    assert ours_in({"t": values}) == {move.partition for move in moves}
-    keep = {TopicPartition("t", n) for n in kept}
-    for changes in uncovering({"t": values}, keep).values():
+    assert throttled_partitions({"t": values}) == {move.partition for move in moves}
+    keep = {TopicPartition("t", n) for n in preserved}
+    for changes in remove_replica_changes({"t": values}, keep).values():
         apply_changes(values, changes)
-    assert ours_in({"t": values}) == {move.partition for move in moves} & keep
-    for changes in uncovering({"t": values}).values():
+    assert throttled_partitions({"t": values}) == {move.partition for move in moves} & keep
+    for changes in remove_replica_changes({"t": values}).values():
         apply_changes(values, changes)
     assert values == before
 
 
-# ---- Throttles where brokers hear of a change one after another.
-
 MOVE = Move(TopicPartition("t", 0), (0,), (0, 1))
 
+Configs = dict[tuple[int, str], dict[str, str]]
+"""Resource type and name to its configuration."""
 
-class Brokers:
-    """Answers as brokers do, of whom each has yet to be asked so often until it hears of a change.
 
-    ``nearest`` is who answers where nobody is named; ``away`` does not answer at all.
+class FakeBrokers:
+    """Brokers that apply a change late: broker ``i`` returns it after ``lags[i]`` reads.
+
+    ``nearest`` receives requests to any broker; ``down`` does not respond.
     """
 
     timeout = 1.0
 
-    def __init__(self, *lags: int, away: int | None = None) -> None:
-        self.nearest, self.away = 0, away
+    def __init__(self, *lags: int, down: int | None = None) -> None:
+        self.nearest, self.down = 0, down
         self._lags = list(lags)
-        self._late = [0 for _ in lags]
-        self._now: dict[tuple[int, str], dict[str, str]] = {}
-        self._before: list[dict[tuple[int, str], dict[str, str]]] = [{} for _ in lags]
+        self._stale_reads = [0 for _ in lags]
+        self._current: Configs = {}
+        self._stale: list[Configs] = [{} for _ in lags]
 
     def deadline(self) -> Deadline:
         return Deadline.after(self.timeout)
 
-    def ask(self, _: str, request: Any, *, node: int | None = None, deadline: Any = None) -> Any:
+    def send(self, _: str, request: Any, *, node: int | None = None, deadline: Any = None) -> Any:
         broker = self.nearest if node is None else node
-        if broker == self.away:
+        if broker == self.down:
             assert deadline is None or deadline.seconds <= 1.0
-            raise UnreachableError("nothing listens there")
+            raise UnreachableError("connection refused")
         match type(request).__name__:
             case "MetadataRequest":
-                known = [
+                brokers = [
                     SimpleNamespace(node_id=each, rack=None, host="h", port=1)
                     for each in range(len(self._lags))
                 ]
-                return SimpleNamespace(topics=[], brokers=known, cluster_id="c")
+                return SimpleNamespace(topics=[], brokers=brokers, cluster_id="c")
             case "DescribeClusterRequest":
-                raise TooOldError("not this one")
+                raise TooOldError("not supported")
             case "IncrementalAlterConfigsRequest":
-                return self._change(request)
-        return self._tell(broker, request)
+                return self._alter(request)
+        return self._describe(broker, request)
 
-    def _change(self, request: Any) -> Any:
-        self._before = [self._heard(each) for each in range(len(self._lags))]
-        self._late = list(self._lags)
-        self._now = {place: dict(values) for place, values in self._now.items()}
+    def _alter(self, request: Any) -> Any:
+        self._stale = [self._visible(each) for each in range(len(self._lags))]
+        self._stale_reads = list(self._lags)
+        self._current = {resource: dict(values) for resource, values in self._current.items()}
         for each in request.resources:
-            values = self._now.setdefault((each.resource_type, each.resource_name), {})
+            values = self._current.setdefault((each.resource_type, each.resource_name), {})
             for change in each.configs:
                 values.pop(change.name, None)
                 if change.value is not None:
                     values[change.name] = change.value
         return SimpleNamespace(responses=[])
 
-    def _heard(self, broker: int) -> dict[tuple[int, str], dict[str, str]]:
-        return self._before[broker] if self._late[broker] else self._now
+    def _visible(self, broker: int) -> Configs:
+        return self._stale[broker] if self._stale_reads[broker] else self._current
 
-    def _tell(self, broker: int, request: Any) -> Any:
-        heard = self._heard(broker)
-        self._late[broker] = max(0, self._late[broker] - 1)
+    def _describe(self, broker: int, request: Any) -> Any:
+        configs = self._visible(broker)
+        self._stale_reads[broker] = max(0, self._stale_reads[broker] - 1)
         return SimpleNamespace(
             results=[
                 SimpleNamespace(
@@ -198,7 +201,7 @@ class Brokers:
                     resource_name=each.resource_name,
                     configs=[
                         SimpleNamespace(name=key, value=value, config_source=3)
-                        for key, value in heard.get(
+                        for key, value in configs.get(
                             (each.resource_type, each.resource_name), {}
                         ).items()
                     ],
@@ -208,25 +211,25 @@ class Brokers:
         )
 
 
-def throttle_of(brokers: Brokers) -> ReplicationThrottle:
+def throttle_of(brokers: FakeBrokers) -> ReplicationThrottle:
     return ReplicationThrottle(cast("AdminConnection", brokers))
 
 
-def test_what_was_set_is_found_at_whichever_broker_is_asked() -> None:
-    brokers = Brokers(0, 3, 5)
+def test_settings_are_visible_on_every_broker_when_the_call_returns() -> None:
+    brokers = FakeBrokers(0, 3, 5)
     throttle = throttle_of(brokers)
-    throttle.engage(50)
-    throttle.cover([MOVE])
+    throttle.set_rate(50)
+    throttle.add_replicas([MOVE])
     brokers.nearest = 2
-    assert [mark.ours for mark in throttle.found().marks] == [50]
-    assert len(throttle.left(["t"])) == 2
-    assert throttle.lift()
+    assert [marker.rate for marker in throttle.read().markers] == [50]
+    assert len(throttle.leftovers(["t"])) == 2
+    assert throttle.remove()
 
 
-def test_a_broker_that_is_away_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttles, "_KNOWN_SECONDS", 0.2)
-    brokers = Brokers(0, 0, 2, away=1)
+def test_a_broker_that_is_down_does_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throttle_module, "_PROPAGATION_SECONDS", 0.2)
+    brokers = FakeBrokers(0, 0, 2, down=1)
     throttle = throttle_of(brokers)
-    throttle.engage(50)
+    throttle.set_rate(50)
     brokers.nearest = 2
-    assert throttle.found().marks
+    assert throttle.read().markers

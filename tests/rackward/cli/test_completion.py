@@ -1,4 +1,4 @@
-"""Completion: the scripts, and what they are told."""
+"""Completion: the scripts, and the completions that they get."""
 
 from __future__ import annotations
 
@@ -6,35 +6,36 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import pytest
-from typer.testing import CliRunner
 
-from rackward.cli.main import app
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_for_each_shell(shell: str) -> None:
-    answer = CliRunner().invoke(app, ["completion", shell])
-    assert answer.exit_code == 0
-    assert "_RACKWARD_COMPLETE=complete_" + shell in answer.stdout
-    if shutil.which(shell):
-        # -n: read it, do not run it.
-        subprocess.run([shell, "-n"], input=answer.stdout, text=True, timeout=60, check=True)
+MAIN = "import sys; sys.argv[0] = 'rackward'; import rackward.cli.main as c; c.main()"
 
 
-def test_what_tab_is_told() -> None:
-    words = {"COMP_WORDS": "rackward topics cre", "COMP_CWORD": "2"}
-    answer = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys; sys.argv[0] = 'rackward'; import rackward.cli.main as c; c.main()",
-        ],
-        env={**os.environ, **words, "_RACKWARD_COMPLETE": "complete_bash"},
+def rackward(*arguments: str, **variables: str) -> str:
+    environment: Mapping[str, str] = {**os.environ, **variables}
+    return subprocess.run(
+        [sys.executable, "-c", MAIN, *arguments],
+        env=environment,
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
+    ).stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_script_of_each_shell(shell: str) -> None:
+    script = rackward("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert "_RACKWARD_COMPLETE=complete_" + shell in script
+    if shutil.which(shell):
+        # -n: parse it, do not run it.
+        subprocess.run([shell, "-n"], input=script, text=True, timeout=60, check=True)
+
+
+def test_completion_of_a_subcommand() -> None:
+    completions = rackward(
+        _RACKWARD_COMPLETE="complete_bash", COMP_WORDS="rackward topics cre", COMP_CWORD="2"
     )
-    assert answer.stdout.split() == ["create"]
+    assert completions.split() == ["create"]

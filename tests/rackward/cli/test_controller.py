@@ -1,4 +1,4 @@
-"""``rackward controller`` before it begins: settings that are sound, and those that are not."""
+"""The configuration of ``rackward controller``: valid and invalid ones."""
 
 from __future__ import annotations
 
@@ -22,32 +22,30 @@ def controller(folder: Path, *arguments: str, **settings: object) -> None:
     app(["controller", "--config", str(path), *arguments], standalone_mode=False)
 
 
-def test_sound_settings_are_said_to_be_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_of_a_valid_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     controller(tmp_path, "--check", placement={"placer": "multi-level", "properties": {"seed": 3}})
-    assert capsys.readouterr().out == f"{tmp_path / 'controller.json'}: sound\n"
+    assert capsys.readouterr().out == f"{tmp_path / 'controller.json'}: valid\n"
 
 
-def test_the_settings_that_help_and_guide_show_are_sound(
+def test_the_configurations_in_help_and_guide_are_valid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     guide = re.search(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     assert guide is not None
-    helped = EPILOG[EPILOG.index("  cluster:") : EPILOG.index("Exit status")]
+    from_help = EPILOG[EPILOG.index("  cluster:") : EPILOG.index("Exit status")]
     (tmp_path / "client.properties").write_text("client.id=controller\n")
     path = tmp_path / "controller.yaml"
-    for shown in (guide[1], helped):
+    for shown in (guide[1], from_help):
         path.write_text(shown)
         app(["controller", "--config", str(path), "--check"], standalone_mode=False)
-        assert capsys.readouterr().out == f"{path}: sound\n"
+        assert capsys.readouterr().out == f"{path}: valid\n"
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"placement": {"placer": "nobody"}}, "placement: there is no placer 'nobody'"),
-        ({"placement": {"properties": {"sed": 1}}}, "knows no property sed"),
+        ({"placement": {"properties": {"sed": 1}}}, "has no property sed"),
         ({"placement": {"locator": "nowhere"}}, "there is no rack locator 'nowhere'"),
         ({"service": {"listen": "0.0.0.0:0"}, "health": {"listen": "off"}}, "mutual TLS"),
         (
@@ -63,19 +61,17 @@ def test_the_settings_that_help_and_guide_show_are_sound(
         ),
         (
             {"service": {"listen": "off"}, "health": {"listen": "192.0.2.1:9481"}},
-            "192.0.2.1:9481 cannot be listened at for health and metrics",
+            "the health port 192.0.2.1:9481 cannot be opened",
         ),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
-    tmp_path: Path, settings: dict[str, object], told: str
-) -> None:
+def test_errors_are_one_line(tmp_path: Path, settings: dict[str, object], message: str) -> None:
     with pytest.raises(RackwardError) as raised:
         controller(tmp_path, **settings)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(RackwardError, match=r"absent\.yaml cannot be read"):
         app(["controller", "--config", str(tmp_path / "absent.yaml")], standalone_mode=False)

@@ -1,4 +1,4 @@
-"""The command line: help, version, errors in one line, signals."""
+"""The root command: help, version, errors in one line, signals."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,31 +18,89 @@ from tests.support.waiting import PATIENCE
 PLAIN = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb"}
 
 
-def rackward_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def rackward_command(
+    *arguments: str, environment: Mapping[str, str] = PLAIN
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "rackward.cli.main", *arguments],
         capture_output=True,
         text=True,
         timeout=2 * PATIENCE,
         check=False,
-        env=PLAIN,
+        env=environment,
     )
 
 
 def test_version() -> None:
-    answer = rackward_command("--version")
-    assert (answer.returncode, answer.stdout) == (0, "rackward 0.1.0\n")
+    done = rackward_command("--version")
+    assert (done.returncode, done.stdout) == (0, "rackward 0.1.0\n")
 
 
-def test_help_teaches() -> None:
-    answer = rackward_command("demo", "--help")
-    assert answer.returncode == 0
-    for word in ("--bootstrap-server", "--seed", '"crossing_bytes": int', "Exit status: 0; 1"):
-        assert word in answer.stdout
+def test_help_of_demo() -> None:
+    done = rackward_command("demo", "--help")
+    assert done.returncode == 0
+    for word in (
+        "--bootstrap-server",
+        "--seed",
+        '"cross_rack_bytes": int',
+        "Exit status: 0 success; 1",
+    ):
+        assert word in done.stdout
+
+
+def test_root_help_lists_every_command_with_whole_sentences() -> None:
+    environment = {**PLAIN, "COLUMNS": "80"}
+    shown = rackward_command("--help", environment=environment)
+    assert shown.returncode == 0
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    text = " ".join(shown.stdout.split())
+    for name, command in rackward.cli.main.COMMANDS.items():
+        assert f"{name} {command.summary}" in text
+        assert command.summary.endswith(".")
+
+
+# Packages of other extras than cli.
+OTHER_PACKAGES = (
+    *("pyspark", "pandas", "pyarrow", "jinja2", "plotly", "yaml", "prometheus_client"),
+    *("confluent_kafka", "aiokafka", "docker", "testcontainers"),
+)
+HELP_PAGES = {
+    "demo": (),
+    "topics": ("create", "add-partitions", "describe"),
+    "placement": ("check", "plan", "apply", "cancel", "suggest"),
+    "leaders": ("plan", "apply"),
+    "controller": (),
+    "groups": ("explain",),
+    "traffic": ("collect", "run", "what-if", "stream", "report"),
+    "rack": (),
+}
+
+
+def test_help_of_every_command_needs_only_the_extra_cli() -> None:
+    assert HELP_PAGES.keys() == rackward.cli.main.COMMANDS.keys()
+    pages = [[name, *page] for name, pages in HELP_PAGES.items() for page in [(), *zip(pages)]]
+    code = f"""
+import sys
+for name in {OTHER_PACKAGES!r}:
+    sys.modules[name] = None
+from rackward.cli.main import app
+for page in {pages!r}:
+    app([*page, "--help"], standalone_mode=False)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        check=False,
+        env=PLAIN,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("Usage: ") == len(pages)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["demo", "--partitions", "5"], "--partitions"),
         (["demo", "--cluster", "moon"], "moon"),
@@ -49,29 +108,29 @@ def test_help_teaches() -> None:
         (["nonsense"], "nonsense"),
     ],
 )
-def test_bad_usage_is_exit_status_2(arguments: list[str], said: str) -> None:
-    answer = rackward_command(*arguments)
-    assert answer.returncode == 2
-    assert said in answer.stderr
-    assert "Traceback" not in answer.stderr
+def test_usage_errors_have_exit_status_2(arguments: list[str], message: str) -> None:
+    done = rackward_command(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
 
 
-def test_a_json_file_that_cannot_be_written_is_said_before_anything_starts(
+def test_an_output_folder_that_does_not_exist_is_an_error_before_the_demo_starts(
     tmp_path: Path,
 ) -> None:
-    answer = rackward_command("demo", "--json", str(tmp_path / "absent" / "out.json"))
-    assert answer.returncode == 2
-    assert answer.stderr.startswith("rackward: --json ")
-    assert answer.stderr.count("\n") == 1
-    # Whatever is started is told of there, and first of all the cluster.
-    assert answer.stdout == ""
+    done = rackward_command("demo", "--output", str(tmp_path / "absent" / "out.json"))
+    assert done.returncode == 2
+    assert done.stderr.startswith("rackward: --output ")
+    assert done.stderr.count("\n") == 1
+    # The start of the cluster would be the first line here.
+    assert done.stdout == ""
 
 
-def test_a_rackward_error_becomes_one_line(
+def test_a_rackward_error_is_printed_as_one_line_without_control_characters(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(**_: object) -> None:
-        raise RackwardError("broker 3 is on fire: put it out")
+        raise RackwardError("broker 3 in rack \x1b[31m is on fire: put it out")
 
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     monkeypatch.setattr(rackward.cli.main, "app", fail)
@@ -82,11 +141,13 @@ def test_a_rackward_error_becomes_one_line(
         for each, handler in before.items():
             signal.signal(each, handler)
     assert exit_info.value.code == 2
-    assert capsys.readouterr().err == "rackward: broker 3 is on fire: put it out\n"
+    assert capsys.readouterr().err == (
+        "rackward: broker 3 in rack \\x1b[31m is on fire: put it out\n"
+    )
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_it_with_its_own_status(signum: int, status: int) -> None:
+def test_a_signal_sets_the_exit_status_after_the_clean_up(signum: int, status: int) -> None:
     code = (
         "import sys, time, rackward.cli.main as cli\n"
         "def app(**_):\n"
@@ -106,7 +167,7 @@ def test_a_signal_ends_it_with_its_own_status(signum: int, status: int) -> None:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signum)
         assert process.stdout.readline() == "cleaning\n"
-        # A second one must not break off the clean-up.
+        # A second signal must not interrupt the clean-up.
         process.send_signal(signum)
         out, err = process.communicate("go on\n", timeout=PATIENCE)
     assert process.returncode == status

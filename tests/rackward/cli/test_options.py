@@ -1,4 +1,4 @@
-"""Options of placement, right and wrong."""
+"""Parsing of shared options: placement, broker ids, key-value pairs, topics."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ import pytest
 
 from placement_core import InvalidOptionError
 from placement_core.placers import LikeTopicPlacer, RackAlternatingPlacer, SimplePlacer
-from rackward.cli.options import broker_ids, key_values, read_placing
+from rackward.cli.options import (
+    match_topics,
+    parse_broker_ids,
+    parse_key_values,
+    parse_placement,
+)
 from rackward.rack_locators import FileLocator
 
 
-def test_without_options_racks_alternate_from_a_new_seed() -> None:
-    one, other = read_placing(), read_placing()
-    assert isinstance(one.placer, RackAlternatingPlacer)
-    assert one.placer.seed == one.seed
-    assert one.seed != other.seed
-    assert (one.brokers, one.like, one.ignore_racks) == (None, None, False)
+def test_the_default_is_rack_alternating_with_a_random_seed() -> None:
+    first, second = parse_placement(), parse_placement()
+    assert isinstance(first.placer, RackAlternatingPlacer)
+    assert first.placer.seed == first.seed
+    assert first.seed != second.seed
+    assert (first.brokers, first.like, first.ignore_racks) == (None, None, False)
 
 
-def test_everything_said() -> None:
-    placing = read_placing(
+def test_all_options() -> None:
+    options = parse_placement(
         placement="simple",
         placement_properties="shift=2",
         seed=7,
@@ -29,48 +34,96 @@ def test_everything_said() -> None:
         rack_locator="file",
         rack_locator_properties="path=/racks.json",
     )
-    assert placing.placer == SimplePlacer(shift=2, seed=7)
-    assert placing.fallback.seed == 7
-    assert placing.brokers == frozenset({0, 2, 3, 4})
-    assert isinstance(placing.locator, FileLocator)
+    assert options.placer == SimplePlacer(shift=2, seed=7)
+    assert options.fallback.seed == 7
+    assert options.brokers == frozenset({0, 2, 3, 4})
+    assert isinstance(options.locator, FileLocator)
 
 
-def test_like_is_a_placement_by_another_name() -> None:
-    placing = read_placing(like="orders")
-    assert placing.placer == LikeTopicPlacer("orders")
-    assert (placing.name, placing.like, placing.seed) == ("like-topic", "orders", None)
-    named = read_placing(placement="like-topic", placement_properties="topic=orders")
-    assert named.placer == placing.placer
+def test_like_is_short_for_the_placement_like_topic() -> None:
+    options = parse_placement(like="orders")
+    assert options.placer == LikeTopicPlacer("orders")
+    assert (options.name, options.like, options.seed) == ("like-topic", "orders", None)
+    named = parse_placement(placement="like-topic", placement_properties="topic=orders")
+    assert named.placer == options.placer
     assert named.like == "orders"
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"like": "a", "placement": "simple"}, "--like a and --placement simple: give one"),
         ({"like": "a", "placement_properties": "topic=b"}, "--like a and the property topic=b"),
         ({"seed": 1, "placement_properties": "seed=2"}, "--seed 1 and the property seed=2"),
-        ({"like": "a", "seed": 1}, "like-topic knows no property seed"),
+        ({"like": "a", "seed": 1}, "like-topic has no property seed"),
         ({"placement": "nope"}, "there is no placer 'nope': choose one of"),
         ({"placement_properties": "x"}, "--placement-properties: property 1 is not of the form"),
         ({"rack_locator_properties": "a=b"}, "--rack-locator-properties without --rack-locator"),
         ({"rack_locator": "static", "ignore_racks": True}, "--ignore-racks and --rack-locator st"),
         ({"rack_locator": "file"}, "file needs the property path"),
         ({"brokers": "1,,2"}, "--brokers 1,,2: '' is not a broker id"),
-        ({"brokers": "3-1"}, "'3-1' is not a range of ids"),
-        ({"brokers": "-1"}, "'-1' is not a broker id: write 0,1,4-6, say"),
+        ({"brokers": "3-1"}, "'3-1' is not a range of broker ids"),
+        ({"brokers": "-1"}, "'-1' is not a broker id: write, for example, 0,1,4-6"),
     ],
 )
-def test_what_does_not_go_together_is_said(given: dict[str, Any], told: str) -> None:
+def test_contradicting_options_are_errors(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidOptionError) as error:
-        read_placing(**given)
-    assert told in str(error.value)
+        parse_placement(**given)
+    assert message in str(error.value)
 
 
-def test_ids_and_pairs() -> None:
-    assert broker_ids("5") == {5}
-    assert broker_ids(" 1 , 7-9 ") == {1, 7, 8, 9}
-    assert key_values("--config", ["a=1", "b=x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
-    for given, told in ((["a"], "--config a: write"), (["a=1", "a=2"], "given twice")):
-        with pytest.raises(InvalidOptionError, match=told):
-            key_values("--config", given)
+def test_broker_ids() -> None:
+    assert parse_broker_ids("--brokers", "5") == {5}
+    assert parse_broker_ids("--brokers", " 1 , 7-9 ") == {1, 7, 8, 9}
+    with pytest.raises(InvalidOptionError, match="--drain x: 'x' is not a broker id"):
+        parse_broker_ids("--drain", "x")
+
+
+def test_key_value_pairs() -> None:
+    pairs = ["a=1", "b=x=y", "c="]
+    assert parse_key_values("--config", pairs) == {"a": "1", "b": "x=y", "c": ""}
+    for given, message in (
+        (["a"], "--config a: write"),
+        (["a=1", "a=2"], "--config a is repeated"),
+    ):
+        with pytest.raises(InvalidOptionError, match=message):
+            parse_key_values("--config", given)
+
+
+TOPICS = ("orders", "orders-eu", "payments", "__consumer_offsets")
+
+
+@pytest.mark.parametrize(
+    ("topics", "exclude", "chosen"),
+    [
+        (None, None, TOPICS),
+        ("orders", None, ("orders",)),
+        ("orders*, payments", None, ("orders", "orders-eu", "payments")),
+        (None, "__*", ("orders", "orders-eu", "payments")),
+        ("orders*", "*-eu,absent", ("orders",)),
+    ],
+)
+def test_topics_match_names_and_patterns(
+    topics: str | None, exclude: str | None, chosen: tuple[str, ...]
+) -> None:
+    assert match_topics(TOPICS, topics, exclude) == set(chosen)
+
+
+@pytest.mark.parametrize(
+    ("topics", "exclude", "problem"),
+    [
+        ("order", None, "--topics order: the cluster has no such topic"),
+        ("orders,x*", None, r"--topics x\*: the cluster has no such topic"),
+        ("orders,,", None, "--topics 'orders,,': write names separated by"),
+        ("orders", "ord*", r"--exclude ord\*: no topic is left"),
+    ],
+)
+def test_options_that_match_no_topic_are_errors(
+    topics: str, exclude: str | None, problem: str
+) -> None:
+    with pytest.raises(InvalidOptionError, match=problem):
+        match_topics(TOPICS, topics, exclude)
+
+
+def test_a_cluster_without_topics() -> None:
+    assert match_topics((), None, "a") == frozenset()

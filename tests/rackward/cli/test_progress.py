@@ -1,3 +1,5 @@
+"""Reporting of progress: lines, bar and JSON."""
+
 from __future__ import annotations
 
 import io
@@ -7,77 +9,78 @@ import pytest
 from rich.console import Console
 
 from placement_core import TopicPartition
-from rackward.cli.render.progress import figures, narrator
+from rackward.cli.render.progress import progress_reporter, progress_text
 from rackward.reassignment import Event, events
 from rackward.reassignment.progress import Progress
 
-PLACE = TopicPartition("orders", 3)
-ALL: list[Event] = [
-    events.Begun(to_do=30, under_way=2, placed=4, batches=3, bytes=100),
-    events.Throttled(50_000_000),
-    events.OwnThrottle(3, 1000, None),
-    events.BatchBegun(1, 3, 10, 20, 500),
+PARTITION = TopicPartition("orders", 3)
+EVENTS: list[Event] = [
+    events.Started(pending=30, in_progress=2, completed=4, batches=3, bytes=100),
+    events.ThrottleSet(50_000_000),
+    events.BrokerThrottleFound(3, 1000, None),
+    events.BatchStarted(1, 3, 10, 20, 500),
     events.Progressed(1, 3, Progress(4, 36, 5_000_000, 20_000_000, 1_000_000.0, 15.0)),
-    events.Failed(PLACE, "the topic was deleted"),
-    events.Waiting(2, (5,)),
-    events.Trouble("nobody answers"),
-    events.Elected(1),
-    events.Cancelled(7),
-    events.ThrottleLifted(),
-    events.ThrottleLifted(leftover=True),
-    events.ThrottleLeft("nobody answers"),
-    events.LeftUnderWay(2, "the run was broken off"),
+    events.PartitionFailed(PARTITION, "the topic was deleted"),
+    events.WaitingForBrokers(2, (5,)),
+    events.RequestFailed("no broker responds"),
+    events.LeadersElected(1),
+    events.ReassignmentsCancelled(7),
+    events.ThrottleRemoved(),
+    events.ThrottleRemoved(leftover=True),
+    events.ThrottleNotRemoved("no broker responds"),
+    events.LeftInProgress(2, "interrupted"),
 ]
 
 
-def test_a_log_has_a_line_for_what_matters() -> None:
+def test_a_log_has_a_line_for_each_event() -> None:
     file = io.StringIO()
     console = Console(file=file, width=1000, highlight=False, markup=False)
-    with narrator("placement apply", console, "plan.json", as_json=False) as tell:
-        for event in ALL:
-            tell(event)
+    with progress_reporter("placement apply", console, "plan.json", as_json=False) as emit:
+        for event in EVENTS:
+            emit(event)
     lines = file.getvalue().splitlines()
-    assert len(lines) == len(ALL) - 1  # a batch that begins is no news
+    assert len(lines) == len(EVENTS) - 1  # no line for BatchStarted
     text = "\n".join(lines)
     for part in (
-        "Partitions: 4 as planned already, 2 under way already, 30 to do in 3 batches.",
-        "throttled to 50 MB/s per broker",
-        "Broker 3 has a replication throttle of its own (1 kB/s)",
-        "Batch 1 of 3: 4/36 partitions, 5 MB of 20 MB, 1 MB/s, 15 s left",
+        "Partitions: 4 already completed, 2 already in progress, 30 pending in 3 batches.",
+        "Throttle set: 50.0 MB/s per broker",
+        "Broker 3 has a replication throttle of its own (1.00 kB/s)",
+        "Batch 1 of 3: 4/36 partitions, 5.00 MB of 20.0 MB, 1.00 MB/s, 15 s left",
         "orders-3: the topic was deleted",
-        "2 partitions cannot go on: broker 5 down; the rest goes on.",
+        "2 partitions cannot proceed: broker 5 is down. The others proceed.",
         "1 preferred leader elected.",
         "7 reassignments cancelled.",
-        "Lifted a throttle that an earlier run had left.",
-        "THE THROTTLE COULD NOT BE LIFTED: nobody answers.",
-        "Take it up again: rackward placement apply plan.json; or take it back: rackward "
+        "Throttle of an earlier run removed.",
+        "THE THROTTLE COULD NOT BE REMOVED: no broker responds.",
+        "Interrupted: the cluster is still reassigning 2 partitions, without a throttle. To "
+        "resume: rackward placement apply plan.json; to cancel: rackward "
         "placement cancel plan.json",
     ):
         assert part in text
 
 
-def test_a_log_is_not_flooded() -> None:
+def test_a_log_has_few_lines_for_many_failures() -> None:
     file = io.StringIO()
     console = Console(file=file, width=1000)
-    with narrator("placement apply", console, "p", as_json=False) as tell:
+    with progress_reporter("placement apply", console, "p", as_json=False) as emit:
         for number in range(200):
-            tell(events.Failed(TopicPartition("t", number), "refused"))
-            tell(events.Progressed(1, 1, Progress(0, 500, number, 1000)))
+            emit(events.PartitionFailed(TopicPartition("t", number), "refused"))
+            emit(events.Progressed(1, 1, Progress(0, 500, number, 1000)))
     assert len(file.getvalue().splitlines()) < 30
 
 
-def test_a_program_gets_a_line_of_json_for_each_event(capsys: pytest.CaptureFixture[str]) -> None:
-    with narrator("placement apply", Console(), "p", as_json=True) as tell:
-        for event in ALL:
-            tell(event)
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(told) == len(ALL)
-    assert {(each["schema_version"], each["command"]) for each in told} == {(1, "placement apply")}
-    assert [each["event"] for each in told][:5] == [
-        *("begun", "throttled", "own_throttle", "batch_begun", "progressed")
+def test_json_has_a_line_for_each_event(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_reporter("placement apply", Console(), "p", as_json=True) as emit:
+        for event in EVENTS:
+            emit(event)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == len(EVENTS)
+    assert {(each["schema_version"], each["command"]) for each in lines} == {(1, "placement apply")}
+    assert [each["event"] for each in lines][:5] == [
+        *("started", "throttle_set", "broker_throttle_found", "batch_started", "progressed")
     ]
-    progressed, failed = told[4], told[5]
-    assert (progressed["copied"], progressed["bytes"], progressed["rate"]) == (
+    progressed, failed = lines[4], lines[5]
+    assert (progressed["bytes_copied"], progressed["bytes"], progressed["rate"]) == (
         *(5_000_000, 20_000_000, 1_000_000.0),
     )
     assert (failed["topic"], failed["partition"], failed["reason"]) == (
@@ -85,16 +88,16 @@ def test_a_program_gets_a_line_of_json_for_each_event(capsys: pytest.CaptureFixt
     )
 
 
-def test_a_bar_fits_eighty_columns() -> None:
+def test_the_bar_fits_80_columns() -> None:
     file = io.StringIO()
     console = Console(file=file, width=80, force_terminal=True)
-    with narrator("placement apply", console, "p", as_json=False) as tell:
-        tell(events.Progressed(12, 345, Progress(4000, 36_000, 5 * 10**12, 20 * 10**12, 1e9, 1e5)))
+    with progress_reporter("placement apply", console, "p", as_json=False) as emit:
+        emit(events.Progressed(12, 345, Progress(4000, 36_000, 5 * 10**12, 20 * 10**12, 1e9, 1e5)))
     assert "4,000/36,000" in file.getvalue()
 
 
-def test_figures_say_what_is_known() -> None:
-    assert figures(Progress(1, 2, 0, 0)) == "1/2 partitions"
-    assert figures(Progress(0, 2, 0, 5000)) == "0/2 partitions, 0 B of 5 kB"
+def test_progress_text_has_what_is_known() -> None:
+    assert progress_text(Progress(1, 2, 0, 0)) == "1/2 partitions"
+    assert progress_text(Progress(0, 2, 0, 5000)) == "0/2 partitions, 0 B of 5.00 kB"
     done = Progress(2, 2, 5000, 5000, 10.0, 0.0)
-    assert figures(done) == "2/2 partitions, 5 kB of 5 kB"
+    assert progress_text(done) == "2/2 partitions, 5.00 kB of 5.00 kB"

@@ -1,4 +1,4 @@
-"""Descriptions of topics: what is noted, and screens of 80 columns."""
+"""Descriptions of topics: notes, text of 80 columns, JSON."""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ import pytest
 from rich.console import Console
 
 from placement_core import TopicPartition
-from rackward.admin import ClusterState, Ongoing
+from rackward.admin import ClusterState, Reassignment
 from rackward.cli.console import print_json
 from rackward.cli.render.topics import Description, describe_json, show_description
-from rackward.topics.health import Note, chosen_topics, health_of
-from tests.support.cluster_states import state
+from rackward.topics.health import Note, listed_topics, partition_health
+from tests.support.cluster_states import cluster_state
 
 
-def described(found: ClusterState, *, unhealthy: bool = False) -> Description:
-    least = dict.fromkeys(found.topics, 2)
-    health = health_of(found, least)
-    topics = tuple(chosen_topics(found, health, unhealthy=unhealthy))
-    return Description(found, health, least, topics, unhealthy, ("the configuration: not allowed",))
+def describe(state: ClusterState, *, unhealthy: bool = False) -> Description:
+    min_isr = dict.fromkeys(state.topics, 2)
+    health = partition_health(state, min_isr)
+    topics = tuple(listed_topics(state, health, unhealthy=unhealthy))
+    return Description(
+        state, health, min_isr, topics, unhealthy, ("the configuration: not allowed",)
+    )
 
 
-def screen(found: Description, *, named: bool = False, limit: int = 40, width: int = 80) -> str:
+def render(
+    description: Description, *, named: bool = False, limit: int = 40, width: int = 80
+) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, highlight=False, markup=False, color_system=None)
-    show_description(found, console, limit=limit, every=False, named=named)
+    show_description(description, console, limit=limit, every_partition=False, named=named)
     return out.getvalue()
 
 
-ILL = state(
+UNHEALTHY = cluster_state(
     {
         "fine": [(0, 2, 4), (2, 4, 0)],
         "moving": [(0, 2, 4, 3)],
@@ -39,12 +43,12 @@ ILL = state(
         "lost": [(5,), (4,)],
     },
     down=[5],
-    ongoing={TopicPartition("moving", 0): Ongoing((0, 2, 4, 3), (3,), (2,))},
+    reassignments={TopicPartition("moving", 0): Reassignment((0, 2, 4, 3), (3,), (2,))},
 )
 
 
-def test_notes_say_what_is_wrong_with_each_partition() -> None:
-    notes = health_of(ILL, dict.fromkeys(ILL.topics, 2)).notes
+def test_notes_of_partitions() -> None:
+    notes = partition_health(UNHEALTHY, dict.fromkeys(UNHEALTHY.topics, 2)).notes
     assert notes == {
         TopicPartition("lost", 0): (Note.OFFLINE, Note.UNDER_REPLICATED),
         TopicPartition("lost", 1): (Note.BELOW_MIN_IN_SYNC,),
@@ -56,21 +60,23 @@ def test_notes_say_what_is_wrong_with_each_partition() -> None:
     }
 
 
-def test_a_cluster_without_any_leader_is_offline_and_not_unknown() -> None:
-    silent = state({"t": [(0,), (0,)]}, ["a"], down=[0])
-    assert set(health_of(silent, {}).notes.values()) == {(Note.OFFLINE, Note.UNDER_REPLICATED)}
+def test_partitions_of_a_cluster_without_leaders_are_offline() -> None:
+    silent = cluster_state({"t": [(0,), (0,)]}, ["a"], down=[0])
+    assert set(partition_health(silent, {}).notes.values()) == {
+        (Note.OFFLINE, Note.UNDER_REPLICATED)
+    }
 
 
-def test_the_unhealthy_come_first_or_alone() -> None:
-    health = health_of(ILL, dict.fromkeys(ILL.topics, 2))
-    assert chosen_topics(ILL, health, unhealthy=False) == [
+def test_unhealthy_topics_are_listed_first_or_only() -> None:
+    health = partition_health(UNHEALTHY, dict.fromkeys(UNHEALTHY.topics, 2))
+    assert listed_topics(UNHEALTHY, health, unhealthy=False) == [
         "lost", "short", "narrow", "fine", "moving",
     ]  # fmt: skip
-    assert chosen_topics(ILL, health, unhealthy=True) == ["lost", "short", "narrow"]
+    assert listed_topics(UNHEALTHY, health, unhealthy=True) == ["lost", "short", "narrow"]
 
 
-def test_a_screen_of_topics() -> None:
-    shown = screen(described(ILL))
+def test_text_of_topics() -> None:
+    shown = render(describe(UNHEALTHY))
     assert "6 brokers (1 down) in 3 racks; 5 topics, 9 partitions, 24 replicas" in shown
     lines = {words[0]: line for line in shown.splitlines() if (words := line.split())}
     assert lines["short"].split() == [
@@ -85,8 +91,8 @@ def test_a_screen_of_topics() -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_a_screen_of_named_partitions() -> None:
-    shown = screen(described(ILL.only(["short", "moving"])), named=True)
+def test_text_of_named_topics() -> None:
+    shown = render(describe(UNHEALTHY.only(["short", "moving"])), named=True)
     rows = [line.split() for line in shown.splitlines()]
     assert ["moving", "0", "0", "0:a", "2:b", "4:c", "3:b", "moving", "+3", "-2"] in rows
     assert ["short", "0", "1", "5:c", "1:a", "3:b", "5", "leader", "not", "preferred"] in rows
@@ -94,50 +100,50 @@ def test_a_screen_of_named_partitions() -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_many_topics_are_cut_and_many_partitions_not_listed() -> None:
-    many = state({f"t-{n:03}": [(n % 6, (n + 2) % 6, (n + 4) % 6)] * 2 for n in range(100)})
-    shown = screen(described(many), limit=10)
+def test_many_topics_and_partitions_are_limited() -> None:
+    many = cluster_state({f"t-{n:03}": [(n % 6, (n + 2) % 6, (n + 4) % 6)] * 2 for n in range(100)})
+    shown = render(describe(many), limit=10)
     assert "t-009" in shown
     assert "t-010" not in shown
     assert "... and 90 more topics: --limit 0 lists all" in shown
-    assert screen(described(many), limit=0).count("\nt-") == 100
-    assert "200 partitions: --every-partition shows each" in screen(
-        described(many), named=True, limit=0
+    assert render(describe(many), limit=0).count("\nt-") == 100
+    assert "200 partitions: --every-partition lists them" in render(
+        describe(many), named=True, limit=0
     )
 
 
 def test_long_names_fold_and_racks_of_many_levels_fit() -> None:
     name = "a-topic-" + "x" * 241
     racks = ["/dc1/room1", "/dc1/room2", "/dc2/room1", "/dc2/room2", None]
-    shown = screen(described(state({name: [(0, 2)]}, racks)), named=False)
+    shown = render(describe(cluster_state({name: [(0, 2)]}, racks)), named=False)
     assert max(map(len, shown.splitlines())) <= 80
     assert sum(line.count("x") for line in shown.splitlines() if "xxx" in line) == 241
     assert "(no rack)" in shown
 
 
-def test_hundreds_of_brokers_are_a_line_per_rack() -> None:
+def test_hundreds_of_brokers_are_shown_by_rack() -> None:
     racks = [f"r{n % 3}" for n in range(300)]
     rows = [(n % 300, (n + 1) % 300, (n + 2) % 300) for n in range(450)]
-    shown = screen(described(state({"t": rows}, racks, down=[299])))
+    shown = render(describe(cluster_state({"t": rows}, racks, down=[299])))
     line = next(line for line in shown.splitlines() if line.startswith("r2"))
     assert line.split() == ["r2", "100", "brokers", "1", "down", "0", "to", "2", "3", "to", "6"]
     assert len(shown.splitlines()) < 30
 
 
-def test_nothing_to_show_is_said() -> None:
-    healthy = state({"t": [(0, 2, 4)]})
-    assert "No unhealthy topics." in screen(described(healthy, unhealthy=True))
-    assert "No topics." in screen(described(state({})))
+def test_nothing_to_list() -> None:
+    healthy = cluster_state({"t": [(0, 2, 4)]})
+    assert "No unhealthy topics." in render(describe(healthy, unhealthy=True))
+    assert "No topics." in render(describe(cluster_state({})))
 
 
 def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    print_json("topics describe", describe_json(described(ILL)))
+    print_json("topics describe", describe_json(describe(UNHEALTHY)))
     text = capsys.readouterr().out
-    told = json.loads(text)
-    assert (told["schema_version"], told["command"]) == (1, "topics describe")
+    document = json.loads(text)
+    assert (document["schema_version"], document["command"]) == (1, "topics describe")
     assert '"replicas": [5, 1, 3],' in text
-    assert [topic["name"] for topic in told["topics"]][:2] == ["lost", "short"]
-    short = told["topics"][1]
+    assert [topic["name"] for topic in document["topics"]][:2] == ["lost", "short"]
+    short = document["topics"][1]
     assert (short["id"], short["min_in_sync"], short["unhealthy"]) == ("id of short", 2, 3)
     assert short["partitions"][0] == {
         "partition": 0,
@@ -148,7 +154,7 @@ def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
         "adding": [],
         "removing": [],
     }
-    assert told["brokers"][5] == {
+    assert document["brokers"][5] == {
         "id": 5,
         "rack": "c",
         "address": "kafka-5.example:9092",
@@ -156,11 +162,11 @@ def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
         "leaders": 0,
         "replicas": 4,
     }
-    assert [rack["rack"] for rack in told["racks"]] == ["a", "b", "c"]
-    assert {finding["kind"] for finding in told["findings"]} >= {"offline", "under-replicated"}
+    assert [rack["rack"] for rack in document["racks"]] == ["a", "b", "c"]
+    assert {finding["kind"] for finding in document["findings"]} >= {"offline", "under-replicated"}
 
 
-def test_json_keeps_texts_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_does_not_change_strings(capsys: pytest.CaptureFixture[str]) -> None:
     odd = {"a": ["[\n  1,\n  2\n]", "[ 1, 2 ]"], "b": [1, -2], "c": [], "d": [[1], [2, 3]]}
     print_json("x", odd)
     text = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Processes that cannot outlive their owner, however it goes. No Kafka needed."""
+"""Processes that end with their owner, however it ends. No Kafka is needed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,10 +27,16 @@ OWNER = textwrap.dedent("""
     processes = Processes(sys.argv[1])
     sleep = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
     pid = processes.start("one", sleep, processes.folder / "out")
-    processes.at_end([sys.executable, "-c", f"open({sys.argv[1] + '/last'!r}, 'w')"])
+    processes.on_exit([sys.executable, "-c", f"open({sys.argv[1] + '/on-exit'!r}, 'w')"])
     print(pid, processes.folder, flush=True)
     time.sleep(600)
 """)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    with closing(Processes(tmp_path)) as processes:
+        yield processes
 
 
 def is_alive(pid: int) -> bool:
@@ -39,10 +47,9 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def test_close_ends_everything_and_may_come_twice(tmp_path: Path) -> None:
-    processes = Processes(tmp_path)
+def test_close_ends_all_processes_and_may_be_repeated(processes: Processes, tmp_path: Path) -> None:
     pids = [processes.start(name, SLEEP, processes.folder / name) for name in ("one", "two")]
-    # A frozen process must go as well.
+    # A stopped process must end as well.
     processes.signal("two", signal.SIGSTOP)
     assert all(map(is_alive, pids))
     processes.close()
@@ -53,29 +60,25 @@ def test_close_ends_everything_and_may_come_twice(tmp_path: Path) -> None:
         processes.exit_code("one")
 
 
-def test_ends_are_told(tmp_path: Path) -> None:
-    processes = Processes(tmp_path)
-    try:
-        out = processes.folder / "out"
-        for word in ("first", "second"):
-            processes.start("echo", [sys.executable, "-c", f"print({word!r}); exit(3)"], out)
-            assert processes.wait("echo", PATIENCE) == 3
-        assert out.read_text().split() == ["first", "second"]
-        processes.start("sleep", SLEEP, out)
-        assert processes.exit_code("sleep") is None
-        with pytest.raises(ClusterTimeoutError, match="sleep did not end"):
-            processes.wait("sleep", 0.05)
-        processes.signal("sleep", signal.SIGKILL)
-        assert processes.wait("sleep", PATIENCE) == -signal.SIGKILL
-        processes.signal("sleep", signal.SIGKILL)
-        with pytest.raises(ClusterError, match="could not start nothing"):
-            processes.start("nothing", ["/no/such/program"], out)
-    finally:
-        processes.close()
+def test_exit_codes_and_output(processes: Processes) -> None:
+    out = processes.folder / "out"
+    for word in ("first", "second"):
+        processes.start("echo", [sys.executable, "-c", f"print({word!r}); exit(3)"], out)
+        assert processes.wait("echo", PATIENCE) == 3
+    assert out.read_text().split() == ["first", "second"]
+    processes.start("sleep", SLEEP, out)
+    assert processes.exit_code("sleep") is None
+    with pytest.raises(ClusterTimeoutError, match=r"sleep did not exit within 0\.05 s"):
+        processes.wait("sleep", 0.05)
+    processes.signal("sleep", signal.SIGKILL)
+    assert processes.wait("sleep", PATIENCE) == -signal.SIGKILL
+    processes.signal("sleep", signal.SIGKILL)
+    with pytest.raises(ClusterError, match="could not start nothing"):
+        processes.start("nothing", ["/no/such/program"], out)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_outlives_an_owner_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+def test_no_process_outlives_a_killed_owner(tmp_path: Path, number: signal.Signals) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -84,56 +87,58 @@ def test_nothing_outlives_an_owner_that_is_killed(tmp_path: Path, number: signal
     )
     assert owner.stdout is not None
     with owner.stdout:
-        told, folder = owner.stdout.readline().split()
-    assert is_alive(int(told))
+        pid, folder = owner.stdout.readline().split()
+    assert is_alive(int(pid))
     owner.send_signal(number)
     owner.wait()
     wait_until(
-        lambda: not is_alive(int(told)) and not Path(folder).exists(), PATIENCE, "all is gone"
+        lambda: not is_alive(int(pid)) and not Path(folder).exists(),
+        PATIENCE,
+        "process and folder are gone",
     )
-    wait_until((tmp_path / "last").exists, PATIENCE, "the last words")
+    wait_until((tmp_path / "on-exit").exists, PATIENCE, "the command for the exit has run")
 
 
-def test_a_fork_of_the_owner_keeps_nothing_alive(tmp_path: Path) -> None:
-    # The fork holds the owner's end of the pipe, so the pipe alone would never end.
+def test_a_fork_of_the_owner_keeps_no_process_alive(tmp_path: Path) -> None:
+    # The fork inherits the owner's end of the pipe, which therefore stays open.
     fork = "import os\nif os.fork(): os._exit(0)\nprint(os.getpid(), flush=True)\n"
     script = OWNER.replace("time.sleep(600)\n", f"{fork}time.sleep(600)\n")
     assert script != OWNER
-    out = tmp_path / "told"
+    out = tmp_path / "out"
     with out.open("w") as file:
         command = [sys.executable, "-c", script, str(tmp_path)]
         subprocess.run(command, stdout=file, check=True, timeout=PATIENCE)
-    wait_until(lambda: out.read_text().count("\n") == 2, PATIENCE, "the fork says who it is")
-    told, folder, forked = out.read_text().split()
+    wait_until(lambda: out.read_text().count("\n") == 2, PATIENCE, "the fork prints its pid")
+    pid, folder, forked = out.read_text().split()
     try:
         wait_until(
-            lambda: not is_alive(int(told)) and not Path(folder).exists(), PATIENCE, "all is gone"
+            lambda: not is_alive(int(pid)) and not Path(folder).exists(),
+            PATIENCE,
+            "process and folder are gone",
         )
         assert is_alive(int(forked))
     finally:
         os.kill(int(forked), signal.SIGKILL)
 
 
-def test_where_the_supervisor_dies_its_children_still_go(tmp_path: Path) -> None:
-    processes = Processes(tmp_path)
+def test_close_ends_processes_whose_supervisor_was_killed(
+    processes: Processes, tmp_path: Path
+) -> None:
     pid = processes.start("one", SLEEP, processes.folder / "out")
     os.kill(processes._supervisor.pid, signal.SIGKILL)
-    with pytest.raises(ClusterError, match="looks after the brokers has ended"):
+    with pytest.raises(ClusterError, match="supervisor process of the brokers has exited"):
         processes.wait("one", PATIENCE)
     processes.close()
-    wait_until(lambda: not is_alive(pid), PATIENCE, "its child is gone")
+    wait_until(lambda: not is_alive(pid), PATIENCE, "the child process is gone")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_java_is_not_swayed_by_the_user_s_variables(
+def test_java_variables_of_the_user_are_not_inherited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xmx1m")
-    processes = Processes(tmp_path)
-    try:
+    with closing(Processes(tmp_path)) as processes:
         command = [sys.executable, "-c", "import os; print('JAVA_TOOL_OPTIONS' in os.environ)"]
         processes.start("one", command, processes.folder / "out")
         processes.wait("one", PATIENCE)
         assert (processes.folder / "out").read_text().strip() == "False"
-    finally:
-        processes.close()

@@ -1,4 +1,4 @@
-"""What is said and done when clusters, or what is written to, fail and come back."""
+"""Failures of clusters and of sinks, and what is logged about them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tests.support.snapshots import snapshot
 SOURCE = ClusterSource("east", {})
 
 
-class Memory:
-    """A sink that keeps snapshots in a list, or fails."""
+class MemorySink:
+    """A sink that stores snapshots in a list, or fails."""
 
     def __init__(self) -> None:
-        self.kept: list[Snapshot] = []
+        self.snapshots: list[Snapshot] = []
         self.error: SinkError | None = None
         self.flushed = self.closed = 0
 
     def last(self, cluster: str) -> float | None:  # noqa: ARG002
         return None
 
-    def write(self, given: Snapshot) -> bool:
+    def write(self, snapshot: Snapshot) -> bool:
         if self.error is not None:
             raise self.error
-        self.kept.append(given)
+        self.snapshots.append(snapshot)
         return True
 
     def flush(self) -> None:
@@ -43,7 +43,7 @@ class Memory:
 
 
 class Connection:
-    """Stands for a cluster's connection: only closed here."""
+    """A connection that does nothing."""
 
     closed = 0
 
@@ -60,16 +60,16 @@ class Clock:
 
 
 def worker(
-    sink: Memory, clock: Clock, answers: Sequence[Snapshot | Exception], opened: list[int]
+    sink: MemorySink, clock: Clock, snapshots: Sequence[Snapshot | Exception], opened: list[int]
 ) -> Worker:
-    """A worker whose cluster gives the answers, one after the other."""
-    left = list(answers)
+    """Return a worker that gets one of ``snapshots``, or raises it, at each attempt."""
+    left = list(snapshots)
 
     def take(*_: Any) -> Snapshot:
-        answer = left.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        result = left.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def connect(_: ClusterSource) -> Any:
         opened.append(len(left))
@@ -79,96 +79,96 @@ def worker(
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    found = [(record.levelname, record.getMessage()) for record in caplog.records]
+    lines = [(record.levelname, record.getMessage()) for record in caplog.records]
     caplog.clear()
-    return found
+    return lines
 
 
-def test_a_cluster_that_is_down_is_said_once_and_again_when_it_is_back(
+def test_failures_are_logged_once_until_the_cluster_is_reachable_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "rackward.collector")
-    sink, clock, opened = Memory(), Clock(), list[int]()
-    down = UnreachableError("nothing listens at k:1")
+    sink, clock, opened = MemorySink(), Clock(), list[int]()
+    down = UnreachableError("connection refused by k:1")
     subject = worker(
         sink, clock, [snapshot(), down, down, UnauthorizedError("no"), snapshot()], opened
     )
-    assert subject.turn()
+    assert subject.run_once()
     assert lines(caplog) == [
         (
             "INFO",
-            "east: 1 brokers, 3 partitions, 0 groups, 2 rows of members, 3 committed offsets; "
-            "0 requests in 0.0 s",
+            "east: snapshot: brokers=1 partitions=3 groups=0 members=2 commits=3 requests=0 "
+            "seconds=0.0",
         )
     ]
-    assert not subject.turn()
-    assert lines(caplog) == [("WARNING", "east: no snapshot: nothing listens at k:1")]
+    assert not subject.run_once()
+    assert lines(caplog) == [("WARNING", "east: snapshot failed: connection refused by k:1")]
     clock.now += 60
-    assert not subject.turn()
+    assert not subject.run_once()
     assert lines(caplog) == []
     assert subject.failures == 2
-    # Another trouble is worth another line.
-    assert not subject.turn()
-    assert lines(caplog) == [("WARNING", "east: no snapshot: no")]
+    # Another kind of error is logged.
+    assert not subject.run_once()
+    assert lines(caplog) == [("WARNING", "east: snapshot failed: no")]
     clock.now += 40
-    assert subject.turn()
-    told = lines(caplog)
-    assert told[0] == ("INFO", "east: is back after 3 failed attempts and 100 s")
-    assert len(told) == 2
+    assert subject.run_once()
+    logged = lines(caplog)
+    assert logged[0] == ("INFO", "east: reachable again: failures=3 seconds=100")
+    assert len(logged) == 2
     assert subject.failures == 0
-    assert len(sink.kept) == 2
-    # A connection is made anew after each failure, and kept otherwise.
+    assert len(sink.snapshots) == 2
+    # A new connection is opened after each failure.
     assert opened == [5, 3, 2, 1]
-    assert subject.outcome.snapshots == 2
-    assert subject.outcome.failures == 3
-    assert subject.outcome.error is None
-    assert subject.outcome.rows == {"brokers": 2, "partitions": 6, "members": 4, "commits": 6}
+    assert subject.result.snapshots == 2
+    assert subject.result.failures == 3
+    assert subject.result.error is None
+    assert subject.result.rows == {"brokers": 2, "partitions": 6, "members": 4, "commits": 6}
 
 
-def test_what_cannot_be_written_is_a_failure_too(caplog: pytest.LogCaptureFixture) -> None:
-    sink, opened = Memory(), list[int]()
+def test_a_snapshot_that_cannot_be_written_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    sink, opened = MemorySink(), list[int]()
     sink.error = SinkError("the disk is full")
     subject = worker(sink, Clock(), [snapshot(), snapshot(), snapshot()], opened)
-    assert not subject.turn()
-    assert not subject.turn()
-    assert [message for _, message in lines(caplog)] == ["east: no snapshot: the disk is full"]
-    assert subject.outcome.error == "the disk is full"
+    assert not subject.run_once()
+    assert not subject.run_once()
+    assert [message for _, message in lines(caplog)] == ["east: snapshot failed: the disk is full"]
+    assert subject.result.error == "the disk is full"
     sink.error = None
-    assert subject.turn()
-    # The cluster was not to blame, so its connection stayed.
+    assert subject.run_once()
+    # The connection to the cluster is kept.
     assert len(opened) == 1
 
 
-def test_faults_are_told_when_they_are_new(caplog: pytest.LogCaptureFixture) -> None:
+def test_new_faults_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     faulty = [replace(snapshot(), faults=faults) for faults in (("a", "b"), ("a", "b"), ("c",))]
     many = replace(snapshot(), faults=tuple(f"f{n}" for n in range(9)))
-    subject = worker(Memory(), Clock(), [*faulty, many], [])
+    subject = worker(MemorySink(), Clock(), [*faulty, many], [])
     caplog.set_level(logging.WARNING, "rackward.collector")
-    seen = []
+    logged = []
     for _ in range(4):
-        assert subject.turn()
-        seen.append([message for _, message in lines(caplog)])
-    assert seen == [
-        ["east: left out: a", "east: left out: b"],
+        assert subject.run_once()
+        logged.append([message for _, message in lines(caplog)])
+    assert logged == [
+        ["east: missing in the snapshot: a", "east: missing in the snapshot: b"],
         [],
-        ["east: left out: c"],
+        ["east: missing in the snapshot: c"],
         [
-            "east: left out: f0",
-            "east: left out: f1",
-            "east: left out: f2",
-            "east: and 6 more of these",
+            "east: missing in the snapshot: f0",
+            "east: missing in the snapshot: f1",
+            "east: missing in the snapshot: f2",
+            "east: missing in the snapshot: 6 more",
         ],
     ]
-    assert subject.outcome.faults == 12
+    assert subject.result.faults == 12
 
 
-def collector(sink: Memory, connect: Callable[[ClusterSource], Any], *names: str) -> Collector:
+def collector(sink: MemorySink, connect: Callable[[ClusterSource], Any], *names: str) -> Collector:
     sources = [ClusterSource(name, {}) for name in names]
     return Collector(sources, sink, connect, interval=0.5, seed=1)
 
 
-def test_a_bug_ends_the_run_and_is_raised_after_cleaning_up() -> None:
-    sink = Memory()
+def test_an_unexpected_error_is_raised_after_the_sink_is_closed() -> None:
+    sink = MemorySink()
 
     def connect(_: ClusterSource) -> Any:
         raise ZeroDivisionError
@@ -178,25 +178,25 @@ def test_a_bug_ends_the_run_and_is_raised_after_cleaning_up() -> None:
     assert (sink.flushed, sink.closed) == (1, 1)
 
 
-def test_a_cluster_that_hangs_does_not_keep_the_run_from_ending(
+def test_a_cluster_that_hangs_does_not_delay_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rackward.collector.collector.GRACE_SECONDS", 0.2)
-    sink, hang = Memory(), threading.Event()
+    monkeypatch.setattr("rackward.collector.collector.SHUTDOWN_SECONDS", 0.2)
+    sink, hang = MemorySink(), threading.Event()
 
     def connect(_: ClusterSource) -> Any:
         hang.wait(60)
-        raise UnreachableError("at last")
+        raise UnreachableError("timed out")
 
     subject = collector(sink, connect, "east")
     try:
-        outcomes = subject.run(duration=0.1)
+        results = subject.run(duration=0.1)
     finally:
         hang.set()
-    assert [each.snapshots for each in outcomes] == [0]
+    assert [each.snapshots for each in results] == [0]
     assert sink.closed == 1
 
 
-def test_names_of_clusters_are_unique() -> None:
+def test_names_of_clusters_must_be_unique() -> None:
     with pytest.raises(SourceError, match="'east'"):
-        collector(Memory(), lambda _: None, "east", "west", "east")
+        collector(MemorySink(), lambda _: None, "east", "west", "east")

@@ -1,3 +1,5 @@
+"""The configuration file of the collector."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -5,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rackward.collector import ClusterSource, Patterns, SourceError, read_rack_map, read_sources
-from rackward.controller.config import DocumentError
-from rackward.host_racks import HostRackError
+from placement_core import InvalidOptionError
+from rackward.collector import ClusterSource, Patterns, SourceError, read_host_racks, read_sources
+from rackward.config_files import ConfigError
 
 DEFAULTS = ClusterSource("", {"client.id": "x"}, requests_per_second=7.0)
 
@@ -45,15 +47,15 @@ JSON = """
 """
 
 
-def read(path: Path) -> Mapping[str, str]:
+def read_properties(path: Path) -> Mapping[str, str]:
     return {"bootstrap.servers": f"of {path.parent.name}/{path.name}", "sasl.password": "secret"}
 
 
 @pytest.mark.parametrize(("suffix", "text"), [("yaml", YAML), ("toml", TOML), ("json", JSON)])
-def test_clusters_come_out_of_any_format(tmp_path: Path, suffix: str, text: str) -> None:
+def test_yaml_toml_and_json(tmp_path: Path, suffix: str, text: str) -> None:
     file = tmp_path / f"clusters.{suffix}"
     file.write_text(text)
-    east, west = read_sources(file, read, DEFAULTS)
+    east, west = read_sources(file, read_properties, DEFAULTS)
     assert east.name == "east"
     assert east.properties == {
         "client.id": "x",
@@ -61,9 +63,11 @@ def test_clusters_come_out_of_any_format(tmp_path: Path, suffix: str, text: str)
         "sasl.password": "secret",
     }
     assert east.requests_per_second == 10.0
-    assert [name for name in ("billing", "audit-1", "auditor") if east.selection.groups.take(name)]
-    assert not east.selection.groups.take("auditor")
-    assert not east.selection.topics.take("tmp-1")
+    groups = east.selection.groups
+    assert groups.matches("billing")
+    assert groups.matches("audit-1")
+    assert not groups.matches("auditor")
+    assert not east.selection.topics.matches("tmp-1")
     assert east.selection.internal
     assert east.racks.rack("/10.1.2.3") == "az1"
     assert east.reports_topic == "reports"
@@ -75,57 +79,69 @@ def test_clusters_come_out_of_any_format(tmp_path: Path, suffix: str, text: str)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("clusters: {}", "write 'clusters:'"),
-        ("- a", "write 'clusters:'"),
-        ("clusters: {a: {bootstrap_servers: 'x:1'}}\nmore: 1", "'more' means nothing"),
-        ("clusters: {a: 3}", "cluster a: write its settings"),
-        ("clusters: {a: {}}", "cluster a: say where it is"),
-        ("clusters: {a: {bootstrap_server: 'x:1'}}", "'bootstrap_server' is no setting"),
+        ("clusters: {}", "write 'clusters:' and, below it, the name of each cluster"),
+        ("- a", "write settings here, each as NAME: VALUE"),
+        (
+            "clusters: {a: {bootstrap_servers: 'x:1'}}\nmore: 1",
+            "unknown setting 'more'; the settings are clusters",
+        ),
+        ("clusters: {a: 3}", "cluster a: write settings here"),
+        ("clusters: {a: {}}", "cluster a: no address: set bootstrap_servers"),
+        (
+            "clusters: {a: {bootstrap_server: 'x:1'}}",
+            "cluster a: unknown setting 'bootstrap_server'",
+        ),
         ("clusters: {a: {bootstrap_servers: 3}}", "bootstrap_servers is 3"),
         (
             "clusters: {a: {bootstrap_servers: 'x:1', requests_per_second: 0}}",
             "requests_per_second is 0",
         ),
         ("clusters: {a: {bootstrap_servers: 'x:1', groups: 3}}", "groups is 3"),
-        ("clusters: {a: {bootstrap_servers: 'x:1', racks: [1]}}", "racks has to be"),
-        ("clusters: {a: {bootstrap_servers: 'x:1', racks: {1.2.3.4/99: a}}}", "no subnet"),
+        (
+            "clusters: {a: {bootstrap_servers: 'x:1', racks: [1]}}",
+            "racks is not valid: write addresses or networks",
+        ),
+        (
+            "clusters: {a: {bootstrap_servers: 'x:1', racks: {1.2.3.4/99: a}}}",
+            "'1.2.3.4/99' is not a valid network",
+        ),
         ("clusters: {a: {bootstrap_servers: 'x:1', internal_topics: 'maybe'}}", "write true"),
-        ("clusters: {a: 'pass-word", "is not YAML: see line 1"),
+        ("clusters: {a: 'pass-word", "is not valid YAML: see line 1"),
     ],
 )
-def test_mistakes_are_named_with_file_and_cluster(tmp_path: Path, text: str, told: str) -> None:
+def test_errors_name_the_file_and_the_cluster(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "clusters.yaml"
     file.write_text(text)
-    with pytest.raises((SourceError, HostRackError, DocumentError)) as raised:
-        read_sources(file, read, DEFAULTS)
-    assert told in str(raised.value)
+    with pytest.raises((SourceError, InvalidOptionError, ConfigError)) as raised:
+        read_sources(file, read_properties, DEFAULTS)
+    assert message in str(raised.value)
     assert str(file) in str(raised.value)
     assert "pass-word" not in str(raised.value)
 
 
-def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match="cannot be read"):
-        read_rack_map(tmp_path / "absent.yaml")
+def test_invalid_files_of_racks_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_host_racks(tmp_path / "absent.yaml")
     other = tmp_path / "racks.txt"
     other.write_text("x")
-    with pytest.raises(DocumentError, match=r"name it \.yaml"):
-        read_rack_map(other)
+    with pytest.raises(ConfigError, match=r"has to end in \.yaml"):
+        read_host_racks(other)
     listed = tmp_path / "racks.json"
     listed.write_text("[]")
-    with pytest.raises(SourceError, match="an address or a subnet"):
-        read_rack_map(listed)
+    with pytest.raises(SourceError, match="an address or a network"):
+        read_host_racks(listed)
 
 
 def test_patterns_include_and_exclude() -> None:
     patterns = Patterns(["orders*", "clicks"], ["*-test", "orders.old"])
-    taken = [
+    matching = [
         name
         for name in ("orders", "orders.new", "orders.old", "clicks", "clicks2", "orders-test")
-        if patterns.take(name)
+        if patterns.matches(name)
     ]
-    assert taken == ["orders", "orders.new", "clicks"]
-    assert Patterns().all
-    assert Patterns().take("anything")
-    assert not patterns.all
+    assert matching == ["orders", "orders.new", "clicks"]
+    assert Patterns().match_all
+    assert Patterns().matches("anything")
+    assert not patterns.match_all

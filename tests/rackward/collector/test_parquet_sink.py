@@ -1,3 +1,5 @@
+"""Snapshots in Parquet files."""
+
 from __future__ import annotations
 
 import os
@@ -23,51 +25,51 @@ def read(root: Path, table: str) -> pa.Table:
     return dataset.dataset(root / table, partitioning="hive", format="parquet").to_table()
 
 
-def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
     sink = ParquetSink(tmp_path / "out")
-    given = snapshot()
-    assert sink.write(given)
-    for table, rows in given.tables.items():
-        found = read(tmp_path / "out", table).drop_columns(["date"])
-        assert found.schema.equals(arrow_schema(table)), table
-        assert [tuple(row.values()) for row in found.to_pylist()] == list(rows)
+    original = snapshot()
+    assert sink.write(original)
+    for table, rows in original.tables.items():
+        result = read(tmp_path / "out", table).drop_columns(["date"])
+        assert result.schema.equals(arrow_schema(table)), table
+        assert [tuple(row.values()) for row in result.to_pylist()] == list(rows)
 
 
-def test_a_cluster_without_groups_has_all_tables_nevertheless(tmp_path: Path) -> None:
+def test_empty_tables_are_written_once(tmp_path: Path) -> None:
     sink = ParquetSink(tmp_path)
     full = snapshot()
-    quiet = replace(full, tables={**full.tables, "members": [], "commits": []})
+    empty = replace(full, tables={**full.tables, "members": [], "commits": []})
     for _ in range(2):
-        sink.write(quiet)
+        sink.write(empty)
     assert len(list(tmp_path.glob("members/*/*.parquet"))) == 1
-    found = read(tmp_path, "commits")
-    assert found.num_rows == 0
-    assert found.drop_columns(["date"]).schema.equals(arrow_schema("commits"))
+    result = read(tmp_path, "commits")
+    assert result.num_rows == 0
+    assert result.drop_columns(["date"]).schema.equals(arrow_schema("commits"))
     assert not (tmp_path / "client_reports").exists()
 
 
-def test_folders_are_named_after_the_date_of_each_row(tmp_path: Path) -> None:
+def test_rows_are_partitioned_by_date(tmp_path: Path) -> None:
     midnight = datetime(2026, 11, 21, 23, 59, 59, tzinfo=UTC)
     ParquetSink(tmp_path).write(snapshot(at=midnight, commits_at=midnight + timedelta(seconds=2)))
     assert [folder.name for folder in (tmp_path / "brokers").iterdir()] == ["date=2026-11-21"]
     assert [folder.name for folder in (tmp_path / "commits").iterdir()] == ["date=2026-11-22"]
 
 
-def test_names_of_clusters_do_no_harm(tmp_path: Path) -> None:
-    odd = ["../../etc", "a b", "east", "_hidden", ".hidden", "a/b", "a_b", "x" * 300]
+def test_unusual_names_of_clusters(tmp_path: Path) -> None:
+    names = ["../../etc", "a b", "east", "_hidden", ".hidden", "a/b", "a_b", "x" * 300]
     sink = ParquetSink(tmp_path / "out")
-    for name in odd:
+    for name in names:
         sink.write(snapshot(name))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(files) == 4 * len(odd)
+    assert len(files) == 4 * len(names)
     assert all(file.is_relative_to(tmp_path / "out") for file in files)
-    assert sorted(read(tmp_path / "out", "brokers")["cluster"].to_pylist()) == sorted(odd)
-    for name in odd:
+    assert sorted(read(tmp_path / "out", "brokers")["cluster"].to_pylist()) == sorted(names)
+    for name in names:
         assert sink.last(name) == AT.timestamp()
     assert sink.last("eas") is None
 
 
-def test_the_latest_snapshot_is_found_again(tmp_path: Path) -> None:
+def test_the_time_of_the_last_snapshot_is_result_again(tmp_path: Path) -> None:
     sink = ParquetSink(tmp_path)
     assert sink.last("east") is None
     for hours in (30, 0, 2):
@@ -77,8 +79,8 @@ def test_the_latest_snapshot_is_found_again(tmp_path: Path) -> None:
 
 def test_several_snapshots_share_a_file(tmp_path: Path) -> None:
     sink = ParquetSink(tmp_path, per_file=3)
-    kept = [sink.write(snapshot(at=AT + timedelta(minutes=n))) for n in range(4)]
-    assert kept == [False, False, True, False]
+    durable = [sink.write(snapshot(at=AT + timedelta(minutes=n))) for n in range(4)]
+    assert durable == [False, False, True, False]
     assert read(tmp_path, "brokers").num_rows == 3
     assert len(list(tmp_path.glob("brokers/*/*.parquet"))) == 1
     sink.flush()
@@ -104,7 +106,7 @@ def test_many_writers_share_a_folder(tmp_path: Path) -> None:
     assert read(tmp_path, "commits").num_rows == 90
 
 
-def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = ParquetSink(tmp_path)
 
     def full(_: int) -> None:
@@ -118,7 +120,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert sink.write(snapshot())
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkError, match="file"):
         ParquetSink(tmp_path / "file" / "out")
@@ -137,7 +139,7 @@ for n in range(10_000):
 """
 
 
-def test_a_killed_writer_leaves_whole_files_only(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_only_complete_files(tmp_path: Path) -> None:
     for turn in range(2):
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
@@ -145,7 +147,7 @@ def test_a_killed_writer_leaves_whole_files_only(tmp_path: Path) -> None:
         try:
             assert writer.stdout is not None
             assert writer.stdout.readline().strip() == "0"
-            # Somewhere in the second snapshot or after: each kill elsewhere.
+            # Kill at different points of the second snapshot or later.
             threading.Event().wait(0.02 * turn)
         finally:
             writer.send_signal(signal.SIGKILL)
@@ -158,16 +160,16 @@ def test_a_killed_writer_leaves_whole_files_only(tmp_path: Path) -> None:
         for file in files:
             rows = parquet.read_table(file).num_rows
             assert rows == {"brokers": 1, "members": 2}.get(table, 5_000)
-    left = list(tmp_path.rglob(".unfinished-*"))
-    # Young leftovers may be another collector's work; old ones nobody's.
+    unfinished = list(tmp_path.rglob(".unfinished-*"))
+    # Recent files may be those of another collector.
     ParquetSink(tmp_path)
-    assert [path for path in left if path.exists()] == left
-    for path in left:
+    assert [path for path in unfinished if path.exists()] == unfinished
+    for path in unfinished:
         os.utime(path, (0, 0))
     ParquetSink(tmp_path)
     assert not list(tmp_path.rglob(".unfinished-*"))
 
 
-def test_every_table_has_columns_for_arrow() -> None:
+def test_arrow_schemas_have_all_columns() -> None:
     for table, columns in SNAPSHOT_TABLES.items():
         assert arrow_schema(table).names == list(columns)

@@ -1,4 +1,4 @@
-"""The comparison of the end-to-end test finds a pipeline that is off."""
+"""The comparison in the end-to-end test detects errors of the pipeline."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def figures(hourly: list[Any]) -> Figures:
     )
 
 
-def test_pairs_are_compared_one_by_one() -> None:
+def test_each_pair_is_compared() -> None:
     hourly = [
         row("g", "a", "a", 600),
         row("h", "a", "a", 400),
@@ -37,19 +37,19 @@ def test_pairs_are_compared_one_by_one() -> None:
         row("g", None, "a", 1),
         row("x", None, "a", 7, kind="produce"),
     ]
-    found = figures(hourly)
-    assert found.counted == {("a", "a"): 1000, ("a", "b"): 1, ("b", "a"): 500, ("b", "b"): 500}
-    assert found.worked_out == {("a", "a"): 1000, ("b", "a"): 470, ("b", "b"): 530}
-    # A pair that carries next to nothing is noise.
-    assert found.differences() == pytest.approx(
+    result = figures(hourly)
+    assert result.counted == {("a", "a"): 1000, ("a", "b"): 1, ("b", "a"): 500, ("b", "b"): 500}
+    assert result.computed == {("a", "a"): 1000, ("b", "a"): 470, ("b", "b"): 530}
+    # The pair of 1 byte is below the threshold.
+    assert result.differences() == pytest.approx(
         {("a", "a"): 0.0, ("b", "a"): -0.06, ("b", "b"): 0.06}
     )
-    # All together it looks well: that is why pairs are looked at.
-    assert abs(found.difference) < 0.001
-    assert found.unknown == 10
-    assert found.per_group["two"] == {("a", "a"): 400}
-    assert "-6.00%" in found.told()
+    # The errors of the pairs cancel out in the sum.
+    assert abs(result.difference) < 0.001
+    assert result.unknown == 10
+    assert result.per_group["two"] == {("a", "a"): 400}
+    assert "-6.00%" in result.as_table()
 
 
-def test_a_pair_that_the_pipeline_misses_is_off_by_all_of_it() -> None:
+def test_a_missing_pair_has_an_error_of_100_percent() -> None:
     assert figures([row("g", "a", "a", 1000)]).differences()["b", "a"] == -1.0

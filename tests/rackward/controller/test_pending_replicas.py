@@ -1,4 +1,4 @@
-"""Records of intents: there and back, and whatever else may be in the topic."""
+"""Records of pending replicas, and other records in their topic."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_core import TopicPartition
-from placement_core.under_replication import Wanted
+from placement_core.under_replication import ReplicationTarget
 from rackward.controller.pending_replicas import (
-    Intent,
-    IntentError,
-    IntentReader,
+    InvalidRecordError,
+    PendingReplicas,
+    PendingReplicasReader,
     layout_digest,
-    parse_intent,
-    wanted_of,
-    with_placeholders,
+    layout_with_placeholders,
+    parse_record,
+    replication_targets,
 )
-from tests.support.pending_replicas import intent
+from tests.support.pending_replicas import pending
 
 BROKERS = st.integers(0, 2**31 - 1)
 ROWS = st.lists(BROKERS, max_size=5, unique=True).map(tuple)
@@ -29,35 +29,44 @@ ROWS = st.lists(BROKERS, max_size=5, unique=True).map(tuple)
     topic=st.from_regex(r"[a-zA-Z0-9._-]{1,40}", fullmatch=True),
     topic_id=st.none() | st.text(max_size=30),
     factor=st.integers(1, 1000),
-    open=st.sets(st.integers(0, 100_000), max_size=20),
-    stand_ins=st.frozensets(BROKERS, max_size=4),
-    filling=st.dictionaries(st.integers(0, 1000), ROWS, max_size=4),
+    partitions=st.sets(st.integers(0, 100_000), max_size=20),
+    offline_replicas=st.frozensets(BROKERS, max_size=4),
+    assigned=st.dictionaries(st.integers(0, 1000), ROWS, max_size=4),
 )
-def test_there_and_back(
+def test_a_record_is_parsed_as_it_was_written(
     topic: str,
     topic_id: str | None,
     factor: int,
-    open: set[int],
-    stand_ins: frozenset[int],
-    filling: dict[int, tuple[int, ...]],
+    partitions: set[int],
+    offline_replicas: frozenset[int],
+    assigned: dict[int, tuple[int, ...]],
 ) -> None:
-    made = Intent("0a", topic, topic_id, factor, tuple(sorted(open)), "digest", stand_ins, filling)
-    assert parse_intent(made.key.encode(), made.record()) == made
+    record = PendingReplicas(
+        "0a",
+        topic,
+        topic_id,
+        factor,
+        tuple(sorted(partitions)),
+        "digest",
+        offline_replicas,
+        assigned,
+    )
+    assert parse_record(record.key.encode(), record.record()) == record
 
 
 def test_a_million_partitions_make_a_short_record() -> None:
-    made = intent(rows=dict.fromkeys(range(1_000_000), (0, 1)))
-    assert len(made.record()) < 300
-    assert parse_intent(made.key.encode(), made.record()).open == made.open
+    record = pending(rows=dict.fromkeys(range(1_000_000), (0, 1)))
+    assert len(record.record()) < 300
+    assert parse_record(record.key.encode(), record.record()).partitions == record.partitions
 
 
 @given(st.binary(max_size=80), st.binary(max_size=200))
-def test_random_bytes_are_no_intent(key: bytes, value: bytes) -> None:
-    with pytest.raises(IntentError):
-        parse_intent(key, value)
+def test_random_bytes_are_not_a_record(key: bytes, value: bytes) -> None:
+    with pytest.raises(InvalidRecordError):
+        parse_record(key, value)
 
 
-SOUND = json.loads(intent(filling={0: (0, 1, 2)}, stand_ins=[5]).record())
+VALID = json.loads(pending(assigned={0: (0, 1, 2)}, offline_replicas=[5]).record())
 
 
 @pytest.mark.parametrize(
@@ -84,54 +93,56 @@ SOUND = json.loads(intent(filling={0: (0, 1, 2)}, stand_ins=[5]).record())
     ],
     ids=str,
 )
-def test_a_record_that_cannot_be_meant_is_none(change: dict[str, object]) -> None:
-    with pytest.raises(IntentError):
-        parse_intent(b"t/i", json.dumps({**SOUND, **change}).encode())
+def test_invalid_records(change: dict[str, object]) -> None:
+    with pytest.raises(InvalidRecordError):
+        parse_record(b"t/i", json.dumps({**VALID, **change}).encode())
 
 
 def test_nesting_is_bounded() -> None:
-    with pytest.raises(IntentError):
-        parse_intent(b"t/i", b"[" * 100_000)
+    with pytest.raises(InvalidRecordError):
+        parse_record(b"t/i", b"[" * 100_000)
 
 
-def test_the_last_record_counts_and_an_empty_one_ends_it() -> None:
-    reader = IntentReader()
-    first, second = intent(), intent(filling={0: (0, 1, 2)})
-    reader.take(b"t/i", first.record())
-    reader.take(b"t/i", second.record())
-    assert reader.intents == {"t/i": second}
-    reader.take(b"x", b"rubbish")
-    assert list(reader.faults) == [b"x"]
-    reader.take(b"t/i", None)
-    reader.take(b"x", None)
-    assert (reader.intents, reader.faults) == ({}, {})
+def test_a_later_record_replaces_an_earlier_one_and_null_deletes_it() -> None:
+    reader = PendingReplicasReader()
+    first, second = pending(), pending(assigned={0: (0, 1, 2)})
+    reader.apply(b"t/i", first.record())
+    reader.apply(b"t/i", second.record())
+    assert reader.records == {"t/i": second}
+    reader.apply(b"x", b"invalid")
+    assert list(reader.invalid) == [b"x"]
+    reader.apply(b"t/i", None)
+    reader.apply(b"x", None)
+    assert (reader.records, reader.invalid) == ({}, {})
 
 
-def test_rubbish_over_an_intent_does_not_pass_for_it() -> None:
-    reader = IntentReader()
-    reader.take(b"t/i", intent().record())
-    reader.take(b"t/i", b"{}")
-    assert reader.intents == {}
-    assert "no intent" in reader.faults[b"t/i"]
+def test_an_invalid_record_deletes_the_earlier_one() -> None:
+    reader = PendingReplicasReader()
+    reader.apply(b"t/i", pending().record())
+    reader.apply(b"t/i", b"{}")
+    assert reader.records == {}
+    assert "is not valid" in reader.invalid[b"t/i"]
 
 
-def test_callers_see_placeholders() -> None:
-    wanted = wanted_of([intent(rows={0: (0, 1), 1: (1, 2)}, stand_ins=[2])])
-    lists = {
+def test_missing_replicas_are_shown_as_placeholders() -> None:
+    targets = replication_targets([pending(rows={0: (0, 1), 1: (1, 2)}, offline_replicas=[2])])
+    replicas = {
         TopicPartition("t", 0): (0, 1),
         TopicPartition("t", 1): (1, 2, 0),
         TopicPartition("u", 0): (0,),
     }
-    shown = with_placeholders(lists, wanted, live=[0, 1])
+    shown = layout_with_placeholders(replicas, targets, live=[0, 1])
     assert list(shown.values()) == [(0, 1, -1), (1, 0, -1), (0,)]
 
 
-def test_two_intents_want_the_greater() -> None:
-    wanted = wanted_of([intent(id="a", stand_ins=[7]), intent(id="b", factor=5)])
-    assert wanted == {TopicPartition("t", 0): Wanted(5, frozenset({7}))}
+def test_two_records_of_one_partition_are_combined() -> None:
+    targets = replication_targets(
+        [pending(id="a", offline_replicas=[7]), pending(id="b", factor=5)]
+    )
+    assert targets == {TopicPartition("t", 0): ReplicationTarget(5, frozenset({7}))}
 
 
-def test_a_digest_knows_a_layout() -> None:
+def test_the_digest_identifies_a_layout() -> None:
     rows = {0: (0, 1), 1: (1, 0)}
     assert layout_digest(rows) == layout_digest(dict(reversed(rows.items())))
     assert layout_digest(rows) != layout_digest({0: (1, 0), 1: (1, 0)})

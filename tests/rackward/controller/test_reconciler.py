@@ -1,82 +1,88 @@
-"""One turn of a controller: in what order it writes and asks, and when it does not."""
+"""One pass of the reconciler: the order of its writes and requests, and when existing are none."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import pytest
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from placement_core.locators import MetadataLocator
-from rackward.admin import AdminError, ClusterState, Ongoing
-from rackward.controller.pending_replicas import INTENTS_TOPIC, Intent
-from rackward.controller.reconcile import Patience
-from rackward.controller.reconciler import GONE_SECONDS, Keeper, Kept, Step
-from tests.support.pending_replicas import Lists, intent, state, with_id, without_topic
+from rackward.admin import AdminError, ClusterState, Reassignment
+from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC, PendingReplicas
+from rackward.controller.reconcile import ReconcileTimeouts
+from rackward.controller.reconciler import (
+    TOPIC_MISSING_SECONDS,
+    Reconciler,
+    ReconcileStatus,
+    Step,
+)
+from tests.support.pending_replicas import Lists, pending, state, with_id, without_topic
 
 T0 = TopicPartition("t", 0)
-LISTS: Lists = {"t": {0: (0, 1)}, INTENTS_TOPIC: {0: (0, 1, 2)}}
+LISTS: Lists = {"t": {0: (0, 1)}, PENDING_REPLICAS_TOPIC: {0: (0, 1, 2)}}
 
 
 class FakeLease:
-    """A lease that is lost when a test says so."""
+    """A lease that a test can lose; ``verifications`` are the results of `verify_ownership`."""
 
-    def __init__(self, *intents: Intent) -> None:
-        self.owned = self.read = True
-        self.intents: dict[str, Intent] = {each.key: each for each in intents}
-        self.confirmations: list[bool] = []
-        self.forgotten = False
+    def __init__(self, *records: PendingReplicas) -> None:
+        self.owned = True
+        self.records: dict[str, PendingReplicas] = {each.key: each for each in records}
+        self.verifications: list[bool] = []
+        self.was_reset = False
 
     @property
-    def held(self) -> bool:
-        return self.owned and self.read
+    def ready(self) -> bool:
+        return self.owned
 
     def poll(self, seconds: float) -> None:
-        """Nothing new."""
+        """Read nothing."""
 
-    def confirm(self) -> bool:
-        return self.confirmations.pop(0) if self.confirmations else self.owned
+    def verify_ownership(self) -> bool:
+        return self.verifications.pop(0) if self.verifications else self.owned
 
-    def written(self, intents: Iterable[Intent], forgotten: Collection[str]) -> None:
-        self.intents.update((each.key, each) for each in intents)
-        for key in forgotten:
-            self.intents.pop(key)
+    def update(self, records: Iterable[PendingReplicas], deleted: Iterable[str]) -> None:
+        self.records.update((each.key, each) for each in records)
+        for key in deleted:
+            self.records.pop(key)
 
-    def forget(self) -> None:
-        self.intents, self.forgotten = {}, True
+    def reset(self) -> None:
+        self.records, self.was_reset = {}, True
 
 
 class FakeCluster:
-    """A cluster in the state that a test says, and what it was asked, in order."""
+    """A cluster in ``state``; ``calls`` are the changes, in order."""
 
-    def __init__(self, found: ClusterState) -> None:
-        self.found = found
-        self.done: list[object] = []
-        self.refuses: dict[TopicPartition, AdminError] = {}
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        self.calls: list[object] = []
+        self.refused: dict[TopicPartition, AdminError] = {}
 
-    def look(self, topics: Collection[str] | None) -> ClusterState:
-        return self.found if topics is None else self.found.only(topics)
+    def read_state(self, topics: Collection[str] | None) -> ClusterState:
+        return self.state if topics is None else self.state.only(topics)
 
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, AdminError]:
-        self.done.append(("ask", dict(targets)))
-        return self.refuses
+        self.calls.append(("reassign", dict(targets)))
+        return self.refused
 
     def throttle(self, rate: int, moves: Collection[Move]) -> None:
-        self.done.append(("throttle", rate, list(moves)))
+        self.calls.append(("throttle", rate, list(moves)))
 
-    def unthrottle(self) -> bool:
-        self.done.append("unthrottle")
+    def remove_throttle(self) -> bool:
+        self.calls.append("remove throttle")
         return True
 
-    def write(self, intents: Collection[Intent], forgotten: Collection[str] = ()) -> None:
-        self.done.append(("write", [each.key for each in intents], sorted(forgotten)))
+    def write(self, records: Collection[PendingReplicas], deleted: Collection[str] = ()) -> None:
+        self.calls.append(("write", [each.key for each in records], sorted(deleted)))
 
-    def ensure_topic(self) -> Intent | None:
-        self.done.append("topic")
-        self.found = with_id(state([0, 1, 2], LISTS), INTENTS_TOPIC, "new")
+    def ensure_topic(self) -> PendingReplicas | None:
+        self.calls.append("topic")
+        self.state = with_id(state([0, 1, 2], LISTS), PENDING_REPLICAS_TOPIC, "new")
         return None
 
 
@@ -87,194 +93,196 @@ class Clock:
         return self.now
 
 
-def made(cluster: FakeCluster, lease: FakeLease, clock: Clock | None = None) -> Keeper:
-    return Keeper(cluster, lease, None, clock or Clock(), patience=Patience(unfit=60.0))
+def make_reconciler(
+    cluster: FakeCluster, lease: FakeLease, clock: Clock | None = None, **options: Any
+) -> Reconciler:
+    fake_cluster, fake_lease = cast("Any", cluster), cast("Any", lease)
+    options.setdefault("timeouts", ReconcileTimeouts(missing=60.0))
+    locator = options.pop("locator", None)
+    return Reconciler(fake_cluster, fake_lease, locator, clock or Clock(), **options)
 
 
-def test_it_records_before_it_asks() -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(intent())
-    keeper = made(cluster, lease)
-    keeper.turn(0)
-    assert cluster.done == [("write", ["t/i"], []), ("ask", {T0: (0, 1, 2)})]
-    assert keeper.kept == Kept(held=True, intents=1, open=1, under_way=1, waiting=0)
-    assert keeper.asked == 1
-    assert lease.intents["t/i"].filling == {0: (0, 1, 2)}
+def test_records_are_written_before_reassignments_are_requested() -> None:
+    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
+    reconciler = make_reconciler(cluster, lease)
+    reconciler.run_once(0)
+    assert cluster.calls == [("write", ["t/i"], []), ("reassign", {T0: (0, 1, 2)})]
+    assert reconciler.status == ReconcileStatus(
+        active=True, records=1, partitions=1, in_progress=1, waiting=0
+    )
+    assert reconciler.requested == 1
+    assert lease.records["t/i"].assigned == {0: (0, 1, 2)}
 
 
-def test_without_a_locator_racks_do_not_count() -> None:
-    """Broker 2 stands in the rack that is not covered, and holds more than 3, which does not."""
-    lists: Lists = {"t": {0: (0, 1)}, INTENTS_TOPIC: {0: (0, 1, 2)}}
-    cluster, lease = FakeCluster(state([0, 1, 2, 3], lists)), FakeLease(intent())
-    Keeper(cluster, lease, None, Clock()).turn(0)
-    assert cluster.done[-1] == ("ask", {T0: (0, 1, 3)})
-    cluster, lease = FakeCluster(state([0, 1, 2, 3], lists)), FakeLease(intent())
-    Keeper(cluster, lease, MetadataLocator(), Clock()).turn(0)
-    assert cluster.done[-1] == ("ask", {T0: (0, 1, 2)})
+def test_without_a_locator_racks_are_ignored() -> None:
+    """Broker 2 is in a rack without a replica, and has more replicas than broker 3."""
+    lists: Lists = {"t": {0: (0, 1)}, PENDING_REPLICAS_TOPIC: {0: (0, 1, 2)}}
+    cluster, lease = FakeCluster(state([0, 1, 2, 3], lists)), FakeLease(pending())
+    make_reconciler(cluster, lease).run_once(0)
+    assert cluster.calls[-1] == ("reassign", {T0: (0, 1, 3)})
+    cluster, lease = FakeCluster(state([0, 1, 2, 3], lists)), FakeLease(pending())
+    make_reconciler(cluster, lease, locator=MetadataLocator()).run_once(0)
+    assert cluster.calls[-1] == ("reassign", {T0: (0, 1, 2)})
 
 
-def test_who_lost_the_lease_writes_nothing() -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(intent())
-    lease.confirmations = [False]
-    made(cluster, lease).turn(0)
-    assert cluster.done == []
+def test_nothing_is_written_after_the_lease_is_lost() -> None:
+    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
+    lease.verifications = [False]
+    make_reconciler(cluster, lease).run_once(0)
+    assert cluster.calls == []
 
 
-def test_who_lost_the_lease_while_writing_asks_for_nothing() -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(intent())
-    lease.confirmations = [True, False]
-    made(cluster, lease).turn(0)
-    assert cluster.done == [("write", ["t/i"], [])]
+def test_nothing_is_requested_if_the_lease_is_lost_while_writing() -> None:
+    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
+    lease.verifications = [True, False]
+    make_reconciler(cluster, lease).run_once(0)
+    assert cluster.calls == [("write", ["t/i"], [])]
 
 
-def test_what_was_recorded_is_asked_for_again_without_another_record() -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(intent())
-    keeper = made(cluster, lease)
-    keeper.turn(0)
-    keeper.turn(0)
-    assert cluster.done[2:] == [("ask", {T0: (0, 1, 2)})]
+def test_a_recorded_replica_list_is_requested_again_without_another_record() -> None:
+    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
+    reconciler = make_reconciler(cluster, lease)
+    reconciler.run_once(0)
+    reconciler.run_once(0)
+    assert cluster.calls[2:] == [("reassign", {T0: (0, 1, 2)})]
 
 
-def test_steps_come_in_order() -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(intent())
+def test_the_order_of_steps() -> None:
+    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
     steps: list[Step] = []
-    Keeper(cluster, lease, None, Clock(), step=steps.append).turn(0)
+    make_reconciler(cluster, lease, on_step=steps.append).run_once(0)
     assert steps == list(Step)
 
 
-def test_a_refusal_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(intent())
-    cluster.refuses = {T0: AdminError("reassigning t-0: no")}
-    keeper = made(cluster, lease)
-    keeper.turn(0)
-    keeper.turn(0)
+def test_an_error_of_a_reassignment_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
+    cluster.refused = {T0: AdminError("reassigning t-0: no")}
+    reconciler = make_reconciler(cluster, lease)
+    reconciler.run_once(0)
+    reconciler.run_once(0)
     assert [each.message for each in caplog.records].count("reassigning t-0: no") == 1
-    assert keeper.asked == 0
+    assert reconciler.requested == 0
 
 
-def throttling(cluster: FakeCluster, lease: FakeLease) -> Keeper:
-    return Keeper(cluster, lease, None, Clock(), throttle=50)
+ASSIGNED = pending(assigned={0: (0, 1, 2)})
+THROTTLE = ("throttle", 50, [Move(T0, (0, 1), (0, 1, 2))])
+COMPLETE: Lists = {**LISTS, "t": {0: (0, 1, 2)}}
 
 
-DECIDED = intent(filling={0: (0, 1, 2)})
-COPYING = ("throttle", 50, [Move(T0, (0, 1), (0, 1, 2))])
-FILLED: Lists = {**LISTS, "t": {0: (0, 1, 2)}}
+def test_the_throttle_is_set_before_requests_and_removed_before_records_are_deleted() -> None:
+    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
+    reconciler = make_reconciler(cluster, lease, throttle=50)
+    reconciler.run_once(0)
+    assert cluster.calls == [("write", ["t/i"], []), THROTTLE, ("reassign", {T0: (0, 1, 2)})]
+    cluster.calls.clear()
+    ongoing = {T0: Reassignment((0, 1, 2), (2,), ())}
+    cluster.state = state([0, 1, 2], COMPLETE, reassignments=ongoing)
+    reconciler.run_once(0)
+    assert cluster.calls == [], "the reassignment is in progress"
+    cluster.state = state([0, 1, 2], COMPLETE)
+    reconciler.run_once(0)
+    assert cluster.calls == ["remove throttle", ("write", [], ["t/i"])]
 
 
-def test_it_throttles_before_it_asks_and_lifts_that_before_it_forgets() -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(intent())
-    keeper = throttling(cluster, lease)
-    keeper.turn(0)
-    assert cluster.done == [("write", ["t/i"], []), COPYING, ("ask", {T0: (0, 1, 2)})]
-    cluster.done.clear()
-    ongoing = {T0: Ongoing((0, 1, 2), (2,), ())}
-    cluster.found = state([0, 1, 2], FILLED, ongoing=ongoing)
-    keeper.turn(0)
-    assert cluster.done == [], "it is under way"
-    cluster.found = state([0, 1, 2], FILLED)
-    keeper.turn(0)
-    assert cluster.done == ["unthrottle", ("write", [], ["t/i"])]
-
-
-def test_a_successor_lifts_what_it_did_not_set() -> None:
-    """Its predecessor died after the fill, or before what it recorded was asked for."""
+def test_the_next_controller_removes_the_throttle() -> None:
+    """The last one was killed after the reassignment, or before it requested it."""
     cluster, lease = (
-        FakeCluster(state([0, 1, 2], FILLED)),
-        FakeLease(intent(filling={0: (0, 1, 2)})),
+        FakeCluster(state([0, 1, 2], COMPLETE)),
+        FakeLease(pending(assigned={0: (0, 1, 2)})),
     )
-    made(cluster, lease).turn(0)
-    assert cluster.done == ["unthrottle", ("write", [], ["t/i"])]
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(DECIDED)
-    throttling(cluster, lease).turn(0)
-    assert cluster.done == [COPYING, ("ask", {T0: (0, 1, 2)})]
+    make_reconciler(cluster, lease).run_once(0)
+    assert cluster.calls == ["remove throttle", ("write", [], ["t/i"])]
+    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(ASSIGNED)
+    make_reconciler(cluster, lease, throttle=50).run_once(0)
+    assert cluster.calls == [THROTTLE, ("reassign", {T0: (0, 1, 2)})]
 
 
-def test_it_lifts_once_and_again_after_another_has_kept_them() -> None:
-    """What was decided on cannot be had now, and stays recorded."""
+def test_the_throttle_is_removed_once_each_time_the_lease_is_gained() -> None:
+    """The assigned broker is down, so the record stays."""
     cluster = FakeCluster(state([0, 1], LISTS))
-    lease = FakeLease(DECIDED)
-    keeper = throttling(cluster, lease)
+    lease = FakeLease(ASSIGNED)
+    reconciler = make_reconciler(cluster, lease, throttle=50)
     for _ in range(3):
-        keeper.turn(0)
-    assert cluster.done == ["unthrottle"]
-    kept, lease.owned = lease.intents, False
-    keeper.turn(0)
-    lease.owned, lease.intents = True, kept
-    keeper.turn(0)
-    assert cluster.done == ["unthrottle"] * 2
+        reconciler.run_once(0)
+    assert cluster.calls == ["remove throttle"]
+    records, lease.owned = lease.records, False
+    reconciler.run_once(0)
+    lease.owned, lease.records = True, records
+    reconciler.run_once(0)
+    assert cluster.calls == ["remove throttle"] * 2
 
 
-def test_what_is_only_cancelled_needs_no_throttle() -> None:
-    """Broker 2 stays away while it is to copy, and 5 could take its place."""
-    ongoing = {T0: Ongoing((0, 1, 2), (2,), ())}
-    cluster = FakeCluster(state([0, 1, 5], FILLED, ongoing=ongoing))
-    patience = Patience(stuck=0.0)
-    lease = FakeLease(DECIDED)
-    Keeper(cluster, lease, None, Clock(), throttle=50, patience=patience).turn(0)
-    assert cluster.done == [("write", ["t/i"], []), ("ask", {T0: None})]
+def test_a_cancellation_needs_no_throttle() -> None:
+    """Broker 2 is down while it should copy, and broker 5 can replace it."""
+    ongoing = {T0: Reassignment((0, 1, 2), (2,), ())}
+    cluster = FakeCluster(state([0, 1, 5], COMPLETE, reassignments=ongoing))
+    lease = FakeLease(ASSIGNED)
+    make_reconciler(cluster, lease, throttle=50, timeouts=ReconcileTimeouts(stuck=0.0)).run_once(0)
+    assert cluster.calls == [("write", ["t/i"], []), ("reassign", {T0: None})]
 
 
-def test_who_lost_the_lease_lifts_nothing() -> None:
+def test_the_throttle_stays_if_the_lease_is_lost() -> None:
     cluster, lease = (
-        FakeCluster(state([0, 1, 2], FILLED)),
-        FakeLease(intent(filling={0: (0, 1, 2)})),
+        FakeCluster(state([0, 1, 2], COMPLETE)),
+        FakeLease(pending(assigned={0: (0, 1, 2)})),
     )
-    lease.confirmations = [False]
-    throttling(cluster, lease).turn(0)
-    assert cluster.done == []
+    lease.verifications = [False]
+    make_reconciler(cluster, lease, throttle=50).run_once(0)
+    assert cluster.calls == []
 
 
-def test_one_that_stands_by_does_nothing() -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(intent())
+def test_a_standby_controller_changes_nothing() -> None:
+    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
     lease.owned = False
-    keeper = made(cluster, lease)
-    keeper.turn(0)
-    assert keeper.kept == Kept()
-    keeper.turn(0)
-    assert cluster.done == []
-    assert lease.forgotten, "another one keeps them, and knows better"
+    reconciler = make_reconciler(cluster, lease)
+    reconciler.run_once(0)
+    assert reconciler.status == ReconcileStatus()
+    reconciler.run_once(0)
+    assert cluster.calls == []
+    assert lease.was_reset, "its records are out of date"
 
 
-def test_a_topic_of_intents_that_is_gone_is_written_again() -> None:
+def test_the_topic_of_pending_replicas_is_restored_after_it_was_deleted() -> None:
     clock = Clock()
-    there = state([0, 1], LISTS)
-    cluster, lease = FakeCluster(there), FakeLease(intent())
-    keeper = made(cluster, lease, clock)
-    keeper.turn(0)
-    assert cluster.done == []
-    cluster.found = without_topic(there, INTENTS_TOPIC)
+    existing = state([0, 1], LISTS)
+    cluster, lease = FakeCluster(existing), FakeLease(pending())
+    reconciler = make_reconciler(cluster, lease, clock)
+    reconciler.run_once(0)
+    assert cluster.calls == []
+    cluster.state = without_topic(existing, PENDING_REPLICAS_TOPIC)
     lease.owned = False
-    keeper.turn(0)
-    assert cluster.done == [], "a broker may not have heard of it yet"
-    clock.now += GONE_SECONDS
-    keeper.turn(0)
-    assert cluster.done == ["topic", ("write", ["t/i"], [])]
-    assert lease.forgotten
-    cluster.done.clear()
-    keeper.turn(0)
-    assert cluster.done == []
+    reconciler.run_once(0)
+    assert cluster.calls == [], "a broker may not return it yet"
+    clock.now += TOPIC_MISSING_SECONDS
+    reconciler.run_once(0)
+    assert cluster.calls == ["topic", ("write", ["t/i"], [])]
+    assert lease.was_reset
+    cluster.calls.clear()
+    reconciler.run_once(0)
+    assert cluster.calls == []
 
 
-def test_a_topic_of_intents_that_was_gone_for_a_moment_is_not() -> None:
+def test_the_topic_is_not_restored_if_it_is_absent_for_a_moment() -> None:
     clock = Clock()
-    there = state([0, 1], LISTS)
-    cluster, lease = FakeCluster(there), FakeLease(intent())
-    keeper = made(cluster, lease, clock)
-    for found in (there, without_topic(there, INTENTS_TOPIC), there):
-        cluster.found = found
-        keeper.turn(0)
-        clock.now += GONE_SECONDS
-    assert cluster.done == []
-    assert lease.intents
+    existing = state([0, 1], LISTS)
+    cluster, lease = FakeCluster(existing), FakeLease(pending())
+    reconciler = make_reconciler(cluster, lease, clock)
+    for observed in (existing, without_topic(existing, PENDING_REPLICAS_TOPIC), existing):
+        cluster.state = observed
+        reconciler.run_once(0)
+        clock.now += TOPIC_MISSING_SECONDS
+    assert cluster.calls == []
+    assert lease.records
 
 
-def test_one_that_was_made_anew_by_somebody_else_is_written_too() -> None:
+def test_records_are_restored_if_another_program_created_the_topic_again() -> None:
     clock = Clock()
-    there = state([0, 1], LISTS)
-    cluster, lease = FakeCluster(there), FakeLease(intent())
-    keeper = made(cluster, lease, clock)
-    keeper.turn(0)
-    cluster.found = with_id(there, INTENTS_TOPIC, "another")
-    keeper.turn(0)
-    clock.now += GONE_SECONDS
-    keeper.turn(0)
-    assert ("write", ["t/i"], []) in cluster.done
+    existing = state([0, 1], LISTS)
+    cluster, lease = FakeCluster(existing), FakeLease(pending())
+    reconciler = make_reconciler(cluster, lease, clock)
+    reconciler.run_once(0)
+    cluster.state = with_id(existing, PENDING_REPLICAS_TOPIC, "another")
+    reconciler.run_once(0)
+    clock.now += TOPIC_MISSING_SECONDS
+    reconciler.run_once(0)
+    assert ("write", ["t/i"], []) in cluster.calls

@@ -1,4 +1,4 @@
-"""When a group counts as settled."""
+"""When a group has settled."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Iterable
 
 import pytest
 
-from rackward.demo.groups import DemoError, GroupReport, MemberState, settled, wait_until_settled
+from rackward.demo import DemoError
+from rackward.demo.groups import GroupReport, MemberState, wait_until_settled
 
 
 def state(partitions: Iterable[int], generation: int = 3, quiet: float = 9.0) -> MemberState:
     return MemberState(
         partitions=frozenset(partitions),
         generation=generation,
-        interrupted=0,
+        revoked=0,
         quiet_seconds=quiet,
         records=0,
         positions={},
@@ -22,11 +23,11 @@ def state(partitions: Iterable[int], generation: int = 3, quiet: float = 9.0) ->
 
 def report(*states: MemberState) -> GroupReport:
     members = {f"m-{index}": each for index, each in enumerate(states)}
-    return GroupReport(members, interrupted=0, records=0, positions={}, failures=())
+    return GroupReport(members, revoked=0, records=0, positions={}, failures=())
 
 
-def test_settled_is_one_generation_and_one_reader_each() -> None:
-    assert settled(report(state([0, 1]), state([2])), 3)
+def test_settled_with_one_generation_and_one_reader_per_partition() -> None:
+    assert report(state([0, 1]), state([2])).is_settled(3)
 
 
 @pytest.mark.parametrize(
@@ -35,17 +36,17 @@ def test_settled_is_one_generation_and_one_reader_each() -> None:
         pytest.param([state([0, 1]), state([])], id="a partition without a reader"),
         pytest.param([state([0, 1]), state([1, 2])], id="a partition with two readers"),
         pytest.param([state([0, 1]), state([2], generation=4)], id="two generations"),
-        pytest.param([state([0, 1], -1), state([2], -1)], id="between generations"),
+        pytest.param([state([0, 1], -1), state([2], -1)], id="during a rebalance"),
         pytest.param([state([0, 1]), state([2], quiet=0.2)], id="just changed"),
-        pytest.param([], id="nobody"),
+        pytest.param([], id="no members"),
     ],
 )
 def test_not_settled(states: list[MemberState]) -> None:
-    assert not settled(report(*states), 3)
+    assert not report(*states).is_settled(3)
 
 
-def test_waiting_ends_with_an_error_that_names_the_groups() -> None:
-    class Restless:
+def test_the_error_after_the_timeout_names_the_groups() -> None:
+    class Unsettled:
         class strategy:
             key = "sticky"
             title = "kafka-python CooperativeSticky"
@@ -54,9 +55,9 @@ def test_waiting_ends_with_an_error_that_names_the_groups() -> None:
             return report(state([0]))
 
     seconds = iter(range(300))
-    with pytest.raises(DemoError, match="within 180 s: kafka-python CooperativeSticky"):
+    with pytest.raises(DemoError, match="after 180 s: kafka-python CooperativeSticky"):
         wait_until_settled(
-            [Restless()],  # type: ignore[list-item]
+            [Unsettled()],  # type: ignore[list-item]
             3,
             tick=lambda _reports: None,
             clock=lambda: float(next(seconds)),

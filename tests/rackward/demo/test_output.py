@@ -1,4 +1,4 @@
-"""The tables, at every width, with and without colours."""
+"""Tables at several widths, with and without colours, and JSON."""
 
 from __future__ import annotations
 
@@ -10,54 +10,53 @@ import pytest
 from rich.console import Console
 
 from rackward.demo.metrics import DemoResult
-from rackward.demo.output import SCHEMA, show, to_json
-from rackward.demo.steps import told
-from tests.support.demo_results import result
+from rackward.demo.output import SCHEMA, print_result, to_json
+from rackward.demo.steps import steps_for
+from tests.support.demo_results import demo_result
 
 
-def shown(found: DemoResult, width: int, *, colour: bool = False) -> str:
-    sink = io.StringIO()
-    console = Console(file=sink, width=width, force_terminal=colour, no_color=not colour)
-    show(found, console)
-    return sink.getvalue()
+def printed(result: DemoResult, width: int, *, colour: bool = False) -> str:
+    output = io.StringIO()
+    console = Console(file=output, width=width, force_terminal=colour, no_color=not colour)
+    print_result(result, console)
+    return output.getvalue()
 
 
 @pytest.mark.parametrize("width", [200, 120, 96, 95, 80, 60, 40])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    assert max(len(line) for line in shown(result(), width).splitlines()) <= width
+    assert max(len(line) for line in printed(demo_result(), width).splitlines()) <= width
 
 
 @pytest.mark.parametrize("width", [120, 60])
-def test_the_figures_are_there(width: int) -> None:
-    text = shown(result(), width)
+def test_the_figures_are_printed(width: int) -> None:
+    text = printed(demo_result(), width)
     for figure in ("40.0 %", "100.0 %", "10.8 MB", "18.0 MB", "$ 18.92", "$ 0.00", "3 of 3"):
         assert figure in text
     assert "Optimal: after every rebalance" in text.replace("\n", " ")
 
 
-def test_a_wide_terminal_gets_one_table_and_a_narrow_one_a_table_each() -> None:
-    assert shown(result(), 120).count("Over the whole run") == 1
-    assert shown(result(), 60).count("Over the whole run") == 4
+def test_a_narrow_terminal_gets_a_table_for_each_strategy() -> None:
+    assert printed(demo_result(), 120).count("Whole run") == 1
+    assert printed(demo_result(), 60).count("Whole run") == 4
 
 
-def test_falling_short_is_said_with_the_step_and_the_numbers() -> None:
-    text = " ".join(shown(result(ours_astray=True), 120).split())
-    assert "NOT optimal: rackward Range after 'six members start': 2 off-rack (optimum 0)" in text
+def test_a_suboptimal_result_names_the_step_and_the_figures() -> None:
+    text = " ".join(printed(demo_result(suboptimal=True), 120).split())
+    assert "NOT optimal: rackward Range after 'all members start': 2 off-rack (optimum 0)" in text
 
 
-def test_an_estimate_says_so_and_names_what_was_left_out() -> None:
-    text = " ".join(shown(result(told(own_cluster=False), counted=False), 120).split())
+def test_estimated_bytes_are_marked_and_skipped_steps_are_named() -> None:
+    text = " ".join(
+        printed(demo_result(steps_for(own_cluster=False), bytes_counted=False), 120).split()
+    )
     assert "(estimated)" in text
-    assert "Left out, because the cluster is not the demo's to break: a tenth of the" in text
+    assert "that the demo did not start: a tenth of the leaders move, a broker dies" in text
     assert "the broker returns." in text
 
 
-def test_no_colour_means_no_escape() -> None:
-    assert "\x1b" not in shown(result(), 120)
-    assert "\x1b[" in shown(result(), 120, colour=True)
-
-
-# ---- The JSON says what its documentation says.
+def test_no_escape_sequences_without_colours() -> None:
+    assert "\x1b" not in printed(demo_result(), 120)
+    assert "\x1b[" in printed(demo_result(), 120, colour=True)
 
 
 def keys_of(value: object) -> set[str]:
@@ -68,23 +67,23 @@ def keys_of(value: object) -> set[str]:
     return set()
 
 
-def test_every_key_is_documented_and_every_documented_key_is_there() -> None:
+def test_the_schema_lists_exactly_the_keys_of_the_json() -> None:
     data = {"a", "b", "c", "m-a", "m-b", "m-c"}
     documented = set(re.findall(r'"(\w+)":', SCHEMA))
-    assert keys_of(json.loads(to_json(result()))) - data == documented
+    assert keys_of(json.loads(to_json(demo_result()))) - data == documented
 
 
-def test_figures_are_those_of_the_result() -> None:
-    document = json.loads(to_json(result()))
-    assert document["bytes_counted_by"] == "brokers"
-    assert document["at_optimum"] is True
-    assert document["left_out"] == []
-    theirs, *_, ours = document["strategies"]
-    assert ours["key"] == "our-sticky"
-    assert ours["local_share"] == 1.0
-    assert theirs["bytes"]["a"]["b"] == 6 * 300_000
-    assert theirs["price_per_month"] == 18.92
-    assert [step["key"] for step in ours["steps"]] == [
+def test_the_json_has_the_figures_of_the_result() -> None:
+    document = json.loads(to_json(demo_result()))
+    assert document["bytes_source"] == "brokers"
+    assert document["is_optimal"] is True
+    assert document["skipped_steps"] == []
+    other, *_, own = document["strategies"]
+    assert own["key"] == "rackward-sticky"
+    assert own["local_share"] == 1.0
+    assert other["bytes"]["a"]["b"] == 6 * 300_000
+    assert other["cost_per_month"] == 18.92
+    assert [step["key"] for step in own["steps"]] == [
         "start",
         "leaders-move",
         "member-leaves",
@@ -94,7 +93,7 @@ def test_figures_are_those_of_the_result() -> None:
     ]
 
 
-def test_an_estimate_says_so() -> None:
-    document = json.loads(to_json(result(told(own_cluster=False), counted=False)))
-    assert document["bytes_counted_by"] == "estimate"
-    assert document["left_out"] == ["leaders-move", "broker-dies", "broker-returns"]
+def test_the_json_marks_estimated_bytes() -> None:
+    document = json.loads(to_json(demo_result(steps_for(own_cluster=False), bytes_counted=False)))
+    assert document["bytes_source"] == "estimate"
+    assert document["skipped_steps"] == ["leaders-move", "broker-dies", "broker-returns"]

@@ -1,4 +1,4 @@
-"""The client, held against services that are none, or lie."""
+"""The client, against servers that are not placement services or send invalid responses."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import socket
 import struct
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka.protocol.metadata import ApiVersionsResponse
 
 from placement_core import InvalidOptionError
 from rackward.placement_service import (
@@ -23,141 +24,150 @@ from rackward.placement_service import (
     ServiceUnreachableError,
     create_replica_placement,
 )
-from rackward.placement_service.protocol import (
-    ApiRange,
-    ApiVersionsResponse,
-    PlacementResponse,
-    answer_header,
-    frame,
-    tagged_fields,
-)
-from tests.support.placement_server import running
+from rackward.placement_service.messages import CreateReplicaPlacementResponse
+from rackward.placement_service.protocol import api_versions_response, encode, frame
+from tests.support.placement_server import run_service
 from tests.support.waiting import PATIENCE
 
-VERSIONS = frame(answer_header(1, flexible=False) + ApiVersionsResponse().encode(0))
+VERSIONS = frame(encode(api_versions_response(0), 1))
 ROWS = ((0, (1, 2)), (1, (2, 1)))
 
 
 @contextmanager
-def saying(*answers: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """An address that says these things, one for each that is said to it, and then hangs up;
-    with what it heard."""
-    heard: list[bytes] = []
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(PATIENCE)
+def serve(*responses: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """Yield the address of a server that sends one response per request and then closes the
+    connection, and the list of requests that it receives."""
+    received: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE)
 
-        def serve() -> None:
+        def run() -> None:
             with suppress(OSError):
-                caller, _ = listening.accept()
-                with caller:
-                    caller.settimeout(PATIENCE)
-                    for each in answers:
-                        heard.append(caller.recv(65536))
-                        caller.sendall(each)
+                peer, _ = listener.accept()
+                with peer:
+                    peer.settimeout(PATIENCE)
+                    for each in responses:
+                        received.append(peer.recv(65536))
+                        peer.sendall(each)
 
-        thread = threading.Thread(target=serve, daemon=True)
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        yield f"127.0.0.1:{listening.getsockname()[1]}", heard
+        yield f"127.0.0.1:{listener.getsockname()[1]}", received
         thread.join(PATIENCE)
         assert not thread.is_alive()
 
 
-def placed(response: PlacementResponse, correlation_id: int = 2) -> bytes:
-    return frame(answer_header(correlation_id, flexible=True) + response.encode())
+def placement(
+    rows: Sequence[tuple[int, Sequence[int]]] = (),
+    error_code: int = 0,
+    error_message: str | None = None,
+    *,
+    correlation_id: int = 2,
+) -> bytes:
+    """Return the frame of a placement response."""
+    response = CreateReplicaPlacementResponse(
+        version=0,
+        replica_placement=list(rows),
+        error_code=error_code,
+        error_message=error_message,
+    )
+    return frame(encode(response, correlation_id))
 
 
-def versions(*ranges: ApiRange, error: int = 0) -> bytes:
-    return frame(answer_header(1, flexible=False) + ApiVersionsResponse(ranges, error).encode(0))
+def versions(*ranges: tuple[int, int, int], error: int = 0) -> bytes:
+    """Return the frame of an ApiVersions response: key, first and last version."""
+    response = ApiVersionsResponse(version=0, error_code=error, api_keys=list(ranges))
+    return frame(encode(response, 1))
 
 
-def ask(address: str, **options: Any) -> Any:
+def request(address: str, **options: Any) -> Any:
     return create_replica_placement(address, 2, 2, **options)
 
 
 def test_rows_in_any_order() -> None:
-    with saying(VERSIONS, placed(PlacementResponse(ROWS[::-1]))) as (address, heard):
-        assert ask(address, timeout=20.0) == ((1, 2), (2, 1))
-    assert heard[0].hex() == "0000001200120000000000010008" + b"rackward".hex()
-    assert heard[1].hex().startswith("0000002000440000000000020008")
-    # The service gives up before the client does, so that its answer arrives in time.
-    timeout_ms = struct.unpack(">i", heard[1][-5:-1])[0]
+    with serve(VERSIONS, placement(ROWS[::-1])) as (address, received):
+        assert request(address, timeout=20.0) == ((1, 2), (2, 1))
+    assert received[0].hex() == "0000001200120000000000010008" + b"rackward".hex()
+    assert received[1].hex().startswith("0000002000440000000000020008")
+    # The service's timeout is shorter than the client's, so that its error arrives.
+    timeout_ms = struct.unpack(">i", received[1][-5:-1])[0]
     assert 0 < timeout_ms <= 18_000
 
 
-def test_placeholders_of_missing_brokers_are_let_through() -> None:
-    response = PlacementResponse(((0, (1, -1)), (1, (2, -1))))
-    with saying(VERSIONS, placed(response)) as (address, _):
-        assert ask(address, broker_ids=[1, 2]) == ((1, -1), (2, -1))
+def test_placeholders_are_accepted() -> None:
+    rows = ((0, (1, -1)), (1, (2, -1)))
+    with serve(VERSIONS, placement(rows)) as (address, _):
+        assert request(address, broker_ids=[1, 2]) == ((1, -1), (2, -1))
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
-        (ROWS[:1], "it does not place 2 partitions"),
-        ((*ROWS, (2, (1, 2))), "it does not place 2 partitions"),
-        ((ROWS[0], ROWS[0]), "it does not place 2 partitions"),
-        (((0, (1, 2)), (2, (1, 2))), "it does not place 2 partitions"),
-        (((-1, (1, 2)), (0, (1, 2))), "it does not place 2 partitions"),
-        (((0, (1, 2)), (1, (1,))), r"it gives partition 1 \[1\]"),
-        (((0, (1, 2)), (1, (1, 2, 3))), r"it gives partition 1 \[1, 2, 3\]"),
-        (((0, (1, 1)), (1, (1, 2))), r"it gives partition 0 \[1, 1\]"),
-        (((0, (1, 2)), (1, (1, 3))), "it gives partition 1 a broker not asked for"),
-        ((), "it does not place 2 partitions"),
+        (ROWS[:1], "does not have 2 partitions once each"),
+        ((*ROWS, (2, (1, 2))), "does not have 2 partitions once each"),
+        ((ROWS[0], ROWS[0]), "does not have 2 partitions once each"),
+        (((0, (1, 2)), (2, (1, 2))), "does not have 2 partitions once each"),
+        (((-1, (1, 2)), (0, (1, 2))), "does not have 2 partitions once each"),
+        (((0, (1, 2)), (1, (1,))), r"replicas \[1\] for partition 1"),
+        (((0, (1, 2)), (1, (1, 2, 3))), r"replicas \[1, 2, 3\] for partition 1"),
+        (((0, (1, 1)), (1, (1, 2))), r"replicas \[1, 1\] for partition 0"),
+        (((0, (1, 2)), (1, (1, 3))), "broker for partition 1 that was not in broker_ids"),
+        ((), "does not have 2 partitions once each"),
     ],
 )
-def test_answers_that_are_no_answer(rows: Any, told: str) -> None:
+def test_a_response_that_does_not_fit_the_request_is_refused(rows: Any, message: str) -> None:
     with (
-        saying(VERSIONS, placed(PlacementResponse(rows))) as (address, _),
-        pytest.raises(NotAPlacementServiceError, match=told),
+        serve(VERSIONS, placement(rows)) as (address, _),
+        pytest.raises(NotAPlacementServiceError, match=message),
     ):
-        ask(address, broker_ids=[1, 2])
+        request(address, broker_ids=[1, 2])
 
 
-def test_an_answer_to_another_request() -> None:
+def test_a_response_to_another_request_is_refused() -> None:
     with (
-        saying(VERSIONS, placed(PlacementResponse(ROWS), 3)) as (address, _),
+        serve(VERSIONS, placement(ROWS, correlation_id=3)) as (address, _),
         pytest.raises(NotAPlacementServiceError, match="to another request"),
     ):
-        ask(address)
+        request(address)
 
 
-BROKER = (ApiRange(0, 0, 11), ApiRange(3, 0, 13), ApiRange(18, 0, 4), ApiRange(68, 0, 1))
+BROKER = ((0, 0, 11), (3, 0, 13), (18, 0, 4), (68, 0, 1))
 
 
 @pytest.mark.parametrize(
-    ("answered", "told"),
+    ("response", "message"),
     [
-        (versions(*BROKER), "a broker, it seems"),
-        (versions(ApiRange(18, 0, 4)), "a broker, it seems"),
-        (versions(error=35), "a broker, it seems"),
-        (versions(ApiRange(18, 0, 4), ApiRange(68, 1, 2)), "versions 1 to 2"),
+        (versions(*BROKER), "a broker, probably"),
+        (versions((18, 0, 4)), "a broker, probably"),
+        (versions(error=35), "a broker, probably"),
+        (versions((18, 0, 4), (68, 1, 2)), "versions 1 to 2"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is not a placement service: check the port"),
-        (b"\x15\x03\x03\0\x02\x02\x28", "expects TLS"),
+        (b"\x15\x03\x03\0\x02\x02\x28", "requires TLS"),
         (b"\xff\xff\xff\xff", "is not a placement service: check the port"),
         (b"\x7f\xff\xff\xff" + bytes(100), "is not a placement service: check the port"),
         (b"\0\1\0\1" + bytes(100), "is not a placement service: check the port"),
         (frame(b""), "is not a placement service of this version"),
-        (VERSIONS[:-1], "hangs up on this client"),
-        (b"", "hangs up on this client"),
+        (VERSIONS[:-1], "closed the connection"),
+        (b"", "closed the connection"),
     ],
 )
-def test_what_is_no_placement_service_is_not_asked_for_placements(
-    answered: bytes, told: str
-) -> None:
-    with saying(answered) as (address, heard), pytest.raises(PlacementServiceError, match=told):
-        ask(address)
-    # Key 68 is another request's at a broker: none may get it.
-    assert [each[4:6].hex() for each in heard] == ["0012"]
-
-
-def test_an_error_is_told_without_what_a_terminal_would_obey() -> None:
-    message = "no\nroom \x1b[31m\u202e" + "x" * 5000
-    response = PlacementResponse(error_code=39, error_message=message)
+def test_other_servers_get_no_placement_request(response: bytes, message: str) -> None:
     with (
-        saying(VERSIONS, placed(response)) as (address, _),
+        serve(response) as (address, received),
+        pytest.raises(PlacementServiceError, match=message),
+    ):
+        request(address)
+    # Key 68 is that of another request in a broker, so only ApiVersions may be sent.
+    assert [each[4:6].hex() for each in received] == ["0012"]
+
+
+def test_control_characters_in_an_error_are_replaced() -> None:
+    message = "no\nroom \x1b[31m\u202e" + "x" * 5000
+    with (
+        serve(VERSIONS, placement((), 39, message)) as (address, _),
         pytest.raises(ServiceRefusedError) as refused,
     ):
-        ask(address)
+        request(address)
     text = str(refused.value)
     assert refused.value.code == 39
     assert text.startswith(f"the placement service at {address}: no room ?[31m?xxx")
@@ -166,69 +176,70 @@ def test_an_error_is_told_without_what_a_terminal_would_obey() -> None:
 
 
 @pytest.mark.parametrize(
-    ("response", "told"),
+    ("response", "message"),
     [
-        (PlacementResponse(error_code=7), r"it does not say why \(REQUEST_TIMED_OUT\)"),
-        (PlacementResponse(ROWS, 1234, "odd"), r"odd \(error code 1234\)"),
+        (placement((), 7), r"it gives no reason \(REQUEST_TIMED_OUT\)"),
+        (placement(ROWS, 1234, "odd"), r"odd \(error code 1234\)"),
     ],
 )
-def test_an_error_may_be_a_code_alone(response: PlacementResponse, told: str) -> None:
+def test_errors_without_a_message_or_with_an_unknown_code(response: bytes, message: str) -> None:
     with (
-        saying(VERSIONS, placed(response)) as (address, _),
-        pytest.raises(ServiceRefusedError, match=told),
+        serve(VERSIONS, response) as (address, _),
+        pytest.raises(ServiceRefusedError, match=message),
     ):
-        ask(address)
+        request(address)
 
 
-def test_tagged_fields_that_it_does_not_know_are_passed_over() -> None:
-    known = placed(PlacementResponse(ROWS))[4:]
-    more = frame(known[:-1] + tagged_fields({2: b"later", 900: b""}))
-    with saying(VERSIONS, more) as (address, _):
-        assert ask(address) == ((1, 2), (2, 1))
+def test_unknown_tagged_fields_are_skipped() -> None:
+    known = placement(ROWS)[4:]
+    # Tag 2 of 5 bytes, and tag 900 of none.
+    more = frame(known[:-1] + b"\2" + b"\2\5later" + b"\x84\7\0")
+    with serve(VERSIONS, more) as (address, _):
+        assert request(address) == ((1, 2), (2, 1))
 
 
-def test_a_service_that_drips_is_given_up() -> None:
+def test_the_timeout_covers_a_slow_response() -> None:
     gone = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def drip() -> None:
             with suppress(OSError):
-                caller, _ = listening.accept()
-                with caller:
-                    caller.sendall(struct.pack(">i", 60_000))
+                peer, _ = listener.accept()
+                with peer:
+                    peer.sendall(struct.pack(">i", 60_000))
                     while not gone.wait(0.02):
-                        caller.sendall(b"x")
+                        peer.sendall(b"x")
 
         thread = threading.Thread(target=drip, daemon=True)
         thread.start()
-        with pytest.raises(ServiceUnreachableError, match=r"does not answer within 0\.3 s"):
-            ask(f"127.0.0.1:{listening.getsockname()[1]}", timeout=0.3)
+        with pytest.raises(ServiceUnreachableError, match=r"did not respond within 0\.3 s"):
+            request(f"127.0.0.1:{listener.getsockname()[1]}", timeout=0.3)
         gone.set()
         thread.join(PATIENCE)
 
 
-def test_a_service_that_stops_in_the_middle_is_given_up() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        address = f"127.0.0.1:{listening.getsockname()[1]}"
-        # The system accepts, and nobody answers.
-        with pytest.raises(ServiceUnreachableError, match=r"does not answer within 0\.2 s"):
-            ask(address, timeout=0.2)
+def test_the_timeout_covers_a_server_that_does_not_respond() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        # The operating system accepts the connection.
+        with pytest.raises(ServiceUnreachableError, match=r"did not respond within 0\.2 s"):
+            request(address, timeout=0.2)
 
 
 @settings(max_examples=200)
 @given(st.lists(st.binary(max_size=60).map(frame) | st.binary(max_size=60), max_size=2))
-def test_whatever_a_server_says_ends_in_one_error(answers: list[bytes]) -> None:
-    # In one go: where it is not a whole answer, the client waits for more, and not to ask more.
-    together = b"".join(answers)
-    for said in ([together], [VERSIONS, together]):
-        with saying(*said) as (address, _), pytest.raises(PlacementServiceError) as error:
-            ask(address, timeout=PATIENCE)
+def test_any_bytes_of_a_server_raise_placement_service_error(chunks: list[bytes]) -> None:
+    # Sent at once: the client waits for the rest of an incomplete response.
+    together = b"".join(chunks)
+    for responses in ([together], [VERSIONS, together]):
+        with serve(*responses) as (address, _), pytest.raises(PlacementServiceError) as error:
+            request(address, timeout=PATIENCE)
         assert "\n" not in str(error.value)
 
 
-def test_a_huge_answer_that_is_only_claimed_costs_nothing() -> None:
+def test_memory_is_not_allocated_for_the_claimed_length_of_a_response() -> None:
     claimed = struct.pack(">i", 200_000_000)
-    with saying(VERSIONS, claimed) as (address, _):
+    with serve(VERSIONS, claimed) as (address, _):
         tracemalloc.start()
         try:
             with pytest.raises(NotAPlacementServiceError):
@@ -239,19 +250,21 @@ def test_a_huge_answer_that_is_only_claimed_costs_nothing() -> None:
     assert peak < 3_000_000
 
 
-def test_nobody_there() -> None:
+def test_an_address_without_a_server() -> None:
     with socket.socket() as bound:
-        # Bound and not listened to: nobody else takes the port meanwhile.
+        # Bound without listening, so that no other process takes the port.
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
-        with pytest.raises(ServiceUnreachableError, match=f"nothing listens at 127.0.0.1:{port}"):
-            ask(f"127.0.0.1:{port}")
+        with pytest.raises(
+            ServiceUnreachableError, match=f"connection refused by 127.0.0.1:{port}"
+        ):
+            request(f"127.0.0.1:{port}")
     with pytest.raises(ServiceUnreachableError, match=r"'no\.such\.host\.invalid' is not"):
-        ask("no.such.host.invalid:9192")
+        request("no.such.host.invalid:9192")
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         (lambda: create_replica_placement("h:1", 0, 1), "num_partitions is 0"),
         (lambda: create_replica_placement("h:1", 1 << 31, 1), "num_partitions is 2147483648"),
@@ -259,21 +272,21 @@ def test_nobody_there() -> None:
         (lambda: create_replica_placement("h:1", 1, 1, broker_ids=[0, -1]), "broker_ids has -1"),
         (lambda: create_replica_placement("h:1", 1, 1, timeout=0), "timeout is 0"),
         (lambda: create_replica_placement("h:1,i:1", 1, 1), "give one host:port"),
-        (lambda: create_replica_placement("h", 1, 1), "not of the form host:port"),
-        (lambda: create_replica_placement("", 1, 1), "names no server"),
+        (lambda: create_replica_placement("h", 1, 1), "'h' is not host:port"),
+        (lambda: create_replica_placement("", 1, 1), "no server is given"),
     ],
 )
-def test_what_no_request_can_carry(call: Callable[[], Any], told: str) -> None:
-    with pytest.raises((InvalidOptionError, ValueError), match=told):
+def test_invalid_arguments(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises((InvalidOptionError, ValueError), match=message):
         call()
 
 
-def test_a_plain_client_is_told_of_tls() -> None:
+def test_a_tls_alert_is_recognised() -> None:
     alert = b"\x15\x03\x03\0\x02\x02\x28"
-    with saying(alert) as (address, _), pytest.raises(ServiceTlsError):
-        ask(address)
+    with serve(alert) as (address, _), pytest.raises(ServiceTlsError):
+        request(address)
 
 
-def test_the_address_may_have_a_name() -> None:
-    with running() as served:
-        assert ask(f"localhost:{served.address.port}") == ((0, 1), (0, 1))
+def test_the_address_may_have_a_host_name() -> None:
+    with run_service() as service:
+        assert request(f"localhost:{service.address.port}") == ((0, 1), (0, 1))

@@ -1,4 +1,4 @@
-"""One connection, without a service around it."""
+"""One connection, without a service."""
 
 from __future__ import annotations
 
@@ -7,56 +7,56 @@ import socket
 
 from rackward.placement_service import ServiceLimits
 from rackward.placement_service.protocol import frame
-from rackward.placement_service.server import Conversation, Phase, new_streams
+from rackward.placement_service.server import Connection, ConnectionState, new_streams
 from tests.support.waiting import PATIENCE
 
 LARGE = bytes(40_000)
-"""Less than asyncio's buffer holds before it makes a writer wait, more than these sockets do."""
+"""Less than asyncio's default buffer for writing, and more than these sockets' buffers."""
 
 
-def at(conversation: Conversation) -> Phase:
-    """Its phase, which changes while others have their turn."""
-    return conversation.phase
+def state_of(connection: Connection) -> ConnectionState:
+    """Return the state; a function, because mypy does not expect that other tasks change it."""
+    return connection.state
 
 
-async def one_answer() -> None:
-    ours, theirs = socket.socketpair()
-    for each in (ours, theirs):
+async def serve_one_request() -> None:
+    server, client = socket.socketpair()
+    for each in (server, client):
         each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         each.setblocking(False)
     loop = asyncio.get_running_loop()
     reader, protocol = new_streams()
-    transport, _ = await loop.connect_accepted_socket(lambda: protocol, ours)
+    transport, _ = await loop.connect_accepted_socket(lambda: protocol, server)
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-    conversation = Conversation("a test", ServiceLimits(answer_seconds=PATIENCE))
-    asked = asyncio.Event()
+    connection = Connection("a test", ServiceLimits(response_seconds=PATIENCE))
+    requested = asyncio.Event()
 
-    async def answer(message: bytes) -> bytes:
+    async def respond(message: bytes) -> bytes:
         assert message == b"?"
-        assert at(conversation) is Phase.PLACING
-        asked.set()
+        assert state_of(connection) is ConnectionState.PLACING
+        requested.set()
         return LARGE
 
-    assert at(conversation) is Phase.ARRIVED
-    holding = asyncio.create_task(conversation.hold(reader, writer, answer))
+    assert state_of(connection) is ConnectionState.ACCEPTED
+    serving = asyncio.create_task(connection.serve(reader, writer, respond))
     try:
-        with theirs:
-            await loop.sock_sendall(theirs, frame(b"?"))
-            await asked.wait()
+        with client:
+            await loop.sock_sendall(client, frame(b"?"))
+            await requested.wait()
             for _ in range(20):
                 await asyncio.sleep(0)
-            # Nobody has read it: it is not sent, and its time runs.
-            assert at(conversation) is Phase.SENDING
+            # The client has not received it, so the time limit for sending still applies.
+            assert state_of(connection) is ConnectionState.SENDING
             received = b""
             while len(received) < 4 + len(LARGE):
-                received += await loop.sock_recv(theirs, 65536)
+                received += await loop.sock_recv(client, 65536)
             assert received == frame(LARGE)
-            while at(conversation) is not Phase.WAITING:
+            while state_of(connection) is not ConnectionState.WAITING:
                 await asyncio.sleep(0)
-        await holding
+        await serving
     finally:
         transport.abort()
 
 
-def test_an_answer_is_sent_when_it_was_taken() -> None:
-    asyncio.run(asyncio.wait_for(one_answer(), PATIENCE))
+def test_sending_lasts_until_the_client_has_received_the_response() -> None:
+    asyncio.run(asyncio.wait_for(serve_one_request(), PATIENCE))

@@ -1,33 +1,35 @@
-"""The bytes: as the proposal's schema lays them out, and as kafka-python would write them."""
+"""The bytes of requests and responses: those of the proposal's schema, and kafka-python's."""
 
 from __future__ import annotations
 
 import io
 import socket
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from placement_core import RackwardError
 from placement_core.placers import RackAlternatingPlacer
 from rackward.placement_service import (
     MalformedFrameError,
-    PlacementQuestion,
-    ServiceLimits,
-    answer,
-    answer_question,
-)
-from rackward.placement_service.protocol import (
+    PlacementHandler,
     PlacementRequest,
-    PlacementResponse,
-    Reader,
-    RequestHeader,
+    ServiceLimits,
+    place_replicas,
 )
-from tests.rackward.placement_service import proposal
+from rackward.placement_service.handler import Immediate, parse_request
+from rackward.placement_service.messages import (
+    CreateReplicaPlacementRequest,
+    CreateReplicaPlacementResponse,
+)
+from rackward.placement_service.protocol import decode, encode
 from tests.support.placement import cluster
-from tests.support.placement_server import everything, in_turn, running
+from tests.support.placement_server import first_brokers, receive_all, request_frame, run_service
 
 LIMITS = ServiceLimits()
 KIP_36 = cluster(["rack1", "rack3", "rack3", "rack2", "rack2", "rack1"])
@@ -45,7 +47,7 @@ REQUEST = bytes.fromhex(
     "0000ea60"  # timeoutMs 60000
     "00"  # no tagged fields
 )
-ANSWER = bytes.fromhex(
+RESPONSE = bytes.fromhex(
     "0000002a"  # correlation id 42
     "00"  # no tagged fields: header version 1
     "03"  # ReplicaPlacement: 2 items, plus one
@@ -55,69 +57,92 @@ ANSWER = bytes.fromhex(
 )
 
 int32s = st.integers(-(1 << 31), (1 << 31) - 1)
-requests = st.builds(
-    PlacementRequest,
-    int32s,
-    st.integers(-(1 << 15), (1 << 15) - 1),
-    st.booleans(),
-    st.lists(int32s, max_size=200).map(tuple),
-    int32s,
-)
-rows = st.lists(st.tuples(int32s, st.lists(int32s, max_size=200).map(tuple)), max_size=9)
+int16s = st.integers(-(1 << 15), (1 << 15) - 1)
+brokers = st.lists(int32s, max_size=200)
+rows = st.lists(st.tuples(int32s, brokers), max_size=9)
 
 
-def kip_36(question: PlacementQuestion) -> Any:
-    return answer_question(question, KIP_36, RackAlternatingPlacer(start_index=0))
+def respond(message: bytes, handler: PlacementHandler) -> bytes:
+    """Return the response to a request, both without their lengths."""
+    request = parse_request(message)
+    if isinstance(request, Immediate):
+        return request.message
+    return request.handle(handler, LIMITS).message
 
 
-def test_the_proposals_frames() -> None:
-    assert answer(REQUEST, kip_36, LIMITS) == ANSWER
+def place_kip_36(request: PlacementRequest) -> Any:
+    return place_replicas(request, KIP_36, RackAlternatingPlacer(start_index=0))
 
 
-def test_the_proposals_frames_on_a_socket() -> None:
-    with running(kip_36) as served, served.connect() as connection:
+def varint(value: int) -> bytes:
+    """Return an unsigned integer with seven bits in each byte, the lowest first."""
+    head = b""
+    while value >= 0x80:
+        head, value = head + bytes([value & 0x7F | 0x80]), value >> 7
+    return head + bytes([value])
+
+
+def packed_brokers(values: Sequence[int]) -> bytes:
+    return varint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
+
+
+def test_frames_of_the_proposal() -> None:
+    assert respond(REQUEST, place_kip_36) == RESPONSE
+
+
+def test_frames_of_the_proposal_on_a_socket() -> None:
+    with run_service(place_kip_36) as service, service.connect() as connection:
         for _ in range(2):
             connection.sendall(len(REQUEST).to_bytes(4, "big") + REQUEST)
         connection.shutdown(socket.SHUT_WR)
-        assert everything(connection) == (len(ANSWER).to_bytes(4, "big") + ANSWER) * 2
+        assert receive_all(connection) == (len(RESPONSE).to_bytes(4, "big") + RESPONSE) * 2
 
 
 def test_every_field_of_a_request() -> None:
-    asked: list[PlacementQuestion] = []
+    requests: list[PlacementRequest] = []
 
-    def placing(question: PlacementQuestion) -> Any:
-        asked.append(question)
-        return in_turn(question)
+    def handler(request: PlacementRequest) -> Any:
+        requests.append(request)
+        return first_brokers(request)
 
     full = bytes.fromhex(
         "0044 0000 00000001 ffff"  # client id null
-        "01 05 02 abcd"  # header: tag 5 of 2 bytes, which nobody knows
+        "01 05 02 abcd"  # header: the unknown tag 5 of 2 bytes
         "00000001 0002 01"
         "03 00000004 00000009"  # NodeId 4, 9
         "00000064"
         "01 00 00"  # tag 0 of 0 bytes
     )
-    answered = answer(full, placing, LIMITS)
-    assert asked == [PlacementQuestion(1, 2, True, frozenset({4, 9}))]
-    assert answered.hex() == "000000010002000000000300000000000000010000"
+    response = respond(full, handler)
+    assert requests == [PlacementRequest(1, 2, True, frozenset({4, 9}))]
+    assert response.hex() == "000000010002000000000300000000000000010000"
 
 
-def test_node_ids_that_are_null_mean_all() -> None:
+def test_null_node_ids_mean_all_brokers() -> None:
     null = REQUEST.replace(bytes.fromhex("01 0000ea60"), bytes.fromhex("00 0000ea60"))
-    assert answer(null, kip_36, LIMITS) == ANSWER
+    assert respond(null, place_kip_36) == RESPONSE
 
 
-def test_an_error_is_two_tagged_fields() -> None:
-    def placing(_: PlacementQuestion) -> Any:
+def test_an_error_is_sent_as_two_tagged_fields() -> None:
+    def handler(_: PlacementRequest) -> Any:
         raise RackwardError("no\nröom")
 
-    assert answer(REQUEST, placing, LIMITS) == bytes.fromhex(
+    assert respond(REQUEST, handler) == bytes.fromhex(
         "0000002a 00"
         "01"  # no partitions
         "02"  # two tagged fields
         "00 02 ffff"  # tag 0: error code -1
         "01 09 09 6e6f2072c3b66f6d"  # tag 1: "no röom"
     )
+
+
+def test_an_error_message_that_is_not_unicode() -> None:
+    """Names of files may contain lone surrogates."""
+
+    def handler(_: PlacementRequest) -> Any:
+        raise RackwardError("file \udcff")
+
+    assert respond(REQUEST, handler).endswith(b"file ?")
 
 
 @pytest.mark.parametrize(
@@ -132,65 +157,78 @@ def test_an_error_is_two_tagged_fields() -> None:
     ],
 )
 def test_api_versions(version: int, expected: str) -> None:
-    # The header of the answer is version 0 in each, and an unknown version is answered in
-    # version 0, whatever its request looks like.
+    """The response's header is of version 0; to an unknown version, so is the response."""
     body = {3: "00 02 61 02 62 00", 4: "00 02 61 02 62 00", 5: "ff ff ff"}.get(version, "")
-    request = RequestHeader(18, version, 42, "x").encode()
-    if version >= 3:
-        request = request.removesuffix(b"\0")
-    answered = answer(request + bytes.fromhex(body), in_turn, LIMITS)
-    assert answered == bytes.fromhex(expected)
+    request = struct.pack(">hhih", 18, version, 42, 1) + b"x" + bytes.fromhex(body)
+    assert respond(request, first_brokers) == bytes.fromhex(expected)
 
 
-def test_kafka_python_reads_our_api_versions() -> None:
-    from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
-
-    for version in range(5):
-        request = ApiVersionsRequest[version](
-            client_software_name="kafka-python", client_software_version="3"
-        )
-        request.with_header(correlation_id=9, client_id="c")
-        answered = answer(bytes(request.encode(header=True)), in_turn, LIMITS)
-        read = ApiVersionsResponse.decode(io.BytesIO(answered[4:]), version=version)
-        assert [(each.api_key, each.max_version) for each in read.api_keys] == [(18, 4), (68, 0)]
-        assert read.error_code == 0
-
-
-@given(requests)
-def test_requests_are_written_as_kafka_python_writes_them(request: PlacementRequest) -> None:
-    schema: Any = proposal.CreateReplicaPlacementRequest
-    other = schema[0](
-        num_partitions=request.partitions,
-        replication_factor=request.replication_factor,
-        force_simple_placement=request.force_simple_placement,
-        node_id=list(request.node_ids or ()),
-        timeout_ms=request.timeout_ms,
+@pytest.mark.parametrize("version", range(5))
+def test_kafka_python_reads_the_api_versions(version: int) -> None:
+    request = ApiVersionsRequest(
+        version=version, client_software_name="kafka-python", client_software_version="3"
     )
-    assert request.encode() == bytes(other.encode())
-    assert PlacementRequest.decode(Reader(request.encode())) == request
+    response = respond(encode(request, 9, "c"), first_brokers)
+    decoded = ApiVersionsResponse.decode(io.BytesIO(response[4:]), version=version)
+    assert [(each.api_key, each.max_version) for each in decoded.api_keys] == [(18, 4), (68, 0)]
+    assert decoded.error_code == 0
+
+
+@given(int32s, int16s, st.booleans(), brokers, int32s)
+def test_bytes_of_requests(
+    partitions: int, factor: int, simple: bool, broker_ids: list[int], timeout_ms: int
+) -> None:
+    sent = request_frame(
+        partitions,
+        factor,
+        force_simple_placement=simple,
+        broker_ids=broker_ids,
+        timeout_ms=timeout_ms,
+    )
+    header = struct.pack(">hhih", 68, 0, 7, 4) + b"test" + b"\0"
+    body = (
+        struct.pack(">ih?", partitions, factor, simple)
+        + packed_brokers(broker_ids)
+        + struct.pack(">i", timeout_ms)
+        + b"\0"
+    )
+    assert sent == struct.pack(">i", len(header + body)) + header + body
+    decoded = decode(CreateReplicaPlacementRequest, sent[4:], 0)
+    assert (decoded.num_partitions, decoded.replication_factor) == (partitions, factor)
+    assert (decoded.force_simple_placement, decoded.timeout_ms) == (simple, timeout_ms)
+    assert decoded.node_id == broker_ids
 
 
 @given(rows)
-def test_answers_are_written_as_kafka_python_writes_them(
-    rows: list[tuple[int, tuple[int, ...]]],
-) -> None:
-    response = PlacementResponse(tuple(rows))
-    schema: Any = proposal.CreateReplicaPlacementResponse
-    other = schema[0](
-        replica_placement=[(partition, list(replicas), {}) for partition, replicas in rows]
+def test_bytes_of_responses(rows: list[tuple[int, list[int]]]) -> None:
+    message = encode(CreateReplicaPlacementResponse(version=0, replica_placement=rows), 9)
+    expected = b"".join(
+        struct.pack(">i", partition) + packed_brokers(replicas) + b"\0"
+        for partition, replicas in rows
     )
-    assert response.encode() == bytes(other.encode())
-    assert PlacementResponse.decode(Reader(response.encode())) == response
+    assert message == struct.pack(">i", 9) + b"\0" + varint(len(rows) + 1) + expected + b"\0"
+    decoded = decode(CreateReplicaPlacementResponse, message, 0)
+    assert [(each.partition_id, each.replicas) for each in decoded.replica_placement] == rows
+    assert (decoded.error_code, decoded.error_message) == (0, None)
 
 
-@given(st.integers(-(1 << 15), (1 << 15) - 1).filter(bool), st.none() | st.text())
-def test_errors_come_back_as_they_were(code: int, message: str | None) -> None:
-    response = PlacementResponse(error_code=code, error_message=message)
-    assert PlacementResponse.decode(Reader(response.encode())) == response
+@given(int16s.filter(bool), st.none() | st.text())
+def test_errors_are_decoded_as_they_were_encoded(code: int, text: str | None) -> None:
+    response = CreateReplicaPlacementResponse(
+        version=0, replica_placement=[], error_code=code, error_message=text
+    )
+    decoded = decode(CreateReplicaPlacementResponse, encode(response, 1), 0)
+    assert (decoded.error_code, decoded.error_message) == (code, text)
 
 
-def test_a_longer_integer_than_any_is_refused() -> None:
-    assert Reader(bytes.fromhex("ffffffff0f")).varint() == (1 << 32) - 1
-    for text in ("ffffffff10", "808080808000", "8080808080", ""):
-        with pytest.raises(MalformedFrameError):
-            Reader(bytes.fromhex(text)).varint()
+def test_the_largest_variable_length_integer() -> None:
+    """The tag in the header is 2^32 - 1."""
+    tagged = REQUEST.replace(b"ops\0", b"ops" + bytes.fromhex("01 ffffffff0f 00"))
+    assert respond(tagged, place_kip_36) == RESPONSE
+
+
+@pytest.mark.parametrize("length", ["ffffffff10", "808080808000", "8080808080", ""])
+def test_a_variable_length_integer_of_more_than_32_bits_is_refused(length: str) -> None:
+    head = bytes.fromhex("00000001 00")
+    with pytest.raises(MalformedFrameError, match=r"integer|expected"):
+        decode(CreateReplicaPlacementResponse, head + bytes.fromhex(length), 0)

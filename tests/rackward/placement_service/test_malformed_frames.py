@@ -1,45 +1,55 @@
-"""Frames that are none, or not ours: the connection ends, and the service goes on."""
+"""Malformed frames: their connection is closed, and the service goes on."""
 
 from __future__ import annotations
 
 import random
 import socket
+import struct
 import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackward.placement_service import MalformedFrameError, ServiceLimits, create_replica_placement
-from rackward.placement_service.handler import read_request
-from rackward.placement_service.protocol import (
-    PlacementRequest,
-    PlacementResponse,
-    Reader,
-    RequestHeader,
+from rackward.placement_service.handler import parse_request
+from rackward.placement_service.messages import (
+    CreateReplicaPlacementRequest,
+    CreateReplicaPlacementResponse,
 )
-from tests.rackward.placement_service.test_frames import requests
-from tests.support.placement_server import everything, framed_request, running
+from rackward.placement_service.protocol import decode
+from tests.rackward.placement_service.test_frames import brokers, int16s, int32s
+from tests.support.placement_server import receive_all, request_frame, run_service
 
 EXAMPLES, BASES, FRAMES = 250, 5, 40
 LIMITS = ServiceLimits()
 
 
+def decode_request(message: bytes) -> Any:
+    return decode(CreateReplicaPlacementRequest, message, 0)
+
+
+def decode_response(message: bytes) -> Any:
+    return decode(CreateReplicaPlacementResponse, message, 0)
+
+
 def is_malformed(sent: bytes | bytearray) -> bool:
-    """Whether these bytes, and then the end, hold no whole frame with a request."""
+    """Return whether these bytes, and then the end, contain no complete frame with a request."""
     length = int.from_bytes(sent[:4], "big", signed=True)
     if len(sent) < 4 or not 0 <= length <= LIMITS.frame_bytes or len(sent) < 4 + length:
         return True
     try:
-        read_request(bytes(sent[4 : 4 + length]))
+        parse_request(bytes(sent[4 : 4 + length]))
     except MalformedFrameError:
         return True
     return False
 
 
-def mutated(sent: bytes, rng: random.Random) -> bytes:
-    """Malformed bytes not far from these: some changed, some missing, or some more."""
+def mutate(sent: bytes, rng: random.Random) -> bytes:
+    """Return malformed bytes like these: some changed, some removed, or some added."""
     while True:
         changed = bytearray(sent or b"\0")
         for _ in range(rng.randrange(3)):
@@ -48,89 +58,90 @@ def mutated(sent: bytes, rng: random.Random) -> bytes:
         if rng.random() < 0.3:
             del changed[rng.randrange(len(changed)) :]
         if rng.random() < 0.3:
-            more = rng.randbytes(rng.randrange(1, 9))
-            changed = bytearray(with_length(bytes(changed[4:]) + more, 0))
+            added = rng.randbytes(rng.randrange(1, 9))
+            changed = bytearray(with_length(bytes(changed[4:]) + added, 0))
         if is_malformed(changed):
             return bytes(changed)
 
 
-def with_length(message: bytes, off: int) -> bytes:
-    return (len(message) + off).to_bytes(4, "big", signed=True) + message
+def with_length(message: bytes, difference: int) -> bytes:
+    return (len(message) + difference).to_bytes(4, "big", signed=True) + message
 
 
-small_requests = st.builds(
-    PlacementRequest,
-    st.integers(1, 9),
-    st.integers(1, 3),
-    st.booleans(),
-    st.lists(st.integers(0, 9), max_size=5).map(tuple),
-)
-other_keys = st.builds(
-    lambda key, version, body: with_length(RequestHeader(key, version, 1).encode() + body, 0),
-    st.integers(0, 80).filter(lambda key: key != 18),
-    st.integers(0, 5),
-    st.binary(max_size=12),
-)
+def other_request(key: int, version: int, body: bytes) -> bytes:
+    flexible = b"\0" if key == 68 and version >= 0 else b""
+    return with_length(struct.pack(">hhih", key, version, 1, -1) + flexible + body, 0)
+
+
 bases = st.one_of(
-    small_requests.map(framed_request),
+    st.builds(
+        request_frame,
+        st.integers(1, 9),
+        st.integers(1, 3),
+        force_simple_placement=st.booleans(),
+        broker_ids=st.lists(st.integers(0, 9), max_size=5),
+    ),
     st.binary(max_size=40),
     st.builds(with_length, st.binary(max_size=40), st.just(0) | st.integers(-40, 1 << 30)),
-    other_keys,
+    st.builds(
+        other_request,
+        st.integers(0, 80).filter(lambda key: key != 18),
+        st.integers(0, 5),
+        st.binary(max_size=12),
+    ),
 )
 
 
-def test_ten_thousand_malformed_frames_leave_it_serving() -> None:
-    sent_in_all = 0
-    with running() as served:
-        # Were all of it Hypothesis's to make, that would take longer than to serve it.
+def test_ten_thousand_malformed_frames() -> None:
+    sent = 0
+    with run_service() as service:
+        # Hypothesis would take longer to generate all frames than the service to refuse them.
         @settings(max_examples=EXAMPLES)
         @given(st.lists(bases, min_size=BASES, max_size=BASES), st.randoms(use_true_random=True))
-        def send(made: list[bytes], rng: random.Random) -> None:
-            nonlocal sent_in_all
-            frames = [each for each in made if is_malformed(each)]
+        def send(generated: list[bytes], rng: random.Random) -> None:
+            nonlocal sent
+            frames = [each for each in generated if is_malformed(each)]
             while len(frames) < FRAMES:
-                frames.append(mutated(rng.choice(made), rng))
-            connections = [served.connect() for _ in frames]
-            for connection, sent in zip(connections, frames, strict=True):
-                # It may have hung up already.
+                frames.append(mutate(rng.choice(generated), rng))
+            connections = [service.connect() for _ in frames]
+            for connection, frame in zip(connections, frames, strict=True):
+                # The service may have closed the connection already.
                 with suppress(OSError):
-                    connection.sendall(sent)
+                    connection.sendall(frame)
                     connection.shutdown(socket.SHUT_WR)
             for connection in connections:
                 with connection:
-                    assert everything(connection) == b""
-            sent_in_all += len(frames)
-            assert create_replica_placement(str(served.address), 1, 2) == ((0, 1),)
+                    assert receive_all(connection) == b""
+            sent += len(frames)
+            assert create_replica_placement(str(service.address), 1, 2) == ((0, 1),)
 
         send()
-        counts = served.service.counts
-    assert sent_in_all >= 10_000
-    # What is not counted broke off before its frame was whole.
-    assert counts.refused_frames > sent_in_all / 3
-    assert counts.placements * FRAMES == sent_in_all
+        metrics = service.metrics
+    assert sent >= 10_000
+    # Other frames are not counted: their connections end before the frame is complete.
+    assert metrics.invalid_frames > sent / 3
+    assert metrics.placements * FRAMES == sent
 
 
-@given(st.binary(max_size=300))
-def test_reading_raises_one_error_and_no_other(message: bytes) -> None:
-    for read in (
-        read_request,
-        lambda text: PlacementRequest.decode(Reader(text)),
-        lambda text: PlacementResponse.decode(Reader(text)),
-    ):
-        with suppress(MalformedFrameError):
-            read(message)
+@pytest.mark.parametrize("read", [parse_request, decode_request, decode_response])
+@given(message=st.binary(max_size=300))
+def test_only_malformed_frame_error_is_raised(read: Callable[[bytes], Any], message: bytes) -> None:
+    with suppress(MalformedFrameError):
+        read(message)
 
 
-@given(requests, st.data())
-def test_no_request_is_read_out_of_its_beginning(
-    request: PlacementRequest, data: st.DataObject
+@given(int32s, int16s, st.booleans(), brokers, st.data())
+def test_a_request_must_be_complete_and_end_with_the_frame(
+    partitions: int, factor: int, simple: bool, broker_ids: list[int], data: st.DataObject
 ) -> None:
-    message = framed_request(request)[4:]
+    message = request_frame(
+        partitions, factor, force_simple_placement=simple, broker_ids=broker_ids
+    )[4:]
     cut = data.draw(st.integers(0, len(message) - 1))
     with pytest.raises(MalformedFrameError):
-        read_request(message[:cut])
+        parse_request(message[:cut])
     with pytest.raises(MalformedFrameError, match="bytes follow the message"):
-        read_request(message + bytes(1 + cut))
+        parse_request(message + bytes(1 + cut))
 
 
 HEADER = "0044 0000 00000001 ffff 00"
@@ -140,44 +151,54 @@ FIELDS = "00000001 0001 00"
 @pytest.mark.parametrize(
     "text",
     [
-        "0044 0000 00000001 7fff",  # a client id that is not there
-        "0044 0000 00000001 8000",  # of a negative length
+        "0044 0000 00000001 7fff",  # a client id that is missing
+        "0044 0000 00000001 8000",  # a client id of negative length
         "0044 0000 00000001 ffff ffffffff0f",  # 2^32 tagged fields
-        "0044 0000 00000001 ffff 01 00 ffffffff0f",  # one of 2^32 bytes
+        "0044 0000 00000001 ffff 01 00 ffffffff0f",  # one tagged field of 2^32 bytes
         "0044 0000 00000001 ffff ffffffffff7f",  # more than 32 bits
         f"{HEADER} {FIELDS} 8080808008",  # 2^31 node ids
         f"{HEADER} {FIELDS} ffffffff0f",
         f"{HEADER} {FIELDS} 01 00000001 8080808008",  # 2^31 tagged fields
         f"{HEADER} {FIELDS} 01 00000001 02 01 00 01 00",  # a tag twice
         "0012 0003 00000001 ffff 00 8080808008 00",  # a name of 2^31 bytes
-        "0012 0003 00000001 ffff 00 00 00 00",  # no name
+        "0012 0003 00000001 ffff 00 00 00 00",  # a name of null
         "0012 0003 00000001 ffff 00 02 ff 02 61 00",  # a name that is not UTF-8
         "0012 0000 00000001 ffff 00",  # more than version 0 has
-        "0044 0001 00000001 ffff 00",  # version 1 of ours
+        "0044 0001 00000001 ffff 00",  # version 1 of CreateReplicaPlacement
         "0044 ffff 00000001 ffff 00",
         "0003 0000 00000001 ffff 00",  # Metadata
         "0044 0000 0000",
         "",
     ],
 )
-def test_a_length_that_is_only_claimed_costs_nothing(text: str) -> None:
+def test_lengths_in_requests_are_checked_before_memory_is_allocated(text: str) -> None:
     message = bytes.fromhex(text)
     tracemalloc.start()
     try:
         with pytest.raises(MalformedFrameError):
-            read_request(message)
+            parse_request(message)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 100_000
 
 
-def test_an_answer_that_only_claims_partitions_costs_nothing() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "8080808008",  # 2^31 partitions
+        "02 00000000 8080808008 00 00",  # 2^31 replicas
+        "00",  # null partitions
+        "02 00000000 00 00 00",  # null replicas
+        "02 00000000 01 01 00 00 00",  # a partition with tagged fields
+    ],
+)
+def test_lengths_in_responses_are_checked_before_memory_is_allocated(text: str) -> None:
+    message = bytes.fromhex("00000001 00" + text)
     tracemalloc.start()
     try:
-        for text in ("8080808008", "02 00000000 8080808008 00 00", "00", "02 00000000 00 00 00"):
-            with pytest.raises(MalformedFrameError):
-                PlacementResponse.decode(Reader(bytes.fromhex(text)))
+        with pytest.raises(MalformedFrameError):
+            decode_response(message)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""Through the service, every placer answers what it answers to a direct call."""
+"""Through the service, every placer returns what it returns to a direct call."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from placement_core.placers import (
     place,
 )
 from rackward.placement_service import (
-    PlacementQuestion,
+    PlacementRequest,
     ServiceRefusedError,
-    answer_question,
     create_replica_placement,
+    place_replicas,
 )
 from tests.support.placement import cluster
-from tests.support.placement_server import running
+from tests.support.placement_server import run_service
 from tests.support.placer_plugin import Answering
 
 ORDERS = SimplePlacer(seed=9).place(PlacementSpec(16, 3), cluster([None] * 6))
@@ -48,10 +48,10 @@ CONFIGURED: dict[str, ReplicaPlacer] = {
 SHAPES = [(16, 3, ()), (1, 1, ()), (7, 2, (1, 2, 3, 4)), (5, 3, (0, 99)), (5, 7, ()), (16, 3, (5,))]
 
 
-def asked_directly(
+def place_directly(
     placer: ReplicaPlacer, partitions: int, factor: int, broker_ids: Collection[int], simple: bool
 ) -> ReplicaLists | str:
-    """The layout, or how the refusal ends."""
+    """Return the placement, or the end of the error."""
     spec = PlacementSpec(partitions, factor, ignore_racks=simple)
     chosen = FALLBACK if simple else placer
     try:
@@ -59,56 +59,58 @@ def asked_directly(
     except RackwardError as error:
         return f"{error} (INVALID_REPLICA_ASSIGNMENT)"
     except SystemExit:
-        return "the service failed with RuntimeError: its log may say more (UNKNOWN_SERVER_ERROR)"
+        return "the service failed with RuntimeError: see its log (UNKNOWN_SERVER_ERROR)"
 
 
-def test_all_placers_are_asked() -> None:
+def test_all_placers_are_covered() -> None:
     assert BUILT_IN.keys() == PLACERS.keys()
 
 
 @pytest.mark.parametrize("name", CONFIGURED)
-def test_the_service_answers_as_its_placer_does(name: str) -> None:
+def test_the_service_returns_what_its_placer_returns(name: str) -> None:
     placer = CONFIGURED[name]
 
-    def placing(question: PlacementQuestion) -> ReplicaLists:
-        return answer_question(question, VIEW, placer, fallback=FALLBACK)
+    def handler(request: PlacementRequest) -> ReplicaLists:
+        return place_replicas(request, VIEW, placer, fallback=FALLBACK)
 
-    made = failed = 0
-    with running(placing) as served:
+    placements = failures = 0
+    with run_service(handler) as service:
         for simple in (False, True):
             for partitions, factor, broker_ids in SHAPES:
-                expected = asked_directly(placer, partitions, factor, broker_ids, simple)
+                expected = place_directly(placer, partitions, factor, broker_ids, simple)
                 try:
-                    found: ReplicaLists | str = create_replica_placement(
-                        str(served.address),
+                    actual: ReplicaLists | str = create_replica_placement(
+                        str(service.address),
                         partitions,
                         factor,
                         force_simple_placement=simple,
                         broker_ids=broker_ids,
                     )
-                    made += 1
+                    placements += 1
                 except ServiceRefusedError as error:
-                    found = str(error).removeprefix(f"the placement service at {served.address}: ")
-                    failed += 1
-                assert found == expected
-        counts = served.service.counts
-    # Neither all made nor all failed, whatever the placer: forced ones do not ask it.
-    assert made >= 3
-    assert failed >= 3
-    assert (counts.placements, counts.failed_placements) == (made, failed)
+                    actual = str(error).removeprefix(
+                        f"the placement service at {service.address}: "
+                    )
+                    failures += 1
+                assert actual == expected
+        metrics = service.metrics
+    # Of every placer: simple placement does not use it.
+    assert placements >= 3
+    assert failures >= 3
+    assert (metrics.placements, metrics.failed_placements) == (placements, failures)
 
 
-def test_a_placer_that_raises_is_named_with_what_it_said() -> None:
-    def placing(question: PlacementQuestion) -> ReplicaLists:
-        return answer_question(question, VIEW, CONFIGURED["raising"])
+def test_the_exception_of_a_placer_is_shown() -> None:
+    def handler(request: PlacementRequest) -> ReplicaLists:
+        return place_replicas(request, VIEW, CONFIGURED["raising"])
 
-    with running(placing) as served:
+    with run_service(handler) as service:
         for _ in range(2):
             with pytest.raises(ServiceRefusedError, match="it failed with LookupError: the inv"):
-                create_replica_placement(str(served.address), 1, 1)
+                create_replica_placement(str(service.address), 1, 1)
 
 
-def test_racks_are_asked_for_each_time_and_not_where_simple_placement_is_forced() -> None:
+def test_the_locator_is_called_for_each_request_without_simple_placement() -> None:
     racks = {0: "x", 1: "x", 2: "y", 3: "y", 4: "z", 5: "z"}
     seen: list[ClusterView] = []
 
@@ -119,19 +121,19 @@ def test_racks_are_asked_for_each_time_and_not_where_simple_placement_is_forced(
 
     placer = RackAlternatingPlacer(start_index=0)
 
-    def ask(*, simple: bool) -> ReplicaLists:
-        question = PlacementQuestion(1, 3, force_simple_placement=simple)
-        return answer_question(question, VIEW, placer, locator=Located(racks), fallback=FALLBACK)
+    def place_on_racks(*, simple: bool) -> ReplicaLists:
+        request = PlacementRequest(1, 3, force_simple_placement=simple)
+        return place_replicas(request, VIEW, placer, locator=Located(racks), fallback=FALLBACK)
 
-    assert ask(simple=False) == ((0, 2, 4),)
+    assert place_on_racks(simple=False) == ((0, 2, 4),)
     racks.update({1: "y", 2: "x"})
-    assert ask(simple=False) == ((0, 1, 4),)
-    assert ask(simple=True) == FALLBACK.place(PlacementSpec(1, 3), VIEW)
+    assert place_on_racks(simple=False) == ((0, 1, 4),)
+    assert place_on_racks(simple=True) == FALLBACK.place(PlacementSpec(1, 3), VIEW)
     assert len(seen) == 2
 
 
-def test_racks_can_be_ignored_with_the_configured_placer() -> None:
-    question = PlacementQuestion(9, 3)
+def test_racks_can_be_ignored() -> None:
+    request = PlacementRequest(9, 3)
     placer = RackAlternatingPlacer(start_index=0)
-    found = answer_question(question, VIEW, placer, ignore_racks=True)
-    assert found == SimplePlacer(start_index=0).place(PlacementSpec(9, 3), VIEW)
+    result = place_replicas(request, VIEW, placer, ignore_racks=True)
+    assert result == SimplePlacer(start_index=0).place(PlacementSpec(9, 3), VIEW)

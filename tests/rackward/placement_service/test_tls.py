@@ -1,4 +1,4 @@
-"""Mutual TLS: who is served, and who is not."""
+"""Mutual TLS: which certificates are accepted."""
 
 from __future__ import annotations
 
@@ -17,20 +17,28 @@ from rackward.placement_service import (
     ServiceTlsError,
     create_replica_placement,
 )
-from rackward.placement_service.protocol import PlacementRequest
-from tests.support.certificates import Authority, Signed, make_authority, written
-from tests.support.placement_server import Running, eventually, everything, framed_request, running
-from tests.support.waiting import PATIENCE
+from tests.support.certificates import Authority, Signed, make_authority, write_file
+from tests.support.placement_server import (
+    RunningService,
+    receive_all,
+    request_frame,
+    run_service,
+)
+from tests.support.waiting import PATIENCE, wait_until
 
 
 @dataclass(frozen=True)
 class Files:
-    """``right``: signed by the authority that both trust; ``stranger``: by another one."""
+    """TLS files of the service and of clients.
+
+    ``client`` is signed by the authority that both trust, ``untrusted`` by another one;
+    ``other_trust`` trusts another authority.
+    """
 
     service: MutualTls
-    right: MutualTls
-    stranger: MutualTls
-    trusting_another: MutualTls
+    client: MutualTls
+    untrusted: MutualTls
+    other_trust: MutualTls
 
 
 @pytest.fixture(scope="module")
@@ -43,146 +51,148 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
     return Files(
         service=tls("service", ours, ours),
-        right=tls("right", ours, ours),
-        stranger=tls("stranger", another, ours),
-        trusting_another=tls("trusting", ours, another),
+        client=tls("client", ours, ours),
+        untrusted=tls("untrusted", another, ours),
+        other_trust=tls("trusting", ours, another),
     )
 
 
 def _files(folder: Path, name: str, signed: Signed, trusted: Authority) -> MutualTls:
     return MutualTls(
-        written(folder, f"{name}-ca.pem", trusted.pem),
-        written(folder, f"{name}.pem", signed.pem),
-        written(folder, f"{name}-key.pem", signed.key_pem()),
+        write_file(folder, f"{name}-ca.pem", trusted.pem),
+        write_file(folder, f"{name}.pem", signed.pem),
+        write_file(folder, f"{name}-key.pem", signed.key_pem()),
     )
 
 
-def served_to(served: Running, tls: MutualTls | None) -> bool:
-    found = create_replica_placement(str(served.address), 1, 2, tls=tls)
-    return found == ((0, 1),)
+def place_as(service: RunningService, tls: MutualTls | None) -> bool:
+    return create_replica_placement(str(service.address), 1, 2, tls=tls) == ((0, 1),)
 
 
-def await_refused(served: Running, handshakes: int) -> None:
-    """The service hangs up before it counts."""
-    eventually(
-        f"{handshakes} handshakes refused",
-        lambda: served.service.counts.refused_handshakes == handshakes,
+def wait_for_failed_handshakes(service: RunningService, handshakes: int) -> None:
+    """The service closes the connection before it counts."""
+    wait_until(
+        lambda: service.metrics.failed_handshakes == handshakes,
+        PATIENCE,
+        f"{handshakes} failed handshakes",
     )
 
 
-def test_the_right_certificate_is_served_and_others_are_not(files: Files) -> None:
-    with running(tls=files.service) as served:
-        assert served_to(served, files.right)
+def test_only_trusted_certificates_are_accepted(files: Files) -> None:
+    with run_service(tls=files.service) as service:
+        assert place_as(service, files.client)
         with pytest.raises(ServiceTlsError, match="trust"):
-            served_to(served, files.stranger)
-        assert served_to(served, files.right)
-        assert served.service.counts.placements == 2
-        await_refused(served, 1)
+            place_as(service, files.untrusted)
+        assert place_as(service, files.client)
+        assert service.metrics.placements == 2
+        wait_for_failed_handshakes(service, 1)
 
 
-def test_a_large_answer_arrives_whole(files: Files) -> None:
-    with running(tls=files.service) as served:
-        found = create_replica_placement(str(served.address), 10_000, 5, tls=files.right)
-    assert found == ((0, 1, 2, 3, 4),) * 10_000
+def test_a_large_response(files: Files) -> None:
+    with run_service(tls=files.service) as service:
+        replicas = create_replica_placement(str(service.address), 10_000, 5, tls=files.client)
+    assert replicas == ((0, 1, 2, 3, 4),) * 10_000
 
 
-def test_no_certificate_is_refused(files: Files) -> None:
-    context = ssl.create_default_context(cafile=files.right.ca_file)
+def test_a_client_without_a_certificate_is_refused(files: Files) -> None:
+    context = ssl.create_default_context(cafile=files.client.ca_file)
 
-    def ask(plain: socket.socket) -> None:
+    def request(plain: socket.socket) -> None:
         with context.wrap_socket(plain, server_hostname="127.0.0.1") as connection:
-            # By TLS 1.3 a client learns only now that it was refused.
-            connection.sendall(framed_request(PlacementRequest(1, 1)))
+            # With TLS 1.3 the refusal arrives only now.
+            connection.sendall(request_frame(1, 1))
             if not connection.recv(1000):
                 raise EOFError
 
-    with running(tls=files.service) as served:
+    with run_service(tls=files.service) as service:
         for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
             context.maximum_version = version
-            with served.connect() as plain, pytest.raises((OSError, EOFError)):
-                ask(plain)
-        await_refused(served, 2)
-        assert served.service.counts.requests == 0
-        assert served_to(served, files.right)
+            with service.connect() as plain, pytest.raises((OSError, EOFError)):
+                request(plain)
+        wait_for_failed_handshakes(service, 2)
+        assert service.metrics.requests == 0
+        assert place_as(service, files.client)
 
 
-def test_a_certificate_of_our_own_making_is_refused(files: Files, tmp_path: Path) -> None:
+def test_a_certificate_of_an_authority_of_the_same_name_is_refused(
+    files: Files, tmp_path: Path
+) -> None:
     fake = make_authority("ours")
-    with running(tls=files.service) as served:
+    with run_service(tls=files.service) as service:
         with pytest.raises(ServiceTlsError):
-            served_to(served, _files(tmp_path, "fake", fake.sign("right"), fake))
-        ours = Path(files.right.ca_file)
+            place_as(service, _files(tmp_path, "fake", fake.sign("right"), fake))
+        ours = Path(files.client.ca_file)
         mixed = _files(tmp_path, "mixed", fake.sign("right"), fake)
         mixed = MutualTls(str(ours), mixed.cert_file, mixed.key_file)
         with pytest.raises(ServiceTlsError):
-            served_to(served, mixed)
-        assert served_to(served, files.right)
-        assert served.service.counts.requests == 2
+            place_as(service, mixed)
+        assert place_as(service, files.client)
+        assert service.metrics.requests == 2
 
 
-def test_plain_text_at_a_port_for_tls(files: Files) -> None:
-    with running(tls=files.service) as served:
-        with pytest.raises(PlacementServiceError, match="expect"):
-            served_to(served, None)
-        with served.connect() as connection:
-            connection.sendall(framed_request(PlacementRequest(1, 1)))
+def test_a_plaintext_client_of_a_tls_port(files: Files) -> None:
+    with run_service(tls=files.service) as service:
+        with pytest.raises(PlacementServiceError, match="require"):
+            place_as(service, None)
+        with service.connect() as connection:
+            connection.sendall(request_frame(1, 1))
             connection.shutdown(socket.SHUT_WR)
-            assert b"\0\0\0\x02\0" not in everything(connection)
-        assert served_to(served, files.right)
-        await_refused(served, 2)
+            assert b"\0\0\0\x02\0" not in receive_all(connection)
+        assert place_as(service, files.client)
+        wait_for_failed_handshakes(service, 2)
 
 
-def test_tls_at_a_port_for_plain_text(files: Files) -> None:
-    with running() as served:
+def test_a_tls_client_of_a_plaintext_port(files: Files) -> None:
+    with run_service() as service:
         with pytest.raises(ServiceTlsError):
-            served_to(served, files.right)
-        assert served_to(served, None)
+            place_as(service, files.client)
+        assert place_as(service, None)
 
 
-def test_a_client_trusts_no_service_of_another_authority(files: Files) -> None:
-    with running(tls=files.service) as served:
+def test_a_client_refuses_a_service_of_another_authority(files: Files) -> None:
+    with run_service(tls=files.service) as service:
         with pytest.raises(ServiceTlsError, match=r"is not trusted .*: check the address"):
-            served_to(served, files.trusting_another)
-        assert served.service.counts.requests == 0
+            place_as(service, files.other_trust)
+        assert service.metrics.requests == 0
 
 
-def test_a_client_trusts_no_service_of_another_name(files: Files, tmp_path: Path) -> None:
+def test_a_client_refuses_a_service_of_another_name(files: Files, tmp_path: Path) -> None:
     ours = make_authority()
     elsewhere = _files(tmp_path, "s", ours.sign("elsewhere", addresses=("192.0.2.1",)), ours)
     client = _files(tmp_path, "c", ours.sign("c"), ours)
-    with running(tls=elsewhere) as served, pytest.raises(ServiceTlsError, match="mismatch"):
-        served_to(served, client)
+    with run_service(tls=elsewhere) as service, pytest.raises(ServiceTlsError, match="mismatch"):
+        place_as(service, client)
     assert files.service != elsewhere
 
 
-def test_who_never_ends_the_handshake_is_hung_up_on(files: Files) -> None:
+def test_a_handshake_that_takes_too_long(files: Files) -> None:
     limits = ServiceLimits(connections=4, handshake_seconds=0.2)
-    with running(limits=limits, tls=files.service) as served, served.connect() as silent:
-        assert everything(silent) == b""
-        await_refused(served, 1)
+    with run_service(limits=limits, tls=files.service) as service, service.connect() as silent:
+        assert receive_all(silent) == b""
+        wait_for_failed_handshakes(service, 1)
 
 
-def test_silent_handshakes_keep_nobody_out(files: Files) -> None:
+def test_idle_handshakes_are_evicted(files: Files) -> None:
     limits = ServiceLimits(connections=4, handshake_seconds=PATIENCE)
-    with running(limits=limits, tls=files.service) as served:
-        silent = [served.connect() for _ in range(12)]
-        assert served_to(served, files.right)
+    with run_service(limits=limits, tls=files.service) as service:
+        silent = [service.connect() for _ in range(12)]
+        assert place_as(service, files.client)
         for each in silent:
             each.close()
 
 
-def test_the_key_may_be_in_the_certificates_file(files: Files, tmp_path: Path) -> None:
-    assert files.right.key_file is not None
-    both = Path(files.right.cert_file).read_text() + Path(files.right.key_file).read_text()
-    tls = MutualTls(files.right.ca_file, written(tmp_path, "both.pem", both))
-    with running(tls=files.service) as served:
-        assert served_to(served, tls)
+def test_the_key_may_be_in_the_file_of_the_certificate(files: Files, tmp_path: Path) -> None:
+    assert files.client.key_file is not None
+    both = Path(files.client.cert_file).read_text() + Path(files.client.key_file).read_text()
+    tls = MutualTls(files.client.ca_file, write_file(tmp_path, "both.pem", both))
+    with run_service(tls=files.service) as service:
+        assert place_as(service, tls)
 
 
-def test_an_encrypted_key_is_refused_in_words_that_fit(files: Files, tmp_path: Path) -> None:
+def test_an_encrypted_key_is_refused(files: Files, tmp_path: Path) -> None:
     signed = make_authority().sign("it")
-    key = written(tmp_path, "key.pem", signed.key_pem("secret"))
-    tls = MutualTls(files.right.ca_file, written(tmp_path, "it.pem", signed.pem), key)
+    key = write_file(tmp_path, "key.pem", signed.key_pem("secret"))
+    tls = MutualTls(files.client.ca_file, write_file(tmp_path, "it.pem", signed.pem), key)
     for make in (tls.server_context, tls.client_context):
         with pytest.raises(ConnectionPropertyError, match=r"^key_file: its key is encrypted"):
             make()

@@ -5,77 +5,77 @@ import pytest
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.admin import AdminError
-from rackward.reassignment import Engine, Outcome, Settings, events
-from rackward.reassignment.events import Event
-from tests.support.simulated_cluster import SimulatedCluster, place
+from rackward.reassignment import Event, ExecutionOptions, ExecutionResult, Executor, events
+from tests.support.simulated_cluster import SimulatedCluster, tp
 
-RAISE = [
-    Move(place(0), (0,), (0, 1)),
-    Move(place(1), (1,), (1, 2)),
-    Move(place(2), (2,), (2, 3)),
-    Move(place(3), (3,), (3, 4)),
+MOVES = [
+    Move(tp(0), (0,), (0, 1)),
+    Move(tp(1), (1,), (1, 2)),
+    Move(tp(2), (2,), (2, 3)),
+    Move(tp(3), (3,), (3, 4)),
 ]
-SETTINGS = Settings(most_partitions=2, throttle=7_000, patience=20.0)
+OPTIONS = ExecutionOptions(max_batch_partitions=2, throttle=7_000, stall_timeout=20.0)
 
 
-def cluster_of(moves: list[Move], **given: int) -> SimulatedCluster:
-    return SimulatedCluster({move.partition: move.before for move in moves}, **given)
+def cluster_of(moves: list[Move], **fields: int) -> SimulatedCluster:
+    return SimulatedCluster({move.partition: move.before for move in moves}, **fields)
 
 
-def run(
-    cluster: SimulatedCluster, moves: list[Move], settings: Settings = SETTINGS
-) -> tuple[Outcome, list[Event]]:
-    told: list[Event] = []
+def execute(
+    cluster: SimulatedCluster, moves: list[Move], options: ExecutionOptions = OPTIONS
+) -> tuple[ExecutionResult, list[Event]]:
+    emitted: list[Event] = []
     sizes = {move.partition: 1000 for move in moves}
-    outcome = Engine(moves, sizes, cluster, settings, told.append, cluster.timing).run()
-    return outcome, told
+    result = Executor(moves, sizes, cluster, options, emitted.append, cluster.clock).run()
+    return result, emitted
 
 
-def of_kind(told: list[Event], kind: type[Event]) -> list[Event]:
-    return [event for event in told if isinstance(event, kind)]
+def of_type(emitted: list[Event], kind: type[Event]) -> list[Event]:
+    return [event for event in emitted if isinstance(event, kind)]
 
 
-def arrived(moves: list[Move]) -> dict[TopicPartition, tuple[int, ...]]:
+def target(moves: list[Move]) -> dict[TopicPartition, tuple[int, ...]]:
     return {move.partition: move.after for move in moves}
 
 
-def test_all_is_moved_batch_by_batch_under_a_throttle_that_is_gone_afterwards() -> None:
-    cluster = cluster_of(RAISE)
-    outcome, told = run(cluster, RAISE)
-    assert outcome == Outcome(placed=4)
-    assert outcome.complete
-    assert cluster.rows() == arrived(RAISE)
-    assert [len(asked) for asked in cluster.submitted] == [2, 2]
-    assert of_kind(told, events.BatchBegun) == [
-        events.BatchBegun(1, 2, 2, 2, 2000),
-        events.BatchBegun(2, 2, 2, 2, 2000),
+def test_all_batches_are_moved_and_the_throttle_is_removed() -> None:
+    cluster = cluster_of(MOVES)
+    result, emitted = execute(cluster, MOVES)
+    assert result == ExecutionResult(completed=4)
+    assert result.ok
+    assert cluster.replicas() == target(MOVES)
+    assert [len(request) for request in cluster.requests] == [2, 2]
+    assert of_type(emitted, events.BatchStarted) == [
+        events.BatchStarted(1, 2, 2, 2, 2000),
+        events.BatchStarted(2, 2, 2, 2, 2000),
     ]
-    assert told[0] == events.Begun(to_do=4, under_way=0, placed=0, batches=2, bytes=4000)
-    assert events.Throttled(7000) in told
-    assert told[-1] == events.ThrottleLifted()
+    assert emitted[0] == events.Started(
+        pending=4, in_progress=0, completed=0, batches=2, bytes=4000
+    )
+    assert events.ThrottleSet(7000) in emitted
+    assert emitted[-1] == events.ThrottleRemoved()
     assert cluster.throttle.settings == {}
-    last = of_kind(told, events.Progressed)[-1]
+    last = of_type(emitted, events.Progressed)[-1]
     assert isinstance(last, events.Progressed)
-    assert (last.progress.placed, last.progress.copied, last.progress.bytes) == (4, 4000, 4000)
+    progress = last.progress
+    assert (progress.completed, progress.bytes_copied, progress.bytes) == (4, 4000, 4000)
 
 
-def test_the_throttle_covers_the_batch_that_is_moved_and_no_other() -> None:
-    cluster = cluster_of(RAISE)
-    seen: list[dict[str, str]] = []
-    told: list[Event] = []
+def test_only_the_replicas_of_the_current_batch_are_throttled() -> None:
+    cluster = cluster_of(MOVES)
+    settings: list[dict[str, str]] = []
 
-    def tell(event: Event) -> None:
-        if isinstance(event, events.BatchBegun):
-            seen.append(cluster.throttle.settings)
-        told.append(event)
+    def emit(event: Event) -> None:
+        if isinstance(event, events.BatchStarted):
+            settings.append(cluster.throttle.settings)
 
-    Engine(RAISE, {}, cluster, SETTINGS, tell, cluster.timing).run()
+    Executor(MOVES, {}, cluster, OPTIONS, emit, cluster.clock).run()
     rates = {
         "leader.replication.throttled.rate": "7000",
         "follower.replication.throttled.rate": "7000",
         "rackward.throttle.7000.before.none.none": "-",
     }
-    assert seen == [
+    assert settings == [
         {
             **rates,
             "t leader.replication.throttled.replicas": "00:0,01:1",
@@ -89,189 +89,191 @@ def test_the_throttle_covers_the_batch_that_is_moved_and_no_other() -> None:
     ]
 
 
-def test_preferred_leaders_are_elected_and_those_that_cannot_be_are_told() -> None:
-    moves = [Move(place(0), (0, 1), (1, 0)), Move(place(1), (0, 1), (1, 0))]
+def test_preferred_leaders_are_elected_if_they_are_in_sync() -> None:
+    moves = [Move(tp(0), (0, 1), (1, 0)), Move(tp(1), (0, 1), (1, 0))]
     cluster = cluster_of(moves)
-    cluster.partitions[place(1)].bytes[1] = 10  # behind
-    outcome, told = run(cluster, moves)
-    assert cluster.partitions[place(0)].leader == 1
-    assert events.Elected(1) in told
-    assert outcome.not_led == {place(1): "led by broker 0, not by broker 1 (not in sync)"}
-    assert outcome.behind == {place(1): (1,)}
-    assert not outcome.complete
-    # Nothing is copied, so that nothing is throttled.
-    assert "engage" not in cluster.throttle.history
+    cluster.partitions[tp(1)].bytes[1] = 10
+    result, emitted = execute(cluster, moves)
+    assert cluster.partitions[tp(0)].leader == 1
+    assert events.LeadersElected(1) in emitted
+    assert result.wrong_leader == {
+        tp(1): "broker 0 is the leader, instead of broker 1 (not in sync)"
+    }
+    assert result.out_of_sync == {tp(1): (1,)}
+    assert not result.ok
+    # Nothing is copied, so there is no throttle.
+    assert "set_rate" not in cluster.throttle.history
 
 
-def test_what_the_controller_refuses_is_told_and_the_rest_goes_on() -> None:
-    cluster = cluster_of(RAISE)
-    cluster.refuses[place(1)] = "no such broker"
-    outcome, told = run(cluster, RAISE)
-    assert outcome.failed == {place(1): "the controller refused: no such broker"}
-    assert events.Failed(place(1), "the controller refused: no such broker") in told
-    assert outcome.placed == 3
+def test_a_refused_partition_fails_and_the_others_complete() -> None:
+    cluster = cluster_of(MOVES)
+    cluster.refuses[tp(1)] = "no such broker"
+    result, emitted = execute(cluster, MOVES)
+    assert result.failed == {tp(1): "the controller refused: no such broker"}
+    assert events.PartitionFailed(tp(1), "the controller refused: no such broker") in emitted
+    assert result.completed == 3
     assert cluster.throttle.settings == {}
 
 
-def test_a_topic_that_is_deleted_meanwhile_is_told_and_the_rest_goes_on() -> None:
-    moves = [*RAISE, Move(place(0, "u"), (0,), (0, 5)), Move(place(1, "u"), (0,), (0, 5))]
+def test_a_deleted_topic_fails_and_the_others_complete() -> None:
+    moves = [*MOVES, Move(tp(0, "u"), (0,), (0, 5)), Move(tp(1, "u"), (0,), (0, 5))]
     cluster = cluster_of(moves)
-    cluster.at[0.5] = lambda: [cluster.partitions.pop(place(n, "u")) for n in (0, 1)]
-    outcome, _ = run(cluster, moves, Settings(most_partitions=4))
-    assert outcome.failed == {place(n, "u"): "the topic was deleted" for n in (0, 1)}
-    assert outcome.placed == 4
+    cluster.at[0.5] = lambda: [cluster.partitions.pop(tp(n, "u")) for n in (0, 1)]
+    result, _ = execute(cluster, moves, ExecutionOptions(max_batch_partitions=4))
+    assert result.failed == {tp(n, "u"): "the topic was deleted" for n in (0, 1)}
+    assert result.completed == 4
 
 
-def test_a_broker_that_dies_holds_up_nothing_but_what_needs_it() -> None:
-    cluster = cluster_of(RAISE)
+def test_a_broker_that_fails_delays_only_the_partitions_that_need_it() -> None:
+    cluster = cluster_of(MOVES)
     cluster.at[0.5] = lambda: cluster.live.discard(2)
     cluster.at[15.0] = lambda: cluster.live.add(2)
-    outcome, told = run(cluster, RAISE)
-    assert events.Waiting(1, (2,)) in told
-    # The second batch did not wait for it; when it was back, the first was finished.
-    assert cluster.submitted[1].keys() == {place(3)}
-    assert outcome.failed == {place(2): "not begun, since broker 2 is down"}
-    assert outcome.placed == 3
+    result, emitted = execute(cluster, MOVES)
+    assert events.WaitingForBrokers(1, (2,)) in emitted
+    # The second batch did not wait; the first one was completed when the broker was back.
+    assert cluster.requests[1].keys() == {tp(3)}
+    assert result.failed == {tp(2): "not started: broker 2 is down"}
+    assert result.completed == 3
     assert cluster.throttle.settings == {}
 
 
-def test_a_broker_that_stays_away_ends_the_run_with_what_waits_for_it() -> None:
-    moves = [RAISE[0], RAISE[3]]
+def test_a_broker_that_stays_down_ends_the_run() -> None:
+    moves = [MOVES[0], MOVES[3]]
     cluster = cluster_of(moves)
     cluster.at[0.5] = lambda: cluster.live.discard(1)
-    outcome, told = run(cluster, moves)
-    assert outcome.failed == {place(0): "broker 1 is down; it waits for that"}
-    assert outcome.under_way == (place(0),)
-    assert told[-1] == events.ThrottleLifted()
-    assert events.LeftUnderWay(1, "no progress for 20 s") in told
+    result, emitted = execute(cluster, moves)
+    assert result.failed == {tp(0): "waiting: broker 1 is down"}
+    assert result.in_progress == (tp(0),)
+    assert emitted[-1] == events.ThrottleRemoved()
+    assert events.LeftInProgress(1, "no progress for 20 s") in emitted
     assert cluster.seconds == pytest.approx(20, abs=15)
 
 
-def test_copying_that_stands_still_ends_the_run_and_begins_nothing_more() -> None:
-    cluster = cluster_of(RAISE, rate=0)
-    outcome, _ = run(cluster, RAISE)
-    assert outcome.failed == {
-        place(0): "no progress for 20 s",
-        place(1): "no progress for 20 s",
-        place(2): "not begun, since nothing went on",
-        place(3): "not begun, since nothing went on",
+def test_a_stalled_run_ends_and_starts_no_other_batch() -> None:
+    cluster = cluster_of(MOVES, rate=0)
+    result, _ = execute(cluster, MOVES)
+    assert result.failed == {
+        tp(0): "no progress for 20 s",
+        tp(1): "no progress for 20 s",
+        tp(2): "not started: the run made no progress",
+        tp(3): "not started: the run made no progress",
     }
-    assert len(cluster.submitted) == 1
+    assert len(cluster.requests) == 1
     assert cluster.throttle.settings == {}
 
 
 def test_slow_copying_is_progress() -> None:
-    cluster = cluster_of(RAISE, rate=10)
-    outcome, _ = run(cluster, RAISE)
-    assert outcome.complete
+    cluster = cluster_of(MOVES, rate=10)
+    result, _ = execute(cluster, MOVES)
+    assert result.ok
     assert cluster.seconds > 100
 
 
-def test_what_somebody_else_does_to_our_partitions_is_told() -> None:
-    cluster = cluster_of(RAISE)
-    settings = Settings(most_partitions=None)
-    cluster.at[0.3] = lambda: cluster.cancel(place(0))
-    cluster.at[0.4] = lambda: [cluster.reassign({place(1): to}) for to in (None, (1, 5))]
-    outcome, _ = run(cluster, RAISE, settings)
-    assert outcome.failed == {
-        place(0): "somebody else cancelled its reassignment: it is on brokers 0",
-        place(1): "somebody else reassigned it to brokers 1, 5",
+def test_changes_by_another_client_fail_the_partition() -> None:
+    cluster = cluster_of(MOVES)
+    options = ExecutionOptions(max_batch_partitions=None)
+    cluster.at[0.3] = lambda: cluster.cancel(tp(0))
+    cluster.at[0.4] = lambda: [cluster.reassign({tp(1): row}) for row in (None, (1, 5))]
+    result, _ = execute(cluster, MOVES, options)
+    assert result.failed == {
+        tp(0): "another client cancelled its reassignment: it is on broker 0",
+        tp(1): "another client reassigned it to brokers 1, 5",
     }
-    assert outcome.placed == 2
+    assert result.completed == 2
 
 
-def test_a_run_takes_up_what_another_has_begun() -> None:
-    cluster = cluster_of(RAISE)
-    cluster.reassign({place(0): (0, 1), place(1): (1, 2)})
+def test_an_interrupted_run_is_resumed() -> None:
+    cluster = cluster_of(MOVES)
+    cluster.reassign({tp(0): (0, 1), tp(1): (1, 2)})
     cluster.sleep(1.0)
-    cluster.reassign({place(2): (2, 3)})
+    cluster.reassign({tp(2): (2, 3)})
     cluster.sleep(1.5)
-    assert set(cluster.ongoing()) == {place(2)}
-    cluster.submitted.clear()
-    outcome, told = run(cluster, RAISE)
-    assert told[0] == events.Begun(to_do=1, under_way=1, placed=2, batches=2, bytes=1000)
-    assert outcome == Outcome(placed=4)
-    assert cluster.submitted == [{place(3): (3, 4)}]
+    assert set(cluster.reassignments()) == {tp(2)}
+    cluster.requests.clear()
+    result, emitted = execute(cluster, MOVES)
+    assert emitted[0] == events.Started(
+        pending=1, in_progress=1, completed=2, batches=2, bytes=1000
+    )
+    assert result == ExecutionResult(completed=4)
+    assert cluster.requests == [{tp(3): (3, 4)}]
 
 
-def test_done_already_nothing_is_asked_for() -> None:
-    cluster = cluster_of(RAISE)
-    run(cluster, RAISE)
-    cluster.submitted.clear()
+def test_a_completed_plan_requests_nothing() -> None:
+    cluster = cluster_of(MOVES)
+    execute(cluster, MOVES)
+    cluster.requests.clear()
     cluster.throttle.history.clear()
-    outcome, _ = run(cluster, RAISE)
-    assert outcome == Outcome(placed=4)
-    assert not cluster.submitted
-    assert "engage" not in cluster.throttle.history
+    result, _ = execute(cluster, MOVES)
+    assert result == ExecutionResult(completed=4)
+    assert not cluster.requests
+    assert "set_rate" not in cluster.throttle.history
 
 
-def test_a_target_of_somebody_else_is_cancelled_before_it_is_replaced() -> None:
-    cluster = cluster_of(RAISE)
-    cluster.reassign({place(0): (0, 5)})
-    settings = Settings(additional=True, most_partitions=None)
-    cluster.submitted.clear()
-    outcome, _ = run(cluster, RAISE, settings)
-    assert cluster.submitted[0] == {place(0): None}
-    assert outcome == Outcome(placed=4)
+def test_a_foreign_target_is_cancelled_before_it_is_replaced() -> None:
+    cluster = cluster_of(MOVES)
+    cluster.reassign({tp(0): (0, 5)})
+    options = ExecutionOptions(allow_foreign=True, max_batch_partitions=None)
+    cluster.requests.clear()
+    result, _ = execute(cluster, MOVES, options)
+    assert cluster.requests[0] == {tp(0): None}
+    assert result == ExecutionResult(completed=4)
 
 
-def test_a_cluster_that_is_away_for_a_while_is_asked_again() -> None:
-    cluster = cluster_of(RAISE)
+def test_requests_that_fail_for_a_while_are_retried() -> None:
+    cluster = cluster_of(MOVES)
     cluster.at[0.5] = lambda: setattr(cluster, "unreachable", True)
     cluster.at[8.0] = lambda: setattr(cluster, "unreachable", False)
-    outcome, told = run(cluster, RAISE)
-    assert outcome.complete
-    assert events.Trouble("nobody answers") in told
+    result, emitted = execute(cluster, MOVES)
+    assert result.ok
+    assert events.RequestFailed("no broker responds") in emitted
 
 
-def test_a_cluster_that_stays_away_ends_the_run_and_the_throttle_is_told_of() -> None:
-    cluster = cluster_of(RAISE)
+def test_a_cluster_that_stays_unreachable_ends_the_run() -> None:
+    cluster = cluster_of(MOVES)
 
-    def away() -> None:
+    def disconnect() -> None:
         cluster.unreachable = True
-        cluster.throttle.fails = AdminError("nobody answers")
+        cluster.throttle.fails = AdminError("no broker responds")
 
-    cluster.at[0.5] = away
-    told: list[Event] = []
-    engine = Engine(RAISE, {}, cluster, SETTINGS, told.append, cluster.timing)
-    with pytest.raises(AdminError, match="nobody answers"):
-        engine.run()
-    assert told[-2:] == [
-        events.ThrottleLeft("nobody answers"),
-        events.LeftUnderWay(2, "the run was broken off"),
+    cluster.at[0.5] = disconnect
+    emitted: list[Event] = []
+    executor = Executor(MOVES, {}, cluster, OPTIONS, emitted.append, cluster.clock)
+    with pytest.raises(AdminError, match="no broker responds"):
+        executor.run()
+    assert emitted[-2:] == [
+        events.ThrottleNotRemoved("no broker responds"),
+        events.LeftInProgress(2, "the run was interrupted"),
     ]
 
 
 class Signal(BaseException):
-    """As a handler raises it."""
+    """As a signal handler raises it."""
 
 
-def test_a_signal_lifts_the_throttle_and_says_what_goes_on() -> None:
-    cluster = cluster_of(RAISE)
+def test_a_signal_removes_the_throttle_and_the_run_can_be_resumed() -> None:
+    cluster = cluster_of(MOVES)
 
     def stop() -> None:
         raise Signal
 
     cluster.at[0.5] = stop
-    told: list[Event] = []
+    emitted: list[Event] = []
     with pytest.raises(Signal):
-        Engine(RAISE, {}, cluster, SETTINGS, told.append, cluster.timing).run()
-    assert told[-2:] == [
-        events.ThrottleLifted(),
-        events.LeftUnderWay(2, "the run was broken off"),
+        Executor(MOVES, {}, cluster, OPTIONS, emitted.append, cluster.clock).run()
+    assert emitted[-2:] == [
+        events.ThrottleRemoved(),
+        events.LeftInProgress(2, "the run was interrupted"),
     ]
     assert cluster.throttle.settings == {}
-    # The next run finds everything.
-    outcome, _ = run(cluster, RAISE)
-    assert outcome.complete
+    result, _ = execute(cluster, MOVES)
+    assert result.ok
 
 
-@pytest.mark.parametrize("call", ["engage", "cover", "uncover", "lift"])
-def test_a_signal_while_the_throttle_is_changed_does_not_leave_it(call: str) -> None:
-    cluster = cluster_of(RAISE[:2])
+@pytest.mark.parametrize("call", ["set_rate", "add_replicas", "remove_replicas", "remove"])
+def test_a_signal_during_a_change_of_the_throttle_does_not_leave_it_behind(call: str) -> None:
+    cluster = cluster_of(MOVES[:2])
     cluster.throttle.fails_once[call] = Signal()
-    told: list[Event] = []
     with pytest.raises(Signal):
-        Engine(RAISE[:2], {}, cluster, SETTINGS, told.append, cluster.timing).run()
+        Executor(MOVES[:2], {}, cluster, OPTIONS, lambda _: None, cluster.clock).run()
     assert call in cluster.throttle.history
     assert cluster.throttle.settings == {}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,132 +9,141 @@ from placement_core import Broker, InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
 from placement_core.locators import MetadataLocator
 from placement_core.placers import MultiLevelPlacer, RackAlternatingPlacer, SimplePlacer
-from rackward.admin import ClusterState, Ongoing
-from rackward.reassignment import Load, Pace, PlanKind, RacksFrom, from_text, to_text
-from rackward.reassignment.plan import after_view, make_plan
-from rackward.reassignment.planner import PlacementRequest, check_request, moves_for, view_for
-from tests.support.cluster_states import state as cluster
+from rackward.admin import ClusterState, Reassignment
+from rackward.broker_load import Load
+from rackward.reassignment import BatchLimits, PlanKind, RackSource
+from rackward.reassignment.plan import build_plan, view_after
+from rackward.reassignment.plan_file import format_plan, parse_plan
+from rackward.reassignment.planner import (
+    ReassignmentRequest,
+    check_not_reassigning,
+    check_request,
+    plan_moves,
+    planning_view,
+)
+from tests.support.cluster_states import cluster_state
 
 T = frozenset({"t"})
 
 
-def moves(state: ClusterState, request: PlacementRequest) -> tuple[Move, ...]:
-    check_request(request, state)
-    return moves_for(request, view_for(state, MetadataLocator()))
+def plan(state: ClusterState, **request: Any) -> tuple[Move, ...]:
+    """Return the moves of topic t for a ReassignmentRequest with these fields."""
+    full_request = ReassignmentRequest(T, **request)
+    check_request(full_request, state)
+    return plan_moves(full_request, planning_view(state, MetadataLocator()))
 
 
-def rows(found: tuple[Move, ...]) -> list[tuple[int, ...]]:
-    return [move.after for move in found]
+def replicas_after(moves: tuple[Move, ...]) -> list[tuple[int, ...]]:
+    return [move.after for move in moves]
 
 
-def test_by_default_faults_are_repaired_and_nothing_else() -> None:
+def first_replicas(moves: tuple[Move, ...]) -> list[int]:
+    return [move.after[0] for move in moves]
+
+
+def test_by_default_only_broken_rack_rules_are_repaired() -> None:
     # Uneven, and one partition has both replicas in one rack.
-    state = cluster({"t": [(0, 2), (0, 2), (0, 1)]})
-    found = moves(state, PlacementRequest(T))
-    assert [move.partition.partition for move in found] == [2]
-    assert len(found[0].adding) == 1
-    evened = moves(state, PlacementRequest(T, even=True))
-    assert sum(len(move.adding) for move in evened) > 1
+    state = cluster_state({"t": [(0, 2), (0, 2), (0, 1)]})
+    (move,) = plan(state)
+    assert move.partition.partition == 2
+    assert len(move.adding) == 1
+    assert sum(len(each.adding) for each in plan(state, even=True)) > 1
 
 
-def test_other_topics_are_left_alone() -> None:
-    state = cluster({"t": [(0, 2)], "u": [(0, 1)]})
-    assert moves(state, PlacementRequest(T, replication_factor=3)) == moves(
-        cluster({"t": [(0, 2)]}), PlacementRequest(T, replication_factor=3)
-    )
+def test_other_topics_stay() -> None:
+    state = cluster_state({"t": [(0, 2)], "u": [(0, 1)]})
+    alone = cluster_state({"t": [(0, 2)]})
+    assert plan(state, replication_factor=3) == plan(alone, replication_factor=3)
 
 
-def test_leaders_that_can_stay_do_unless_evenness_is_asked_for() -> None:
-    state = cluster({"t": [(0, 2, 4)] * 6})
-    raised = moves(state, PlacementRequest(T, replication_factor=4))
-    assert [row[0] for row in rows(raised)] == [0] * 6
-    # One partition stays as it is.
-    evened = rows(moves(state, PlacementRequest(T, even=True)))
-    assert sorted(row[0] for row in evened) == [1, 2, 3, 4, 5]
-    # Those that must go are spread over who leads least.
-    drained = moves(state, PlacementRequest(T, drain=frozenset({0})))
-    assert sorted(row[0] for row in rows(drained)) == [1, 1, 2, 2, 4, 4]
+def test_leaders_that_can_stay_do_unless_even() -> None:
+    state = cluster_state({"t": [(0, 2, 4)] * 6})
+    assert first_replicas(plan(state, replication_factor=4)) == [0] * 6
+    # One partition does not change.
+    assert sorted(first_replicas(plan(state, even=True))) == [1, 2, 3, 4, 5]
+    # The successors of broker 0 are those with the fewest leaders.
+    drained = plan(state, drain=frozenset({0}))
+    assert sorted(first_replicas(drained)) == [1, 1, 2, 2, 4, 4]
 
 
-def test_a_broker_that_is_down_is_drained_only_if_it_is_named() -> None:
-    state = cluster({"t": [(0, 2), (1, 5)]}, down=[5])
-    with pytest.raises(
-        InvalidOptionError, match=r"broker 5 is down and holds 1 replica .*--drain 5"
-    ):
-        moves(state, PlacementRequest(T))
-    (move,) = moves(state, PlacementRequest(T, drain=frozenset({5})))
+def test_a_broker_that_is_down_has_to_be_drained_by_name() -> None:
+    state = cluster_state({"t": [(0, 2), (1, 5)]}, down=[5])
+    with pytest.raises(InvalidOptionError, match=r"broker 5 is down and has 1 replica .*--drain 5"):
+        plan(state)
+    (move,) = plan(state, drain=frozenset({5}))
     assert move.before == (1, 5)
     assert 5 not in move.after
-    # It is nobody's concern where it holds nothing of these topics.
-    aside = cluster({"t": [(0, 2)], "u": [(1, 5)]}, down=[5])
-    assert moves(aside, PlacementRequest(T)) == ()
+    # Unless it has no replicas of these topics.
+    assert plan(cluster_state({"t": [(0, 2)], "u": [(1, 5)]}, down=[5])) == ()
 
 
-def test_brokers_to_drain_must_be_known() -> None:
-    with pytest.raises(InvalidOptionError, match="--drain 9: the cluster has no such broker"):
-        moves(cluster({"t": [(0, 2)]}), PlacementRequest(T, drain=frozenset({9})))
-    fenced = replace(cluster({"t": [(0, 2)]}), fenced=(Broker(9),))
-    assert moves(fenced, PlacementRequest(T, drain=frozenset({9}))) == ()
+def test_brokers_to_drain_have_to_be_known() -> None:
+    state = cluster_state({"t": [(0, 2)]})
+    with pytest.raises(InvalidOptionError, match="--drain 9: no such broker; the cluster has 0, 1"):
+        plan(state, drain=frozenset({9}))
+    assert plan(replace(state, fenced=(Broker(9),)), drain=frozenset({9})) == ()
 
 
-def test_topics_that_are_being_reassigned_are_not_planned() -> None:
-    ongoing = {TopicPartition("t", 0): Ongoing((0, 2, 4), (4,), ())}
-    state = cluster({"t": [(0, 2, 4), (1, 3)], "u": [(0, 2)]}, ongoing=ongoing)
+def test_topics_that_are_being_reassigned_cannot_be_planned() -> None:
+    reassignments = {TopicPartition("t", 0): Reassignment((0, 2, 4), (4,), ())}
+    state = cluster_state({"t": [(0, 2, 4), (1, 3)], "u": [(0, 2)]}, reassignments=reassignments)
     with pytest.raises(InvalidOptionError, match="1 partition of t is being reassigned"):
-        moves(state, PlacementRequest(T))
-    # Of other topics it counts as done.
-    assert view_for(state, MetadataLocator()).replicas[TopicPartition("t", 0)] == (0, 2, 4)
-    check_request(PlacementRequest(frozenset({"u"})), state)
+        plan(state)
+    # For other topics they count as completed.
+    view = planning_view(state, MetadataLocator())
+    assert view.replicas[TopicPartition("t", 0)] == (0, 2, 4)
+    check_not_reassigning({"u"}, state)
 
 
-def test_a_placer_places_what_is_missing_and_keeps_the_rest() -> None:
-    state = cluster({"t": [(0,), (3,), (5,)]})
+def test_a_placer_adds_missing_replicas_and_keeps_the_others() -> None:
     placer = RackAlternatingPlacer(start_index=0, shift=0)
-    request = PlacementRequest(T, replication_factor=3, placer=placer, fallback=SimplePlacer(0, 0))
-    found = moves(state, request)
-    assert [row[0] for row in rows(found)] == [0, 3, 5]
-    assert all({broker // 2 for broker in row} == {0, 1, 2} for row in rows(found))
-    lowered = moves(
-        cluster({"t": [(0, 2, 4)]}), PlacementRequest(T, replication_factor=1, placer=placer)
+    moves = plan(
+        cluster_state({"t": [(0,), (3,), (5,)]}),
+        replication_factor=3,
+        placer=placer,
+        fallback=SimplePlacer(0, 0),
     )
-    assert rows(lowered) == [(0,)]
+    assert first_replicas(moves) == [0, 3, 5]
+    assert all({broker // 2 for broker in row} == {0, 1, 2} for row in replicas_after(moves))
+    lowered = plan(cluster_state({"t": [(0, 2, 4)]}), replication_factor=1, placer=placer)
+    assert replicas_after(lowered) == [(0,)]
 
 
-def test_a_placer_fills_in_for_brokers_that_are_drained() -> None:
-    state = cluster({"t": [(0, 2, 4), (2, 4, 0), (4, 0, 2)]})
-    placer = MultiLevelPlacer(seed=1)
-    found = moves(state, PlacementRequest(T, drain=frozenset({4}), placer=placer))
-    assert all(4 not in row and len(row) == 3 for row in rows(found))
-    # What stays keeps its order; a leader that is drained is followed by the next.
-    assert [row[0] for row in rows(found)] == [0, 2, 0]
+def test_a_placer_replaces_drained_brokers() -> None:
+    state = cluster_state({"t": [(0, 2, 4), (2, 4, 0), (4, 0, 2)]})
+    moves = plan(state, drain=frozenset({4}), placer=MultiLevelPlacer(seed=1))
+    assert all(4 not in row and len(row) == 3 for row in replicas_after(moves))
+    # Remaining replicas keep their order; the second replica succeeds a drained leader.
+    assert first_replicas(moves) == [0, 2, 0]
 
 
 def test_anew_places_as_if_the_topic_were_new() -> None:
-    state = cluster({"t": [(0, 1, 2)] * 6})
     placer = RackAlternatingPlacer(start_index=0, shift=0)
-    found = moves(state, PlacementRequest(T, placer=placer, anew=True))
-    assert rows(found)[:2] == [(0, 2, 4), (2, 4, 1)]
+    moves = plan(cluster_state({"t": [(0, 1, 2)] * 6}), placer=placer, anew=True)
+    assert replicas_after(moves)[:2] == [(0, 2, 4), (2, 4, 1)]
 
 
-def test_a_plan_of_moves_survives_its_file() -> None:
-    state = cluster({"t": [(0,), (3,)], "u": [(1, 5)]})
-    view = view_for(state, MetadataLocator())
-    found = moves_for(PlacementRequest(T, replication_factor=2), view)
-    made = make_plan(
+def test_a_plan_of_moves() -> None:
+    state = cluster_state({"t": [(0,), (3,)], "u": [(1, 5)]})
+    view = planning_view(state, MetadataLocator())
+    moves = plan_moves(ReassignmentRequest(T, replication_factor=2), view)
+    built = build_plan(
         PlanKind.PLACEMENT,
-        reversed(found),
+        reversed(moves),
         state,
         view,
-        made="2026-11-21T13:40:00Z",
-        asked={"replication_factor": 2},
-        racks_from=RacksFrom.METADATA,
+        created_at="2026-11-21T13:40:00Z",
+        options={"replication_factor": 2},
+        rack_source=RackSource.METADATA,
         sizes={TopicPartition("t", 0): 7},
-        pace=Pace(),
+        limits=BatchLimits(),
     )
-    assert made.topic_ids.keys() == {"t"}
-    assert made.before[0] == Load(1, 1)
-    assert sum(load.replicas for load in made.after.values()) == 6
-    assert made.bytes_to_copy is None
-    assert from_text("p", to_text(made)) == made
-    after = after_view(view, found)
-    assert after.replicas == {**view.replicas, **made.target}
+    assert built.moves == moves
+    assert built.topic_ids.keys() == {"t"}
+    first = built.loads[0]
+    assert isinstance(first, Load)
+    assert (first.leaders_before, first.replicas_before) == (1, 1)
+    assert sum(load.replicas_after for load in built.loads.values()) == 6
+    assert built.sizes == {TopicPartition("t", 0): 7}
+    assert parse_plan("p", format_plan(built)) == built
+    assert view_after(view, moves).replicas == {**view.replicas, **built.target}

@@ -1,4 +1,4 @@
-"""Topics on fewer brokers than replicas: what is asked for, promised and shown."""
+"""Topics with fewer live brokers than replicas: requests, pending replicas, descriptions."""
 
 from __future__ import annotations
 
@@ -9,95 +9,100 @@ import pytest
 from placement_core import TopicPartition
 from placement_core.audit import Kind, Severity, audit
 from placement_core.placers import PlacementError
-from placement_core.under_replication import Wanted
+from placement_core.under_replication import ReplicationTarget
 from rackward.admin import ClusterState
-from rackward.cli.options import read_placing
+from rackward.cli.options import parse_placement
 from rackward.cli.render.topics import Description, describe_json, plan_json, replicas_text
 from rackward.controller.pending_replicas import layout_digest
-from rackward.topics.creator import intents_of
-from rackward.topics.health import Note, health_of
-from rackward.topics.planner import plan_more, plan_new
-from tests.rackward.cli.test_topics_describe import screen
-from tests.support.cluster_states import state
+from rackward.topics.creator import pending_replicas
+from rackward.topics.health import Note, partition_health
+from rackward.topics.planner import plan_additional_partitions, plan_new_topics
+from tests.rackward.cli.test_topics_describe import render
+from tests.support.cluster_states import cluster_state
 
 RACKS = ["a", "b", "c"]
-PLACING = read_placing(seed=1)
+PLACEMENT = parse_placement(seed=1)
 
 
 def with_down(topics: dict[str, list[tuple[int, ...]]], down: list[int]) -> ClusterState:
-    """Brokers 0, 1, 2 in racks a, b, c, some down, as the live cluster tells."""
-    found = state(topics, RACKS, down=down)
-    assert {each.id for each in found.fenced} == set(down)
-    return found
+    """Return a state with the brokers 0, 1, 2 in the racks a, b, c, some of them down."""
+    state = cluster_state(topics, RACKS, down=down)
+    assert {broker.id for broker in state.fenced} == set(down)
+    return state
 
 
-def test_a_new_topic_is_asked_for_without_its_placeholders() -> None:
+def test_a_new_topic_is_requested_without_placeholders() -> None:
     before = with_down({}, [2])
-    plan = plan_new(before, ["t"], PLACING, 2, 3, {}, min_insync_replicas=2)
-    (wanted,) = plan.wanted
-    assert all(row[2] == -1 and set(row[:2]) == {0, 1} for row in wanted.rows)
-    assert wanted.asked == tuple(row[:2] for row in wanted.rows)
+    plan = plan_new_topics(before, ["t"], PLACEMENT, 2, 3, {}, min_insync_replicas=2)
+    (new,) = plan.new
+    assert all(row[2] == -1 and set(row[:2]) == {0, 1} for row in new.replicas)
+    assert new.requested == tuple(row[:2] for row in new.replicas)
     assert sum(map(len, plan.after.replicas.values())) == 4
-    (promise,) = intents_of(plan.wanted, before)
-    assert (promise.topic, promise.topic_id, promise.replication_factor) == ("t", None, 3)
-    assert (promise.open, promise.stand_ins) == ((0, 1), frozenset())
-    assert promise.layout == layout_digest(dict(enumerate(wanted.asked)))
-    assert plan_json(plan, PLACING)["topics"][0]["replication_factor"] == 3
+    (pending,) = pending_replicas(plan.new, before)
+    assert (pending.topic, pending.topic_id, pending.replication_factor) == ("t", None, 3)
+    assert (pending.partitions, pending.offline_replicas) == ((0, 1), frozenset())
+    assert pending.layout == layout_digest(dict(enumerate(new.requested)))
+    assert plan_json(plan, PLACEMENT)["topics"][0]["replication_factor"] == 3
 
 
-def test_with_brokers_enough_nothing_is_promised() -> None:
+def test_nothing_is_pending_with_enough_brokers() -> None:
     before = with_down({}, [])
-    plan = plan_new(before, ["t"], PLACING, 3, 3, {}, min_insync_replicas=2)
-    assert plan == plan_new(before, ["t"], PLACING, 3, 3, {})
-    assert intents_of(plan.wanted, before) == ()
+    plan = plan_new_topics(before, ["t"], PLACEMENT, 3, 3, {}, min_insync_replicas=2)
+    assert plan == plan_new_topics(before, ["t"], PLACEMENT, 3, 3, {})
+    assert pending_replicas(plan.new, before) == ()
 
 
-def test_without_leave_it_is_refused() -> None:
+def test_too_few_brokers_are_an_error_by_default() -> None:
     with pytest.raises(PlacementError, match="replication factor 3 on 2 brokers"):
-        plan_new(with_down({}, [2]), ["t"], PLACING, 2, 3, {})
+        plan_new_topics(with_down({}, [2]), ["t"], PLACEMENT, 2, 3, {})
 
 
-def test_too_few_to_write_are_refused_with_the_topics_name() -> None:
-    with pytest.raises(PlacementError, match=r"topic t: .*2 replicas in sync are needed to write"):
-        plan_new(with_down({}, [1, 2]), ["t"], PLACING, 2, 3, {}, min_insync_replicas=2)
+def test_fewer_brokers_than_min_isr_are_an_error() -> None:
+    with pytest.raises(PlacementError, match=r"topic t: .*2 in-sync replicas are needed to write"):
+        plan_new_topics(with_down({}, [1, 2]), ["t"], PLACEMENT, 2, 3, {}, min_insync_replicas=2)
 
 
-def test_a_broker_that_is_down_stands_in_for_new_partitions_of_an_old_topic() -> None:
+def test_additional_partitions_are_requested_with_brokers_that_are_down() -> None:
     before = with_down({"t": [(0, 1, 2), (1, 2, 0)]}, [2])
-    plan = plan_more(before, ["t"], PLACING, 4, {"t": 2})
-    (wanted,) = plan.wanted
-    assert all(row[2] == -1 for row in wanted.rows)
-    assert all(row[2] == 2 for row in wanted.asked)
-    (promise,) = intents_of(plan.wanted, before)
-    assert (promise.open, promise.stand_ins) == ((2, 3), frozenset({2}))
-    assert promise.topic_id == before.topic_ids["t"]
+    plan = plan_additional_partitions(before, ["t"], PLACEMENT, 4, {"t": 2})
+    (new,) = plan.new
+    assert all(row[2] == -1 for row in new.replicas)
+    assert all(row[2] == 2 for row in new.requested)
+    (pending,) = pending_replicas(plan.new, before)
+    assert (pending.partitions, pending.offline_replicas) == ((2, 3), frozenset({2}))
+    assert pending.topic_id == before.topic_ids["t"]
 
 
-def test_no_broker_to_stand_in_is_refused() -> None:
+def test_additional_partitions_need_enough_known_brokers() -> None:
     before = with_down({"t": [(0, 1, 2)]}, [2])
-    forgotten = replace(before, fenced=())
-    with pytest.raises(PlacementError, match="Kafka takes no shorter ones"):
-        plan_more(forgotten, ["t"], PLACING, 2, {"t": 1})
+    without_fenced = replace(before, fenced=())
+    with pytest.raises(PlacementError, match="Kafka accepts no shorter ones"):
+        plan_additional_partitions(without_fenced, ["t"], PLACEMENT, 2, {"t": 1})
 
 
-def test_an_under_replicated_topic_grows_to_what_it_was_promised() -> None:
-    """Its lists have two replicas, so new ones must have two, though three brokers are live."""
+def test_additional_partitions_get_the_replication_factor_of_pending_replicas() -> None:
+    """Kafka requires lists of two replicas, like the existing ones; three brokers are live."""
     before = with_down({"t": [(0, 1), (1, 0)]}, [])
-    wanted = {TopicPartition("t", 0): Wanted(3), TopicPartition("t", 1): Wanted(3)}
-    plan = plan_more(before, ["t"], PLACING, 3, {"t": 2}, wanted)
-    (made,) = plan.wanted
-    assert len(made.rows[0]) == 3
-    assert made.asked == (made.rows[0][:2],)
-    (promise,) = intents_of(plan.wanted, before)
-    assert (promise.open, promise.replication_factor) == ((2,), 3)
+    targets = {
+        TopicPartition("t", 0): ReplicationTarget(3),
+        TopicPartition("t", 1): ReplicationTarget(3),
+    }
+    plan = plan_additional_partitions(before, ["t"], PLACEMENT, 3, {"t": 2}, targets)
+    (new,) = plan.new
+    assert len(new.replicas[0]) == 3
+    assert new.requested == (new.replicas[0][:2],)
+    (pending,) = pending_replicas(plan.new, before)
+    assert (pending.partitions, pending.replication_factor) == ((2,), 3)
 
 
-def test_an_under_replicated_topic_does_not_grow_by_mistake() -> None:
-    """New partitions would have the two replicas of the others, and nobody would add the third."""
+def test_adding_partitions_to_an_under_replicated_topic_is_an_error_by_default() -> None:
+    """New partitions would get two replicas, and the controller would not add the third."""
     before = with_down({"t": [(0, 1)]}, [])
-    wanted = {TopicPartition("t", 0): Wanted(3)}
-    with pytest.raises(PlacementError, match="t has 2 replicas for now and shall have 3: wait"):
-        plan_more(before, ["t"], PLACING, 2, None, wanted)
+    targets = {TopicPartition("t", 0): ReplicationTarget(3)}
+    with pytest.raises(
+        PlacementError, match="t has 2 replicas, and 3 once rackward controller has added"
+    ):
+        plan_additional_partitions(before, ["t"], PLACEMENT, 2, None, targets)
 
 
 def test_placeholders_have_no_rack() -> None:
@@ -105,38 +110,43 @@ def test_placeholders_have_no_rack() -> None:
 
 
 SHORT = with_down({"t": [(0, 1), (1, 0)], "u": [(0, 1)]}, [2])
-WANTED = {TopicPartition("t", 0): Wanted(3), TopicPartition("t", 1): Wanted(3)}
+TARGETS = {
+    TopicPartition("t", 0): ReplicationTarget(3),
+    TopicPartition("t", 1): ReplicationTarget(3),
+}
 
 
-def test_descriptions_show_placeholders_and_what_they_wait_for() -> None:
-    health = health_of(SHORT, {}, WANTED)
-    assert health.notes == dict.fromkeys(WANTED, (Note.PLACEHOLDERS,))
-    found = Description(SHORT, health, {}, ("t", "u"), False, (), WANTED)
-    shown = screen(found, named=True, width=200)
+def test_descriptions_show_placeholders() -> None:
+    health = partition_health(SHORT, {}, TARGETS)
+    assert health.notes == dict.fromkeys(TARGETS, (Note.PLACEHOLDERS,))
+    description = Description(SHORT, health, {}, ("t", "u"), False, (), TARGETS)
+    shown = render(description, named=True, width=200)
     assert "0:a 1:b -1" in shown
-    assert "there are 2 live brokers in racks a, b, and 3 are needed: start 1 more" in shown
+    assert "2 live brokers in racks a, b, but 3 are needed: start 1 more" in shown
     lists = {
         (each["name"], one["partition"]): one["replicas"]
-        for each in describe_json(found)["topics"]
+        for each in describe_json(description)["topics"]
         for one in each["partitions"]
     }
     assert lists == {("t", 0): [0, 1, -1], ("t", 1): [1, 0, -1], ("u", 0): [0, 1]}
 
 
-def test_an_audit_says_what_placeholders_wait_for() -> None:
+def test_audits_find_placeholders() -> None:
     view = replace(SHORT.view, leaders=SHORT.view.leaders)
     (finding,) = [
-        each for each in audit(view, wanted=WANTED).findings if each.kind is Kind.PLACEHOLDERS
+        each for each in audit(view, targets=TARGETS).findings if each.kind is Kind.PLACEHOLDERS
     ]
     assert (finding.severity, finding.subject) == (Severity.WARNING, "t")
-    assert finding.partitions == tuple(WANTED)
+    assert finding.partitions == tuple(TARGETS)
     assert "2 partitions (0, 1) with placeholders for 1 replica each" in finding.message
 
 
-def test_placeholders_that_could_be_filled_ask_for_the_controller() -> None:
+def test_audits_recommend_the_controller_if_brokers_are_live() -> None:
     whole = with_down({"t": [(0, 1)]}, [])
-    wanted = {TopicPartition("t", 0): Wanted(3)}
+    targets = {TopicPartition("t", 0): ReplicationTarget(3)}
     (finding,) = [
-        each for each in audit(whole.view, wanted=wanted).findings if each.kind is Kind.PLACEHOLDERS
+        each
+        for each in audit(whole.view, targets=targets).findings
+        if each.kind is Kind.PLACEHOLDERS
     ]
-    assert "there are brokers enough: see that rackward controller runs" in finding.message
+    assert "there are enough brokers: check that rackward controller is running" in finding.message

@@ -1,4 +1,4 @@
-"""The optimum of a small problem, by looking at every answer there is."""
+"""The optimum of a small problem, by enumerating all solutions."""
 
 from __future__ import annotations
 
@@ -7,45 +7,47 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tests.support.assignment_facts import NOBODY
+from tests.support.assignment_facts import UNASSIGNED
 from tests.support.assignment_problems import Problem, Value, value
 
-MOST_ANSWERS = 70_000
+MAX_SOLUTIONS = 70_000
 
 
-def answers(problem: Problem) -> int:
-    """How many answers there are to look at, bounds not counted."""
-    return math.prod(len(takers) for takers in problem.takers)
+def count_solutions(problem: Problem) -> int:
+    """Return the number of solutions, without regard to bounds."""
+    return math.prod(len(candidates) for candidates in problem.candidates)
 
 
 def best_value(problem: Problem) -> Value:
-    """The least objective vector; at most ``MOST_ANSWERS`` answers are looked at."""
-    assert answers(problem) <= MOST_ANSWERS, f"{answers(problem)} answers are too many"
-    units, members = len(problem.takers), len(problem.before)
+    """Return the minimum objective. The problem has at most MAX_SOLUTIONS solutions."""
+    assert count_solutions(problem) <= MAX_SOLUTIONS, (
+        f"{count_solutions(problem)} solutions are too many"
+    )
+    units, members = len(problem.candidates), len(problem.before)
     if units == 0:
         return value(problem, ())
-    # Answers are numbered: each unit's choice is one digit, to the base of its choices.
-    number = np.arange(answers(problem))
+    # Solutions are numbered: each unit is a digit, to the base of the number of its candidates.
+    number = np.arange(count_solutions(problem))
     columns = []
-    for takers in problem.takers:
-        columns.append(np.array(takers)[number % len(takers)])
-        number //= len(takers)
-    held = np.stack(columns, axis=1)
+    for candidates in problem.candidates:
+        columns.append(np.array(candidates)[number % len(candidates)])
+        number //= len(candidates)
+    assigned = np.stack(columns, axis=1)
 
-    shares = np.stack([(held == member).sum(axis=1) for member in range(members)], axis=1)
+    shares = np.stack([(assigned == member).sum(axis=1) for member in range(members)], axis=1)
     allowed = ((shares >= problem.low) & (shares <= problem.high)).all(axis=1)
-    held, shares = held[allowed], shares[allowed]
+    assigned, shares = assigned[allowed], shares[allowed]
 
     squares = ((np.array(problem.before) + problem.unit * shares) ** 2).sum(axis=1)
     costs = np.array(problem.costs, dtype=np.int64).reshape(units, members, problem.depth)
-    crossings = costs[np.arange(units), held].sum(axis=1)
+    crossings = costs[np.arange(units), assigned].sum(axis=1)
     owner = np.array(problem.owner, dtype=np.int64)
-    moved = ((owner != NOBODY) & (held != owner)).sum(axis=1)
+    moved = ((owner != UNASSIGNED) & (assigned != owner)).sum(axis=1)
 
     figures: list[npt.NDArray[np.int64]] = list(crossings.T)
     figures.insert(len(figures) if problem.local_first else 0, squares)
     figures.append(moved)
-    left = np.arange(len(held))
+    left = np.arange(len(assigned))
     best = []
     for figure in figures:
         best.append(int(figure[left].min()))

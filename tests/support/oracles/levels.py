@@ -1,8 +1,7 @@
-"""The same optimum once more, one figure at a time, by SciPy's integer programs.
+"""The optimum of a problem, one figure at a time, by SciPy's integer programs.
 
-Nothing is scaled or weighed against anything here: the least value of one figure becomes a
-constraint before the next figure is looked at. Too slow for thousands of groups; it checks
-the faster oracle, whose one weak point is that scaling.
+Nothing is scaled: the minimum of one figure becomes a constraint for the next. This is too slow for
+thousands of groups; it checks the flow oracle, which scales.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from tests.support.assignment_facts import NOBODY
+from tests.support.assignment_facts import UNASSIGNED
 from tests.support.assignment_problems import Problem, Value, value
 
 Terms = dict[int, float]
@@ -19,18 +18,18 @@ Terms = dict[int, float]
 
 
 def best_value(problem: Problem) -> Value:
-    """The least objective vector."""
-    if not problem.takers:
+    """Return the minimum objective."""
+    if not problem.candidates:
         return value(problem, ())
-    # Variables: unit u is with member m; then member m has at least k units.
-    choices = [(unit, member) for unit, row in enumerate(problem.takers) for member in row]
-    units, members = len(problem.takers), range(len(problem.before))
+    # Variables: unit u is assigned to member m; then member m has at minimum_value k units.
+    choices = [(unit, member) for unit, row in enumerate(problem.candidates) for member in row]
+    units, members = len(problem.candidates), range(len(problem.before))
     shares = [(m, k) for m in members for k in range(1, min(problem.high[m], units) + 1)]
     given = {choice: i for i, choice in enumerate(choices)}
     filled = {share: len(choices) + i for i, share in enumerate(shares)}
 
     rows: list[tuple[Terms, float, float]] = []
-    for unit, row in enumerate(problem.takers):
+    for unit, row in enumerate(problem.candidates):
         rows.append(({given[unit, member]: 1.0 for member in row}, 1, 1))
     for member in members:
         steps = [filled[share] for share in shares if share[0] == member]
@@ -40,16 +39,16 @@ def best_value(problem: Problem) -> Value:
 
     found = []
     for figure, constant in figures(problem, given, filled):
-        least = minimum(figure, rows, len(choices) + len(shares))
-        rows.append((figure, -np.inf, least + 0.5))
-        found.append(least + constant)
+        minimum_value = minimum(figure, rows, len(choices) + len(shares))
+        rows.append((figure, -np.inf, minimum_value + 0.5))
+        found.append(minimum_value + constant)
     return tuple(found)
 
 
 def figures(
     problem: Problem, given: dict[tuple[int, int], int], filled: dict[tuple[int, int], int]
 ) -> list[tuple[Terms, int]]:
-    """Each figure of the objective, most important first, with what it is at least."""
+    """Return each figure of the objective, the most important first, and its constant term."""
     squares: Terms = {}
     for (member, k), variable in filled.items():
         load = problem.before[member] + problem.unit * k
@@ -59,7 +58,7 @@ def figures(
         for level in range(problem.depth)
     ]
     moved: Terms = {
-        variable: float(problem.owner[unit] not in (NOBODY, member))
+        variable: float(problem.owner[unit] not in (UNASSIGNED, member))
         for (unit, member), variable in given.items()
     }
     balance = (squares, sum(load * load for load in problem.before))
@@ -68,7 +67,7 @@ def figures(
 
 
 def minimum(figure: Terms, rows: list[tuple[Terms, float, float]], variables: int) -> int:
-    """The least value of a figure over 0/1 variables under rows of (terms, low, high)."""
+    """Return the minimum of a figure over 0/1 variables under rows of (terms, low, high)."""
     where = [(r, v, c) for r, (terms, _, _) in enumerate(rows) for v, c in terms.items()]
     row, column, coefficient = zip(*where, strict=True)
     matrix = coo_array((coefficient, (row, column)), shape=(len(rows), variables)).tocsr()

@@ -1,13 +1,13 @@
-"""The optimum of a mid-size problem, by OR-tools' minimum cost flow over single units.
+"""The optimum of a mid-size problem, by OR-tools' minimum-cost flow of single units.
 
-    source -> unit -> member -> sink        the first `low` units of a member, free of charge
+    source -> unit -> member -> sink               the first `low` units of a member, at no cost
                         member -> rest -> sink     the k-th unit above, at what it adds to the
-                                                   member's squared load: rising in k, so that a
-                                                   cheapest flow fills them in order
+                                                   member's squared load: increasing in k, so that
+                                                   a minimum-cost flow fills them in order
 
-One objective vector becomes one integer: each figure is multiplied by a base larger than
-any total of the figures after it, so that a cheapest flow is a lexicographically least one.
-The value that is returned is that of the flow's own answer, worked out by ``value``.
+The objective vector becomes one integer: each figure is multiplied by a base larger than any total
+of the figures after it, so that a minimum-cost flow is a lexicographic minimum. The result is the
+objective of the flow's solution, computed by ``value``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
-from tests.support.assignment_facts import NOBODY
+from tests.support.assignment_facts import UNASSIGNED
 from tests.support.assignment_problems import Problem, Value, check_bounds, value
 
 LARGEST_COST = 2**61
@@ -25,41 +25,41 @@ LARGEST_COST = 2**61
 
 
 def bases(problem: Problem) -> tuple[int, list[int], int]:
-    """What one unit of squares, of crossings per level, and of moves costs."""
-    most_moved = sum(1 for owner in problem.owner if owner != NOBODY)
-    most_crossed = [
+    """Return the cost of one unit of squares, of crossings per level, and of moves."""
+    max_moved = sum(1 for owner in problem.owner if owner != UNASSIGNED)
+    max_crossed = [
         sum(max((cost[level] for cost in row), default=0) for row in problem.costs)
         for level in range(problem.depth)
     ]
-    total = problem.unit * len(problem.takers)
-    most_squares = (max(problem.before, default=0) + total) ** 2 * max(1, len(problem.before))
+    total = problem.unit * len(problem.candidates)
+    max_squares = (max(problem.before, default=0) + total) ** 2 * max(1, len(problem.before))
 
     move = 1
-    base = most_moved + 1
+    base = max_moved + 1
     square = base
     if problem.local_first:
-        base *= most_squares + 1
+        base *= max_squares + 1
     crossed = [0] * problem.depth
     for level in reversed(range(problem.depth)):
         crossed[level] = base
-        base *= most_crossed[level] + 1
+        base *= max_crossed[level] + 1
     return square if problem.local_first else base, crossed, move
 
 
-def best_answer(problem: Problem) -> tuple[int, ...]:
-    """Per unit, its member, in one of the best answers."""
-    units, members = len(problem.takers), len(problem.before)
+def best_solution(problem: Problem) -> tuple[int, ...]:
+    """Return the member of each unit in an optimal solution."""
+    units, members = len(problem.candidates), len(problem.before)
     if units == 0:
         return ()
     square, crossed, move = bases(problem)
     source, rest, sink = units + members, units + members + 1, units + members + 2
     arcs: list[tuple[int, int, int, int]] = [(source, unit, 1, 0) for unit in range(units)]
-    choices = [(unit, member) for unit, row in enumerate(problem.takers) for member in row]
+    choices = [(unit, member) for unit, row in enumerate(problem.candidates) for member in row]
     for unit, member in choices:
         cost = sum(
             price * base for price, base in zip(problem.costs[unit][member], crossed, strict=True)
         )
-        if problem.owner[unit] not in (NOBODY, member):
+        if problem.owner[unit] not in (UNASSIGNED, member):
             cost += move
         arcs.append((unit, units + member, 1, cost))
     for member in range(members):
@@ -71,30 +71,30 @@ def best_answer(problem: Problem) -> tuple[int, ...]:
             arcs.append((units + member, rest, 1, step * square))
     arcs.append((rest, sink, units - sum(problem.low), 0))
     flows = run(arcs, source, sink, units)
-    holders = [NOBODY] * units
+    assignees = [UNASSIGNED] * units
     for (unit, member), flow in zip(choices, flows[units : units + len(choices)], strict=True):
         if flow:
-            holders[unit] = member
-    check_bounds(problem, holders)
-    return tuple(holders)
+            assignees[unit] = member
+    check_bounds(problem, assignees)
+    return tuple(assignees)
 
 
 def best_value(problem: Problem) -> Value:
-    """The least objective vector."""
-    return value(problem, best_answer(problem))
+    """Return the minimum objective."""
+    return value(problem, best_solution(problem))
 
 
 def run(
     arcs: Sequence[tuple[int, int, int, int]], source: int, sink: int, amount: int
 ) -> list[int]:
-    """The flow on each (tail, head, capacity, cost) in a cheapest flow of ``amount``."""
-    dearest = max(cost for *_, cost in arcs)
-    assert dearest * (sink + 2) < LARGEST_COST, f"costs up to {dearest} may overflow"
+    """Return the flow on each (tail, head, capacity, cost) in a minimum-cost flow of ``amount``."""
+    max_cost = max(cost for *_, cost in arcs)
+    assert max_cost * (sink + 2) < LARGEST_COST, f"costs up to {max_cost} may overflow"
     table = np.array(arcs, dtype=np.int64)
     flow = SimpleMinCostFlow()
     added = flow.add_arcs_with_capacity_and_unit_cost(*table.T)
     flow.set_node_supply(source, amount)
     flow.set_node_supply(sink, -amount)
     status = flow.solve()
-    assert status == flow.OPTIMAL, f"OR-tools says {status}"
+    assert status == flow.OPTIMAL, f"status of OR-tools: {status}"
     return [int(units) for units in flow.flows(added)]

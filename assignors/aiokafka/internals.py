@@ -1,0 +1,74 @@
+"""Every private part of aiokafka that the adapter relies on, in one table."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import aiokafka
+import aiokafka.consumer.consumer
+from aiokafka.client import AIOKafkaClient
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.protocol import group
+from aiokafka.protocol.group import JoinGroupRequest
+
+from assignors.library_internals import Internals, check_internals
+
+SUPPORTED = "aiokafka>=0.13,<0.15"
+
+INTERNALS: Internals = {
+    # Looked up there when a consumer is started, and so replaced there.
+    aiokafka.consumer.consumer: ["GroupCoordinator"],
+    GroupCoordinator: [
+        # overridden
+        "_send_req(self, request)",
+        "_on_join_prepare(self, previous_assignment)",
+        "_perform_assignment(self, response)",
+        "_on_join_complete(self, generation, member_id, protocol, member_assignment_bytes)",
+        "_maybe_do_last_autocommit(self, assignment)",
+        "_do_commit_offsets(self, assignment, offsets)",
+        "close(self)",
+        # called
+        "_lookup_assignor(self, name)",
+        "_get_metadata_snapshot(self)",
+        "request_rejoin(self)",
+        # read or assigned
+        "self.group_id",
+        "self.generation",
+        "self._assignors",
+        "self._client",
+        "self._cluster",
+        "self._subscription",
+        "self._group_subscription",
+        "self._metadata_snapshot",
+        "self._rejoin_needed_fut",
+        "self._retry_backoff_ms",
+    ],
+    group: [
+        "JoinGroupRequest(group, session_timeout, rebalance_timeout, member_id,"
+        " group_instance_id, protocol_type, group_protocols)"
+    ],
+    JoinGroupRequest: ["self._group_protocols"],
+    AIOKafkaClient: [
+        "set_topics(self, topics)",
+        "force_metadata_update(self)",
+        "_maybe_wait_metadata(self)",
+        "self.cluster",
+    ],
+    ClusterMetadata: [
+        "brokers(self)",
+        "partitions_for_topic(self, topic)",
+        "partitions_for_broker(self, broker_id)",
+        "self.unauthorized_topics",
+        "self._partitions",
+    ],
+}
+"""What the coordinator overrides, calls, reads or assigns; see `assignors.library_internals`."""
+
+
+@cache
+def check_aiokafka() -> None:
+    """Raise UnsupportedClientError if the installed aiokafka lacks any of `INTERNALS`."""
+    check_internals(
+        INTERNALS, library="aiokafka", version=aiokafka.__version__, supported=SUPPORTED
+    )

@@ -1,0 +1,278 @@
+"""What the assignors of all Python client libraries share; imports no client library.
+
+kafka-python and aiokafka take assignors in ``partition_assignment_strategy`` and call them from
+their group coordinator. That interface is too narrow for an assignor that looks at racks: the
+library decodes subscriptions itself and drops the fields that it does not support, an assignor has
+no access to what its consumer owns, and it can neither wait for metadata nor request a rebalance.
+So each adapter subclasses its library's coordinator and patches the library to use the subclass:
+
+ClientAssignor
+    The options of a strategy, and the history of the assignments made with them. One instance may
+    be given to any number of consumers.
+BoundAssignor
+    One ClientAssignor within the coordinator of one consumer: what the coordinator calls.
+ClassPatch
+    The replacement of the library's coordinator class, applied when the first assignor of an
+    adapter is constructed, so that importing an adapter changes nothing.
+
+An adapter only translates: members and metadata from the library's types, assignments to bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, NoReturn
+
+from assignors.consumer_protocol import SubscriptionReader
+from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
+from assignors.group_leader import (
+    REVOCATION_TIMEOUT,
+    Assignor,
+    GroupContext,
+    HasAssignmentHistory,
+    JoinedMember,
+    LogOnce,
+    Rebalance,
+    RebalanceResult,
+    WeightSource,
+    is_topic_name,
+    log,
+)
+from assignors.leader_moves import (
+    DEFAULT_REFRESH_POLICY,
+    LeaderMoveMonitor,
+    ReadMetadata,
+    RefreshPolicy,
+    validate_refresh,
+)
+from assignors.rack_discovery import RackSource, resolve_rack
+from assignors.range import LeaderRackAwareRange
+from placement_core import RackwardError
+
+
+class CoordinatorNotPatchedError(RackwardError):
+    """An assignor was called by a group coordinator other than its adapter's."""
+
+
+class ClientAssignor(HasAssignmentHistory):
+    """A strategy and its options, for any number of consumers. Subclasses set the class variables.
+
+    Client libraries call ``metadata``, ``assign`` and ``on_assignment`` of the objects in
+    ``partition_assignment_strategy``. An adapter's coordinator replaces those objects by bound
+    ones, so these methods are only reached from a coordinator that is not the adapter's, and raise
+    CoordinatorNotPatchedError: going on would claim partitions that this consumer no longer has,
+    or ignore those that other members still read.
+
+    Users may subclass the public classes to fix options or to add some, in ``__init__``. Overriding
+    ``metadata``, ``assign`` or ``on_assignment`` has no effect on an adapter's coordinator.
+    """
+
+    name: ClassVar[str]
+    """The protocol name, by which members of all client libraries join one group."""
+    cooperative: ClassVar[bool]
+    """Whether members of a group under this name may keep partitions through a rebalance."""
+    package: ClassVar[str] = "assignors"
+    patched_class: ClassVar[str] = "the client library's group coordinator"
+
+    def __init__(
+        self,
+        assignor: Assignor,
+        rack: str | RackSource | None,
+        weights: WeightSource | None,
+        refresh: RefreshPolicy | None,
+    ) -> None:
+        self.rack = resolve_rack(rack, os.environ)
+        self.refresh = validate_refresh(refresh)
+        self.log_once = LogOnce()
+        self.rebalance = Rebalance(
+            name=self.name,
+            assignor=assignor,
+            cooperative=self.cooperative,
+            weights=weights,
+            log_once=self.log_once,
+        )
+        self._install_coordinator()
+
+    def _install_coordinator(self) -> None:
+        """Patch the client library. By default nothing: the caller makes its own coordinator."""
+
+    @classmethod
+    def metadata(cls, topics: Iterable[str]) -> NoReturn:  # noqa: ARG003
+        """Raise CoordinatorNotPatchedError."""
+        cls._refuse()
+
+    @classmethod
+    def assign(cls, cluster: Any, members: Any) -> NoReturn:  # noqa: ARG003
+        """Raise CoordinatorNotPatchedError."""
+        cls._refuse()
+
+    @classmethod
+    def on_assignment(cls, *assignment: Any) -> NoReturn:  # noqa: ARG003
+        """Raise CoordinatorNotPatchedError."""
+        cls._refuse()
+
+    @classmethod
+    def _refuse(cls) -> NoReturn:
+        raise CoordinatorNotPatchedError(
+            f"{cls.__name__} was called by a group coordinator that {cls.package} did not install:"
+            f" before the consumer is constructed, construct the assignor (pass the instance, not"
+            f" its class) or call {cls.package}.install(), and do not replace"
+            f" {cls.patched_class} afterwards"
+        )
+
+
+class RangeClientAssignor(ClientAssignor):
+    """LeaderRackAwareRange as a ClientAssignor; see :class:`assignors.LeaderRackAwareRange`."""
+
+    name = "leader-rack-aware-range"
+    cooperative = False
+
+    def __init__(
+        self,
+        rack: str | RackSource | None = None,
+        *,
+        weights: WeightSource | None = None,
+        max_imbalance: float = 0.0,
+        refresh: RefreshPolicy | None = DEFAULT_REFRESH_POLICY,
+        co_partitioned: bool = True,
+    ) -> None:
+        assignor = LeaderRackAwareRange(co_partitioned=co_partitioned, max_imbalance=max_imbalance)
+        super().__init__(assignor, rack, weights, refresh)
+
+
+class CooperativeStickyClientAssignor(ClientAssignor):
+    """LeaderRackAwareCooperativeSticky as a ClientAssignor.
+
+    See :class:`assignors.LeaderRackAwareCooperativeSticky`.
+    """
+
+    name = "leader-rack-aware-cooperative-sticky"
+    cooperative = True
+
+    def __init__(
+        self,
+        rack: str | RackSource | None = None,
+        *,
+        weights: WeightSource | None = None,
+        max_imbalance: float = 0.0,
+        refresh: RefreshPolicy | None = DEFAULT_REFRESH_POLICY,
+    ) -> None:
+        assignor = LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance)
+        super().__init__(assignor, rack, weights, refresh)
+
+
+class BoundAssignor:
+    """A ClientAssignor within the group coordinator of one consumer.
+
+    ``monitor`` decides when moved leaders justify a rebalance; None if the policy is None.
+    """
+
+    def __init__(self, assignor: ClientAssignor) -> None:
+        self.assignor = assignor
+        policy = assignor.refresh
+        self.monitor = None if policy is None else LeaderMoveMonitor(policy, assignor.rebalance)
+
+    @property
+    def name(self) -> str:
+        """The protocol name."""
+        return self.assignor.name
+
+    def assign(
+        self,
+        members: Sequence[JoinedMember],
+        read_metadata: ReadMetadata,
+        deleted_topics: frozenset[str],
+        context: GroupContext,
+        now: float,
+    ) -> RebalanceResult:
+        """Return every member's assignment, and start to monitor the leaders it was made for.
+
+        ``deleted_topics`` are subscribed topics that brokers report as unknown; ``now`` is the
+        time of the monitor's clock. Never raises because of what a member sent.
+        """
+        result = self.assignor.rebalance.run(
+            lambda topics: read_metadata(topics)[0], members, deleted_topics, context
+        )
+        if self.monitor is not None:
+            self.monitor.start(context.generation, members, result, now)
+        return result
+
+    def on_assignment(self, *assignment: Any) -> None:
+        """Do nothing: what the consumer owns is read from its coordinator when it joins."""
+
+
+def is_client_assignor(strategy: object) -> bool:
+    """Return whether ``strategy`` is one of our assignors, or a class of them."""
+    if isinstance(strategy, type):
+        return issubclass(strategy, ClientAssignor)
+    return isinstance(strategy, ClientAssignor)
+
+
+def bind(strategies: Iterable[Any], bound: Callable[[ClientAssignor], BoundAssignor]) -> list[Any]:
+    """Return ``strategies`` with each of our assignors replaced by ``bound`` of it.
+
+    A class of ours is instantiated with its defaults; the assignors of others are left as they are.
+    """
+    return [
+        bound(each() if isinstance(each, type) else each) if is_client_assignor(each) else each
+        for each in strategies
+    ]
+
+
+def read_members(members: Iterable[tuple[str, str | None, bytes]]) -> list[JoinedMember]:
+    """Return the members of a JoinGroup response, given as (member id, instance id, metadata).
+
+    A subscription that does not decode is read as far as possible.
+    """
+    reader = SubscriptionReader()
+    return [
+        JoinedMember(member_id, instance_id, reader.read(metadata))
+        for member_id, instance_id, metadata in members
+    ]
+
+
+def topics_of(members: Iterable[JoinedMember]) -> set[str]:
+    """Return the topics that members subscribe to, without names that no topic can have."""
+    names = set().union(*{member.subscription.topics for member in members})
+    return {name for name in names if is_topic_name(name)}
+
+
+def log_revocation_timeout(context: GroupContext, withheld: int) -> None:
+    """Log that this member requests the rebalance that other members should have requested."""
+    log.warning(
+        "requesting a rebalance because withheld partitions were not revoked in time: %s"
+        " withheld=%d seconds=%.0f",
+        context,
+        withheld,
+        REVOCATION_TIMEOUT,
+    )
+
+
+class ClassPatch:
+    """Replaces a class in the module where a client library looks it up; reversible.
+
+    Consumers that exist keep the class that they were constructed with.
+    """
+
+    def __init__(self, module: Any, name: str, replacement: type) -> None:
+        self._module = module
+        self._name = name
+        self._replacement = replacement
+        self._replaced: Any = None
+        self._lock = threading.Lock()
+
+    def install(self) -> None:
+        """Replace the class; nothing if it is replaced already."""
+        with self._lock:
+            current = getattr(self._module, self._name)
+            if current is not self._replacement:
+                self._replaced = current
+                setattr(self._module, self._name, self._replacement)
+
+    def uninstall(self) -> None:
+        """Put back what was there; nothing if the class is not replaced by this."""
+        with self._lock:
+            if getattr(self._module, self._name) is self._replacement:
+                setattr(self._module, self._name, self._replaced)

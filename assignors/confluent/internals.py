@@ -1,0 +1,61 @@
+"""Every private part of confluent-kafka that this package relies on, in one table.
+
+Those of kafka-python, which joins the group, are in `assignors.kafka_python.internals`.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+from functools import cache
+from importlib.metadata import version
+
+import confluent_kafka
+from confluent_kafka import cimpl
+from confluent_kafka.aio import AIOConsumer
+
+from assignors.kafka_python.internals import check_kafka_python
+from assignors.library_internals import Internals, UnsupportedClientError, check_internals
+
+SUPPORTED = "confluent-kafka>=2.16,<3"
+
+_GIL_ENABLED: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+INTERNALS: Internals = {
+    # Identifies the caller of a consumer's methods. Builds for a Python without the GIL have none.
+    cimpl: ["_reentry_identity_var"] if _GIL_ENABLED else [],
+    # Constructs its consumer from the dictionary that it is given, and calls this attribute.
+    AIOConsumer: ["__init__(self, consumer_conf, max_workers, executor)", "self._consumer"],
+}
+"""What is read or assigned; see `assignors.library_internals`."""
+
+REENTRY_IDENTITY: contextvars.ContextVar[int] | None = (
+    getattr(cimpl, "_reentry_identity_var", None) if _GIL_ENABLED else None
+)
+"""confluent's variable for the identity of the caller; None if this build has none."""
+
+GROUP_METADATA_MAGIC = b"CGMDv2:"
+"""The first bytes of librdkafka's group metadata, which name the version of its format."""
+
+
+@cache
+def check_clients() -> None:
+    """Raise UnsupportedClientError if confluent-kafka or kafka-python lacks an internal."""
+    check_internals(
+        INTERNALS,
+        library="confluent-kafka",
+        version=version("confluent-kafka"),
+        supported=SUPPORTED,
+    )
+    check_kafka_python()
+
+
+def check_group_metadata(metadata: bytes) -> None:
+    """Raise UnsupportedClientError unless librdkafka's group metadata has the expected format."""
+    if not metadata.startswith(GROUP_METADATA_MAGIC):
+        raise UnsupportedClientError(
+            f"the group metadata of librdkafka {confluent_kafka.libversion()[0]} begins with"
+            f" {metadata[:8]!r}, and rackward writes {GROUP_METADATA_MAGIC!r}: install"
+            f" '{SUPPORTED}', or a release of rackward that supports"
+            f" confluent-kafka {version('confluent-kafka')}"
+        )

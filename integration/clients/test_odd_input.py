@@ -1,0 +1,175 @@
+"""Invalid subscriptions and missing topics in live groups: they settle, with one log line each."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+
+from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
+from integration.support.aiokafka_clients import AIOKafka
+from integration.support.clients import KafkaPython, MakeClient, partitions_of
+from integration.support.groups import ConsumerGroup
+from integration.support.racks import evenly, loads, off_rack, replicas_led_from
+from integration.support.topics import create_topic, delete_topic, new_name
+from rackward.clusters import Cluster
+from tests.support.waiting import PATIENCE
+
+PROTOCOL = LeaderRackAwareCooperativeStickyAssignor.name
+
+
+def kafka_python_subscription(topics: Any, user_data: bytes) -> bytes:
+    encoded: bytes = ConsumerProtocolSubscription(
+        version=3,
+        topics=list(topics),
+        user_data=user_data,
+        owned_partitions=[],
+        generation_id=-1,
+        rack_id=None,
+    ).encode()
+    return encoded
+
+
+def aiokafka_subscription(topics: Any, user_data: bytes) -> bytes:
+    encoded: bytes = ConsumerProtocolMemberMetadata(0, list(topics), user_data).encode()
+    return encoded
+
+
+class ForeignAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
+    """Not an assignor of ours, under the name of our protocol; its member must not lead."""
+
+    name = PROTOCOL
+
+    def __init__(self, subscription: Callable[[Any], bytes]) -> None:
+        self._subscription = subscription
+
+    def supported_protocols(self) -> list[RebalanceProtocol]:
+        return [RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER]
+
+    def metadata(self, topics: Any) -> bytes:
+        return self._subscription(topics)
+
+    def assign(self, cluster: Any, members: Any) -> Any:  # noqa: ARG002
+        raise AssertionError("this member leads the group")
+
+    def on_assignment(self, *assignment: Any) -> None: ...
+
+
+class Library(NamedTuple):
+    """A client library: its members, those with a given assignor, and its subscriptions."""
+
+    client: MakeClient
+    client_with: Callable[[Any], MakeClient]
+    subscription: Callable[[Any, bytes], bytes]
+
+
+LIBRARIES = pytest.mark.parametrize(
+    "library",
+    [
+        Library(
+            KafkaPython(),
+            lambda assignor: KafkaPython(lambda _: [assignor]),
+            kafka_python_subscription,
+        ),
+        Library(AIOKafka(), lambda assignor: AIOKafka(lambda _: [assignor]), aiokafka_subscription),
+    ],
+    ids=["kafka-python", "aiokafka"],
+)
+
+
+def logged(caplog: pytest.LogCaptureFixture, *parts: str) -> int:
+    """Return the number of log lines that have all of ``parts``."""
+    return sum(all(part in line for part in parts) for line in caplog.messages)
+
+
+@LIBRARIES
+def test_members_that_send_invalid_subscriptions(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, library: Library
+) -> None:
+    randbytes = random.Random(3).randbytes
+    undecodable = ForeignAssignor(lambda t: library.subscription(t, b"\xfe" + randbytes(200)))
+    truncated = ForeignAssignor(lambda topics: library.subscription(topics, b"")[:-3])
+    topic = create_topic(cluster, new_name("garbage"), replicas_led_from(evenly(12)))
+    with ConsumerGroup(cluster, topics=[topic], client=library.client) as group:
+        group.start("a1", "a")
+        group.settle(partitions_of(topic, 12))
+        group.start("random", client=library.client_with(undecodable))
+        group.start("truncated", client=library.client_with(truncated))
+        group.settle(partitions_of(topic, 12))
+        before = group.generation
+        group.start("b1", "b")
+        owned = group.settle(partitions_of(topic, 12), after=before)
+        racks = {"a1": "a", "b1": "b", "random": None, "truncated": None}
+        # Three each: a1 and b1 have only local ones, the other 6 are off-rack.
+        assert loads(owned) == [3] * 4
+        assert off_rack(cluster, owned, racks) == 6
+        assert logged(caplog, "cannot be decoded: member=random", "error=user data") == 1
+        assert logged(caplog, "cannot be decoded: member=truncated", "error=subscription") == 1
+
+
+@LIBRARIES
+def test_a_topic_that_does_not_exist_yet(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, library: Library
+) -> None:
+    existing, absent = new_name("existing"), new_name("absent")
+    create_topic(cluster, existing, replicas_led_from(evenly(6)))
+    with ConsumerGroup(cluster, topics=[existing], client=library.client) as group:
+        group.start("a1", "a")
+        group.settle(partitions_of(existing, 6))
+        group.start("b1", "b", topics=[existing, absent])
+        group.settle(partitions_of(existing, 6), hold=1.0)
+        before = group.generation
+        group.start("c1", "c")
+        group.settle(partitions_of(existing, 6), after=before)
+        assert logged(caplog, f"subscribed topic does not exist: {absent}") == 1
+        create_topic(cluster, absent, replicas_led_from(evenly(3)))
+        owned = group.settle(partitions_of(existing, 6) | partitions_of(absent, 3))
+    assert partitions_of(absent, 3) <= owned["b1"]
+
+
+def test_a_member_that_subscribes_to_five_thousand_missing_topics(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Members may take long to decode the responses.
+    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_TIMEOUT", PATIENCE)
+    existing, stem = new_name("existing"), new_name("absent")
+    absent = [f"{stem}-{number:04}" for number in range(5000)]
+    create_topic(cluster, existing, replicas_led_from(evenly(12)))
+    with ConsumerGroup(cluster, topics=[existing], metadata_max_age_ms=60_000) as group:
+        group.start("a1", "a")
+        group.settle(partitions_of(existing, 12))
+        group.start("many-topics", "b", topics=[existing, *absent])
+        group.settle(partitions_of(existing, 12))
+        before = group.generation
+        group.start("c1", "c")
+        owned = group.settle(partitions_of(existing, 12), after=before)
+        assert loads(owned) == [4] * 3
+        assert off_rack(cluster, owned, {"a1": "a", "many-topics": "b", "c1": "c"}) == 0
+        # Fifty are logged by name, and the number of all of them.
+        assert logged(caplog, "subscribed topic does not exist: ") == 50
+        assert logged(caplog, "subscribed topics without metadata: 5000") == 1
+
+
+@LIBRARIES
+def test_a_topic_deleted_during_a_rebalance(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, library: Library
+) -> None:
+    kept, deleted = new_name("kept"), new_name("deleted")
+    create_topic(cluster, kept, replicas_led_from(evenly(12)))
+    create_topic(cluster, deleted, replicas_led_from(evenly(12)))
+    with ConsumerGroup(cluster, topics=[kept, deleted], client=library.client) as group:
+        group.start("a1", "a")
+        group.start("b1", "b")
+        group.settle(partitions_of(kept, 12) | partitions_of(deleted, 12))
+        group.start("c1", "c")
+        delete_topic(cluster, deleted)
+        owned = group.settle(partitions_of(kept, 12), hold=1.0)
+        # Before members leave: the next leader logs it again.
+        assert logged(caplog, f"subscribed topic does not exist: {deleted}") == 1
+    assert loads(owned) == [4] * 3
+    assert off_rack(cluster, owned, {"a1": "a", "b1": "b", "c1": "c"}) == 0

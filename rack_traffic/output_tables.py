@@ -1,0 +1,139 @@
+"""The tables that the pipeline writes: their columns, and what they mean.
+
+They are Parquet folders below the output folder, with the names of ``OUTPUT_TABLES``. Types are
+those of :mod:`rack_traffic.snapshot_tables`, so the report reads them without Spark. Times are UTC,
+sizes are bytes, prices are per GB of 10^9 bytes, months have 730 hours. A null rack is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rack_traffic.snapshot_tables import DOUBLE, INT, LONG, TEXT, TIME, Columns
+
+HOURS_PER_MONTH = 730.0
+
+KINDS = ("consume", "replicate", "produce")
+"""Kinds of traffic, in the order in which they are shown."""
+
+PARTITION_HOURS: Columns = {
+    "cluster": TEXT,
+    "kind": TEXT,
+    "group": TEXT,
+    "topic": TEXT,
+    "partition": INT,
+    "hour": TIME,
+    "from_rack": TEXT,
+    "to_rack": TEXT,
+    "bytes": LONG,
+    "estimated_bytes": LONG,
+    "reported_bytes": LONG,
+    "unsized_offsets": LONG,
+}
+"""Bytes of a partition in the hour that begins at ``hour``.
+
+``kind`` is ``consume`` (from the leader's rack to the member's), ``replicate`` (from the leader's
+rack to a follower's) or ``produce`` (from an unknown rack to the leader's); ``group`` is null for
+the last two. ``estimated_bytes`` and ``reported_bytes`` are parts of ``bytes``: the former could
+not be derived from offsets (an offset was reset, a topic was recreated) and are the usual rate of
+the partition, the latter are exact values from clients. ``unsized_offsets`` were read or written
+too, but the size on disk is unknown: ``bytes`` does not include them."""
+
+HOURLY: Columns = {
+    "cluster": TEXT,
+    "kind": TEXT,
+    "group": TEXT,
+    "topic": TEXT,
+    "from_rack": TEXT,
+    "to_rack": TEXT,
+    "hour": TIME,
+    "crossed_level": INT,
+    "bytes": LONG,
+    "estimated_bytes": LONG,
+    "reported_bytes": LONG,
+    "unsized_offsets": LONG,
+    "price_per_gb": DOUBLE,
+    "cost": DOUBLE,
+}
+"""Bytes and cost per pair of racks and hour; columns as in PARTITION_HOURS.
+
+``crossed_level`` is 0 within one rack, else the topmost level at which the racks differ: 1 is the
+top level of rack paths, and the only level of plain rack names. It is null if a rack is unknown,
+and so are ``price_per_gb`` and ``cost``."""
+
+SCENARIOS = (
+    "as_is",
+    "apache_range",
+    "apache_cooperative_sticky",
+    "rackward_range",
+    "rackward_cooperative_sticky",
+    "rackward_after_leader_layout",
+    "follower_fetching",
+)
+"""The scenarios of the what-if, in the order in which they are shown."""
+
+WHAT_IF: Columns = {
+    "cluster": TEXT,
+    "group": TEXT,
+    "interval_start": TIME,
+    "interval_end": TIME,
+    "scenario": TEXT,
+    "assignor": TEXT,
+    "members": INT,
+    "partitions": INT,
+    "off_rack_partitions": INT,
+    "unknown_partitions": INT,
+    "bytes": LONG,
+    "local_bytes": LONG,
+    "crossing_bytes": LONG,
+    "unknown_bytes": LONG,
+    "cost": DOUBLE,
+    "cost_per_month": DOUBLE,
+    "max_partitions": INT,
+    "min_partitions": INT,
+    "max_bytes": LONG,
+    "mean_bytes": DOUBLE,
+    "moves": INT,
+    "leader_moves": INT,
+    "shared_topics": INT,
+}
+"""The traffic and cost that a group would have had over an interval under a scenario.
+
+``scenario`` is one of SCENARIOS. ``assignor`` is the group's own for ``as_is`` and
+``follower_fetching``, else the scenario's. A partition is off-rack if both racks are known and
+differ, and unknown if one of them is unknown. ``max_partitions`` to ``mean_bytes`` are per member.
+``moves`` partitions change their member, ``leader_moves`` partitions their preferred leader.
+``shared_topics`` of the group's topics have other groups too, which a leader layout for this group
+alone would affect."""
+
+RANKING: Columns = {
+    "rank": INT,
+    "cluster": TEXT,
+    "group": TEXT,
+    "interval_start": TIME,
+    "interval_end": TIME,
+    "cost_per_month_now": DOUBLE,
+    "cost_per_month_after": DOUBLE,
+    "saving_per_month": DOUBLE,
+    "locality_now": DOUBLE,
+    "locality_after": DOUBLE,
+    "scenario": TEXT,
+    "change": TEXT,
+}
+"""Groups by the saving per month that the recommended change brings, largest first.
+
+``scenario`` is the smallest change that reaches the lowest cost to within 1 % of the possible
+saving; ``change`` is an instruction in words. Localities are shares of the bytes whose racks are
+known, null if there are none."""
+
+REJECTED_ROWS: Columns = {"table": TEXT, "reason": TEXT, "row": TEXT}
+"""A snapshot row that is invalid, as JSON, and the reason."""
+
+OUTPUT_TABLES: Mapping[str, Columns] = {
+    "partition_hours": PARTITION_HOURS,
+    "hourly": HOURLY,
+    "what_if": WHAT_IF,
+    "ranking": RANKING,
+    "rejected_rows": REJECTED_ROWS,
+}
+"""Table name to columns."""

@@ -1,0 +1,87 @@
+"""``rackward traffic what-if``: the cost of other assignments, and a ranking of the changes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rack_traffic.options import Interval
+from rackward.cli import options
+from rackward.cli.console import print_json, table, table_console
+from rackward.cli.traffic import options as traffic_options
+from rackward.cli.traffic.options import running_spark
+
+WHAT_IF_EPILOG = """
+FOLDER contains the tables of `rackward traffic run`; the tables what_if and ranking are added.
+
+Exit status: 0 success; 2 error (reason on stderr).
+"""
+_MAX_GROUPS = 20
+
+
+def what_if(
+    snapshots: traffic_options.Source,
+    folder: traffic_options.Target,
+    interval: Annotated[
+        Interval, typer.Option(help="Compare per hour, per day (UTC), or over all hours.")
+    ] = Interval.ALL,
+    since: traffic_options.Since = None,
+    until: traffic_options.Until = None,
+    prices: traffic_options.Prices = None,
+    master: traffic_options.Master = traffic_options.DEFAULT_MASTER,
+    driver_memory: traffic_options.DriverMemory = traffic_options.DEFAULT_MEMORY,
+    conf: traffic_options.Conf = None,
+    as_json: options.Json = False,
+) -> None:
+    """Compute the cost of other assignments, and rank groups by the saving per month.
+
+    Scenarios: the current assignment, Apache Kafka's range and cooperative-sticky assignors,
+    rackward's assignors, a leader layout with rackward's cooperative-sticky assignor, and follower
+    fetching.
+    """
+    start = traffic_options.parse_time("--since", since)
+    end = traffic_options.parse_time("--until", until)
+    price_table = traffic_options.price_table(prices)
+    spark_options = traffic_options.spark_options(master, driver_memory, conf, progress_bars=True)
+    with running_spark(spark_options) as spark:
+        from rack_traffic.batch import BatchOptions, run_what_if
+
+        job = BatchOptions(snapshots, folder, start, end, price_table)
+        rows = [row.asDict() for row in run_what_if(spark, job, interval).collect()]
+    if as_json:
+        times = ("interval_start", "interval_end")
+        ranking = [row | {name: row[name].isoformat() for name in times} for row in rows]
+        print_json("traffic what-if", {"ranking": ranking})
+    else:
+        _print_ranking(rows)
+
+
+def _print_ranking(rows: list[dict[str, Any]]) -> None:
+    ranking = table("Cost per month")
+    for name in (
+        "cluster",
+        "group",
+        "now",
+        "after",
+        "saving",
+        "local now",
+        "local after",
+        "change",
+    ):
+        left = name in ("cluster", "group", "change")
+        ranking.add_column(name, justify="left" if left else "right")
+    for row in rows[:_MAX_GROUPS]:
+        costs = (row["cost_per_month_now"], row["cost_per_month_after"], row["saving_per_month"])
+        localities = (row["locality_now"], row["locality_after"])
+        ranking.add_row(
+            row["cluster"],
+            row["group"],
+            *(f"{cost:,.2f}" for cost in costs),
+            *("" if share is None else f"{share:.0%}" for share in localities),
+            row["change"],
+        )
+    console = table_console(False)
+    console.print(ranking)
+    if len(rows) > _MAX_GROUPS:
+        console.print(f"{len(rows) - _MAX_GROUPS:,} more groups are in the table ranking")

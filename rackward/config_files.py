@@ -1,0 +1,158 @@
+"""Configuration files in YAML (the extra ``yaml``), JSON or TOML, checked against msgspec Structs.
+
+`load` parses a file by its suffix; `convert` turns the document, or a part of it, into a Struct.
+Every error names the file, the setting and its value, and what to write instead. What to write is
+the ``description`` in the setting's annotation, for example::
+
+    Count = Annotated[int, Meta(ge=1, le=100, description="a number from 1 to 100")]
+
+Text that a parser quotes, and mappings and lists, are never shown: they may hold secrets.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args
+
+import msgspec
+from msgspec import Meta
+
+from placement_core import RackwardError
+
+MAX_BYTES = 16 << 20
+
+Text = Annotated[str, Meta(min_length=1, description="a text")]
+Texts = Annotated[Text | list[Text], Meta(description="a text, or a list of texts")]
+Flag = Annotated[bool, Meta(description="true or false")]
+Properties = Annotated[dict[Any, Any], Meta(description="properties, each as NAME: VALUE")]
+
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+
+Converted = TypeVar("Converted", bound=msgspec.Struct)
+
+
+class ConfigError(RackwardError, ValueError):
+    """A configuration file cannot be read, or one of its settings is not valid."""
+
+
+def load(path: Path) -> Any:
+    """Return the document in a YAML, JSON or TOML file. Raises ConfigError."""
+    try:
+        with path.expanduser().open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        text = content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{path} cannot be read: {reason}") from error
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MB: give another file")
+    match path.suffix.lower():
+        case ".json":
+            return _parse(path, "JSON", json.loads, text, ValueError)
+        case ".toml":
+            return _parse(path, "TOML", tomllib.loads, text, tomllib.TOMLDecodeError)
+        case ".yaml" | ".yml":
+            yaml: Any
+            try:
+                yaml = importlib.import_module("yaml")
+            except ImportError:
+                raise ConfigError(
+                    f"{path}: YAML needs PyYAML: pip install 'rackward[yaml]', or use TOML"
+                ) from None
+            return _parse(path, "YAML", yaml.safe_load, text, yaml.YAMLError)
+    raise ConfigError(f"{path}: the name of the file has to end in .yaml, .json or .toml")
+
+
+def convert(document: Any, to: type[Converted], where: str) -> Converted:
+    """Return the document as a Struct of type ``to``; settings of null count as left out.
+
+    ``where`` begins every error: the file, and the place in it. Raises ConfigError, also for a
+    ValueError of a Struct's ``__post_init__``.
+    """
+    document = _without_nulls({} if document is None else document)
+    try:
+        return msgspec.convert(document, to)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_explain(str(error), document, to, where)) from error
+
+
+def properties_as_text(properties: Mapping[Any, Any]) -> dict[str, str]:
+    """Return names and values as text, booleans in lower case, as plug-ins take them."""
+    return {
+        str(key): str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in properties.items()
+    }
+
+
+def _parse(
+    path: Path, format: str, parse: Callable[[str], Any], text: str, fault: type[Exception]
+) -> Any:
+    try:
+        return parse(text)
+    except (fault, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = getattr(error, "lineno", None)
+        hint = "check its punctuation"
+        if mark is not None:
+            hint = f"see line {mark.line + 1}, column {mark.column + 1}"
+        elif line:
+            hint = f"see line {line}"
+        raise ConfigError(f"{path} is not valid {format}: {hint}") from error
+
+
+def _without_nulls(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+
+
+def _explain(message: str, document: Any, struct: type[msgspec.Struct], where: str) -> str:
+    """Return the text of a ValidationError in the words of a configuration file.
+
+    msgspec appends the location of the value: "Expected `str`, got `int` - at `$.service.listen`".
+    """
+    fault, _, location = message.partition(" - at `")
+    names = re.findall(r"\.(\w+)", location)
+    value, expected = document, struct
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+        expected = _field_type(expected, name)
+    prefix = ": ".join([where, *names])
+    section = _struct_in(expected)
+    if (unknown := _UNKNOWN_FIELD.fullmatch(fault)) and section is not None:
+        known = ", ".join(each.name for each in msgspec.structs.fields(section))
+        return f"{prefix}: unknown setting {unknown[1]!r}; the settings are {known}"
+    if not fault.startswith("Expected "):
+        return f"{prefix}: {fault}"
+    if section is not None:
+        return f"{prefix}: write settings here, each as NAME: VALUE"
+    parent = ": ".join([where, *names[:-1]])
+    shown = "not valid" if isinstance(value, Mapping | list) else repr(value)
+    return f"{parent}: {names[-1]} is {shown}: write {_description(expected)}"
+
+
+def _field_type(annotation: Any, name: str) -> Any:
+    section = _struct_in(annotation)
+    fields = () if section is None else msgspec.structs.fields(section)
+    return next((each.type for each in fields if each.name == name), None)
+
+
+def _struct_in(annotation: Any) -> type[msgspec.Struct] | None:
+    """Return the Struct in an annotation, such as ``Struct | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return annotation
+    return next(filter(None, map(_struct_in, get_args(annotation))), None)
+
+
+def _description(annotation: Any) -> str:
+    """Return the description in an annotation, the outermost one."""
+    parts = get_args(annotation)
+    for part in parts:
+        if isinstance(part, Meta) and part.description:
+            return part.description
+    return next(filter(None, map(_description, parts)), "")

@@ -1,0 +1,171 @@
+"""Run a plan: check it against the cluster, find what is left of it, and execute it.
+
+Between the two steps, :func:`prepare_run` and :func:`execute_plan`, a command shows the change and
+asks for confirmation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from placement_core import ClusterView, RackwardError, TopicPartition
+from placement_core.cluster import Move
+from placement_core.leaders import Locality
+from rackward.admin import AdminConnection, AdminError, ClusterState, read_replica_sizes
+from rackward.reassignment.cluster import ReassignableCluster
+from rackward.reassignment.events import EventHandler, ExecutionResult
+from rackward.reassignment.executor import Executor
+from rackward.reassignment.plan import BatchLimits, Plan, PlannedChange
+from rackward.reassignment.plan_file import PlanFileError
+from rackward.reassignment.progress import DEFAULT_BATCH_PARTITIONS, Clock, ExecutionOptions
+from rackward.reassignment.status import PartitionState, ReassignmentStatus
+from rackward.units import format_brokers, format_count, format_list
+
+
+class ForeignReassignmentError(RackwardError):
+    """Reassignments that are not the plan's are in progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionRequest:
+    """Moves to execute.
+
+    ``view`` is the whole cluster now. ``sizes`` are bytes per partition on its leader, as far as
+    known.
+    """
+
+    moves: tuple[Move, ...]
+    view: ClusterView
+    limits: BatchLimits
+    sizes: Mapping[TopicPartition, int] = field(default_factory=dict)
+    localities: tuple[Locality, ...] = ()
+
+    @classmethod
+    def of_plan(cls, plan: Plan, view: ClusterView, overrides: BatchLimits) -> ExecutionRequest:
+        """Return the request to execute a plan, with limits from the command line."""
+        limits = plan.limits.with_overrides(overrides)
+        return cls(plan.moves, view, limits, plan.sizes, plan.localities)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """The part of a request that is not completed, and the number of partitions by state."""
+
+    change: PlannedChange
+    completed: int
+    in_progress: int
+
+
+def prepare_run(
+    request: ExecutionRequest,
+    cluster: ReassignableCluster,
+    check: Callable[[ClusterState], None],
+    *,
+    allow_foreign: bool = False,
+) -> PreparedRun:
+    """Read the status of a request's partitions.
+
+    ``check`` raises an error if the request does not fit the state of its topics. Raises that
+    error, ForeignReassignmentError unless ``allow_foreign``, and AdminError.
+    """
+    topics = sorted({move.partition.topic for move in request.moves})
+    state, reassignments = cluster.describe(topics)
+    check(state)
+    status = ReassignmentStatus.of(request.moves, state, reassignments)
+    if not allow_foreign:
+        ensure_no_foreign_reassignments(status)
+    left = tuple(
+        move
+        for move in request.moves
+        if status.states[move.partition] is not PartitionState.COMPLETED
+    )
+    # Moves in progress are part of the change: the view shows them as not started.
+    before = {move.partition: move.before for move in left}
+    view = replace(request.view, replicas={**request.view.replicas, **before})
+    return PreparedRun(
+        PlannedChange(view, left, request.sizes, request.limits.throttle, request.localities),
+        completed=status.count(PartitionState.COMPLETED),
+        in_progress=status.count(PartitionState.IN_PROGRESS),
+    )
+
+
+def execute_plan(
+    request: ExecutionRequest,
+    cluster: ReassignableCluster,
+    emit: EventHandler,
+    *,
+    stall_timeout: float,
+    allow_foreign: bool = False,
+    default_batch_partitions: int = DEFAULT_BATCH_PARTITIONS,
+    clock: Clock | None = None,
+) -> ExecutionResult:
+    """Execute all moves of a request. Raises AdminError; see :class:`Executor`."""
+    options = ExecutionOptions(
+        max_batch_partitions=request.limits.partitions or default_batch_partitions,
+        max_batch_bytes=request.limits.bytes,
+        throttle=request.limits.throttle,
+        stall_timeout=stall_timeout,
+        allow_foreign=allow_foreign,
+    )
+    return Executor(request.moves, request.sizes, cluster, options, emit, clock).run()
+
+
+def ensure_no_foreign_reassignments(status: ReassignmentStatus) -> None:
+    """Raise ForeignReassignmentError if reassignments that are not the plan's are in progress."""
+    foreign = [f"{topic}-{number}" for topic, number in sorted(status.foreign)]
+    if foreign:
+        raise ForeignReassignmentError(
+            f"{format_count(len(foreign), 'reassignment')} not of this plan "
+            f"{'is' if len(foreign) == 1 else 'are'} in progress ({format_list(foreign, 3)}): "
+            "wait, cancel with rackward placement cancel, or run beside them with --additional"
+        )
+
+
+def moves_to_target(
+    source: str, target: Mapping[TopicPartition, tuple[int, ...]], state: ClusterState
+) -> tuple[Move, ...]:
+    """Return the moves from the present replicas to those of ``target``, sorted.
+
+    Replicas that a reassignment in progress is adding do not count as present. Raises
+    PlanFileError, which names ``source``, for partitions and brokers that the cluster does not
+    have.
+    """
+    live, moves = state.view.racks(), []
+    for tp, after in sorted(target.items()):
+        name = f"{tp.topic}-{tp.partition}"
+        replicas = state.view.replicas.get(tp)
+        if replicas is None:
+            raise PlanFileError(f"{source}: the cluster has no partition {name}: remove it")
+        if unknown := [broker for broker in after if broker not in live]:
+            raise PlanFileError(
+                f"{source}: {name} has a replica on broker {unknown[0]}, which is not live: the "
+                f"cluster has {format_brokers(live)}"
+            )
+        reassignment = state.reassignments.get(tp)
+        adding = reassignment.adding if reassignment is not None else ()
+        moves.append(Move(tp, tuple(b for b in replicas if b not in adding), after))
+    return tuple(moves)
+
+
+def read_leader_sizes(
+    admin: AdminConnection, view: ClusterView, moves: Iterable[Move]
+) -> dict[TopicPartition, int]:
+    """Return the bytes on the leader of each partition to copy.
+
+    Partitions whose size is unknown are left out; if the brokers refuse, all of them.
+    """
+    leaders = {
+        move.partition: leader
+        for move in moves
+        if move.adding and (leader := view.leader(move.partition)) is not None
+    }
+    try:
+        sizes = read_replica_sizes(admin, sorted(set(leaders.values())), leaders)
+    except AdminError:
+        return {}
+    return {
+        tp: size.bytes
+        for tp, leader in leaders.items()
+        if (size := sizes.get((tp, leader))) is not None
+    }

@@ -1,0 +1,214 @@
+"""The Consumer class: subclasses, closing, garbage collection, and no effect on other clients."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any, assert_type
+
+import confluent_kafka
+import pytest
+from confluent_kafka import Message, TopicPartition
+
+from assignors.confluent import Consumer
+from assignors.confluent.config import COOPERATIVE
+from assignors.group_leader import Assignment
+from tests.support.waiting import PATIENCE, wait_until
+
+SETTINGS = {"group.id": "g", "partition.assignment.strategy": COOPERATIVE, "log_level": 0}
+UNREACHABLE = {**SETTINGS, "bootstrap.servers": "127.0.0.1:1"}
+
+METHODS: dict[str, Callable[[Any], object]] = {
+    "poll": lambda consumer: consumer.poll(),
+    "poll with a timeout": lambda consumer: consumer.poll(0),
+    "consume": lambda consumer: consumer.consume(),
+    "assignment": lambda consumer: consumer.assignment(),
+    "memberid": lambda consumer: consumer.memberid(),
+    "consumer_group_metadata": lambda consumer: consumer.consumer_group_metadata(),
+    "subscribe": lambda consumer: consumer.subscribe(["t"]),
+    "unsubscribe": lambda consumer: consumer.unsubscribe(),
+    "assign": lambda consumer: consumer.assign([]),
+    "unassign": lambda consumer: consumer.unassign(),
+    "incremental_assign": lambda consumer: consumer.incremental_assign([]),
+    "incremental_unassign": lambda consumer: consumer.incremental_unassign([]),
+    "commit": lambda consumer: consumer.commit(),
+    "commit offsets": lambda consumer: consumer.commit(offsets=[], asynchronous=False),
+    "committed": lambda consumer: consumer.committed([]),
+    "position": lambda consumer: consumer.position([]),
+    "store_offsets": lambda consumer: consumer.store_offsets(offsets=[]),
+    "seek": lambda consumer: consumer.seek(TopicPartition("t", 0, 0)),
+    "pause": lambda consumer: consumer.pause([]),
+    "resume": lambda consumer: consumer.resume([]),
+    "get_watermark_offsets": lambda consumer: consumer.get_watermark_offsets(
+        TopicPartition("t", 0)
+    ),
+    "offsets_for_times": lambda consumer: consumer.offsets_for_times([]),
+    "list_topics": lambda consumer: consumer.list_topics(),
+    "cluster_id": lambda consumer: consumer.cluster_id(),
+    "set_sasl_credentials": lambda consumer: consumer.set_sasl_credentials("u", "p"),
+}
+"""A call of every method of confluent's Consumer except ``close``."""
+
+
+class Uninitialized(Consumer):
+    """A subclass whose constructor does not call that of its base class."""
+
+    def __init__(self) -> None:
+        pass
+
+
+def test_every_public_method_is_in_the_table() -> None:
+    public = {name for name in dir(confluent_kafka.Consumer) if not name.startswith("_")}
+    assert {name.split()[0] for name in METHODS} == public - {"close"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_uninitialized_consumer_raises_confluents_error(method: str) -> None:
+    class Own(confluent_kafka.Consumer):
+        def __init__(self) -> None:
+            pass
+
+    raised = []
+    for kind in (Own, Uninitialized):
+        with pytest.raises(RuntimeError, match="closed") as caught:
+            METHODS[method](kind())
+        raised.append((type(caught.value), str(caught.value)))
+    assert raised[0] == raised[1]
+
+
+def test_an_uninitialized_consumer_can_be_closed() -> None:
+    consumer = Uninitialized()
+    assert consumer.assignments() == ()
+    assert consumer.last_assignment() is None
+    with consumer as entered:
+        assert entered is consumer
+    consumer.close()
+
+
+def _check_types(consumer: Consumer, message: Message) -> None:
+    """Not called: mypy checks the types that docs/confluent.md states."""
+
+    def on_assign(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        assert_type(consumer.poll(0), Message | None)
+        assert_type(partitions, list[TopicPartition])
+
+    assert_type(consumer.poll(1.0), Message | None)
+    assert_type(consumer.consume(10, 1.0), list[Message])
+    assert_type(consumer.assignment(), list[TopicPartition])
+    assert_type(consumer.commit(asynchronous=False), list[TopicPartition])
+    assert_type(consumer.commit(message), list[TopicPartition] | None)
+    assert_type(consumer.memberid(), str | None)
+    assert_type(consumer.last_assignment(), Assignment | None)
+    assert_type(consumer.assignments(), tuple[Assignment, ...])
+    consumer.subscribe(["t"], on_assign=on_assign)
+
+
+def test_closing_twice_ends_the_threads_once() -> None:
+    consumer = Consumer(UNREACHABLE)
+    consumer.subscribe(["t"])
+    consumer.poll(0)
+    threads = [consumer._ticker._thread, consumer._member._thread]
+    consumer.close()
+    for thread in threads:
+        # close waits for them, but not without a limit.
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    consumer.close()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_closed_consumer_raises_confluents_error(method: str) -> None:
+    consumer = Consumer(SETTINGS)
+    consumer.poll(0)
+    consumer.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        METHODS[method](consumer)
+
+
+@pytest.mark.parametrize("subscribed", [True, False])
+def test_an_abandoned_consumer_leaves_no_threads(subscribed: bool) -> None:
+    consumer = Consumer(UNREACHABLE)
+    threads = [consumer._ticker._thread]
+    if subscribed:
+        consumer.subscribe(["t"])
+        threads.append(consumer._member._thread)
+    consumer.poll(0)
+    reference = weakref.ref(consumer)
+    del consumer
+
+    def collected() -> bool:
+        gc.collect()
+        # A tick in progress holds a reference for a moment.
+        return reference() is None
+
+    wait_until(collected, PATIENCE, "the consumer is collected")
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+COMPARE_ATTRIBUTES = """
+import logging, sys
+import confluent_kafka.aio
+import kafka.cluster, kafka.consumer.group, kafka.coordinator.consumer, kafka.net.compat
+import kafka.protocol.consumer.metadata
+
+LIBRARIES = ("kafka", "confluent_kafka", "cimpl")
+
+def library_of(name):
+    return name.partition(".")[0]
+
+def attributes():
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if library_of(name) in LIBRARIES:
+            owners = [each for each in vars(module).values() if isinstance(each, type)]
+            for owner in [module, *(o for o in owners if library_of(o.__module__) in LIBRARIES)]:
+                # Python creates dunder attributes anew when they are read.
+                found.update(
+                    {(owner, key): value for key, value in vars(owner).items() if key[:2] != "__"}
+                )
+    return found
+
+def log_filters():
+    return {name: logging.getLogger(name).filters[:] for name in logging.root.manager.loggerDict}
+
+attributes_before, filters_before = attributes(), log_filters()
+from assignors.confluent import Consumer
+%s
+now = attributes()
+changed = [key for key, value in attributes_before.items() if now[key] is not value]
+assert not changed, changed
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        """
+filters = log_filters()
+assert {name: filters[name] for name in filters_before} == filters_before
+""",
+        """
+settings = {"group.id": "g", "bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+strategy = {"partition.assignment.strategy": "leader-rack-aware-range"}
+consumer = Consumer(settings | strategy)
+consumer.subscribe(["t"])
+consumer.poll(0.5)
+consumer.close()
+""",
+    ],
+    ids=["imported", "used"],
+)
+def test_other_consumers_are_unchanged(use: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COMPARE_ATTRIBUTES % use],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,76 @@
+"""The check of confluent's and kafka-python's private parts, when a consumer is constructed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+
+import pytest
+from confluent_kafka import cimpl
+from kafka.net.manager import KafkaConnectionManager
+
+from assignors.confluent import AIOConsumer, Consumer, UnsupportedClientError, internals
+from assignors.confluent.config import COOPERATIVE
+from assignors.kafka_python.internals import check_kafka_python
+
+SETTINGS = {"group.id": "g", "partition.assignment.strategy": COOPERATIVE, "log_level": 0}
+
+
+@pytest.fixture(autouse=True)
+def _check_again() -> Iterator[None]:
+    """Forget the results of earlier checks, and of those with a part missing."""
+    checks = (internals.check_clients, check_kafka_python)
+    for check in checks:
+        check.cache_clear()
+    yield
+    for check in checks:
+        check.cache_clear()
+
+
+def construct() -> None:
+    Consumer(SETTINGS).close()
+
+
+def construct_async() -> None:
+    async def run() -> None:
+        await AIOConsumer(dict(SETTINGS)).close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("make", [construct, construct_async])
+def test_the_installed_clients_have_all_internals(make: Callable[[], None]) -> None:
+    internals.check_clients()
+    make()
+
+
+@pytest.mark.parametrize("make", [construct, construct_async])
+def test_a_missing_part_of_confluent_is_named(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], None]
+) -> None:
+    table = {cimpl: ["_renamed_identity_var"]}
+    monkeypatch.setattr(internals, "INTERNALS", table)
+    with pytest.raises(UnsupportedClientError) as caught:
+        make()
+    installed = version("confluent-kafka")
+    assert f"confluent-kafka {installed} has no " in str(caught.value)
+    assert "cimpl._renamed_identity_var" in str(caught.value)
+    assert internals.SUPPORTED in str(caught.value)
+
+
+def test_a_missing_part_of_kafka_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(KafkaConnectionManager, "bootstrap_async")
+    with pytest.raises(UnsupportedClientError, match=r"kafka-python .* has no .*bootstrap_async"):
+        construct()
+
+
+def test_another_format_of_the_group_metadata_is_refused() -> None:
+    with pytest.raises(UnsupportedClientError, match=r"begins with b'CGMDv3:g'"):
+        internals.check_group_metadata(b"CGMDv3:group")
+
+
+def test_every_construction_checks_the_group_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(internals, "GROUP_METADATA_MAGIC", b"CGMDv9:")
+    with pytest.raises(UnsupportedClientError, match="group metadata"):
+        construct()

@@ -1,0 +1,115 @@
+"""Log lines: each cause once, and nothing that a peer sent as it is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assignors.client_assignor import log_revocation_timeout
+from assignors.consumer_protocol import MemberSubscription
+from assignors.group_leader import (
+    GroupContext,
+    JoinedMember,
+    Leaders,
+    LogOnce,
+    format_list,
+    sanitize,
+)
+from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata, RefreshPolicy
+from tests.support.group_leader import FailingAssignor, joined_member, sticky_rebalance
+
+
+@given(st.text(max_size=200), st.integers(4, 80))
+def test_sanitised_text_is_short_and_printable(text: str, max_length: int) -> None:
+    sanitised = sanitize(text, max_length)
+    assert len(sanitised) <= max_length
+    assert sanitised.isprintable()
+    if text.isprintable() and len(text) <= max_length:
+        assert sanitised == text
+
+
+def test_lists_are_cut() -> None:
+    assert format_list([3, "b"]) == "3, b"
+    assert format_list(list("abcd"), max_items=2) == "a, b and 2 more"
+
+
+def test_a_cause_is_logged_once_until_it_is_reset(caplog: pytest.LogCaptureFixture) -> None:
+    log_once = LogOnce()
+    for _ in range(3):
+        log_once.log(("cause", 1), "first %d", 1)
+        log_once.log(("cause", 2), "second")
+    log_once.reset(("cause", 1))
+    log_once.log(("cause", 1), "first %d", 2)
+    assert caplog.messages == ["first 1", "second", "first 2"]
+
+
+def test_the_number_of_causes_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    log_once = LogOnce()
+    for cause in range(LogOnce.MAX_CAUSES + 1):
+        log_once.log(cause, "cause %d", cause)
+    caplog.clear()
+    log_once.log(1, "still known")
+    log_once.log(0, "forgotten")
+    assert caplog.messages == ["forgotten"]
+
+
+FORGED = "x\nERROR forged\x1b[31m\r\u2028\u202e"
+
+
+@pytest.mark.parametrize("failing", [False, True], ids=["assignor", "failing-assignor"])
+def test_control_characters_from_peers_never_reach_the_log(
+    caplog: pytest.LogCaptureFixture, failing: bool
+) -> None:
+    """Member ids, client ids, instance ids, topics, racks and errors that quote them."""
+    caplog.set_level(logging.DEBUG, "rackward.assignors")
+
+    def weights(topic: str) -> list[float]:
+        raise KeyError(topic)
+
+    assignor = FailingAssignor(FORGED) if failing else None
+    rebalance = sticky_rebalance(assignor, weights=weights)
+    topics = (FORGED, "t", FORGED + "deleted")
+    members: list[JoinedMember] = [
+        joined_member(f"{FORGED}-{'0' * 36}", FORGED, topics=topics),
+        joined_member(f"{FORGED}2", None, topics=topics),
+        joined_member(f"{FORGED}3", "/" + FORGED * 20, owned={FORGED: [0]}, topics=topics),
+    ]
+    undecodable = MemberSubscription(frozenset({FORGED}), errors=(f"user data: {FORGED}",))
+    members.append(JoinedMember(FORGED, FORGED, undecodable))
+    leaders = Leaders(
+        {"t": ["a", "b"], FORGED: [FORGED]},
+        {},
+        frozenset({FORGED + "deleted", FORGED + "pending"}),
+        {0: FORGED + "broker", 1: None},
+    )
+    context = GroupContext(FORGED, 3)
+    result = rebalance.run(lambda _: leaders, members, frozenset({FORGED + "deleted"}), context)
+    monitor = LeaderMoveMonitor(RefreshPolicy(stable_seconds=0, unstable_seconds=0), rebalance)
+    monitor.start(3, members, result._replace(withheld=0), now=0.0)
+
+    def read(topics: Iterable[str]) -> tuple[Leaders, list[PartitionMetadata]]:
+        raise OSError(f"{FORGED} {topics}")
+
+    assert not monitor.check(read, 0.0, context)
+    assert len(caplog.records) >= 8
+    for record in caplog.records:
+        line, *traceback = record.getMessage().split("\n")
+        assert line.isprintable(), line
+        assert len(line) < 1000
+        assert not record.exc_info
+        # Only the source lines of our own traceback follow.
+        assert all(row.startswith("  ") and "forged" not in row for row in traceback)
+
+
+def test_the_line_about_withheld_partitions_has_group_and_generation(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log_revocation_timeout(GroupContext(FORGED, 3), 2)
+    (line,) = caplog.messages
+    assert line.isprintable()
+    assert line.startswith("requesting a rebalance because withheld partitions were not revoked")
+    assert line.endswith(" generation=3 withheld=2 seconds=30")

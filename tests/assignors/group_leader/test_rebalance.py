@@ -1,0 +1,366 @@
+"""One rebalance on the group's leader: what the assignor gets, what members get, what is logged."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignors import LeaderRackAwareRange, Member
+from assignors.consumer_protocol import SubscriptionReader, write_user_data
+from assignors.group_leader import JoinedMember, Leaders, RebalanceResult
+from assignors.group_leader.rebalance import MAX_TOPICS_LOGGED, fallback_assignment
+from tests.support.group_leader import (
+    FailingAssignor,
+    FixedAssignor,
+    joined_member,
+    leaders_in,
+    sticky_rebalance,
+)
+from tests.support.kafka_python import subscription_bytes
+
+SIX = [joined_member(f"m{i}", "aabbcc"[i]) for i in range(6)]
+THIRTY_SIX = leaders_in(t=["aabbcc"[p * 5 % 6] for p in range(36)])
+
+
+def assigned(result: RebalanceResult) -> Counter[tuple[str, int]]:
+    return Counter(
+        (topic, partition)
+        for topics in result.assignments.values()
+        for topic, partitions in topics.items()
+        for partition in partitions
+    )
+
+
+def every(topic: str, count: int) -> Counter[tuple[str, int]]:
+    return Counter((topic, partition) for partition in range(count))
+
+
+def test_evenly_distributed_leaders_are_all_read_locally() -> None:
+    result = sticky_rebalance().run(lambda _: THIRTY_SIX, SIX)
+    assert assigned(result) == every("t", 36)
+    for member in SIX:
+        partitions = result.assignments[member.id]["t"]
+        assert len(partitions) == 6
+        assert {THIRTY_SIX.racks["t"][p] for p in partitions} == {member.subscription.rack}
+
+
+def test_subscriptions_of_every_version_reach_the_assignor() -> None:
+    assignor = FixedAssignor()
+    members = [
+        JoinedMember(
+            f"v{version}",
+            f"static-{version}",
+            SubscriptionReader().read(
+                subscription_bytes(
+                    ["t"],
+                    version=version,
+                    rack="a",
+                    owned={"t": [version]},
+                    generation=4,
+                    user_data=write_user_data("u", {"t": [9]}, 2),
+                )
+            ),
+        )
+        for version in range(4)
+    ]
+    sticky_rebalance(assignor).run(lambda _: THIRTY_SIX, members)
+    assert [
+        (m.rack, list(m.owned["t"]), m.generation, m.instance_id) for m in assignor.members
+    ] == [
+        ("u", [9], 2, "static-0"),
+        ("u", [1], 2, "static-1"),
+        ("u", [2], 4, "static-2"),
+        ("a", [3], 4, "static-3"),
+    ]
+
+
+def test_partitions_with_gaps_are_positions_to_the_assignor() -> None:
+    assignor = FixedAssignor({"m0": {"t": [0, 2], "u": [1]}, "m1": {"t": [1], "u": [0]}})
+    leaders = Leaders({"t": ["a", "b", "c"], "u": ["a", "b"]}, {"t": [0, 3, 9]}, frozenset(), {})
+    members = [
+        joined_member("m0", owned={"t": [9, 5], "u": [1]}, topics=["t", "u"]),
+        joined_member("m1", topics=["t", "u"]),
+    ]
+    result = sticky_rebalance(assignor).run(lambda _: leaders, members)
+    assert {t: list(ps) for t, ps in assignor.members[0].owned.items()} == {"t": [2], "u": [1]}
+    assert result.assignments == {"m0": {"t": [0, 9], "u": [1]}, "m1": {"t": [3], "u": [0]}}
+
+
+# ---- Weights.
+
+
+def test_weights_may_be_a_function_and_its_errors_are_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def weights(topic: str) -> Any:
+        if topic == "raises":
+            raise RuntimeError("no")
+        return {"t": [1, 2.5], "unknown": None, "strings": ["x"]}[topic]
+
+    leaders = leaders_in(t=["a", "b"], unknown=["a"], strings=["a"], raises=["a"])
+    members = [joined_member("m", "a", topics=["t", "unknown", "strings", "raises"])]
+    for source in (weights, {"t": [1, 2.5]}):
+        assignor = FixedAssignor()
+        rebalance = sticky_rebalance(assignor, weights=source)
+        for _ in range(2):
+            rebalance.run(lambda _: leaders, members)
+        assert {topic: row.tolist() for topic, row in assignor.weights.items()} == {"t": [1.0, 2.5]}
+    assert sorted(m for m in caplog.messages if m.startswith("no weights")) == [
+        "no weights: topic=raises error=RuntimeError('no')",
+        "no weights: topic=strings error=ValueError(\"could not convert string to float: 'x'\")",
+    ]
+
+
+def test_weights_of_a_wrong_type_do_not_fail_the_rebalance() -> None:
+    rebalance = sticky_rebalance(weights=cast("Any", 5))
+    assert assigned(rebalance.run(lambda _: THIRTY_SIX, SIX)) == every("t", 36)
+    last = rebalance.history.latest()
+    assert last is not None
+    assert last.off_rack == 0
+
+
+# ---- Warnings.
+
+
+def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    reader = SubscriptionReader()
+    suffix = "-" + "0" * 36
+    members = [
+        joined_member("m1" + suffix, "x", topics=["t", "absent", "deleted"]),
+        JoinedMember(
+            "m2" + suffix, None, reader.read(subscription_bytes(["t"], user_data=b"\xff\0garbage"))
+        ),
+        JoinedMember("m3" + suffix, None, reader.read(b"\0\1\0")),
+    ]
+    leaders = Leaders({"t": ["a", None]}, {}, frozenset({"absent", "deleted"}), {0: "a", 1: None})
+    rebalance = sticky_rebalance()
+    for _ in range(3):
+        rebalance.run(lambda _: leaders, members, frozenset({"deleted"}))
+    assert sorted(caplog.messages) == [
+        "brokers without broker.rack; their partitions count as local everywhere: 1",
+        "ignoring a part of a subscription that cannot be decoded: member=m2"
+        + suffix
+        + " error=user data: unknown version 255",
+        "ignoring a part of a subscription that cannot be decoded: member=m3"
+        + suffix
+        + " error=subscription: truncated",
+        "members without a rack read across racks: m2, m3",
+        "no member is in a rack of the brokers, so every partition is read across racks: racks of"
+        " members: x; racks of brokers: a",
+        "subscribed topic does not exist: deleted",
+        "subscribed topic has no metadata yet: absent",
+    ]
+
+
+def test_a_topic_that_was_deleted_twice_is_logged_twice(caplog: pytest.LogCaptureFixture) -> None:
+    rebalance, members = sticky_rebalance(), [joined_member("m", "a")]
+    deleted = Leaders({}, {}, frozenset({"t"}), {0: "a"})
+    for leaders in (deleted, deleted, leaders_in(t=["a"]), deleted):
+        rebalance.run(lambda _, leaders=leaders: leaders, members, frozenset({"t"}))  # type: ignore[misc]
+    assert caplog.messages == ["subscribed topic does not exist: t"] * 2
+
+
+def test_a_member_with_a_thousand_unknown_topics_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    unknown = [f"x{i}" for i in range(1000)]
+    member = joined_member("m", "a", topics=["t", *unknown])
+    leaders = Leaders(THIRTY_SIX.racks, {}, frozenset(unknown), {0: "a"})
+    rebalance = sticky_rebalance()
+    for _ in range(2):
+        assert assigned(rebalance.run(lambda _: leaders, [member])) == every("t", 36)
+    assert len(caplog.records) == MAX_TOPICS_LOGGED + 1
+
+
+# ---- Assignors that fail.
+
+
+def test_a_failing_assignor_costs_locality_and_not_the_rebalance(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rebalance = sticky_rebalance(FailingAssignor())
+    for _ in range(2):
+        result = rebalance.run(lambda _: THIRTY_SIX, SIX)
+    assert assigned(result) == every("t", 36)
+    assert {len(topics["t"]) for topics in result.assignments.values()} == {6}
+    (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]
+    message = record.getMessage()
+    assert message.startswith(
+        "assignor failed, assigning without regard to racks: protocol=sticky"
+        " error=ZeroDivisionError('planted')\n"
+    )
+    assert message.endswith("raise ZeroDivisionError(self._message)")
+
+
+def test_the_fallback_assignment_settles() -> None:
+    leaders: dict[str, list[str | None]] = {"t": [None] * 7, "u": [None] * 3}
+    before: dict[str, dict[str, list[int]]] = {}
+    members = [Member(f"m{i}", frozenset({"t"} if i == 0 else {"t", "u"})) for i in range(3)]
+    for generation in range(3):
+        fallback = fallback_assignment(members, leaders)
+        assert sum(len(ps) for topics in fallback.values() for ps in topics.values()) == 10
+        assert "u" not in fallback["m0"]
+        assert generation == 0 or fallback == before
+        before = fallback
+        members = [
+            Member(m.id, m.topics, owned=fallback[m.id], generation=generation) for m in members
+        ]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.binary(max_size=60), st.booleans()), min_size=1, max_size=5))
+def test_every_partition_has_one_subscriber_whatever_peers_send(
+    peers: Sequence[tuple[bytes, bool]],
+) -> None:
+    reader = SubscriptionReader()
+    members = [joined_member("good", "a")]
+    members += [
+        JoinedMember(
+            f"p{i}",
+            None,
+            reader.read(data if raw else subscription_bytes(["t"], user_data=data)),
+        )
+        for i, (data, raw) in enumerate(peers)
+    ]
+    leaders = leaders_in(t=["a", "b", "c", None])
+    for rebalance in (
+        sticky_rebalance(),
+        sticky_rebalance(LeaderRackAwareRange(), cooperative=False),
+    ):
+        result = rebalance.run(lambda _: leaders, members)
+        assert result.assignments.keys() == {member.id for member in members}
+        assert assigned(result) == every("t", 4)
+
+
+# ---- Cooperative rebalances: partitions that members still own.
+
+Owned = Mapping[str, Mapping[str, Sequence[int]]]
+
+
+def round_of(
+    planned: Mapping[str, Sequence[int]], *members: JoinedMember
+) -> tuple[dict[str, list[int]], int]:
+    """Return what members are assigned of topic t, and how many partitions are withheld."""
+    plan = {member: {"t": list(partitions)} for member, partitions in planned.items()}
+    result = sticky_rebalance(FixedAssignor(plan)).run(
+        lambda _: leaders_in(t=["a", "a", "b", "b"]), members
+    )
+    return {m: topics.get("t", []) for m, topics in result.assignments.items()}, result.withheld
+
+
+def owner(member_id: str, *partitions: int, generation: int = 1) -> JoinedMember:
+    return joined_member(member_id, "a", owned={"t": partitions}, generation=generation)
+
+
+@pytest.mark.parametrize(
+    ("planned", "members", "expected", "withheld"),
+    [
+        pytest.param(
+            {"m1": [0, 1], "m2": [2, 3]},
+            [owner("m1", 0, 1, 2, 3), joined_member("m2", "a")],
+            {"m1": [0, 1], "m2": []},
+            2,
+            id="another-member-owns-it",
+        ),
+        pytest.param(
+            {"m1": [0, 1], "m2": [2, 3]},
+            [owner("m1", 0, 1), joined_member("m2", "a")],
+            {"m1": [0, 1], "m2": [2, 3]},
+            0,
+            id="no-member-owns-it",
+        ),
+        *(
+            pytest.param(
+                {"m1": [0], "m2": [1], "m3": [2, 3]},
+                [owner("m1", 2, generation=g1), owner("m2", 2, generation=g2), owner("m3", 3)],
+                {"m1": [0], "m2": [1], "m3": [3]},
+                1,
+                id=f"claimed-twice-in-generations-{g1}-and-{g2}",
+            )
+            for g1, g2 in [(1, 1), (1, 2), (2, 1), (-1, 5)]
+        ),
+        pytest.param(
+            {"m1": [2], "m2": []},
+            [owner("m1", 2), owner("m2", 2)],
+            {"m1": [2], "m2": []},
+            0,
+            id="claimed-twice-and-assigned-to-a-claimant",
+        ),
+        pytest.param(
+            {"m2": [0, 1, 2, 3]},
+            [
+                joined_member("m1", "a", owned={"t": [3]}, topics=["u"]),
+                joined_member("m2", "a"),
+            ],
+            {"m1": [], "m2": [0, 1, 2]},
+            1,
+            id="the-owner-no-longer-subscribes",
+        ),
+        pytest.param(
+            {"m1": [0, 1], "m2": [2, 3]},
+            [owner("m1", -4, 400), joined_member("m2", "a")],
+            {"m1": [0, 1], "m2": [2, 3]},
+            0,
+            id="claims-on-partitions-that-do-not-exist",
+        ),
+    ],
+)
+def test_what_another_member_owns_is_withheld(
+    planned: Mapping[str, Sequence[int]],
+    members: list[JoinedMember],
+    expected: dict[str, list[int]],
+    withheld: int,
+) -> None:
+    assert round_of(planned, *members) == (expected, withheld)
+
+
+def run_rounds(owned: Owned, racks: Mapping[str, str], leaders: Leaders) -> list[Owned]:
+    """Rebalance as a group of cooperative consumers would until no member revokes anything."""
+    rebalance = sticky_rebalance()
+    rounds: list[Owned] = []
+    while True:
+        members = [
+            joined_member(m, rack, owned.get(m, {}), len(rounds), ["t", "u"])
+            for m, rack in racks.items()
+        ]
+        result = rebalance.run(lambda _: leaders, members)
+        new = result.assignments
+        rounds.append(new)
+        revoked = any(
+            not set(partitions) <= set(new[m].get(topic, []))
+            for m in racks
+            for topic, partitions in owned.get(m, {}).items()
+        )
+        owned = new
+        if not revoked:
+            assert assigned(result) == every("t", 36) + every("u", 11)
+            return rounds
+
+
+def test_join_leave_and_moved_leaders_take_two_rounds_and_return_no_partition() -> None:
+    def leaders(t: Sequence[int]) -> Leaders:
+        return leaders_in(
+            t=["aabbcc"[broker] for broker in t], u=["aabbcc"[p % 6] for p in range(11)]
+        )
+
+    racks = {f"m{i}": "aabbcc"[i] for i in range(6)}
+    before = leaders([p * 5 % 6 for p in range(36)])
+    moved = leaders([(p * 5 + (p % 4 == 0)) % 6 for p in range(36)])
+    owned = run_rounds({}, racks, before)[-1]
+    joined = {**racks, "m7": "b"}
+    left = {m: rack for m, rack in joined.items() if m != "m0"}
+    for members, present in ((joined, before), (left, before), (left, moved)):
+        rounds = run_rounds(owned, members, present)
+        assert len(rounds) <= 2
+        for name in owned.keys() & members.keys():
+            for topic in ("t", "u"):
+                first = set(rounds[0][name].get(topic, []))
+                revoked = set(owned[name].get(topic, [])) - first
+                assert not revoked & set(rounds[-1][name].get(topic, []))
+        owned = rounds[-1]

@@ -1,0 +1,197 @@
+"""What the assignors for kafka-python and for aiokafka have in common."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import aiokafka.consumer.consumer
+import kafka.consumer.group
+import pytest
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from kafka.coordinator.consumer import ConsumerCoordinator
+
+import assignors.aiokafka
+import assignors.kafka_python
+from assignors.aiokafka.coordinator import AIOKafkaBoundAssignor
+from assignors.client_assignor import ClassPatch, ClientAssignor, is_client_assignor
+from assignors.kafka_python import CoordinatorNotPatchedError
+from assignors.kafka_python.coordinator import KafkaPythonBoundAssignor
+from assignors.leader_moves import DEFAULT_REFRESH_POLICY
+from assignors.rack_discovery import discover
+from placement_core import InvalidOptionError, RackwardError
+
+ADAPTERS = pytest.mark.parametrize("adapter", [assignors.kafka_python, assignors.aiokafka])
+NAMES = ["LeaderRackAwareRangeAssignor", "LeaderRackAwareCooperativeStickyAssignor"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_and_options_are_the_same_for_both_libraries(name: str) -> None:
+    for_kafka_python = getattr(assignors.kafka_python, name)
+    for_aiokafka = getattr(assignors.aiokafka, name)
+    assert for_kafka_python.name == for_aiokafka.name
+    options = dict(inspect.signature(for_kafka_python).parameters)
+    # Only kafka-python needs it.
+    del options["workarounds"]
+    assert dict(inspect.signature(for_aiokafka).parameters) == options
+
+
+@ADAPTERS
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"rack": 3}, "3"),
+        ({"max_imbalance": -1}, "max_imbalance"),
+        ({"max_imbalance": "x"}, "max_imbalance"),
+        ({"refresh": 60}, "refresh is 60"),
+    ],
+)
+def test_invalid_options_are_refused(
+    adapter: ModuleType, name: str, option: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        getattr(adapter, name)(**option)
+
+
+@ADAPTERS
+def test_leader_moves_are_monitored_by_default(adapter: ModuleType) -> None:
+    for name in NAMES:
+        assert getattr(adapter, name)().refresh is DEFAULT_REFRESH_POLICY
+
+
+# ---- The rack.
+
+
+@ADAPTERS
+def test_the_rack_is_read_from_the_environment(
+    adapter: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sticky = adapter.LeaderRackAwareCooperativeStickyAssignor
+    monkeypatch.setenv("RACKWARD_RACK", " az2 ")
+    assert (sticky().rack, sticky(rack="az1").rack) == ("az2", "az1")
+    monkeypatch.setenv("RACKWARD_RACK", "")
+    assert sticky().rack is None
+    assert adapter.LeaderRackAwareRangeAssignor().rack is None
+
+
+@ADAPTERS
+def test_the_rack_is_read_from_a_file_or_from_a_given_source(
+    adapter: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sticky = adapter.LeaderRackAwareCooperativeStickyAssignor
+    monkeypatch.delenv("RACKWARD_RACK", raising=False)
+    file = tmp_path / "zone"
+    file.write_text("az3\n")
+    monkeypatch.setenv("RACKWARD_RACK_FILE", str(file))
+    assert (adapter.LeaderRackAwareRangeAssignor().rack, sticky().rack) == ("az3", "az3")
+    assert sticky(rack=discover("command:echo az4")).rack == "az4"
+    assert sticky(rack=discover("command:no-such-program")).rack is None
+
+
+# ---- The coordinator that an assignor needs.
+
+
+@ADAPTERS
+def test_an_assignor_in_a_foreign_coordinator_is_refused(adapter: ModuleType) -> None:
+    sticky = adapter.LeaderRackAwareCooperativeStickyAssignor()
+    calls: list[Callable[[], object]] = [
+        # A leader that does not see what members own would assign it to others.
+        lambda: sticky.metadata({"t"}),
+        lambda: sticky.assign(None, {}),
+        lambda: adapter.LeaderRackAwareRangeAssignor().on_assignment(None),
+    ]
+    for call in calls:
+        with pytest.raises(CoordinatorNotPatchedError) as refused:
+            call()
+        assert "did not install: before the consumer is constructed, construct the" in str(
+            refused.value
+        )
+        assert f"call {adapter.__name__}.install()" in str(refused.value)
+    assert issubclass(CoordinatorNotPatchedError, RackwardError)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "module", "name", "original"),
+    [
+        (assignors.kafka_python, kafka.consumer.group, "ConsumerCoordinator", ConsumerCoordinator),
+        (assignors.aiokafka, aiokafka.consumer.consumer, "GroupCoordinator", GroupCoordinator),
+    ],
+    ids=["kafka-python", "aiokafka"],
+)
+def test_install_and_uninstall(
+    adapter: Any, module: ModuleType, name: str, original: type, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(adapter.install)
+    ours = adapter.coordinator.RackAwareCoordinator
+    for _ in range(2):
+        adapter.uninstall()
+        assert getattr(module, name) is original
+    for _ in range(2):
+        adapter.install()
+        assert getattr(module, name) is ours
+    adapter.uninstall()
+    adapter.LeaderRackAwareRangeAssignor()
+    assert getattr(module, name) is ours, "constructing an assignor installs the coordinator"
+
+
+def test_a_later_replacement_by_others_is_left_alone() -> None:
+    class Original: ...
+
+    class Ours: ...
+
+    class Foreign: ...
+
+    module = SimpleNamespace(Coordinator=Original)
+    patch = ClassPatch(module, "Coordinator", Ours)
+    patch.install()
+    module.Coordinator = Foreign
+    patch.uninstall()
+    assert module.Coordinator is Foreign
+    patch.install()
+    patch.uninstall()
+    assert module.Coordinator is Foreign
+
+
+# ---- Subclasses, and what is sent.
+
+
+@ADAPTERS
+def test_a_subclass_may_fix_options(adapter: Any) -> None:
+    class InRackA(adapter.LeaderRackAwareCooperativeStickyAssignor):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(rack="a", max_imbalance=0.1)
+
+    strategy = InRackA()
+    assert (strategy.name, strategy.rack) == ("leader-rack-aware-cooperative-sticky", "a")
+    assert isinstance(strategy, ClientAssignor)
+    assert is_client_assignor(strategy)
+    assert is_client_assignor(InRackA)
+    assert not is_client_assignor(object)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "bound_class", "coordinator"),
+    [
+        (
+            assignors.kafka_python,
+            KafkaPythonBoundAssignor,
+            SimpleNamespace(
+                owned_partitions=lambda: {"t": [1], "u": [2]}, last_generation=3, cooperative=True
+            ),
+        ),
+        (
+            assignors.aiokafka,
+            AIOKafkaBoundAssignor,
+            SimpleNamespace(last_assignment={"t": [1], "u": [2]}, last_generation=3),
+        ),
+    ],
+    ids=["kafka-python", "aiokafka"],
+)
+def test_topics_may_be_an_iterator(adapter: Any, bound_class: Any, coordinator: Any) -> None:
+    bound = bound_class(adapter.LeaderRackAwareCooperativeStickyAssignor(rack="a"), coordinator)
+    encoded = [bound.metadata(topics).encode() for topics in (["t", "u"], (t for t in ("u", "t")))]
+    assert encoded[0] == encoded[1]

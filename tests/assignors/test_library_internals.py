@@ -1,0 +1,146 @@
+"""The tables of private parts of client libraries, and their check."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignors import client_assignor
+from assignors.aiokafka import coordinator as aiokafka_coordinator
+from assignors.aiokafka import internals as aiokafka_internals
+from assignors.kafka_python import coordinator as kafka_python_coordinator
+from assignors.kafka_python import internals as kafka_python_internals
+from assignors.library_internals import UnsupportedClientError, check_internals
+from placement_core import RackwardError
+
+
+class Base:
+    def __init__(self) -> None:
+        self.inherited = 1
+
+
+class Coordinator(Base):
+    """A class of some release of a library."""
+
+    class_attribute = ("once a class",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.group_id = "g"
+
+    async def join(self, leader_id: Any, strategy: Any) -> None: ...
+
+
+def check(*declarations: str) -> None:
+    check_internals(
+        {Coordinator: declarations}, library="library", version="0.9", supported="library>=1,<2"
+    )
+
+
+def test_what_is_there_passes() -> None:
+    check(
+        "join", "join(self, leader_id, strategy)", "class_attribute", "self.group_id",
+        "self.inherited",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    ["leave", "leave(self)", "join(self, response)", "class_attribute(group)", "self.generation"],
+)
+def test_what_is_missing_or_different_is_refused_with_version_and_name(declaration: str) -> None:
+    with pytest.raises(UnsupportedClientError) as refused:
+        check("join", declaration)
+    assert str(refused.value) == (
+        f"library 0.9 has no Coordinator.{declaration}, which rackward relies on: install"
+        " 'library>=1,<2', or a release of rackward that supports library 0.9"
+    )
+    assert issubclass(UnsupportedClientError, RackwardError)
+
+
+@pytest.mark.parametrize(
+    ("internals", "coordinator", "check_installed"),
+    [
+        (
+            kafka_python_internals,
+            kafka_python_coordinator,
+            kafka_python_internals.check_kafka_python,
+        ),
+        (aiokafka_internals, aiokafka_coordinator, aiokafka_internals.check_aiokafka),
+    ],
+    ids=["kafka-python", "aiokafka"],
+)
+def test_the_table_has_everything_that_the_coordinator_overrides(
+    internals: Any, coordinator: Any, check_installed: Any
+) -> None:
+    check_installed()
+    classes = coordinator.RackAwareCoordinator.__mro__
+    library_class = next(each for each in classes if each in internals.INTERNALS)
+    ours = classes[: classes.index(library_class)]
+    overridden = {
+        name
+        for each in ours
+        for name, value in vars(each).items()
+        if inspect.isfunction(value) and hasattr(library_class, name)
+    } - {"__init__"}
+    listed = {each.partition("(")[0] for each in internals.INTERNALS[library_class]}
+    assert overridden <= listed
+
+
+@pytest.mark.parametrize("internals", [kafka_python_internals, aiokafka_internals])
+def test_the_table_has_every_private_name_that_the_adapter_reads(internals: Any) -> None:
+    assert internals.__file__ is not None
+    files = [*Path(internals.__file__).parent.glob("*.py"), Path(client_assignor.__file__)]
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
+    attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
+    own = {node.attr for node in attributes if isinstance(node.ctx, ast.Store)} | {
+        node.name
+        for node in nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
+    private = {node.attr for node in attributes if re.match("_[a-z]", node.attr)}
+    listed = {
+        declaration.removeprefix("self.").partition("(")[0]
+        for declarations in internals.INTERNALS.values()
+        for declaration in declarations
+    }
+    assert private - own <= listed
+
+
+@pytest.mark.parametrize(
+    ("internals", "check_installed", "library"),
+    [
+        (kafka_python_internals, kafka_python_internals.check_kafka_python, "kafka-python 3.0."),
+        (aiokafka_internals, aiokafka_internals.check_aiokafka, "aiokafka 0.1"),
+    ],
+    ids=["kafka-python", "aiokafka"],
+)
+def test_an_unsupported_release_is_refused_when_an_assignor_is_constructed(
+    internals: Any, check_installed: Any, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(internals.INTERNALS, Coordinator, ["renamed(self)"])
+    check_installed.cache_clear()
+    package = "kafka_python" if "kafka-python" in library else "aiokafka"
+    adapter = __import__(f"assignors.{package}", fromlist=["LeaderRackAwareRangeAssignor"])
+    with pytest.raises(UnsupportedClientError, match=r"Coordinator\.renamed\(self\)") as refused:
+        adapter.LeaderRackAwareRangeAssignor()
+    assert str(refused.value).startswith(library)
+    assert internals.SUPPORTED in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("extra", "supported"),
+    [
+        ("kafka-python", kafka_python_internals.SUPPORTED),
+        ("aiokafka", aiokafka_internals.SUPPORTED),
+    ],
+)
+def test_the_extra_requires_the_supported_releases(extra: str, supported: str) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert supported in project["project"]["optional-dependencies"][extra]

@@ -1,0 +1,286 @@
+"""Limits: clients hold connections, send slowly or request too much, and others are served."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import threading
+import time
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import pytest
+from kafka.protocol.metadata import ApiVersionsRequest
+
+from placement_core import InvalidOptionError, ReplicaLists
+from rackward.placement_service import (
+    PlacementRequest,
+    ServiceLimits,
+    ServiceRefusedError,
+    create_replica_placement,
+)
+from rackward.placement_service.protocol import (
+    ErrorCode,
+    encode,
+    frame,
+)
+from tests.support.placement_server import (
+    Gate,
+    RunningService,
+    first_brokers,
+    receive_all,
+    request_frame,
+    run_service,
+)
+from tests.support.waiting import PATIENCE, wait_until
+
+CONNECTIONS = 1000
+
+
+def can_place(service: RunningService) -> bool:
+    return create_replica_placement(str(service.address), 2, 2) == ((0, 1), (0, 1))
+
+
+@contextmanager
+def file_descriptors(count: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= count:
+        yield
+        return
+    if hard != resource.RLIM_INFINITY and hard < count:
+        pytest.skip(f"needs {count} file descriptors; the limit is {hard}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_thousand_idle_connections() -> None:
+    limits = ServiceLimits(connections=64)
+    with (
+        file_descriptors(CONNECTIONS + 500),
+        run_service(limits=limits) as service,
+        ExitStack() as stack,
+    ):
+        for number in range(CONNECTIONS):
+            stack.enter_context(service.connect())
+            if number % 100 == 0:
+                assert can_place(service)
+        assert can_place(service)
+        wait_until(
+            lambda: service.metrics.connections >= CONNECTIONS + 11,
+            PATIENCE,
+            "all connections are accepted",
+        )
+        wait_until(
+            lambda: service.metrics.open_connections <= limits.connections,
+            PATIENCE,
+            "evicted connections are closed",
+        )
+        metrics = service.metrics
+    assert metrics.evicted_connections >= CONNECTIONS - limits.connections
+    assert metrics.refused_connections == 0
+    assert metrics.placements == 11
+
+
+def test_memory_for_a_thousand_incomplete_frames_is_bounded() -> None:
+    limits = ServiceLimits(connections=16)
+    half = frame(bytes(limits.frame_bytes))[: limits.frame_bytes]
+    with (
+        file_descriptors(CONNECTIONS + 500),
+        run_service(limits=limits) as service,
+        ExitStack() as stack,
+    ):
+        can_place(service)
+        tracemalloc.start()
+        try:
+            for _ in range(CONNECTIONS):
+                connection = stack.enter_context(service.connect())
+                # It may have been evicted already.
+                with suppress(ConnectionError):
+                    connection.sendall(half)
+            assert can_place(service)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    # Each open connection has its frame twice: in the buffer and as it is read. All frames at once
+    # would be 64 MB.
+    assert peak < 16_000_000
+
+
+def test_a_client_that_sends_one_byte_at_a_time_is_disconnected() -> None:
+    limits = ServiceLimits(frame_seconds=0.3)
+    sent = request_frame(1, 1, broker_ids=range(10_000))
+    closed = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        with suppress(ConnectionError):
+            for byte in sent:
+                connection.sendall(bytes((byte,)))
+                time.sleep(0.005)
+            return
+        closed.set()
+
+    with run_service(limits=limits) as service, service.connect() as slow:
+        dripping = threading.Thread(target=drip, args=(slow,), daemon=True)
+        dripping.start()
+        while not closed.is_set():
+            assert can_place(service)
+            assert dripping.is_alive() or closed.wait(1), "the slow client was never disconnected"
+        dripping.join(PATIENCE)
+        assert service.metrics.slow_connections == 1
+
+
+def test_a_silent_connection_is_closed_on() -> None:
+    with run_service(limits=ServiceLimits(idle_seconds=0.1)) as service, service.connect() as idle:
+        assert receive_all(idle) == b""
+        assert service.metrics.slow_connections == 1
+
+
+def test_a_client_that_does_not_receive_responses_is_disconnected() -> None:
+    limits = ServiceLimits(response_seconds=0.2)
+    large = request_frame(10_000, 5)
+    with run_service(limits=limits) as service, service.connect() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+        def send() -> None:
+            with suppress(OSError):
+                while True:
+                    client.sendall(large)
+
+        sending = threading.Thread(target=send, daemon=True)
+        sending.start()
+        wait_until(
+            lambda: service.metrics.slow_connections == 1, PATIENCE, "the connection is closed"
+        )
+        sending.join(PATIENCE)
+        assert can_place(service)
+
+
+@pytest.mark.parametrize("length", [64 * 1024 + 1, (1 << 31) - 1, -1])
+def test_an_oversized_frame(length: int) -> None:
+    with run_service() as service, service.connect() as large:
+        large.sendall(length.to_bytes(4, "big", signed=True) + bytes(100))
+        assert receive_all(large) == b""
+        assert can_place(service)
+        assert service.metrics.invalid_frames == 1
+
+
+def test_a_frame_of_the_maximum_size_is_accepted() -> None:
+    ids = tuple(range(3))
+    sent = request_frame(1, 3, broker_ids=ids)
+    limits = ServiceLimits(frame_bytes=len(sent) - 4)
+    with run_service(limits=limits) as service, service.connect() as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        assert receive_all(connection).hex().endswith("0000000000000001000000020000")
+
+
+def test_a_connection_is_refused_while_all_others_wait_for_placements(gate: Gate) -> None:
+    limits = ServiceLimits(connections=2)
+    request = request_frame(1, 1)
+    with run_service(gate.handler, limits) as service, ExitStack() as stack:
+        busy = [stack.enter_context(service.connect()) for _ in range(2)]
+        for connection in busy:
+            connection.sendall(request)
+            gate.wait_for_request()
+        with service.connect() as late:
+            assert receive_all(late) == b""
+        assert service.metrics.refused_connections == 1
+        gate.open()
+        for connection in busy:
+            connection.shutdown(socket.SHUT_WR)
+            assert receive_all(connection).hex().endswith("02000000000000")
+        assert can_place(service)
+
+
+def test_concurrent_placements_are_limited(gate: Gate) -> None:
+    limits = ServiceLimits(concurrent_placements=2)
+    request = request_frame(1, 1)
+    with run_service(gate.handler, limits) as service, ExitStack() as stack:
+        connections = [stack.enter_context(service.connect()) for _ in range(5)]
+        for connection in connections:
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+        for _ in range(2):
+            gate.wait_for_request()
+        # ApiVersions does not wait for placements.
+        with service.connect() as other:
+            other.sendall(frame(encode(ApiVersionsRequest(version=0), 1)))
+            other.shutdown(socket.SHUT_WR)
+            assert len(receive_all(other)) == 26
+        assert not gate.requests.acquire(blocking=False)
+        gate.open()
+        assert all(receive_all(each).endswith(b"\x02\0\0\0\0\0\0") for each in connections)
+
+
+def test_the_timeout_of_the_request(gate: Gate) -> None:
+    limits = ServiceLimits(concurrent_placements=1)
+    with run_service(gate.handler, limits) as service:
+        for _ in range(2):
+            # The second request times out while it waits for the first one's thread.
+            with service.connect() as connection:
+                connection.sendall(request_frame(1, 1, timeout_ms=50))
+                connection.shutdown(socket.SHUT_WR)
+                assert b"no placement within 0.05 s" in receive_all(connection)
+        gate.open()
+        assert can_place(service)
+        assert service.metrics.failed_placements == 2
+
+
+def test_the_timeout_of_the_service(gate: Gate) -> None:
+    with (
+        run_service(gate.handler, ServiceLimits(placement_seconds=0.05)) as service,
+        pytest.raises(ServiceRefusedError, match=r"no placement within 0\.05 s") as refused,
+    ):
+        create_replica_placement(str(service.address), 1, 1)
+    assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, -(1 << 31)])
+def test_a_timeout_of_zero_or_less(timeout_ms: int) -> None:
+    with run_service() as service, service.connect() as connection:
+        connection.sendall(request_frame(1, 1, timeout_ms=timeout_ms))
+        connection.shutdown(socket.SHUT_WR)
+        assert b"no placement within 0 s" in receive_all(connection)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "factor", "code", "message"),
+    [
+        (0, 1, ErrorCode.INVALID_PARTITIONS, "0 partitions: request 1 to 10"),
+        (-5, 1, ErrorCode.INVALID_PARTITIONS, "-5 partitions: request 1 to 10"),
+        (11, 1, ErrorCode.INVALID_PARTITIONS, "11 partitions: request 1 to 10"),
+        ((1 << 31) - 1, 32767, ErrorCode.INVALID_PARTITIONS, "request 1 to 10"),
+        (10, 0, ErrorCode.INVALID_REPLICATION_FACTOR, "request 1 to 2"),
+        (10, 3, ErrorCode.INVALID_REPLICATION_FACTOR, "factor 3 for 10 partitions: request 1 to 2"),
+        (1, -1, ErrorCode.INVALID_REPLICATION_FACTOR, "request 1 to 20"),
+    ],
+)
+def test_partitions_and_replicas_are_limited(
+    partitions: int, factor: int, code: ErrorCode, message: str
+) -> None:
+    requests: list[PlacementRequest] = []
+
+    def handler(request: PlacementRequest) -> ReplicaLists:
+        requests.append(request)
+        return first_brokers(request)
+
+    limits = ServiceLimits(partitions=10, replicas=20)
+    with run_service(handler, limits) as service, service.connect() as connection:
+        connection.sendall(request_frame(partitions, factor))
+        connection.shutdown(socket.SHUT_WR)
+        response = receive_all(connection)
+    assert code.to_bytes(2, "big", signed=True) in response
+    assert message.encode() in response
+    assert requests == []
+
+
+@pytest.mark.parametrize(
+    "name", ["frame_bytes", "connections", "idle_seconds", "concurrent_placements"]
+)
+def test_limits_must_be_above_zero(name: str) -> None:
+    with pytest.raises(InvalidOptionError, match=name):
+        ServiceLimits(**{name: 0})

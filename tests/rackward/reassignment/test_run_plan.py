@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+
+from placement_core import TopicPartition
+from placement_core.cluster import Move
+from rackward.admin import ClusterState, Reassignment
+from rackward.reassignment import (
+    BatchLimits,
+    ForeignReassignmentError,
+    PlanFileError,
+    StalePlanError,
+)
+from rackward.reassignment.run_plan import (
+    ExecutionRequest,
+    execute_plan,
+    moves_to_target,
+    prepare_run,
+)
+from tests.support.cluster_states import cluster_state
+from tests.support.plans import PLAN, planned_state
+from tests.support.simulated_cluster import SimulatedCluster, tp
+
+MOVES = (
+    Move(tp(0), (0,), (0, 1)),
+    Move(tp(1), (1,), (1, 2)),
+    Move(tp(2), (2, 3), (3, 2)),
+)
+
+
+def accept(_: ClusterState) -> None:
+    """Accept any state."""
+
+
+def request_for(cluster: SimulatedCluster, limits: BatchLimits) -> ExecutionRequest:
+    state, _ = cluster.describe(["t"])
+    return ExecutionRequest(MOVES, state.view, limits, {move.partition: 1000 for move in MOVES})
+
+
+@pytest.fixture
+def cluster() -> SimulatedCluster:
+    return SimulatedCluster({move.partition: move.before for move in MOVES})
+
+
+def test_the_change_is_what_is_not_completed(cluster: SimulatedCluster) -> None:
+    cluster.reassign({tp(0): (0, 1), tp(2): (3, 2)})
+    prepared = prepare_run(request_for(cluster, BatchLimits(throttle=10)), cluster, accept)
+    assert (prepared.completed, prepared.in_progress) == (1, 1)
+    assert prepared.change.moves == MOVES[:2]
+    # The reassignment in progress is shown as part of the change.
+    assert prepared.change.view.replicas[tp(0)] == (0,)
+    assert prepared.change.min_copy_seconds == 100
+
+
+def test_a_failed_check_is_raised(cluster: SimulatedCluster) -> None:
+    def reject(_: ClusterState) -> None:
+        raise StalePlanError("stale")
+
+    with pytest.raises(StalePlanError):
+        prepare_run(request_for(cluster, BatchLimits()), cluster, reject)
+
+
+def test_foreign_reassignments_are_an_error_unless_allowed(cluster: SimulatedCluster) -> None:
+    cluster.reassign({tp(1): (1, 5)})
+    request = request_for(cluster, BatchLimits())
+    message = r"^1 reassignment not of this plan is in progress \(t-1\): wait, cancel"
+    with pytest.raises(ForeignReassignmentError, match=message):
+        prepare_run(request, cluster, accept)
+    assert prepare_run(request, cluster, accept, allow_foreign=True).change.moves == MOVES
+
+
+def test_limits_of_the_plan_and_of_the_command_line(cluster: SimulatedCluster) -> None:
+    state, _ = cluster.describe(["t"])
+    overrides = BatchLimits(partitions=5, bytes=7)
+    limits = ExecutionRequest.of_plan(PLAN, state.view, overrides).limits
+    assert limits == BatchLimits(partitions=5, bytes=7, throttle=50_000_000)
+
+
+def test_a_request_is_executed_in_batches(cluster: SimulatedCluster) -> None:
+    request = request_for(cluster, BatchLimits(partitions=2))
+    result = execute_plan(request, cluster, lambda _: None, stall_timeout=20.0, clock=cluster.clock)
+    assert result.ok
+    # Moves that copy nothing come first.
+    assert [sorted(each) for each in cluster.requests] == [[tp(0), tp(2)], [tp(1)]]
+
+
+def test_moves_to_a_target_start_from_the_replicas_before_a_reassignment() -> None:
+    reassignments = {TopicPartition("t", 0): Reassignment((0, 2, 4), (4,), ())}
+    state = cluster_state({"t": [(0, 2, 4), (1, 3)]}, reassignments=reassignments)
+    target = {TopicPartition("t", 1): (1, 5), TopicPartition("t", 0): (0, 2, 4)}
+    assert moves_to_target("f", target, state) == (
+        Move(TopicPartition("t", 0), (0, 2), (0, 2, 4)),
+        Move(TopicPartition("t", 1), (1, 3), (1, 5)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ({TopicPartition("x", 0): (1,)}, "^f: the cluster has no partition x-0: remove it$"),
+        (
+            {TopicPartition("größen", 0): (1, 9)},
+            "^f: größen-0 has a replica on broker 9, which is not live: the cluster has brokers 1,",
+        ),
+    ],
+)
+def test_a_target_that_the_cluster_does_not_have_is_an_error(
+    target: dict[TopicPartition, tuple[int, ...]], message: str
+) -> None:
+    with pytest.raises(PlanFileError, match=message):
+        moves_to_target("f", target, planned_state())

@@ -1,0 +1,190 @@
+"""A consumer group's leader without a client: its rebalances, and a model of its members."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRacks, Member, Plan
+from assignors.consumer_protocol import SubscriptionReader, write_user_data
+from assignors.group_leader import (
+    AssignmentHistory,
+    Assignor,
+    JoinedMember,
+    Leaders,
+    LogOnce,
+    Rebalance,
+    WeightSource,
+)
+from tests.support.kafka_python import subscription_bytes
+
+BROKER_RACKS: dict[int, str | None] = {0: "a", 1: "b", 2: "c"}
+
+
+def sticky_rebalance(
+    assignor: Assignor | None = None, *, now: datetime | None = None, **options: Any
+) -> Rebalance:
+    """Return a cooperative rebalance named ``sticky``; ``now`` is the time of its history."""
+    history = AssignmentHistory() if now is None else AssignmentHistory(now=lambda: now)
+    defaults = {"cooperative": True, "weights": None}
+    return Rebalance(
+        name="sticky",
+        assignor=assignor or LeaderRackAwareCooperativeSticky(),
+        log_once=LogOnce(),
+        history=history,
+        **{**defaults, **options},
+    )
+
+
+def leaders_in(**racks: Sequence[str | None]) -> Leaders:
+    """Return leaders in these racks, by topic."""
+    return Leaders({t: list(row) for t, row in racks.items()}, {}, frozenset(), BROKER_RACKS)
+
+
+def joined_member(
+    member_id: str,
+    rack: str | None = None,
+    owned: Mapping[str, Sequence[int]] | None = None,
+    generation: int = 1,
+    topics: Sequence[str] = ("t",),
+) -> JoinedMember:
+    """Return a member whose subscription is read from the bytes that a client would send."""
+    data = subscription_bytes(
+        topics, rack=rack, owned=owned, generation=generation if owned else -1
+    )
+    return JoinedMember(member_id, None, SubscriptionReader().read(data))
+
+
+class FixedAssignor:
+    """Returns a fixed assignment, and records the arguments of the last call."""
+
+    def __init__(self, assigned: Mapping[str, Mapping[str, list[int]]] | None = None) -> None:
+        self._assigned = assigned or {}
+        self.members: list[Member] = []
+        self.leader_racks: LeaderRacks = {}
+        self.weights: Any = None
+
+    def assign(
+        self,
+        members: Iterable[Member],
+        leader_racks: LeaderRacks,
+        weights: WeightSource | None = None,
+    ) -> Plan:
+        self.members, self.leader_racks, self.weights = list(members), leader_racks, weights
+        empty: dict[str, Mapping[str, list[int]]] = {member.id: {} for member in self.members}
+        return Plan({**empty, **self._assigned}, 0, (0,), 0, 0, {})
+
+
+class FailingAssignor:
+    """Raises ZeroDivisionError with this message in every call."""
+
+    def __init__(self, message: str = "planted") -> None:
+        self._message = message
+
+    def assign(
+        self,
+        members: Iterable[Member],  # noqa: ARG002
+        leader_racks: LeaderRacks,  # noqa: ARG002
+        weights: WeightSource | None = None,  # noqa: ARG002
+    ) -> Plan:
+        raise ZeroDivisionError(self._message)
+
+
+# ---- A model of a group with cooperative and eager members, in which any step may fail.
+#
+# A cooperative member reads what it owns while it joins, and revokes what it is not assigned. An
+# eager one revokes everything before it joins. Members receive their assignments one after the
+# other, or not at all if the next rebalance comes first. Subscriptions travel in the bytes that
+# kafka-python's and aiokafka's members would send.
+
+TOPIC = "t"
+
+
+@dataclass
+class ModelMember:
+    """``owned``: what it reads now. ``last``: its last assignment, of ``generation``."""
+
+    eager: bool
+    rack: str | None
+    owned: frozenset[int] = frozenset()
+    last: frozenset[int] = frozenset()
+    generation: int = -1
+
+    def join(self) -> bytes:
+        """Return its subscription; an eager member revokes everything first."""
+        claims = {TOPIC: sorted(self.last)} if self.last else {}
+        if self.eager:
+            self.owned = frozenset()
+            user_data = write_user_data(self.rack, claims, self.generation)
+            return subscription_bytes([TOPIC], version=0, user_data=user_data)
+        return subscription_bytes([TOPIC], rack=self.rack, owned=claims, generation=self.generation)
+
+    def receive(self, assigned: Collection[int], generation: int) -> bool:
+        """Take over the assignment. Return whether the member requests another rebalance."""
+        revokes = not self.eager and not self.owned <= frozenset(assigned)
+        self.owned = self.last = frozenset(assigned)
+        self.generation = generation
+        return revokes
+
+
+class TwoOwnersError(AssertionError):
+    """Two members read one partition."""
+
+
+class NotSettledError(AssertionError):
+    """Partitions stay withheld without a further rebalance, or rebalances do not end."""
+
+
+@dataclass
+class ModelGroup:
+    """Members by id on one topic, whose partitions have their leaders in racks ``leaders``."""
+
+    leaders: list[str | None]
+    decide: Rebalance = field(default_factory=sticky_rebalance)
+    members: dict[str, ModelMember] = field(default_factory=dict)
+    generation: int = 0
+
+    def rebalance(self, receivers: Collection[str]) -> tuple[bool, int]:
+        """Rebalance once; only ``receivers`` receive their assignments, in that order.
+
+        Return whether one of them requests another rebalance, and the number of withheld
+        partitions.
+        """
+        self.generation += 1
+        reader = SubscriptionReader()
+        joined = [
+            JoinedMember(name, None, reader.read(member.join()))
+            for name, member in sorted(self.members.items())
+        ]
+        result = self.decide.run(lambda _: leaders_in(**{TOPIC: self.leaders}), joined)
+        again = False
+        for name in receivers:
+            assigned = result.assignments[name].get(TOPIC, ())
+            again |= self.members[name].receive(assigned, self.generation)
+            self.check_owners()
+        return again, result.withheld
+
+    def check_owners(self) -> None:
+        """Raise TwoOwnersError if members read the same partition."""
+        owners: dict[int, str] = {}
+        for name, member in self.members.items():
+            for partition in member.owned:
+                if partition in owners:
+                    raise TwoOwnersError(f"{partition}: {owners[partition]} and {name}")
+                owners[partition] = name
+
+    def settle(self, rounds: int = 2) -> int:
+        """Rebalance until no member requests it, at most ``rounds`` times; return how often."""
+        for used in range(1, rounds + 1):
+            again, withheld = self.rebalance(sorted(self.members))
+            if not again:
+                if withheld:
+                    raise NotSettledError(f"{withheld} withheld, and no rebalance is requested")
+                return used
+        raise NotSettledError(f"not settled after {rounds} rebalances")
+
+    def owned(self) -> Mapping[str, frozenset[int]]:
+        """Return what each member reads."""
+        return {name: member.owned for name, member in self.members.items()}
