@@ -29,7 +29,7 @@ are longer than those of the phase before, so the number of phases is bounded
 
 How it is checked. Linear duality gives a lower bound on the cost of any solution from the solver's
 final distances. If bound and cost agree, the solution is proved optimal without trusting how it was
-found (:mod:`~placement_core.flow.certificate`). The assignors report that bound with each plan.
+found (:mod:`~placement_core.flow.min_cost_flow`). The assignors report that bound with each plan.
 
 Layouts start from a feasible choice, the present one, and improve it by canceling negative cycles
 in a graph of brokers (:mod:`~placement_core.flow.cycle_canceling`).
@@ -43,7 +43,6 @@ paths, cycle canceling, reduced costs) and 14 (convex costs); E. Dinic (1970) fo
 """
 
 from placement_core.flow.balance import Block, balanced_blocks
-from placement_core.flow.certificate import lower_bound, total_cost
 from placement_core.flow.cycle_canceling import (
     INF,
     ExchangeGraph,
@@ -52,7 +51,7 @@ from placement_core.flow.cycle_canceling import (
     cancel_negative_cycles,
     level_loads,
 )
-from placement_core.flow.min_cost_flow import Solution, solve
+from placement_core.flow.min_cost_flow import Solution, lower_bound, solve, total_cost
 from placement_core.flow.network import (
     CostArray,
     Flow,

@@ -38,7 +38,7 @@ COMMANDS = {
         "Measure cross-rack traffic of groups with and without rackward.",
     ),
     "topics": LazyCommand(
-        "rackward.cli.topics.create", "Create topics, add partitions and describe topics, by rack."
+        "rackward.cli.topics", "Create topics, add partitions and describe topics, by rack."
     ),
     "placement": LazyCommand(
         "rackward.cli.placement", "Check the placement of replicas, and reassign them."

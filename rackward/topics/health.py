@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -52,12 +51,6 @@ class Health:
 
     notes: Mapping[TopicPartition, tuple[Note, ...]]
     findings: tuple[Finding, ...]
-
-    def count_notes(self, topic: str) -> Counter[Note]:
-        """Return the number of partitions of a topic by note."""
-        return Counter(
-            note for tp, notes in self.notes.items() if tp.topic == topic for note in notes
-        )
 
     def unhealthy(self) -> Iterator[TopicPartition]:
         """Yield the partitions that have a problem."""

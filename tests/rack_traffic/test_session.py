@@ -24,6 +24,7 @@ from rack_traffic.session import (
     summarize_error,
     usable_home,
 )
+from tests.support.waiting import PATIENCE, wait_until
 
 MODULES = "java.base jdk.incubator.vector"
 
@@ -179,19 +180,18 @@ def test_the_reason_is_found_in_what_the_jvm_wrote(written: str, reason: str | N
     with open(stderr.write_end, "w", closefd=False) as pipe:
         pipe.write(written)
         pipe.flush()
-        while len(stderr._kept) < len(written):
-            pass
+        wait_until(lambda: len(stderr._kept) >= len(written), PATIENCE, "all of it is read")
     found = stderr.reason()
     assert found == reason if reason is None else (found or "").startswith(reason)
 
 
-@pytest.mark.parametrize("scheme", ["spark", "sc"])
-def test_a_master_that_does_not_listen_is_one_line(scheme: str) -> None:
+def test_a_server_that_does_not_listen_is_one_line() -> None:
+    """For spark:// see tests/rackward/cli/traffic: it needs a process without a session."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-        with pytest.raises(SparkError, match="cannot reach the Spark") as caught:
-            spark_session(SparkOptions(master=f"{scheme}://127.0.0.1:{port}"))
+        with pytest.raises(SparkError, match="cannot reach the Spark Connect server") as caught:
+            spark_session(SparkOptions(master=f"sc://127.0.0.1:{port}"))
     assert f"127.0.0.1:{port}" in str(caught.value)
     assert "check --master" in str(caught.value)
     assert "\n" not in str(caught.value)

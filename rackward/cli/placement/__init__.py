@@ -1,19 +1,13 @@
 """``rackward placement``: check, plan, execute and cancel replica placement."""
 
-import typer
-
+from rackward.cli.command_group import command_group
 from rackward.cli.placement import apply as placement_apply
 from rackward.cli.placement import cancel as placement_cancel
 from rackward.cli.placement import check as placement_check
 from rackward.cli.placement import plan as placement_plan
 from rackward.cli.placement import suggest as placement_suggest
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Check the placement of replicas, and reassign them.",
-)
+app = command_group("Check the placement of replicas, and reassign them.")
 app.command(epilog=placement_check.EPILOG)(placement_check.check)
 app.command(epilog=placement_plan.EPILOG)(placement_plan.plan)
 app.command(epilog=placement_apply.EPILOG)(placement_apply.apply)

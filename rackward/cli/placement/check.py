@@ -64,7 +64,9 @@ def check(
             "--fail-on", help="Exit with status 1 on findings of this severity or higher."
         ),
     ] = FailOn.WARNING,
-    ignore_racks: options.IgnoreRacks = False,
+    ignore_racks: Annotated[
+        bool, typer.Option("--ignore-racks", help="Check as if no broker had a rack.")
+    ] = False,
     rack_locator: options.RackLocatorName = None,
     rack_locator_properties: options.RackLocatorProperties = None,
     as_json: options.Json = False,

@@ -21,8 +21,6 @@ from rackward.cli.console import (
 )
 from rackward.cli.options import RunOptions, parse_key_values, parse_placement
 from rackward.cli.render.topics import plan_json, show_plan
-from rackward.cli.topics.describe import EPILOG as DESCRIBE_EPILOG
-from rackward.cli.topics.describe import describe
 from rackward.topics.creator import (
     controller_is_running,
     create_planned,
@@ -66,15 +64,7 @@ JSON: {schema_version: 1, command, dry_run, changed, verified, placement, seed,
             replicas_after}], racks: [{rack, ...}]}
 """
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Create topics, add partitions and describe topics, by rack.",
-)
 
-
-@app.command(epilog=EPILOG)
 def create(
     topics: TopicNames,
     partitions: Annotated[
@@ -172,7 +162,6 @@ def create(
     )
 
 
-@app.command(epilog=EPILOG)
 def add_partitions(
     topics: TopicNames,
     partitions: Annotated[
@@ -240,9 +229,6 @@ def add_partitions(
         RunOptions(yes, dry_run, as_json, every_partition),
         cluster,
     )
-
-
-app.command(epilog=DESCRIBE_EPILOG)(describe)
 
 
 def _create(

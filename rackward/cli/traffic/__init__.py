@@ -1,19 +1,13 @@
 """``rackward traffic``: cross-rack traffic, its cost, and what would reduce it."""
 
-import typer
-
+from rackward.cli.command_group import command_group
 from rackward.cli.traffic.collect import COLLECT_EPILOG, collect
 from rackward.cli.traffic.report import epilog, report
 from rackward.cli.traffic.run import RUN_EPILOG, run
 from rackward.cli.traffic.stream import STREAM_EPILOG, stream
 from rackward.cli.traffic.what_if import WHAT_IF_EPILOG, what_if
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Measure cross-rack traffic and its cost, and compute what would reduce it.",
-)
+app = command_group("Measure cross-rack traffic and its cost, and compute what would reduce it.")
 app.command(epilog=COLLECT_EPILOG)(collect)
 app.command(epilog=RUN_EPILOG)(run)
 app.command("what-if", epilog=WHAT_IF_EPILOG)(what_if)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -57,6 +58,19 @@ def test_root_help_lists_every_command_with_whole_sentences() -> None:
     for name, command in rackward.cli.main.COMMANDS.items():
         assert f"{name} {command.summary}" in text
         assert command.summary.endswith(".")
+
+
+@pytest.mark.parametrize("group", ["topics", "placement", "leaders", "groups", "traffic"])
+def test_group_help_lists_every_command_with_whole_sentences(group: str) -> None:
+    shown = rackward_command(group, "--help", environment={**PLAIN, "COLUMNS": "80"})
+    assert shown.returncode == 0
+    # A line for each command; longer summaries continue on indented lines.
+    listed = shown.stdout.split("Commands:")[1]
+    commands = re.findall(r"^  ([a-z-]+)  +(.+(?:\n {6,}.+)*)", listed, re.MULTILINE)
+    assert {name for name, _ in commands} == set(HELP_PAGES[group])
+    for _, summary in commands:
+        assert summary.endswith(".")
+        assert not summary.endswith("...")
 
 
 # Packages of other extras than cli.

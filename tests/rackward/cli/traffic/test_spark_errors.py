@@ -14,6 +14,7 @@ import rackward.cli.traffic.options as traffic_options
 from rack_traffic.errors import SparkError
 from rack_traffic.session import SparkOptions
 from rackward.cli.traffic.options import running_spark
+from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,9 @@ def test_spark_that_cannot_be_started_or_reached(
     options: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "rackward.cli.main", "traffic", "run", "in", str(tmp_path)]
-    done = subprocess.run([*command, *options], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, *options], check=False, capture_output=True, text=True, timeout=2 * PATIENCE
+    )
     assert done.returncode == 2, done.stderr
     error = done.stderr.splitlines()[-1]
     assert error.startswith(f"rackward: {message}"), done.stderr

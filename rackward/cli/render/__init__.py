@@ -1,0 +1,1 @@
+"""Tables, JSON and progress lines that the commands print."""

@@ -1,0 +1,1 @@
+"""Topics: planning their layout, creating them, and the health of their partitions."""
