@@ -20,7 +20,7 @@ TIMEOUT = 600.0
 
 
 def run(name: str, step: str, repeat: int, assignor: str, timeout: float) -> dict[str, Any] | None:
-    """Return one measurement, made in a process of its own; None after ``timeout`` seconds."""
+    """Return one measurement, from a separate process; None after ``timeout`` seconds."""
     command = [sys.executable, "-m", "benchmarks.measure", name, step, str(repeat), assignor]
     try:
         completed = subprocess.run(

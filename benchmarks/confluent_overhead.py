@@ -29,9 +29,9 @@ from rackward.clusters import LocalCluster
 RECORD_BYTES = 1024
 PARTITIONS = 12
 MIN_THROUGHPUT = 0.95
-"""Of rackward's consumer, as a ratio of confluent's."""
+"""Throughput of rackward's consumer as a ratio of confluent's."""
 MAX_MEMORY = 40e6
-"""Bytes of peak memory more than confluent's."""
+"""Bytes of peak memory in addition to those of confluent's consumer."""
 TIMEOUT = 600.0
 
 

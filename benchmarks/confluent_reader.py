@@ -1,4 +1,4 @@
-"""Read records of a topic in a process of its own, and print the time and memory as JSON.
+"""Read records of a topic in a separate process, and print the time and memory as JSON.
 
 ``python -m benchmarks.confluent_reader CLIENT METHOD QUEUE_BACKOFF_MS BOOTSTRAP TOPIC RECORDS``
 

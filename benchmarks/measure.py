@@ -1,4 +1,4 @@
-"""Times one shape in a process of its own and prints the figures as JSON."""
+"""Time one shape in a separate process, and print the figures as JSON."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def measure(shape: Shape, step: str, repeat: int, peer: bool) -> dict[str, float
     """Return the times of one step; ``peer`` times kafka-python's CooperativeSticky, once."""
     members, leaders = input_of(shape, step)
     if peer or shape.adapter:
-        from benchmarks.wire import ours, theirs
+        from benchmarks.wire import kafka_python_assignment, rackward_assignment
 
-        function = (theirs if peer else ours)(members, leaders)
+        function = (kafka_python_assignment if peer else rackward_assignment)(members, leaders)
         return cpu_times(function, 1 if peer else repeat)
     assignor = shape.assignor()
     figures = cpu_times(lambda: assignor.assign(members, leaders), repeat)

@@ -36,12 +36,12 @@ def _cluster(racks: list[str], brokers: int) -> ClusterView:
 
 
 def _large(placer: ReplicaPlacer, racks: list[str]) -> Case:
-    """200,000 new partitions on 600 brokers."""
+    """Return a case of 200,000 new partitions on 600 brokers."""
     return Case(placer, _cluster(racks, 600), PlacementSpec(200_000, 3), limit=3.0)
 
 
 def _added(racks: list[str]) -> Case:
-    """One partition more for a topic of 100 partitions on 1,000 brokers."""
+    """Return a case of one added partition for a topic of 100 partitions on 1,000 brokers."""
     view = _cluster(racks, 1_000)
     present = RackAlternatingPlacer(seed=1).place(PlacementSpec(100, 3, topic=TOPIC), view)
     view = ClusterView(

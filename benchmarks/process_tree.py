@@ -36,7 +36,7 @@ def _stats() -> dict[int, list[str]]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             text = path.read_text()
-        except OSError:  # The process has exited meanwhile.
+        except OSError:  # The process has exited since.
             continue
         stats[int(path.parent.name)] = text.rpartition(")")[2].split()
     return stats

@@ -1,6 +1,6 @@
 """Time large reassignments: ``python -m benchmarks.reassignment [SHAPE ...]``.
 
-Each shape is planned in a process of its own. Columns: seconds of wall clock and of CPU, peak
+Each shape is planned in a separate process. Columns: seconds of wall clock and of CPU, peak
 memory of the process in GB (including the layout), replicas to copy and the lower bound that
 follows from the loads alone, and the minimum and maximum of replicas and leaders per broker.
 """
@@ -39,8 +39,8 @@ def layout(
     """Return topics of 50 partitions, even on ``racks`` racks of ``each`` brokers.
 
     ``added`` more racks have no replicas. With ``mixed``, the brokers of a rack are in random
-    order, so that nearly every partition has a replica set of its own; otherwise neighbours share
-    theirs, as in the layouts of placers.
+    order, so that nearly every partition has a different replica set; otherwise neighbours have
+    the same, as in the layouts of placers.
     """
     rng = random.Random(7)
     brokers = [Broker(r * each + n, f"r{r}") for r in range(racks + added) for n in range(each)]
@@ -48,10 +48,10 @@ def layout(
     for rack in range(racks):
         in_rack: list[int] = []
         while len(in_rack) < partitions:
-            turn = [rack * each + n for n in range(each)]
+            in_order = [rack * each + n for n in range(each)]
             if mixed:
-                rng.shuffle(turn)
-            in_rack += turn
+                rng.shuffle(in_order)
+            in_rack += in_order
         order.append(in_rack)
     replicas = {}
     for p in range(partitions):

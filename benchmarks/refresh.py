@@ -56,7 +56,7 @@ class GroupLeader:
         self._monitor.start(1, joined, result, 0.0)
 
     def metadata_update(self) -> Callable[[], None]:
-        """Return a function that decodes a metadata response and takes it over."""
+        """Return a function that decodes a metadata response and applies it."""
         return partial(update_metadata, self._cluster, metadata_response(self._leaders))
 
     def check(self) -> None:

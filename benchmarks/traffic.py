@@ -1,7 +1,7 @@
 """Times the traffic pipeline with millions of commits: the hourly table, and the what-if.
 
 ``python -m benchmarks.traffic``: 50 million commits (2,000 groups x 500 partitions x 50 snapshots)
-and 5 million (200 groups), each job in a process of its own with local[2] and a driver of 4 GB.
+and 5 million (200 groups), each job in a separate process with local[2] and a driver of 4 GB.
 Exit status 1 if a limit is exceeded or a sum is wrong.
 """
 
@@ -63,7 +63,7 @@ def measure(step: str, folder: Path) -> dict[str, float]:
 
 
 def _run_process(*arguments: str) -> dict[str, float]:
-    """Run this module in a process of its own; return the figures on its last line of output."""
+    """Run this module in a separate process; return the figures on its last line of output."""
     # The shuffle's files go into the folder of the benchmark, which is removed at the end.
     completed = subprocess.run(
         [sys.executable, "-m", "benchmarks.traffic", *arguments],

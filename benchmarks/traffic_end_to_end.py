@@ -1,4 +1,4 @@
-"""Compares the pipeline's bytes of three minutes of traffic with the bytes that brokers counted.
+"""Compare the pipeline's bytes of three minutes of traffic with the bytes that brokers counted.
 
     python -m benchmarks.traffic_end_to_end [--seconds 180] [--json]
 

@@ -24,7 +24,7 @@ METADATA_VERSION = 9
 
 
 def metadata_response(leaders: Leaders) -> bytes:
-    """Return the response of a cluster with one broker per rack, which leads what its rack does."""
+    """Return the response of a cluster with one broker per rack, which has all leaders there."""
     topic = MetadataResponse.MetadataResponseTopic
     brokers = list(range(len(RACKS)))
     response: bytes = MetadataResponse(
@@ -97,7 +97,7 @@ def joined_members(members: list[Member], version: int) -> list[Any]:
     ]
 
 
-def ours(members: list[Member], leaders: Leaders) -> Callable[[], object]:
+def rackward_assignment(members: list[Member], leaders: Leaders) -> Callable[[], object]:
     """Return our leader's work, from encoded subscriptions to encoded assignments."""
     read = partial(read_metadata, cluster_metadata(leaders))
     response = joined_members(members, 3)
@@ -111,7 +111,7 @@ def ours(members: list[Member], leaders: Leaders) -> Callable[[], object]:
     return run
 
 
-def theirs(members: list[Member], leaders: Leaders) -> Callable[[], object]:
+def kafka_python_assignment(members: list[Member], leaders: Leaders) -> Callable[[], object]:
     """Return the work of kafka-python's CooperativeSticky, without decoding and encoding."""
     cluster = cluster_metadata(leaders)
     decoded = [

@@ -1,6 +1,6 @@
 """Fixtures and options of the integration tests, which run on processes and on containers.
 
-Tests that need Docker are skipped where no engine answers, and the summary says so.
+Tests that need Docker are skipped if no engine responds; the summary has their number.
 
 ======================== ===== ==============================================================
 variable                 value effect
@@ -30,12 +30,12 @@ __all__ = ["cluster", "kafka_clusters", "unique_name"]
 RACKS = ("a", "a", "b", "b", "c", "c")
 FETCH_BYTES = str(256 * 1024)
 """Replica fetch size. Brokers check a throttle only before a fetch: with the default of 1 MB, three
-fetches copy 3 MB within 20 s however low the throttle is."""
+fetches copy 3 MB within 20 s, whatever the throttle is."""
 REQUIRE_DOCKER = "RACKWARD_REQUIRE_DOCKER"
 
 
 # With session scope, pytest runs all tests of one parameter before those of the next, so
-# only one of the two clusters is up at a time.
+# only one of the two clusters runs at a time.
 @pytest.fixture(
     scope="session",
     params=["local", pytest.param("docker", marks=pytest.mark.docker)],

@@ -1,4 +1,4 @@
-"""The connection of the commands, while the brokers at its other end come and go."""
+"""The admin connection of the commands, while brokers stop and start."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from rackward.admin import AdminConnection, connect, read_reassignments, read_st
 from rackward.admin.configs import read_default_min_isr
 from rackward.clusters import Cluster
 from rackward.clusters.pytest_plugin import UniqueName
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 
 @pytest.mark.parametrize("cluster", ["local"], indirect=True)
-def test_a_controller_that_dies_is_looked_for_again(
+def test_another_broker_is_used_after_the_controller_dies(
     cluster: Cluster, unique_name: UniqueName
 ) -> None:
     create_topic(cluster, unique_name("led"), [[0, 2]])
-    with connect({}, cluster.bootstrap_servers, timeout=PATIENCE) as admin:
-        # With KRaft brokers name any of themselves, which passes requests on.
+    with connect({}, cluster.bootstrap_servers, timeout=TEST_TIMEOUT) as admin:
+        # With KRaft, brokers report any broker as the controller. It forwards the requests.
         admin._controller = 5
         assert read_reassignments(admin) == {}
         assert admin._controller == 5
@@ -31,19 +31,19 @@ def test_a_controller_that_dies_is_looked_for_again(
 
 
 @pytest.mark.parametrize("cluster", ["local"], indirect=True)
-def test_a_broker_that_joins_later_is_found(cluster: Cluster) -> None:
-    """Not five minutes later, when the client would next ask who there is."""
+def test_a_broker_that_starts_later_is_used(cluster: Cluster) -> None:
+    """It is used before the client's next periodic metadata request, five minutes later."""
 
     def up(admin: AdminConnection) -> bool:
         return 5 in read_state(admin, []).view.racks()
 
     cluster.stop_broker(5)
     try:
-        with connect({}, cluster.bootstrap_servers, timeout=PATIENCE) as before:
-            wait_until(lambda: not up(before), PATIENCE, "broker 5 is fenced")
-        later = connect({}, cluster.bootstrap_servers, timeout=PATIENCE)
+        with connect({}, cluster.bootstrap_servers, timeout=TEST_TIMEOUT) as before:
+            wait_until(lambda: not up(before), TEST_TIMEOUT, "broker 5 is fenced")
+        later = connect({}, cluster.bootstrap_servers, timeout=TEST_TIMEOUT)
     finally:
         cluster.start_broker(5)
     with later:
-        wait_until(lambda: up(later), PATIENCE, "broker 5 is back")
+        wait_until(lambda: up(later), TEST_TIMEOUT, "broker 5 is back")
         assert read_default_min_isr(later, 5) == 1

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -65,7 +65,7 @@ def check_strategies(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
         cells = [size for row in strategy["bytes"].values() for size in row.values()]
         assert sum(cells) == strategy["total_bytes"]
         assert min(cells) >= 0
-        # Everything was read once; headers and repeated reads add little.
+        # Each record was read once; headers and repeated reads add few bytes.
         assert 0.9 < strategy["total_bytes"] / document["produced_bytes"] < 1.4
         assert strategy["records_read"] >= 0.99 * document["produced_records"]
         assert strategy["max_partitions"] - strategy["min_partitions"] <= 1
@@ -80,7 +80,7 @@ def check_strategies(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return strategies
 
 
-def test_all_steps_on_a_cluster_of_its_own(tmp_path: Path) -> None:
+def test_all_steps_on_a_new_cluster(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     document, printed = demo("--partitions", "36", "--keep-logs", str(logs), folder=tmp_path)
     strategies = check_strategies(document)
@@ -102,7 +102,7 @@ def test_all_steps_on_a_cluster_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_existing_cluster_is_left_as_it_was(cluster: Cluster, tmp_path: Path) -> None:
+def test_an_existing_cluster_is_not_changed(cluster: Cluster, tmp_path: Path) -> None:
     before = cluster.view()
     document, printed = demo("--bootstrap-server", cluster.bootstrap_servers, folder=tmp_path)
     strategies = check_strategies(document)
@@ -133,20 +133,20 @@ def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path) -> None:
         for line in process.stdout:
             if "Forming 4 consumer groups" in line:
                 break
-        # As a terminal sends it, to the whole process group, and twice.
+        # Twice, and to the whole process group, as a terminal does.
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.2)
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Traceback" not in errors
-    # The groups' processes end when they notice that their parent has exited.
-    wait_until(lambda: not _runs(process.pid), PATIENCE, "no process is left")
+    # The processes of the groups end when their parent has exited.
+    wait_until(lambda: not _runs(process.pid), TEST_TIMEOUT, "no process is left")
     assert list(tmp_path.iterdir()) == []
 
 
 def _runs(group: int) -> bool:
-    """Whether the process group has a process."""
+    """Return whether the process group has a process."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

@@ -39,11 +39,11 @@ def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
     delete_topic(cluster, name)
 
 
-def places(topic: str) -> set[PartitionId]:
+def all_partitions(topic: str) -> set[PartitionId]:
     return {(topic, partition) for partition in range(12)}
 
 
-def aware(cluster: Cluster, topic: str) -> ConsumerGroup:
+def rack_aware_group(cluster: Cluster, topic: str) -> ConsumerGroup:
     return ConsumerGroup(
         cluster,
         topics=[topic],
@@ -51,11 +51,11 @@ def aware(cluster: Cluster, topic: str) -> ConsumerGroup:
     )
 
 
-def explained(cluster: Cluster, group: ConsumerGroup, *options: str) -> Any:
+def explain(cluster: Cluster, group: ConsumerGroup, *options: str) -> Any:
     return rackward(cluster, "groups", "explain", group.id, "--json", *options).json
 
 
-def refused(done: Done) -> str:
+def error_of(done: Done) -> str:
     assert done.out == ""
     assert done.err.startswith("rackward: ")
     assert done.err.count("\n") == 1
@@ -66,10 +66,10 @@ def test_moving_leaders_resolves_too_many_leaders_in_a_rack(
     cluster: Cluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    with aware(cluster, topic) as group:
+    with rack_aware_group(cluster, topic) as group:
         for name, rack in MEMBERS.items():
             group.start(name, rack)
-        owned = group.settle(places(topic))
+        owned = group.settle(all_partitions(topic))
         assert off_rack(cluster, owned, MEMBERS) == 6
 
         screen = rackward(cluster, "groups", "explain", group.id).out
@@ -79,15 +79,17 @@ def test_moving_leaders_resolves_too_many_leaders_in_a_rack(
         assert "At best 50.0 % 6 off-rack" in text
         assert f"rackward leaders plan --group {group.id} -o leaders.json" in text
 
-        (finding,) = explained(cluster, group)["findings"]
+        (finding,) = explain(cluster, group)["findings"]
         assert (finding["reason"], finding["rack"], finding["count"]) == (
             "too-many-leaders",
             "a",
             6,
         )
         assert (finding["led"], finding["members_there"], finding["load"]) == (10, 1, 4)
-        strays = {p for name in ("b1", "c1") for _, p in owned[name] if LEADERS[p] == "a"}
-        assert finding["partitions"] == {topic: sorted(strays)}
+        off_rack_partitions = {
+            p for name in ("b1", "c1") for _, p in owned[name] if LEADERS[p] == "a"
+        }
+        assert finding["partitions"] == {topic: sorted(off_rack_partitions)}
         move = finding["remedies"][0]
         assert (move["kind"], move["off_rack_after"]) == ("move-leaders", 0)
         assert {each["rack"]: len(each["partitions"][topic]) for each in move["moves"]} == {
@@ -106,7 +108,7 @@ def test_moving_leaders_resolves_too_many_leaders_in_a_rack(
         assert (last.group, last.generation) == (group.id, group.generation)
         assert (last.off_rack, last.optimum, last.partitions) == (6, 6, 12)
         (own,) = last.explain().findings
-        assert own.partitions == {topic: tuple(sorted(strays))}
+        assert own.partitions == {topic: tuple(sorted(off_rack_partitions))}
 
         plan = tmp_path / "leaders.json"
         rackward(cluster, "leaders", "plan", "--group", group.id, "-o", plan)
@@ -117,19 +119,19 @@ def test_moving_leaders_resolves_too_many_leaders_in_a_rack(
         generation = group.generation
         group.stop("c1")
         group.start("c1", "c")
-        owned = group.settle(places(topic), after=generation)
+        owned = group.settle(all_partitions(topic), after=generation)
         assert off_rack(cluster, owned, MEMBERS) == 0
-        afterwards = explained(cluster, group)
-        assert (afterwards["off_rack"], afterwards["optimum"], afterwards["findings"]) == (0, 0, [])
+        after = explain(cluster, group)
+        assert (after["off_rack"], after["optimum"], after["findings"]) == (0, 0, [])
 
 
 @pytest.mark.slow
 def test_starting_the_recommended_members_resolves_it(cluster: Cluster, topic: str) -> None:
-    with aware(cluster, topic) as group:
+    with rack_aware_group(cluster, topic) as group:
         for name, rack in {"b1": "b", "c1": "c"}.items():
             group.start(name, rack)
-        group.settle(places(topic))
-        (finding,) = explained(cluster, group)["findings"]
+        group.settle(all_partitions(topic))
+        (finding,) = explain(cluster, group)["findings"]
         assert (finding["reason"], finding["count"]) == ("no-member-in-rack", 10)
         start = finding["remedies"][0]
         assert (start["kind"], start["rack"], start["topics"]) == ("start-members", "a", [topic])
@@ -138,21 +140,21 @@ def test_starting_the_recommended_members_resolves_it(cluster: Cluster, topic: s
         for number in range(start["count"]):
             group.start(f"a{number}", "a")
             racks[f"a{number}"] = "a"
-        owned = group.settle(places(topic))
+        owned = group.settle(all_partitions(topic))
         assert off_rack(cluster, owned, racks) == start["off_rack_after"] == 0
-        assert explained(cluster, group)["findings"] == []
+        assert explain(cluster, group)["findings"] == []
 
 
 def test_assignment_history_of_a_confluent_consumer(cluster: Cluster, topic: str) -> None:
     client = Confluent("leader-rack-aware-range")
     with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         member = group.start("b1", "b")
-        group.settle(places(topic))
+        group.settle(all_partitions(topic))
         last = member.consumer.last_assignment()
         assert (last.group, last.protocol) == (group.id, "leader-rack-aware-range")
         assert (last.off_rack, last.optimum, last.partitions) == (11, 11, 12)
         assert member.consumer.assignments() == (last,)
-        led = {each["rack"]: each["count"] for each in explained(cluster, group)["findings"]}
+        led = {each["rack"]: each["count"] for each in explain(cluster, group)["findings"]}
         assert (
             led == {"a": 10, "c": 1} == {each.rack: each.count for each in last.explain().findings}
         )
@@ -163,8 +165,8 @@ def test_racks_of_a_group_of_the_new_protocol(cluster: Cluster, topic: str) -> N
     with ConsumerGroup(cluster, topics=[topic], client=new_protocol) as group:
         for name, rack in MEMBERS.items():
             group.start(name, rack)
-        owned = group.settle(places(topic))
-        explanation = explained(cluster, group)
+        owned = group.settle(all_partitions(topic))
+        explanation = explain(cluster, group)
         assert (explanation["type"], explanation["optimum"]) == ("consumer", 6)
         assert explanation["off_rack"] == off_rack(cluster, owned, MEMBERS)
         assert sum(each["count"] for each in explanation["findings"]) == explanation["off_rack"]
@@ -178,18 +180,18 @@ def test_groups_of_other_assignors_and_groups_that_cannot_be_explained(
     foreign = ConsumerGroup(cluster, topics=[topic], strategies=lambda _: [RangePartitionAssignor])
     with foreign as group:
         group.start("m1")
-        group.settle(places(topic))
-        rackless = explained(cluster, group)
+        group.settle(all_partitions(topic))
+        rackless = explain(cluster, group)
         assert (rackless["protocol"], rackless["assignor"]) == ("range", "leader-rack-aware-range")
         assert [each["reason"] for each in rackless["findings"]] == ["rackless-member"]
         assert rackless["findings"][0]["count"] == 12
-        mapped = explained(cluster, group, "--mapping", "127.0.0.0/8=b")
+        mapped = explain(cluster, group, "--mapping", "127.0.0.0/8=b")
         assert {each["rack"]: each["reason"] for each in mapped["findings"]} == {
             "a": "no-member-in-rack",
             "c": "no-member-in-rack",
         }
         assert "see --mapping" in rackward(cluster, "groups", "explain", group.id).out
     empty = rackward(cluster, "groups", "explain", group.id, status=2)
-    assert "has no members" in refused(empty)
+    assert "has no members" in error_of(empty)
     absent = rackward(cluster, "groups", "explain", "absent", status=2)
-    assert "does not exist" in refused(absent)
+    assert "does not exist" in error_of(absent)

@@ -1,4 +1,4 @@
-"""Leaders moved to where the consumers are, by the real command, under groups that read."""
+"""``rackward leaders`` moves leaders to the racks of consumers while these read."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from rackward.clusters.pytest_plugin import UniqueName
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
 MEMBERS = {"a1": "a", "a2": "a", "b1": "b"}
-"""Two consumers in a, one in b, none in c."""
+"""Two members in rack a, one in b, none in c."""
 
 
-def places(topic: str) -> set[PartitionId]:
+def all_partitions(topic: str) -> set[PartitionId]:
     return {(topic, partition) for partition in range(36)}
 
 
@@ -49,14 +49,14 @@ def test_after_a_rebalance_everything_is_local(
     ) as group:
         for name, rack in MEMBERS.items():
             group.start(name, rack)
-        owned = group.settle(places(topic))
+        owned = group.settle(all_partitions(topic))
         # a reads 24, b 12. Each rack leads 12; no member is in c.
         assert off_rack(cluster, owned, MEMBERS) == 12
         before = cluster.view([topic])
 
         done = rackward(cluster, "leaders", "plan", "--group", group.id, "-o", path, "--json")
         assert [(each["before"], each["after"]) for each in done.json["localities"]] == [(24, 36)]
-        # At least the 12 of c; others so that leaders per broker are even, over all topics.
+        # The 12 of rack c, and others, because leaders per broker are even over all topics.
         assert done.json["copies"] == 0
         assert done.json["leader_changes"] >= 12
         dry = rackward(cluster, "leaders", "apply", path, "--dry-run")
@@ -77,7 +77,7 @@ def test_after_a_rebalance_everything_is_local(
         generation = group.generation
         group.stop("a2")
         group.start("a2", "a")
-        owned = group.settle(places(topic), after=generation)
+        owned = group.settle(all_partitions(topic), after=generation)
         assert loads(owned) == [12, 12, 12]
         assert off_rack(cluster, owned, MEMBERS) == 0
         again = rackward(cluster, "leaders", "plan", "--group", group.id)
@@ -100,7 +100,7 @@ def test_readers_option_and_members_without_a_rack(
     # Members of the client's own assignor send no rack; here all are on one host.
     with ConsumerGroup(cluster, topics=[topic]) as group:
         group.start("m1")
-        group.settle(places(topic))
+        group.settle(all_partitions(topic))
         arguments = ("leaders", "plan", "--group", group.id, "--json")
         rackless = rackward(cluster, *arguments)
         assert "1 member of these groups without a rack" in rackless.err
@@ -124,9 +124,9 @@ def test_readers_option_and_members_without_a_rack(
     unknown = rackward(cluster, "leaders", "plan", "--group", "absent", status=2)
     assert "the group does not exist" in one_line(unknown)
 
-    # The order of replicas has changed since the plan was made.
-    place = TopicPartition(topic, planned["partitions"][0]["partition"])
-    cluster.move_leaders({place: planned["partitions"][0]["before"][1]})
+    # The order of replicas has changed since the plan was written.
+    tp = TopicPartition(topic, planned["partitions"][0]["partition"])
+    cluster.move_leaders({tp: planned["partitions"][0]["before"][1]})
     refused = rackward(cluster, "leaders", "apply", by_hand, "--yes", status=2)
-    assert f"{topic}-{place.partition} is on brokers" in one_line(refused)
+    assert f"{topic}-{tp.partition} is on brokers" in one_line(refused)
     delete_topic(cluster, topic)

@@ -1,4 +1,4 @@
-"""The tool on a cluster with passwords, certificates and ACLs, and with some racks unsaid."""
+"""Commands on a cluster with SASL, TLS and ACLs, where one broker has no rack."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ MECHANISMS = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
 }
-# The cluster's doors for client racks become doors of other protocols: RACK_0, RACK_1, ...
-DOORS = ("plain", "scram", "tls", "mutual")
+# Bootstrap names of the listeners RACK_0, RACK_1, ..., which get other protocols.
+LISTENERS = ("plain", "scram", "tls", "mutual")
 
 
 @dataclass(frozen=True)
 class Secured:
-    """A cluster of two brokers, one without a rack, and what its clients need."""
+    """A cluster of two brokers, one without a rack, and the files that its clients need."""
 
     cluster: LocalCluster
     folder: Path
     authority: Authority
     files: dict[str, str]
 
-    def run(self, door: str, config: str, *arguments: str, status: int = 0) -> Done:
+    def run(self, listener: str, config: str, *arguments: str, status: int = 0) -> Done:
         path = write_file(self.folder, "client.properties", config)
-        # Each broker has its own copy of who may do what.
+        # Each broker has its own copy of the ACLs.
         self.cluster.await_metadata()
-        where = self.cluster.bootstrap(door)
+        where = self.cluster.bootstrap(listener)
         return rackward(where, *arguments, "--command-config", path, status=status)
 
-    def fault(self, door: str, config: str, *arguments: str) -> str:
-        """The one line of an error."""
-        return one_line(self.run(door, config, *arguments, status=2))
+    def error_line(self, listener: str, config: str, *arguments: str) -> str:
+        """Run a command that fails; return its error line."""
+        return one_line(self.run(listener, config, *arguments, status=2))
 
     def replicas(self, topic: str) -> dict[str, list[int]]:
-        """Partition to replicas, in the way of the tool's JSON."""
+        """Return the replicas by partition, as in the JSON of the command."""
         self.cluster.await_metadata()
         replicas = self.cluster.view([topic]).replicas
         return {str(tp.partition): list(row) for tp, row in replicas.items()}
@@ -105,11 +105,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "other": write_file(folder, "other.pem", make_authority("a stranger").pem),
     }
     properties = server_properties(folder, authority)
-    with LocalCluster(["a", None], client_racks=DOORS, server_properties=properties) as cluster:
+    with LocalCluster(["a", None], client_racks=LISTENERS, server_properties=properties) as cluster:
         admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
         try:
             for mechanism in MECHANISMS.values():
-                # One at a time: a request may name a user once.
+                # One at a time: a request may contain a user only once.
                 new = UserScramCredentialUpsertion("alice", mechanism, "alice secret")
                 assert admin.alter_user_scram_credentials([new]) == {"alice": None}
         finally:
@@ -131,25 +131,25 @@ def librdkafka(mechanism: str, password: str = "alice secret") -> str:
 
 
 def commit(cluster: LocalCluster, group: str, offsets: Mapping[PartitionId, int]) -> None:
-    """Have the group commit them, as a consumer does that assigns partitions to itself."""
+    """Commit offsets for the group with a consumer that is not a member."""
     consumer = KafkaConsumer(
         bootstrap_servers=cluster.bootstrap_servers.split(","),
         group_id=group,
         enable_auto_commit=False,
     )
     try:
-        consumer.assign([TopicPartition(*place) for place in offsets])
+        consumer.assign([TopicPartition(*tp) for tp in offsets])
         consumer.commit(
-            {TopicPartition(*place): OffsetAndMetadata(at, "", -1) for place, at in offsets.items()}
+            {TopicPartition(*tp): OffsetAndMetadata(at, "", -1) for tp, at in offsets.items()}
         )
     finally:
         consumer.close()
 
 
-def test_both_ways_to_say_it_lead_through_every_door(secured: Secured) -> None:
+def test_java_and_librdkafka_properties_on_every_listener(secured: Secured) -> None:
     files = secured.files
     java_trust = f"ssl.truststore.type=PEM\nssl.truststore.location={files['ca']}\n"
-    ways = [
+    configs = [
         ("plain", "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")),
         ("plain", "security.protocol=sasl_plaintext\n" + librdkafka("PLAIN")),
         ("scram", "security.protocol=SASL_SSL\n" + java_trust + java("SCRAM-SHA-256")),
@@ -162,16 +162,16 @@ def test_both_ways_to_say_it_lead_through_every_door(secured: Secured) -> None:
          f"ssl.certificate.location={files['certificate']}\nssl.key.location={files['key']}\n"
          "ssl.key.password=key secret\n"),
     ]  # fmt: skip
-    for door, config in ways:
-        output = secured.run(door, config, "topics", "describe", "--json").json
+    for listener, config in configs:
+        output = secured.run(listener, config, "topics", "describe", "--json").json
         assert [broker["live"] for broker in output["brokers"]] == [True, True], config
         assert output["not_shown"] == []
 
 
-def test_wrong_keys_are_a_line_that_says_what_to_change(secured: Secured) -> None:
+def test_wrong_settings_give_one_line_with_the_remedy(secured: Secured) -> None:
     trust = f"ssl.ca.location={secured.files['ca']}\n"
     sasl_ssl = "security.protocol=SASL_SSL\n" + trust
-    wrong = [
+    cases = [
         ("plain", "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "hunter2"),
          "authentication failed"),
         ("scram", sasl_ssl + librdkafka("SCRAM-SHA-256", "hunter2"),
@@ -190,16 +190,16 @@ def test_wrong_keys_are_a_line_that_says_what_to_change(secured: Secured) -> Non
          "is not trusted"),
         ("mutual", "security.protocol=SSL\n" + trust, "client certificate"),
     ]  # fmt: skip
-    for door, config, message in wrong:
-        line = secured.fault(door, config, "topics", "describe")
+    for listener, config, message in cases:
+        line = secured.error_line(listener, config, "topics", "describe")
         assert message in line, config
         assert "hunter2" not in line
 
 
-def test_missing_permissions_are_named(secured: Secured) -> None:
+def test_errors_name_missing_permissions(secured: Secured) -> None:
     bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "bob", "bob")
     create = ("topics", "create", new_name("bob"), "--yes", "--ignore-racks")
-    error = secured.fault("plain", bob, *create, "-p", "1", "-r", "1")
+    error = secured.error_line("plain", bob, *create, "-p", "1", "-r", "1")
     assert "not authorized: grant this user Create on the cluster, or on the topic" in error
     shown = secured.run("plain", bob, "topics", "describe", "--json").json
     assert shown["topics"] == []
@@ -242,9 +242,9 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     def collected(name: str) -> tuple[str, Path]:
         """Return the text on stderr, and the folder of the tables."""
         to = tmp_path / name
-        once = ("traffic", "collect", "--once", "--output", str(to))
+        command = ("traffic", "collect", "--once", "--output", str(to))
         where = f"here={cluster.bootstrap('plain')}"
-        return secured.run("plain", carol, *once, "--cluster", where).err, to
+        return secured.run("plain", carol, *command, "--cluster", where).err, to
 
     errors, _ = collected("without rights")
     assert "no topics are visible; if there are any, grant this user Describe on them" in errors
@@ -264,7 +264,7 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     }
     allow(ResourceType.CLUSTER, "kafka-cluster")
     errors, to = collected("all of it")
-    assert "left out" not in errors
+    assert "missing in the snapshot" not in errors
     partitions = read_table(to, "partitions")
     assert [(row["topic"], row["end_offset"]) for row in partitions] == [(topic, 5)] * 2
     assert min(row["size_bytes"] for row in partitions) > 5000
@@ -276,11 +276,11 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     assert {row["group"] for row in committed.values()} == {group}
 
 
-def test_racks_that_some_brokers_do_not_say(secured: Secured) -> None:
+def test_brokers_of_which_one_has_no_rack(secured: Secured) -> None:
     alice = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")
     topic = new_name("partial")
     create = ("topics", "create", topic, "--yes", "--json", "-p", "4", "-r", "2")
-    line = secured.fault("plain", alice, *create)
+    line = secured.error_line("plain", alice, *create)
     assert "broker 1 without a rack, while others have one" in line
     assert "--ignore-racks" in line
     assert secured.replicas(topic) == {}

@@ -1,4 +1,4 @@
-"""``rackward topics`` on a real cluster: what is planned is what is there."""
+"""``rackward topics`` on a real cluster: actual layouts are the planned ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from integration.support.command_line import Done, at_terminal, one_line, rackwa
 from integration.support.topics import create_topic, new_name
 from placement_core import TopicPartition
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 # The command is independent of how brokers run.
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
@@ -28,7 +28,7 @@ def layout(cluster: Cluster, topic: str) -> dict[str, list[int]]:
     """Return the replicas by partition, as in the JSON of the command."""
     cluster.await_metadata()
     view = cluster.view([topic])
-    return {str(place.partition): list(row) for place, row in view.replicas.items()}
+    return {str(tp.partition): list(row) for tp, row in view.replicas.items()}
 
 
 def planned(output: Mapping[str, Any], topic: str) -> dict[str, list[int]]:
@@ -70,11 +70,11 @@ def test_racks_with_levels_from_a_locator(cluster: Cluster) -> None:
         assert sorted(LEVELS[broker][:2] for broker in row) == ["/n", "/n", "/s", "/s"]
 
 
-def test_like_another_topic_and_custom_placers(cluster: Cluster) -> None:
+def test_topics_like_another_topic_and_with_custom_placers(cluster: Cluster) -> None:
     first, like, custom, deferred = (new_name(n) for n in ("first", "like", "custom", "deferred"))
     output = create(
         cluster, first, "-p", "5", "-r", "2", "--placement",
-        "integration.support.odd_placers:Backwards", "--placement-properties", "lead=2",
+        "integration.support.custom_placers:Backwards", "--placement-properties", "lead=2",
         "--config", "min.insync.replicas=2",
     )  # fmt: skip
     assert planned(output, first) == layout(cluster, first) == {str(n): [2, 5] for n in range(5)}
@@ -82,7 +82,7 @@ def test_like_another_topic_and_custom_placers(cluster: Cluster) -> None:
     assert layout(cluster, like) == layout(cluster, first)
     both = rackward(
         cluster, "topics", "create", custom, deferred, "--yes", "--json", "-p", "2", "-r", "1",
-        "--placement", "integration.support.odd_placers:Deferring", "--brokers", "1,3-4",
+        "--placement", "integration.support.custom_placers:Deferring", "--brokers", "1,3-4",
     ).json  # fmt: skip
     for topic in (custom, deferred):
         assert planned(both, topic) == layout(cluster, topic)
@@ -122,11 +122,11 @@ def test_bad_requests_are_errors_of_one_line_and_change_nothing(
         ([f"{absent}/x", "-p", "1", "-r", "1"], "Topic name is invalid"),
         ([absent, "--placement", "nope"], "there is no placer 'nope': choose one of simple"),
         (
-            [absent, "--placement", "integration.support.odd_placers:Raising"],
+            [absent, "--placement", "integration.support.custom_placers:Raising"],
             "failed with LookupError: th",
         ),
         (
-            [absent, "--placement", "integration.support.odd_placers:Repeating"],
+            [absent, "--placement", "integration.support.custom_placers:Repeating"],
             "choose another placer",
         ),
         ([absent, "--like", f"{absent}-too"], "unknown topic absent-"),
@@ -178,7 +178,7 @@ def test_interrupting_a_request_without_response(cluster: Cluster) -> None:
             caller.close()
     assert (ended.status, ended.out) == (130, "")
     assert "Traceback" not in ended.err
-    assert time.monotonic() - began < PATIENCE, "it waited for the server instead"
+    assert time.monotonic() - began < TEST_TIMEOUT, "it waited for the server instead"
 
 
 @pytest.mark.slow
@@ -186,8 +186,8 @@ def test_describe_shows_a_broker_that_is_down(cluster: Cluster) -> None:
     topic = create_topic(cluster, new_name("hurt"), [[5, 0, 2], [1, 3, 4]])
     cluster.kill_broker(5)
     try:
-        place = TopicPartition(topic, 0)
-        wait_until(lambda: cluster.view([topic]).leader(place) == 0, 60, "a new leader")
+        tp = TopicPartition(topic, 0)
+        wait_until(lambda: cluster.view([topic]).leader(tp) == 0, 60, "a new leader")
         shown = rackward(cluster, "topics", "describe", topic, "--json").json
         (down,) = [broker for broker in shown["brokers"] if not broker["live"]]
         assert (down["id"], down["rack"]) == (5, "c")

@@ -20,7 +20,7 @@ from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, new_name
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 TWELVE = {f"{rack}{number}": rack for number in range(4) for rack in "abc"}
@@ -32,7 +32,7 @@ BOTH = pytest.mark.parametrize(
 )
 
 
-def of(strategy: Any) -> AIOKafka:
+def client_with(strategy: Any) -> AIOKafka:
     return AIOKafka(lambda rack: [strategy(rack=rack)])
 
 
@@ -62,7 +62,7 @@ def test_the_assignment_is_optimal(
     across: int,
 ) -> None:
     topic = create_topic(cluster, new_name("optimum"), replicas_led_from(leaders))
-    with ConsumerGroup(cluster, topics=[topic], client=of(strategy)) as group:
+    with ConsumerGroup(cluster, topics=[topic], client=client_with(strategy)) as group:
         for name, rack in members.items():
             group.start(name, rack)
         owned = group.settle(partitions_of(topic, len(leaders)))
@@ -78,7 +78,9 @@ def test_a_class_with_the_rack_of_the_environment(
     client = AIOKafka(lambda _: (LeaderRackAwareCooperativeStickyAssignor,))
     with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         group.start("a1")
-        group.start("elsewhere", client=of(LeaderRackAwareCooperativeStickyAssignor), rack="b")
+        group.start(
+            "elsewhere", client=client_with(LeaderRackAwareCooperativeStickyAssignor), rack="b"
+        )
         owned = group.settle(partitions_of(topic, 12))
     assert off_rack(cluster, owned, {"a1": "a", "elsewhere": "b"}) == 0
 
@@ -88,21 +90,23 @@ def test_topics_that_the_leader_does_not_subscribe_to(
     cluster: Cluster, strategy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Brokers may respond late on a busy machine.
-    monkeypatch.setattr("assignors.aiokafka.coordinator.METADATA_TIMEOUT", PATIENCE)
-    mine, theirs = new_name("mine"), new_name("theirs")
-    create_topic(cluster, mine, replicas_led_from(evenly(6)))
-    create_topic(cluster, theirs, replicas_led_from(evenly(6)))
-    with ConsumerGroup(cluster, client=of(strategy)) as group:
-        leader = group.start("a1", "a", topics=[mine])
-        group.settle(partitions_of(mine, 6))
-        alone = group.generation
-        group.start("b1", "b", topics=[theirs])
-        owned = group.settle(partitions_of(mine, 6) | partitions_of(theirs, 6), hold=1.5)
+    monkeypatch.setattr("assignors.aiokafka.coordinator.METADATA_TIMEOUT", TEST_TIMEOUT)
+    leader_topic, other_topic = new_name("leader"), new_name("other")
+    create_topic(cluster, leader_topic, replicas_led_from(evenly(6)))
+    create_topic(cluster, other_topic, replicas_led_from(evenly(6)))
+    with ConsumerGroup(cluster, client=client_with(strategy)) as group:
+        leader = group.start("a1", "a", topics=[leader_topic])
+        group.settle(partitions_of(leader_topic, 6))
+        generation = group.generation
+        group.start("b1", "b", topics=[other_topic])
+        owned = group.settle(
+            partitions_of(leader_topic, 6) | partitions_of(other_topic, 6), hold=1.5
+        )
         # It is the leader, since it has the topics of the whole group. One rebalance, and no
         # other when the metadata of the second topic arrives.
-        assert leader.consumer._coordinator._group_subscription == {mine, theirs}
-        assert group.generation == alone + 1
-    assert owned == {"a1": partitions_of(mine, 6), "b1": partitions_of(theirs, 6)}
+        assert leader.consumer._coordinator._group_subscription == {leader_topic, other_topic}
+        assert group.generation == generation + 1
+    assert owned == {"a1": partitions_of(leader_topic, 6), "b1": partitions_of(other_topic, 6)}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +125,7 @@ def test_members_of_different_subscriptions(
     shared, own = new_name("shared"), new_name("own")
     create_topic(cluster, shared, replicas_led_from(["a", "b"] * 3))
     create_topic(cluster, own, replicas_led_from(["b"] * 3))
-    with ConsumerGroup(cluster, client=of(strategy)) as group:
+    with ConsumerGroup(cluster, client=client_with(strategy)) as group:
         group.start("a1", "a", topics=[shared])
         group.start("b1", "b", topics=[shared, own])
         owned = group.settle(partitions_of(shared, 6) | partitions_of(own, 3))
@@ -132,17 +136,19 @@ def test_members_of_different_subscriptions(
 
 @BOTH
 def test_a_pattern_of_a_member_that_does_not_lead(cluster: Cluster, strategy: Any) -> None:
-    mine, stem = new_name("mine"), new_name("stem")
-    create_topic(cluster, mine, replicas_led_from(evenly(3)))
+    leader_topic, stem = new_name("leader"), new_name("stem")
+    create_topic(cluster, leader_topic, replicas_led_from(evenly(3)))
     create_topic(cluster, f"{stem}-1", replicas_led_from(evenly(6)))
-    with ConsumerGroup(cluster, client=of(strategy)) as group:
-        group.start("a1", "a", topics=[mine])
-        group.settle(partitions_of(mine, 3))
+    with ConsumerGroup(cluster, client=client_with(strategy)) as group:
+        group.start("a1", "a", topics=[leader_topic])
+        group.settle(partitions_of(leader_topic, 3))
         group.start("b1", "b", pattern=f"{stem}-.*")
-        group.settle(partitions_of(mine, 3) | partitions_of(f"{stem}-1", 6))
+        group.settle(partitions_of(leader_topic, 3) | partitions_of(f"{stem}-1", 6))
         create_topic(cluster, f"{stem}-2", replicas_led_from(evenly(6, seed=8)))
         owned = group.settle(
-            partitions_of(mine, 3) | partitions_of(f"{stem}-1", 6) | partitions_of(f"{stem}-2", 6),
+            partitions_of(leader_topic, 3)
+            | partitions_of(f"{stem}-1", 6)
+            | partitions_of(f"{stem}-2", 6),
             hold=1.0,
         )
-    assert owned["a1"] == partitions_of(mine, 3)
+    assert owned["a1"] == partitions_of(leader_topic, 3)

@@ -26,9 +26,9 @@ from integration.support.groups import (
     read_again,
 )
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
-from integration.support.topics import Trickle, create_topic, new_name
+from integration.support.topics import SteadyProducer, create_topic, new_name
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 Owned = dict[str, frozenset[PartitionId]]
@@ -38,18 +38,18 @@ def tps_of(topics: Mapping[str, Sequence[int]]) -> frozenset[PartitionId]:
     return frozenset((topic, p) for topic, ps in topics.items() for p in ps)
 
 
-def of(strategy: Any) -> AIOKafka:
+def client_with(strategy: Any) -> AIOKafka:
     return AIOKafka(lambda rack: [strategy(rack=rack)])
 
 
-def kept(before: Owned, now: Owned) -> int:
+def retained(before: Owned, now: Owned) -> int:
     return sum(len(before[name] & now[name]) for name in before.keys() & now.keys())
 
 
-def everything_was_read(
-    group: ConsumerGroup, topic: str, sent: Trickle, caplog: pytest.LogCaptureFixture
+def check_reads(
+    group: ConsumerGroup, topic: str, sent: SteadyProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Check that every acknowledged record is read in order, and once if commits succeeded."""
+    """Assert that all acknowledged records are read in order, and once if commits succeeded."""
     sent.stop()
     everything_is_read(group.reads_of, topic, sent)
     again = sum(read_again(group.reads_of((topic, p))) for p in sent.acknowledged)
@@ -83,27 +83,27 @@ def test_join_and_leave_while_records_flow(
 ) -> None:
     caplog.set_level(logging.INFO, log.name)
     topic = create_topic(cluster, new_name("flow"), replicas_led_from(evenly(36)))
-    all_of_it = partitions_of(topic, 36)
+    all_partitions = partitions_of(topic, 36)
     five = dict(list(SIX.items())[:5])
     with (
-        Trickle(cluster, topic, 36) as sent,
+        SteadyProducer(cluster, topic, 36) as sent,
         ConsumerGroup(
-            cluster, topics=[topic], client=of(LeaderRackAwareCooperativeStickyAssignor)
+            cluster, topics=[topic], client=client_with(LeaderRackAwareCooperativeStickyAssignor)
         ) as group,
     ):
         for name, rack in five.items():
             group.start(name, rack)
-        before = group.settle(all_of_it)
+        before = group.settle(all_partitions)
 
         def change(act: Callable[[], object], members: Mapping[str, str]) -> Owned:
             generation = group.generation
             act()
-            now = group.settle(all_of_it, after=generation)
+            now = group.settle(all_partitions, after=generation)
             best = best_plan(cluster, topic, before, members)
             across, moved = best.off_rack, best.moved
             assert off_rack(cluster, now, members) == across
             stayed = sum(len(before[name]) for name in before.keys() & members.keys())
-            assert stayed - kept(before, now) == moved
+            assert stayed - retained(before, now) == moved
             # Eager members own nothing during a rebalance, so one round is enough.
             assert group.generation == generation + 1
             (*_, line) = (r.getMessage() for r in caplog.records if r.name == log.name)
@@ -117,68 +117,70 @@ def test_join_and_leave_while_records_flow(
         now = change(lambda: group.stop("b2"), left)
         # The member that left had six; no other partition has to move.
         assert loads(now) == [7, 7, 7, 7, 8]
-        assert kept(before, now) == 30
-        everything_was_read(group, topic, sent, caplog)
+        assert retained(before, now) == 30
+        check_reads(group, topic, sent, caplog)
         everything_is_committed(cluster, group.id, sent)
     everything_is_committed(cluster, group.id, sent)
 
 
-def test_partitions_are_kept_through_a_change_of_topics(cluster: Cluster) -> None:
+def test_partitions_stay_when_subscriptions_change(cluster: Cluster) -> None:
     # aiokafka drops its assignment when it subscribes anew. Members that joined one after the
-    # other own other partitions than a new assignment would give them, and none has to move.
+    # other own other partitions than a new plan would assign; none of them may move.
     topic = create_topic(cluster, new_name("one"), replicas_led_from(evenly(12)))
     members = {"c1": "c", "b1": "b", "a1": "a", "a2": "a"}
     with ConsumerGroup(
-        cluster, topics=[topic], client=of(LeaderRackAwareCooperativeStickyAssignor)
+        cluster, topics=[topic], client=client_with(LeaderRackAwareCooperativeStickyAssignor)
     ) as group:
         for name, rack in members.items():
             group.start(name, rack)
             before = group.settle(partitions_of(topic, 12))
-        afresh = best_plan(cluster, topic, {}, members).partitions
-        assert {name: tps_of(topics) for name, topics in afresh.items()} != before
+        new_plan = best_plan(cluster, topic, {}, members).partitions
+        assert {name: tps_of(topics) for name, topics in new_plan.items()} != before
         generation = group.generation
         for member in group.members.values():
             member.resubscribe(topics=[topic, new_name("absent")])
-        wait_until(lambda: group.generation > generation, within=PATIENCE, what="all have rejoined")
+        wait_until(
+            lambda: group.generation > generation, within=TEST_TIMEOUT, what="all have rejoined"
+        )
         assert group.settle(partitions_of(topic, 12), after=generation, hold=1.5) == before
 
 
 def test_static_members_restart_without_a_rebalance(cluster: Cluster) -> None:
     topic = create_topic(cluster, new_name("static"), replicas_led_from(evenly(12)))
-    all_of_it = partitions_of(topic, 12)
+    all_partitions = partitions_of(topic, 12)
     members = {"a1": "a", "b1": "b", "c1": "c"}
     with ConsumerGroup(
         cluster,
         topics=[topic],
-        client=of(LeaderRackAwareCooperativeStickyAssignor),
+        client=client_with(LeaderRackAwareCooperativeStickyAssignor),
         # Longer than a restart takes on a busy machine.
         session_timeout_ms=60_000,
     ) as group:
         for name, rack in members.items():
             group.start(name, rack, group_instance_id=name)
-        before = group.settle(all_of_it)
+        before = group.settle(all_partitions)
         generation = group.generation
         for name, rack in members.items():
             group.stop(name)
             group.start(name, rack, group_instance_id=name)
-            assert group.settle(all_of_it) == before
+            assert group.settle(all_partitions) == before
         assert group.generation == generation
         assert off_rack(cluster, before, members) == 0
-        # What a restarted member is given again it also claims: of four members with three
-        # each, the fourth's are all that move. a has 4 leaders and now 6 partitions: 2 off-rack.
+        # Restarted members claim what they are assigned again: of four members with three
+        # each, only those of the fourth move. a has 4 leaders and now 6 partitions: 2 off-rack.
         group.start("a2", "a")
-        now = group.settle(all_of_it, after=generation)
+        now = group.settle(all_partitions, after=generation)
         assert off_rack(cluster, now, {**members, "a2": "a"}) == 2
-        assert kept(before, now) == 9
-        # Alone, and not with the others: a consumer that closes completes a join in progress, which
+        assert retained(before, now) == 9
+        # Stopped before the others: a consumer that closes completes a join in progress, which
         # would wait for closed static members until their sessions expire.
         generation = group.generation
         group.stop("a2")
-        assert group.settle(all_of_it, after=generation) == before
+        assert group.settle(all_partitions, after=generation) == before
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("library_assignor", "our_assignor"),
     [
         (RangePartitionAssignor, LeaderRackAwareRangeAssignor),
         (StickyPartitionAssignor, LeaderRackAwareCooperativeStickyAssignor),
@@ -186,29 +188,32 @@ def test_static_members_restart_without_a_rebalance(cluster: Cluster) -> None:
     ids=["range", "sticky"],
 )
 def test_rolling_change_from_assignors_of_aiokafka(
-    cluster: Cluster, theirs: Any, ours: Any, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, library_assignor: Any, our_assignor: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = create_topic(cluster, new_name("rolling"), replicas_led_from(evenly(12)))
-    all_of_it = partitions_of(topic, 12)
+    all_partitions = partitions_of(topic, 12)
     members = {"a1": "a", "b1": "b", "c1": "c"}
 
-    with Trickle(cluster, topic, 12) as sent, ConsumerGroup(cluster, topics=[topic]) as group:
+    with (
+        SteadyProducer(cluster, topic, 12) as sent,
+        ConsumerGroup(cluster, topics=[topic]) as group,
+    ):
         for name, rack in members.items():
-            group.start(name, rack, client=AIOKafka(lambda _: [theirs]))
-        group.settle(all_of_it)
+            group.start(name, rack, client=AIOKafka(lambda _: [library_assignor]))
+        group.settle(all_partitions)
 
         def roll(strategies: Callable[[str | None], Sequence[Any]]) -> Owned:
             for name, rack in members.items():
                 generation = group.generation
                 group.stop(name)
                 group.start(name, rack, client=AIOKafka(strategies))
-                owned = group.settle(all_of_it, after=generation)
+                owned = group.settle(all_partitions, after=generation)
             return owned
 
-        roll(lambda rack: [ours(rack=rack), theirs])
-        owned = roll(lambda rack: [ours(rack=rack)])
+        roll(lambda rack: [our_assignor(rack=rack), library_assignor])
+        owned = roll(lambda rack: [our_assignor(rack=rack)])
         assert loads(owned) == [4] * 3
         assert off_rack(cluster, owned, members) == 0
-        everything_was_read(group, topic, sent, caplog)
+        check_reads(group, topic, sent, caplog)
         everything_is_committed(cluster, group.id, sent)
     everything_is_committed(cluster, group.id, sent)

@@ -1,4 +1,4 @@
-"""Situations that take a cluster long to prepare, once for the groups of all clients."""
+"""Clusters that take long to prepare, shared by the groups of all clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, create_topics, new_name, with_admin
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 CLIENTS: tuple[MakeClient, ...] = (KafkaPython(), AIOKafka())
 MEMBERS = {"a1": "a", "b1": "b", "c1": "c"}
@@ -28,12 +28,12 @@ def without_broker_five(cluster: Cluster) -> Iterator[None]:
 @pytest.mark.usefixtures("without_broker_five")
 def test_partitions_without_a_leader(cluster: Cluster) -> None:
     # Twelve partitions of one replica each, four in each rack. Those of broker 5 have no leader
-    # after its death, are local to no member, and are assigned all the same.
+    # after its death. They are local to no member, but are still assigned.
     topic = create_topic(cluster, new_name("dead"), [[(0, 2, 5)[p % 3]] for p in range(12)])
     cluster.kill_broker(5)
     wait_until(
         lambda: len(cluster.view([topic]).known_leaders) == 8,
-        within=PATIENCE,
+        within=TEST_TIMEOUT,
         what="partitions of broker 5 have no leader",
     )
     for client in CLIENTS:

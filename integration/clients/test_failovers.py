@@ -19,9 +19,9 @@ from integration.support.clients import PartitionId
 from integration.support.groups import ConsumerGroup, Reads, everything_is_read
 from integration.support.process_clients import InProcess, Log
 from integration.support.racks import BROKERS, evenly, replicas_led_from
-from integration.support.topics import Trickle, create_topic, new_name, with_admin
+from integration.support.topics import SteadyProducer, create_topic, new_name, with_admin
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 36
 DOWN_SECONDS = 20.0
@@ -30,7 +30,7 @@ SESSIONS = {"kafka-python": "session_timeout_ms", "confluent": "session.timeout.
 
 @dataclass(frozen=True)
 class Failover:
-    """The death of one broker: how long its partitions were not read, and rebalances."""
+    """The kill of one broker: how long its partitions were not read, and the rebalances."""
 
     broker: int
     waits: Sequence[float]
@@ -46,7 +46,7 @@ class Failover:
         )
 
 
-HEAD = "kill  broker  partitions  median s   worst s  rebalances"
+HEADER = "kill  broker  partitions  median s   worst s  rebalances"
 
 
 def led_by(cluster: Cluster, topic: str) -> dict[int, list[PartitionId]]:
@@ -73,29 +73,29 @@ def waits_after(log: Log, tps: Sequence[PartitionId], at: float) -> Mapping[Part
 def fail_over(
     cluster: Cluster, group: ConsumerGroup, log: Log, topic: str, broker: int
 ) -> Failover:
-    """Kill a broker and restart it, with the leaders where they were; return the effects."""
+    """Kill a broker, restart it, and move its leaders back to it; return the effects."""
     led = led_by(cluster, topic)[broker]
     assert led
     generation = group.generation
     cluster.kill_broker(broker)
-    # Records fetched before its death may be returned by a poll just after it.
+    # A poll just after the kill may return records that were fetched before it.
     killed = time.monotonic() + 0.5
     try:
         wait_until(
             lambda: len(waits_after(log, led, killed)) == len(led),
-            PATIENCE,
+            TEST_TIMEOUT,
             f"records of all {len(led)} partitions that broker {broker} led",
         )
         waits = waits_after(log, led, killed)
         time.sleep(max(0.0, killed + DOWN_SECONDS - time.monotonic()))
     finally:
         cluster.start_broker(broker)
-    wait_until(lambda: _leads_again(cluster, topic, broker, led), PATIENCE, "leaders to return")
+    wait_until(lambda: _leads_again(cluster, topic, broker, led), TEST_TIMEOUT, "leaders to return")
     returned = time.monotonic() + 0.5
-    everything = [(topic, number) for number in range(PARTITIONS)]
+    all_partitions = [(topic, number) for number in range(PARTITIONS)]
     wait_until(
-        lambda: len(waits_after(log, everything, returned)) == PARTITIONS,
-        PATIENCE,
+        lambda: len(waits_after(log, all_partitions, returned)) == PARTITIONS,
+        TEST_TIMEOUT,
         f"records of every partition after the return of broker {broker}",
     )
     group.raise_errors()
@@ -111,25 +111,25 @@ def _leads_again(cluster: Cluster, topic: str, broker: int, led: Sequence[Partit
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_no_partition_stalls_for_good(cluster: Cluster) -> None:
+def test_every_partition_is_read_after_each_kill(cluster: Cluster) -> None:
     kills = int(os.environ.get("RACKWARD_FAILOVERS", "20"))
     topic = create_topic(cluster, new_name("failover"), replicas_led_from(evenly(PARTITIONS)))
-    everything = {(topic, number) for number in range(PARTITIONS)}
+    all_partitions = {(topic, number) for number in range(PARTITIONS)}
     log = Log()
     failovers: list[Failover] = []
     with (
-        Trickle(cluster, topic, PARTITIONS, every=0.25) as sent,
+        SteadyProducer(cluster, topic, PARTITIONS, every=0.25) as sent,
         ConsumerGroup(cluster, topics=[topic]) as group,
     ):
-        # The death of a broker must not expire the session of a member.
+        # Sessions of members must not expire because a broker is killed.
         for number in range(6):
             rack = "abc"[number % 3]
             for library, session in SESSIONS.items():
                 client = InProcess(library, "sticky", log)
                 settings: dict[str, Any] = {session: 30_000}
                 group.start(f"{library}-{number}", rack, client=client, **settings)
-        group.settle(everything, within=120)
-        print(f"\n{HEAD}")
+        group.settle(all_partitions, within=120)
+        print(f"\n{HEADER}")
         for number in range(kills):
             failovers.append(fail_over(cluster, group, log, topic, broker=number % 6))
             print(failovers[-1].row(number + 1), flush=True)

@@ -26,9 +26,9 @@ from integration.support.clients import (
     Strategies,
 )
 from integration.support.groups import ConsumerGroup
-from integration.support.offsets_topic import commit_history, went_back
+from integration.support.offsets_topic import commit_history, count_decreases
 from integration.support.racks import evenly, replicas_led_from
-from integration.support.topics import Trickle, create_topic, new_name
+from integration.support.topics import SteadyProducer, create_topic, new_name
 from rackward.clusters import Cluster
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
@@ -37,8 +37,8 @@ PARTITIONS = 12
 
 
 @dataclass
-class Outcomes:
-    """How often ``commit`` returned or raised each error, by where it was called."""
+class CommitCounter:
+    """Number of successful commits, and of each error, by where ``commit`` was called."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -51,10 +51,10 @@ class Outcomes:
             self.counts[f"{where}: committed"] += 1
 
 
-class Committing(KafkaPythonClient):
+class CommittingClient(KafkaPythonClient):
     """Calls ``commit`` after each poll with records, and in each call of its listener."""
 
-    def __init__(self, consumer: KafkaConsumer, outcomes: Outcomes) -> None:
+    def __init__(self, consumer: KafkaConsumer, outcomes: CommitCounter) -> None:
         super().__init__(consumer)
         self._outcomes = outcomes
 
@@ -76,10 +76,10 @@ class Committing(KafkaPythonClient):
 
 @dataclass
 class Commits:
-    """The results of a group's commits over a few rebalances."""
+    """Results of the commits of a group during a few rebalances."""
 
     outcomes: Counter[str]
-    went_back: int
+    decreases: int
     read: int
     read_again: int
 
@@ -87,13 +87,13 @@ class Commits:
 def rebalance_while_committing(cluster: Cluster, client: KafkaPython) -> Commits:
     topic = create_topic(cluster, new_name("commits"), replicas_led_from(evenly(PARTITIONS)))
     tps = {(topic, partition) for partition in range(PARTITIONS)}
-    outcomes = Outcomes()
+    outcomes = CommitCounter()
 
-    def make(config: MemberConfig) -> Committing:
-        return Committing(client(config).consumer, outcomes)
+    def make(config: MemberConfig) -> CommittingClient:
+        return CommittingClient(client(config).consumer, outcomes)
 
     with (
-        Trickle(cluster, topic, PARTITIONS, every=0.02),
+        SteadyProducer(cluster, topic, PARTITIONS, every=0.02),
         ConsumerGroup(cluster, topics=[topic], client=make, enable_auto_commit=False) as group,
     ):
         group.start("a1", "a")
@@ -111,32 +111,34 @@ def rebalance_while_committing(cluster: Cluster, client: KafkaPython) -> Commits
     reads = [offset for tp in tps for _, offset, _ in group.reads_of(tp).seen]
     again = len(reads) - sum(len(group.reads_of(tp).offsets()) for tp in tps)
     history = commit_history(cluster, group.id)
-    return Commits(outcomes.counts, went_back(history), len(reads), again)
+    return Commits(outcomes.counts, count_decreases(history), len(reads), again)
 
 
-OURS: dict[str, Strategies] = {
+RACKWARD: dict[str, Strategies] = {
     "cooperative": lambda rack: [LeaderRackAwareCooperativeStickyAssignor(rack=rack)],
     "eager": lambda rack: [LeaderRackAwareRangeAssignor(rack=rack)],
 }
-STOCK: dict[str, Strategies] = {
+KAFKA_PYTHON: dict[str, Strategies] = {
     "cooperative": lambda _: [CooperativeStickyAssignor()],
     "eager": lambda _: [RangePartitionAssignor()],
 }
 
 
-@pytest.mark.parametrize("protocol", OURS)
+@pytest.mark.parametrize("protocol", RACKWARD)
 def test_every_commit_succeeds(cluster: Cluster, protocol: str) -> None:
-    commits = rebalance_while_committing(cluster, KafkaPython(OURS[protocol]))
+    commits = rebalance_while_committing(cluster, KafkaPython(RACKWARD[protocol]))
     print(commits)
     assert {name.rpartition(" ")[2] for name in commits.outcomes} == {"committed"}
     assert {"loop: committed", "assigned: committed", "revoked: committed"} <= set(commits.outcomes)
-    assert (commits.went_back, commits.read_again) == (0, 0)
+    assert (commits.decreases, commits.read_again) == (0, 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", STOCK)
+@pytest.mark.parametrize("protocol", KAFKA_PYTHON)
 def test_commits_of_kafka_python_without_workarounds(cluster: Cluster, protocol: str) -> None:
-    commits = rebalance_while_committing(cluster, KafkaPython(STOCK[protocol], workarounds=False))
+    commits = rebalance_while_committing(
+        cluster, KafkaPython(KAFKA_PYTHON[protocol], workarounds=False)
+    )
     print(commits)
     # It reads nothing during a rebalance, and cannot commit in a listener.
     assert set(commits.outcomes) == {

@@ -20,7 +20,7 @@ from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, new_name
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 BOTH = pytest.mark.parametrize(
@@ -105,20 +105,22 @@ def test_topics_that_the_leader_does_not_subscribe_to(
     cluster: Cluster, strategy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Brokers may respond late on a busy machine.
-    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_TIMEOUT", PATIENCE)
-    mine, theirs = new_name("mine"), new_name("theirs")
-    create_topic(cluster, mine, replicas_led_from(evenly(6)))
-    create_topic(cluster, theirs, replicas_led_from(evenly(6)))
+    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_TIMEOUT", TEST_TIMEOUT)
+    leader_topic, other_topic = new_name("leader"), new_name("other")
+    create_topic(cluster, leader_topic, replicas_led_from(evenly(6)))
+    create_topic(cluster, other_topic, replicas_led_from(evenly(6)))
     with ConsumerGroup(cluster, strategies=lambda rack: [strategy(rack=rack)]) as group:
-        leader = group.start("a1", "a", topics=[mine])
-        group.settle(partitions_of(mine, 6))
-        alone = group.generation
-        group.start("b1", "b", topics=[theirs])
-        owned = group.settle(partitions_of(mine, 6) | partitions_of(theirs, 6), hold=1.5)
+        leader = group.start("a1", "a", topics=[leader_topic])
+        group.settle(partitions_of(leader_topic, 6))
+        generation = group.generation
+        group.start("b1", "b", topics=[other_topic])
+        owned = group.settle(
+            partitions_of(leader_topic, 6) | partitions_of(other_topic, 6), hold=1.5
+        )
         assert leader.consumer._coordinator._is_leader
         # One rebalance, and no other when the metadata of the second topic arrives.
-        assert group.generation == alone + 1
-    assert owned == {"a1": partitions_of(mine, 6), "b1": partitions_of(theirs, 6)}
+        assert group.generation == generation + 1
+    assert owned == {"a1": partitions_of(leader_topic, 6), "b1": partitions_of(other_topic, 6)}
 
 
 def test_a_new_leader_keeps_assignments_of_topics_without_metadata(cluster: Cluster) -> None:
@@ -144,17 +146,19 @@ def test_a_new_leader_keeps_assignments_of_topics_without_metadata(cluster: Clus
 
 @BOTH
 def test_a_pattern_of_a_member_that_does_not_lead(cluster: Cluster, strategy: Any) -> None:
-    mine, stem = new_name("mine"), new_name("stem")
-    create_topic(cluster, mine, replicas_led_from(evenly(3)))
+    leader_topic, stem = new_name("leader"), new_name("stem")
+    create_topic(cluster, leader_topic, replicas_led_from(evenly(3)))
     create_topic(cluster, f"{stem}-1", replicas_led_from(evenly(6)))
     with ConsumerGroup(cluster, strategies=lambda rack: [strategy(rack=rack)]) as group:
-        group.start("a1", "a", topics=[mine])
-        group.settle(partitions_of(mine, 3))
+        group.start("a1", "a", topics=[leader_topic])
+        group.settle(partitions_of(leader_topic, 3))
         group.start("b1", "b", pattern=f"{stem}-.*")
-        group.settle(partitions_of(mine, 3) | partitions_of(f"{stem}-1", 6))
+        group.settle(partitions_of(leader_topic, 3) | partitions_of(f"{stem}-1", 6))
         create_topic(cluster, f"{stem}-2", replicas_led_from(evenly(6, seed=8)))
         owned = group.settle(
-            partitions_of(mine, 3) | partitions_of(f"{stem}-1", 6) | partitions_of(f"{stem}-2", 6),
+            partitions_of(leader_topic, 3)
+            | partitions_of(f"{stem}-1", 6)
+            | partitions_of(f"{stem}-2", 6),
             hold=1.0,
         )
-    assert owned["a1"] == partitions_of(mine, 3)
+    assert owned["a1"] == partitions_of(leader_topic, 3)

@@ -17,18 +17,18 @@ from assignors.kafka_python import (
 from integration.support.clients import PartitionId, partitions_of
 from integration.support.groups import ConsumerGroup, everything_is_committed, everything_is_read
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from, wait_for_members
-from integration.support.topics import Trickle, create_topic, new_name
+from integration.support.topics import SteadyProducer, create_topic, new_name
 from rackward.clusters import Cluster
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 MAX_PAUSE = 3.0
-"""Seconds without a record of a partition that is kept. It takes 0.3 to 0.9 s on two cores, most of
+"""Seconds without a record of a partition that stays. It takes 0.3 to 0.9 s on two cores, most of
 it for the commit before a rebalance."""
 MAX_PAUSE_BUSY = 10.0
 """The same on a busy machine."""
 
 
-def kept(
+def retained(
     before: dict[str, frozenset[PartitionId]], now: dict[str, frozenset[PartitionId]]
 ) -> set[PartitionId]:
     return {tp for name in before.keys() & now.keys() for tp in before[name] & now[name]}
@@ -36,23 +36,26 @@ def kept(
 
 def test_join_and_leave_of_a_cooperative_group(cluster: Cluster) -> None:
     topic = create_topic(cluster, new_name("flow"), replicas_led_from(evenly(36)))
-    all_of_it = partitions_of(topic, 36)
+    all_partitions = partitions_of(topic, 36)
     first = dict(list(SIX.items())[:5])
-    with Trickle(cluster, topic, 36) as sent, ConsumerGroup(cluster, topics=[topic]) as group:
+    with (
+        SteadyProducer(cluster, topic, 36) as sent,
+        ConsumerGroup(cluster, topics=[topic]) as group,
+    ):
         for name, rack in first.items():
             group.start(name, rack)
-        before = group.settle(all_of_it)
+        before = group.settle(all_partitions)
         time.sleep(1.0)
 
         def change(act: Callable[[], object]) -> dict[str, frozenset[PartitionId]]:
             generation, started = group.generation, time.monotonic()
             act()
-            now = group.settle(all_of_it, after=generation)
+            now = group.settle(all_partitions, after=generation)
             time.sleep(0.5)
             ended = time.monotonic()
             assert group.generation - generation <= 2
             assert group.assigned_again(since=started) == []
-            for tp in kept(before, now):
+            for tp in retained(before, now):
                 assert group.reads_of(tp).longest_gap(started, ended) < MAX_PAUSE_BUSY
             return now
 
@@ -60,15 +63,18 @@ def test_join_and_leave_of_a_cooperative_group(cluster: Cluster) -> None:
         assert loads(joined) == [6] * 6
         assert off_rack(cluster, joined, SIX) == 0
         # Every member ends with six local partitions, so it keeps its local ones and no other.
-        near = {
-            name: len(mine) - off_rack(cluster, {name: mine}, SIX) for name, mine in before.items()
+        local_counts = {
+            name: len(partitions) - off_rack(cluster, {name: partitions}, SIX)
+            for name, partitions in before.items()
         }
-        assert len(kept(before, joined)) == sum(min(6, local) for local in near.values())
+        assert len(retained(before, joined)) == sum(
+            min(6, local) for local in local_counts.values()
+        )
         before = joined
         left = change(lambda: group.stop("b2"))
         # The member that left had six; no other partition has to move.
         assert loads(left) == [7, 7, 7, 7, 8]
-        assert len(kept(before, left)) == 30
+        assert len(retained(before, left)) == 30
         sent.stop()
         everything_is_read(group.reads_of, topic, sent)
         everything_is_committed(cluster, group.id, sent)
@@ -76,19 +82,21 @@ def test_join_and_leave_of_a_cooperative_group(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_kept_partitions_do_not_wait_for_a_slow_member(cluster: Cluster) -> None:
-    # The rebalance takes until the slowest member polls; the others read on meanwhile.
+def test_retained_partitions_are_read_while_a_slow_member_delays_a_rebalance(
+    cluster: Cluster,
+) -> None:
+    # The rebalance takes until the slowest member polls. The others keep reading.
     poll_interval = MAX_PAUSE + 2.0
     topic = create_topic(cluster, new_name("slow"), replicas_led_from(evenly(12)))
-    all_of_it = partitions_of(topic, 12)
-    with Trickle(cluster, topic, 12), ConsumerGroup(cluster, topics=[topic]) as group:
+    all_partitions = partitions_of(topic, 12)
+    with SteadyProducer(cluster, topic, 12), ConsumerGroup(cluster, topics=[topic]) as group:
         group.start("a1", "a")
         group.start("b1", "b")
         group.start("c1", "c", poll_interval=poll_interval)
-        before = group.settle(all_of_it)
+        before = group.settle(all_partitions)
         generation, started = group.generation, time.monotonic()
         group.start("a2", "a")
-        now = group.settle(all_of_it, after=generation)
+        now = group.settle(all_partitions, after=generation)
         ended = time.monotonic()
         assert ended - started > poll_interval
         for name in ("a1", "b1"):
@@ -99,21 +107,21 @@ def test_kept_partitions_do_not_wait_for_a_slow_member(cluster: Cluster) -> None
 
 
 @pytest.mark.everywhere
-def test_leaders_that_moved_are_followed_at_the_next_rebalance(cluster: Cluster) -> None:
-    # Two partitions swap between racks a and b: four moves, of which none is more
-    # than needed, make everything local again.
+def test_the_next_rebalance_uses_moved_leaders(cluster: Cluster) -> None:
+    # Two leaders of rack a and two of b are swapped. Four moves, the minimum, make all
+    # partitions local again.
     racks = evenly(36)
     replicas = replicas_led_from(racks)
     topic = create_topic(cluster, new_name("moved"), replicas)
-    all_of_it = partitions_of(topic, 36)
+    all_partitions = partitions_of(topic, 36)
     with ConsumerGroup(cluster, topics=[topic]) as group:
         for name, rack in SIX.items():
             group.start(name, rack)
-        before = group.settle(all_of_it)
-        away = [p for p, rack in enumerate(racks) if rack == "a"][:2]
-        back = [p for p, rack in enumerate(racks) if rack == "b"][:2]
-        swap = {(topic, p): next(n for n in replicas[p][1:] if n in (2, 3)) for p in away}
-        swap |= {(topic, p): next(n for n in replicas[p][1:] if n in (0, 1)) for p in back}
+        before = group.settle(all_partitions)
+        leave_a = [p for p, rack in enumerate(racks) if rack == "a"][:2]
+        leave_b = [p for p, rack in enumerate(racks) if rack == "b"][:2]
+        swap = {(topic, p): next(n for n in replicas[p][1:] if n in (2, 3)) for p in leave_a}
+        swap |= {(topic, p): next(n for n in replicas[p][1:] if n in (0, 1)) for p in leave_b}
         cluster.move_leaders(swap)  # type: ignore[arg-type]
         assert off_rack(cluster, before, SIX) == 4
         # The leader assigns by its metadata, which is up to two seconds old.
@@ -123,27 +131,27 @@ def test_leaders_that_moved_are_followed_at_the_next_rebalance(cluster: Cluster)
         coordinators = [member.consumer._coordinator for member in group.members.values()]
         (leader,) = [each for each in coordinators if each._is_leader]
         leader.request_rejoin()
-        now = group.settle(all_of_it, after=generation)
+        now = group.settle(all_partitions, after=generation)
         assert off_rack(cluster, now, SIX) == 0
-        assert len(kept(before, now)) == 32
+        assert len(retained(before, now)) == 32
         assert group.generation - generation <= 2
-        # Not from the start: the first member owned everything once.
+        # Only since then: the first member owned all partitions at first.
         assert group.assigned_again(since=requested_at) == []
 
 
 def test_static_members_restart_without_a_rebalance(cluster: Cluster) -> None:
     topic = create_topic(cluster, new_name("static"), replicas_led_from(evenly(12)))
-    all_of_it = partitions_of(topic, 12)
+    all_partitions = partitions_of(topic, 12)
     members = {"a1": "a", "b1": "b", "c1": "c"}
     with ConsumerGroup(cluster, topics=[topic], session_timeout_ms=60_000) as group:
         for name, rack in members.items():
             group.start(name, rack, group_instance_id=name)
-        before = group.settle(all_of_it)
+        before = group.settle(all_partitions)
         generation = group.generation
         for name, rack in members.items():
             group.stop(name)
             group.start(name, rack, group_instance_id=name)
-            assert group.settle(all_of_it) == before
+            assert group.settle(all_partitions) == before
         assert group.generation == generation
         assert off_rack(cluster, before, members) == 0
         # Restarted members claim what they are assigned again: of four members with three
@@ -151,9 +159,9 @@ def test_static_members_restart_without_a_rebalance(cluster: Cluster) -> None:
         # partitions: 2 off-rack.
         restarted = time.monotonic()
         group.start("a2", "a")
-        now = group.settle(all_of_it, after=generation)
+        now = group.settle(all_partitions, after=generation)
         assert off_rack(cluster, now, {**members, "a2": "a"}) == 2
-        assert len(kept(before, now)) == 9
+        assert len(retained(before, now)) == 9
         assert group.assigned_again(since=restarted) == []
 
 
@@ -174,20 +182,23 @@ def test_rolling_change_from_and_to_assignors_of_kafka_python(
     cluster: Cluster, library_assignor: Any, our_assignor: Any
 ) -> None:
     topic = create_topic(cluster, new_name("rolling"), replicas_led_from(evenly(12)))
-    all_of_it = partitions_of(topic, 12)
+    all_partitions = partitions_of(topic, 12)
     members = {"a1": "a", "b1": "b", "c1": "c"}
 
-    with Trickle(cluster, topic, 12) as sent, ConsumerGroup(cluster, topics=[topic]) as group:
+    with (
+        SteadyProducer(cluster, topic, 12) as sent,
+        ConsumerGroup(cluster, topics=[topic]) as group,
+    ):
         for name, rack in members.items():
             group.start(name, rack, strategies=[library_assignor])
-        group.settle(all_of_it)
+        group.settle(all_partitions)
 
         def roll(strategies: Callable[[str], Sequence[Any]]) -> dict[str, frozenset[PartitionId]]:
             for name, rack in members.items():
                 generation = group.generation
                 group.stop(name)
                 group.start(name, rack, strategies=strategies(rack))
-                owned = group.settle(all_of_it, after=generation)
+                owned = group.settle(all_partitions, after=generation)
             return owned
 
         def protocols() -> set[str]:

@@ -1,4 +1,4 @@
-"""Leaders that move under a group: one rebalance when they have settled, and no storm."""
+"""Leaders that move while a group reads: one rebalance once they are stable, not many."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from integration.support.clients import KafkaPython, PartitionId
 from integration.support.confluent_clients import Confluent
 from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.racks import BROKERS, evenly, off_rack, replicas_led_from
-from integration.support.topics import Trickle, create_topic, new_name, with_admin
+from integration.support.topics import SteadyProducer, create_topic, new_name, with_admin
 from placement_core import TopicPartition
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 TWELVE = {f"{rack}{n}": rack for n in range(1, 5) for rack in "abc"}
 PARTITIONS = 36
 POLICY = RefreshPolicy(stable_seconds=3, unstable_seconds=20, min_interval=2, check_interval=0.5)
-"""The defaults, about forty times as fast; min_interval is shorter still, so it never decides."""
+"""The defaults divided by about forty; min_interval is shorter, so that it never matters."""
 
 CALM = replace(POLICY, stable_seconds=15, unstable_seconds=90)
 """For restarts of brokers and flapping leaders, which take long on a busy machine."""
@@ -42,8 +42,8 @@ STICKY, RANGE = "LeaderRackAwareCooperativeStickyAssignor", "LeaderRackAwareRang
 def group_of(
     cluster: Cluster, library: str, topic: str, policy: RefreshPolicy, assignor: str = STICKY
 ) -> ConsumerGroup:
-    """A group of that library's consumers, to which members are still to be added."""
-    # Sessions outlast what restarts of brokers do to heartbeats, as they do by default.
+    """Return a group, still without members, of consumers of that library."""
+    # As by default, sessions outlast the pause of heartbeats while a broker restarts.
     if library == "confluent":
         settings: dict[str, Any] = {
             "topic.metadata.refresh.interval.ms": METADATA_MAX_AGE_MS,
@@ -64,14 +64,14 @@ def group_of(
 
 
 class Requests:
-    """The rebalances that members of this process have requested because of moved leaders."""
+    """The log lines of rebalances that members requested because of moved leaders."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self._caplog = caplog
 
     @property
     def lines(self) -> list[str]:
-        """Their log lines."""
+        """Return one line per request."""
         return [
             line
             for line in self._caplog.messages
@@ -89,7 +89,7 @@ def requests(caplog: pytest.LogCaptureFixture) -> Iterator[Requests]:
 
 
 class Leaders:
-    """Where the leaders of a topic with three replicas in three racks are, and may be."""
+    """A topic with three replicas in three racks, whose leaders can be moved."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.racks = evenly(PARTITIONS)
@@ -98,22 +98,24 @@ class Leaders:
         self.tps: set[PartitionId] = {(self.topic, p) for p in range(PARTITIONS)}
         self._cluster = cluster
 
-    def go(self, swaps: int) -> None:
-        """As many leaders of rack a as of rack b swap; the others are at home."""
-        of = {rack: [p for p, at in enumerate(self.racks) if at == rack] for rack in "ab"}
-        there = {p: replicas[0] for p, replicas in enumerate(self.replicas)}
+    def move(self, swaps: int) -> None:
+        """Swap that many leaders of rack a with leaders of rack b; reset all others."""
+        partitions = {rack: [p for p, at in enumerate(self.racks) if at == rack] for rack in "ab"}
+        brokers = {p: replicas[0] for p, replicas in enumerate(self.replicas)}
         for rack, other in ("ab", "ba"):
-            for partition in of[rack][:swaps]:
-                (there[partition],) = set(self.replicas[partition]) & set(BROKERS[other])
-        self._cluster.move_leaders({TopicPartition(self.topic, p): b for p, b in there.items()})
+            for partition in partitions[rack][:swaps]:
+                (brokers[partition],) = set(self.replicas[partition]) & set(BROKERS[other])
+        self._cluster.move_leaders({TopicPartition(self.topic, p): b for p, b in brokers.items()})
 
-    def are_followed(self) -> bool:
-        """Whether all replicas are in sync."""
-        (found,) = with_admin(self._cluster, lambda admin: admin.describe_topics([self.topic]))
-        return all(len(each["isr_nodes"]) == 3 for each in found["partitions"])
+    def are_replicated(self) -> bool:
+        """Return whether all replicas are in sync."""
+        (description,) = with_admin(
+            self._cluster, lambda admin: admin.describe_topics([self.topic])
+        )
+        return all(len(each["isr_nodes"]) == 3 for each in description["partitions"])
 
 
-def settled(
+def start_members(
     group: ConsumerGroup, racks: dict[str, str], leaders: Leaders
 ) -> dict[str, frozenset[PartitionId]]:
     for name, rack in racks.items():
@@ -132,21 +134,21 @@ def settled(
 def test_a_tenth_of_the_leaders_moves(cluster: Cluster, requests: Requests, library: str) -> None:
     leaders = Leaders(cluster)
     with (
-        Trickle(cluster, leaders.topic, PARTITIONS) as sent,
+        SteadyProducer(cluster, leaders.topic, PARTITIONS) as sent,
         group_of(cluster, library, leaders.topic, POLICY) as group,
     ):
-        before = settled(group, SIX, leaders)
+        before = start_members(group, SIX, leaders)
         assert off_rack(cluster, before, SIX) == 0
-        # aiokafka stalls where a leader moves before it has found out where to begin.
+        # aiokafka stalls if a leader moves before it has read its start offset.
         wait_until(
             lambda: all(group.reads_of(tp).seen for tp in leaders.tps),
-            PATIENCE,
+            TEST_TIMEOUT,
             "every partition is read",
         )
         generation, moving = group.generation, time.monotonic()
-        leaders.go(swaps=2)
+        leaders.move(swaps=2)
         assert off_rack(cluster, before, SIX) == 4
-        wait_until(lambda: len(requests) == 1, PATIENCE, "a rebalance is requested")
+        wait_until(lambda: len(requests) == 1, TEST_TIMEOUT, "a rebalance is requested")
         assert time.monotonic() - moving > POLICY.stable_seconds
         now = group.settle(leaders.tps, after=generation)
         assert off_rack(cluster, now, SIX) == 0
@@ -164,17 +166,17 @@ def test_a_tenth_of_the_leaders_moves(cluster: Cluster, requests: Requests, libr
 def test_a_gain_below_the_minimum_causes_no_rebalance(cluster: Cluster, requests: Requests) -> None:
     leaders = Leaders(cluster)
     policy = replace(POLICY, min_gain=0.1)
-    # All that members of an eager group say as they join is what they said before.
+    # An eager group: members send the same subscription at each join.
     with group_of(cluster, "kafka-python", leaders.topic, policy, RANGE) as group:
-        before = settled(group, SIX, leaders)
+        before = start_members(group, SIX, leaders)
         generation = group.generation
-        leaders.go(swaps=1)
+        leaders.move(swaps=1)
         assert off_rack(cluster, before, SIX) == 2
         time.sleep(2 * policy.stable_seconds)
         assert (group.generation, len(requests)) == (generation, 0)
-        # One more swap, and it is: 4 of 36.
-        leaders.go(swaps=2)
-        wait_until(lambda: len(requests) == 1, PATIENCE, "a rebalance is requested")
+        # With one more swap the gain is above the minimum: 4 of 36.
+        leaders.move(swaps=2)
+        wait_until(lambda: len(requests) == 1, TEST_TIMEOUT, "a rebalance is requested")
         now = group.settle(leaders.tps, after=generation)
         assert off_rack(cluster, now, SIX) == 0
 
@@ -188,9 +190,9 @@ def test_without_a_policy_no_rebalance_is_requested(cluster: Cluster, requests: 
         topics=[leaders.topic],
         strategies=lambda rack: [strategy(rack=rack, refresh=None)],
     ) as group:
-        before = settled(group, SIX, leaders)
+        before = start_members(group, SIX, leaders)
         generation = group.generation
-        leaders.go(swaps=4)
+        leaders.move(swaps=4)
         assert off_rack(cluster, before, SIX) == 8
         time.sleep(2 * POLICY.stable_seconds)
         assert (group.generation, len(requests)) == (generation, 0)
@@ -198,23 +200,28 @@ def test_without_a_policy_no_rebalance_is_requested(cluster: Cluster, requests: 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_leaders_that_flap_for_a_minute(cluster: Cluster, requests: Requests) -> None:
+def test_flapping_leaders_cause_one_rebalance_when_they_are_stable(
+    cluster: Cluster, requests: Requests
+) -> None:
     leaders = Leaders(cluster)
     with group_of(cluster, "kafka-python", leaders.topic, CALM) as group:
-        settled(group, TWELVE, leaders)
+        start_members(group, TWELVE, leaders)
         generation = group.generation
         ending, flaps = time.monotonic() + 60, 0
         while time.monotonic() < ending:
             began = time.monotonic()
-            leaders.go(swaps=2 if flaps % 2 == 0 else 0)
+            leaders.move(swaps=2 if flaps % 2 == 0 else 0)
             flaps += 1
             time.sleep(max(0.0, began + 1 - time.monotonic()))
-        flapped = (len(requests), group.generation - generation)
-        leaders.go(swaps=2)
-        wait_until(lambda: len(requests) >= 1, PATIENCE, "a rebalance is requested when it is over")
+        during_flapping = (len(requests), group.generation - generation)
+        leaders.move(swaps=2)
+        wait_until(
+            lambda: len(requests) >= 1, TEST_TIMEOUT, "a rebalance is requested after the flapping"
+        )
         now = group.settle(leaders.tps, after=generation)
         print(
-            f"\n{flaps} flaps in a minute: (requests, rebalances) {flapped}, then {requests.lines}"
+            f"\n{flaps} flaps in a minute: (requests, rebalances) {during_flapping}, then"
+            f" {requests.lines}"
         )
         assert len(requests) == 1
         assert off_rack(cluster, now, TWELVE) == 0
@@ -222,26 +229,32 @@ def test_leaders_that_flap_for_a_minute(cluster: Cluster, requests: Requests) ->
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("home", [True, False], ids=["leaders-go-home", "leaders-stay-away"])
-def test_a_rolling_restart_of_all_brokers(cluster: Cluster, requests: Requests, home: bool) -> None:
+@pytest.mark.parametrize("reset", [True, False], ids=["leaders-reset", "leaders-stay"])
+def test_a_rolling_restart_of_all_brokers(
+    cluster: Cluster, requests: Requests, reset: bool
+) -> None:
     leaders = Leaders(cluster)
     with group_of(cluster, "kafka-python", leaders.topic, CALM) as group:
-        before = settled(group, TWELVE, leaders)
+        before = start_members(group, TWELVE, leaders)
         generation, began = group.generation, time.monotonic()
-        # Rack by rack no rack would be left to gain from: what is restarted last leads nothing.
+        # Not rack by rack: then the rack that is restarted last would have no leaders.
         for broker in (0, 2, 4, 1, 3, 5):
             cluster.stop_broker(broker)
             try:
                 time.sleep(5)
             finally:
                 cluster.start_broker(broker)
-            wait_until(leaders.are_followed, 120, f"broker {broker} is in sync again")
+            wait_until(leaders.are_replicated, 120, f"broker {broker} is in sync again")
             time.sleep(5)
-        rolled = (len(requests), group.generation - generation, round(time.monotonic() - began))
-        away = off_rack(cluster, before, TWELVE)
-        if home:
-            # What brokers do of themselves some minutes later, and before `unstable_seconds` end.
-            leaders.go(swaps=0)
+        during_restarts = (
+            len(requests),
+            group.generation - generation,
+            round(time.monotonic() - began),
+        )
+        off_rack_before = off_rack(cluster, before, TWELVE)
+        if reset:
+            # As the preferred leader election of brokers does, and before `unstable_seconds` end.
+            leaders.move(swaps=0)
             time.sleep(2 * CALM.stable_seconds)
         else:
             wait_until(
@@ -250,10 +263,11 @@ def test_a_rolling_restart_of_all_brokers(cluster: Cluster, requests: Requests, 
         now = group.settle(leaders.tps, after=generation if requests else -1)
         time.sleep(CALM.min_interval + CALM.stable_seconds)
         print(
-            f"\nsix brokers: (requests, rebalances, seconds) {rolled}; off-rack of the plan before:"
-            f" {away}, now {off_rack(cluster, now, TWELVE)}; {requests.lines}"
+            f"\nsix brokers: (requests, rebalances, seconds) {during_restarts};"
+            " off-rack of the plan before:"
+            f" {off_rack_before}, now {off_rack(cluster, now, TWELVE)}; {requests.lines}"
         )
-        assert len(requests) == (0 if home else 1)
-        if not home:
+        assert len(requests) == (0 if reset else 1)
+        if not reset:
             assert f"off_rack_after={off_rack(cluster, now, TWELVE)} " in requests.lines[0]
         assert group.settle(leaders.tps) == now

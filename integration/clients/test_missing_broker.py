@@ -12,9 +12,9 @@ from kafka.errors import UnknownBrokerIdError
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from integration.support.racks import evenly, replicas_led_from
-from integration.support.topics import Trickle, create_topic, new_name
+from integration.support.topics import SteadyProducer, create_topic, new_name
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 PARTITIONS = 12
 
@@ -38,8 +38,8 @@ class Reader:
         )
 
     def read(self, until: Callable[[], bool]) -> bool:
-        """Poll until ``until()`` is true; return False if it is not within `PATIENCE`."""
-        deadline = time.monotonic() + PATIENCE
+        """Poll until ``until()`` is true; return False if it is not within `TEST_TIMEOUT`."""
+        deadline = time.monotonic() + TEST_TIMEOUT
         while not until():
             if time.monotonic() > deadline:
                 return False
@@ -52,7 +52,7 @@ class Reader:
                 self.offsets[tp.partition].extend(record.offset for record in records)
         return True
 
-    def has_read(self, sent: Trickle) -> bool:
+    def has_read(self, sent: SteadyProducer) -> bool:
         """Return whether each acknowledged record has been read."""
         return all(offsets <= set(self.offsets[p]) for p, offsets in sent.acknowledged.items())
 
@@ -81,11 +81,13 @@ class Reader:
 
 
 @contextmanager
-def reading(cluster: Cluster, *, workarounds: bool) -> Iterator[tuple[Reader, Trickle, list[int]]]:
+def reading(
+    cluster: Cluster, *, workarounds: bool
+) -> Iterator[tuple[Reader, SteadyProducer, list[int]]]:
     """Yield a reader that has read of every partition, and the partitions that broker 3 leads."""
     rows = replicas_led_from(evenly(PARTITIONS))
     topic = create_topic(cluster, new_name("missing"), rows)
-    with Trickle(cluster, topic, PARTITIONS) as sent:
+    with SteadyProducer(cluster, topic, PARTITIONS) as sent:
         reader = Reader(cluster, topic, workarounds=workarounds)
         try:
             assert reader.read(lambda: all(len(each) > 3 for each in reader.offsets.values()))
@@ -99,7 +101,7 @@ def reading(cluster: Cluster, *, workarounds: bool) -> Iterator[tuple[Reader, Tr
             reader.consumer.close()
 
 
-def test_without_the_workaround_its_partitions_are_not_read_any_more(cluster: Cluster) -> None:
+def test_without_the_workaround_partitions_of_the_broker_are_not_read(cluster: Cluster) -> None:
     with reading(cluster, workarounds=False) as (reader, sent, led):
         assert reader.read(lambda: reader.errors > 0), "no error was raised"
         until = time.monotonic() + 8

@@ -1,4 +1,4 @@
-"""One group with two members of each client library, each a process: optimal throughout."""
+"""A group of processes, two per client library: every assignment is optimal."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from integration.support.clients import PartitionId
 from integration.support.groups import ConsumerGroup, everything_is_committed, everything_is_read
 from integration.support.process_clients import InProcess, Log, kill
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
-from integration.support.topics import Trickle, create_topic, described, new_name
+from integration.support.topics import SteadyProducer, create_topic, described, new_name
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 Owned = dict[str, frozenset[PartitionId]]
 SIX = {
@@ -30,8 +30,8 @@ SIX = {
 SHORT_SESSION, LONG_SESSION = 15, 30
 
 
-class Checked:
-    """A group whose every state is compared with the assignor's plan for it."""
+class CheckedGroup:
+    """A group whose assignments are compared with the plans of the assignor."""
 
     def __init__(
         self, cluster: Cluster, group: ConsumerGroup, assignor: str, topic: str, leaders: list[str]
@@ -56,17 +56,17 @@ class Checked:
             client = InProcess(library, self._assignor, self.log)
             self.group.start(name, rack, client=client, **settings)
 
-    def after(self, act: Callable[[], object]) -> Owned:
+    def check_after(self, act: Callable[[], object]) -> Owned:
         """Call ``act``; wait until the group settles, and compare with the optimal plan."""
         before, generation = self.owned, self.group.generation
         act()
-        # Processes start meanwhile, or the session of a killed one expires.
-        now = self.owned = self.group.settle(self._all, within=2 * PATIENCE, after=generation)
+        # During this time processes start, or the session of a killed one expires.
+        now = self.owned = self.group.settle(self._all, within=2 * TEST_TIMEOUT, after=generation)
         by_brokers, ids = self._described_by_brokers()
         assert now == by_brokers
         racks = {name: self._racks[name] for name in now}
         if self._assignor == "range":
-            # Range sorts members by the ids that brokers gave them.
+            # Range sorts members by their ids, which brokers assign.
             best = self._best({ids[name]: rack for name, rack in racks.items()}, {})
             assert {ids[name]: tps for name, tps in now.items()} == best
             return now
@@ -74,7 +74,7 @@ class Checked:
         assert loads(now) == loads(best)
         assert off_rack(self._cluster, now, racks) == off_rack(self._cluster, best, racks)
         assert revoked_partitions(before, now) == revoked_partitions(before, best)
-        # It is stable: the plan for members that own this is the same.
+        # The plan is stable: with these owned partitions, the plan is the same.
         assert self._best(racks, now) == now
         return now
 
@@ -115,7 +115,7 @@ class Checked:
 
 
 def revoked_partitions(before: Owned, now: Owned) -> int:
-    """Return how many partitions were taken from members that stayed."""
+    """Return the number of partitions that remaining members lost."""
     return sum(len(before[name] - now[name]) for name in before.keys() & now.keys())
 
 
@@ -137,16 +137,19 @@ def test_one_group_of_three_clients(
 ) -> None:
     leaders = evenly(36)
     topic = create_topic(cluster, new_name("mixed"), replicas_led_from(leaders))
-    with Trickle(cluster, topic, 36) as sent, ConsumerGroup(cluster, topics=[topic]) as group:
-        checked = Checked(cluster, group, assignor, topic, leaders)
-        checked.after(lambda: checked.start({first: SIX[first]}, SHORT_SESSION))
+    with (
+        SteadyProducer(cluster, topic, 36) as sent,
+        ConsumerGroup(cluster, topics=[topic]) as group,
+    ):
+        checked = CheckedGroup(cluster, group, assignor, topic, leaders)
+        checked.check_after(lambda: checked.start({first: SIX[first]}, SHORT_SESSION))
         others = {name: rack for name, rack in SIX.items() if name != first}
-        owned = checked.after(lambda: checked.start(others, LONG_SESSION))
+        owned = checked.check_after(lambda: checked.start(others, LONG_SESSION))
         assert loads(owned) == [6] * 6
         assert off_rack(cluster, owned, SIX) == 0
-        checked.after(lambda: group.stop(leaves))
-        checked.after(lambda: checked.start(joins, LONG_SESSION))
-        checked.after(lambda: kill(group, first))
+        checked.check_after(lambda: group.stop(leaves))
+        checked.check_after(lambda: checked.start(joins, LONG_SESSION))
+        checked.check_after(lambda: kill(group, first))
         sent.stop()
         everything_is_read(checked.log.reads_of, topic, sent)
         everything_is_committed(cluster, group.id, sent)

@@ -29,9 +29,9 @@ from integration.support.nearest_reader import (
     Reader,
     wait_for_share,
 )
-from integration.support.topics import Trickle, create_topic, fill, new_name, with_admin
+from integration.support.topics import SteadyProducer, create_topic, fill, new_name, with_admin
 from rackward.clusters import Cluster, LocalCluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 OTHER_LEADERS = [3, 0, 3]
 
@@ -54,7 +54,7 @@ def test_followers_are_read_and_leaders_while_a_follower_is_unavailable(
 ) -> None:
     topic = create_topic(stretched, new_name("nearest"), REPLICAS)
     value = random.Random(1).randbytes(RECORD_BYTES)
-    with Trickle(stretched, topic, len(REPLICAS), every=0.05, value=value) as sent:
+    with SteadyProducer(stretched, topic, len(REPLICAS), every=0.05, value=value) as sent:
         reader = Reader(stretched, topic)
         try:
             reader.wait_for_remote_share(almost_none, NEAREST, "followers of its data centre")
@@ -110,24 +110,24 @@ def test_members_of_a_group_read_followers_while_others_join_and_leave(stretched
             for tp in tps
         ]
 
-    def settled(group: ConsumerGroup) -> None:
+    def wait_until_settled(group: ConsumerGroup) -> None:
         """Wait until each partition is read from its nearest replica."""
         group.settle(tps)
         wait_until(
             lambda: read_from(group) == [*NEAREST],
-            PATIENCE,
-            f"all of {topic} is read from followers of its data centre",
+            TEST_TIMEOUT,
+            f"{topic} is read from followers in the data centre of the consumers",
         )
 
     value = random.Random(2).randbytes(RECORD_BYTES)
     with (
-        Trickle(stretched, topic, len(REPLICAS), every=0.05, value=value) as sent,
+        SteadyProducer(stretched, topic, len(REPLICAS), every=0.05, value=value) as sent,
         ConsumerGroup(stretched, topics=[topic], client=nearest) as group,
     ):
         group.start("one", CLIENT_RACK)
-        settled(group)
+        wait_until_settled(group)
         group.start("two", CLIENT_RACK)
-        settled(group)
+        wait_until_settled(group)
 
         def read() -> list[int]:
             return [len(group.reads_of(tp).seen) for tp in tps]
@@ -136,17 +136,17 @@ def test_members_of_a_group_read_followers_while_others_join_and_leave(stretched
             expected = [count + RECORDS_BETWEEN_COUNTS for count in read()]
             wait_until(
                 lambda: all(count >= end for count, end in zip(read(), expected, strict=True)),
-                PATIENCE,
+                TEST_TIMEOUT,
                 "more records of each partition",
             )
 
-        wait_for_share(stretched, lambda: settled(group), read_more, almost_none)
+        wait_for_share(stretched, lambda: wait_until_settled(group), read_more, almost_none)
 
         led = [TopicPartition(*tp) for tp in tps]
         stretched.move_leaders(dict(zip(led, OTHER_LEADERS, strict=True)))
-        settled(group)
+        wait_until_settled(group)
         group.stop("one")
-        settled(group)
+        wait_until_settled(group)
         sent.stop()
         ends = [max(sent.acknowledged[number]) + 1 for _, number in tps]
         wait_until(
@@ -154,7 +154,7 @@ def test_members_of_a_group_read_followers_while_others_join_and_leave(stretched
                 group.reads_of(tp).offsets() >= set(range(end))
                 for tp, end in zip(tps, ends, strict=True)
             ),
-            PATIENCE,
+            TEST_TIMEOUT,
             "every record is read",
         )
     for tp in tps:
@@ -192,7 +192,7 @@ def test_a_follower_that_lags_does_not_reset_the_position(stretched: Cluster) ->
         errors = errors_of(consumer)
         consumer.assign([tp])
         consumer.seek_to_end(tp)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TEST_TIMEOUT
         while reading.read_from.get(tp) != 0:
             assert time.monotonic() < deadline, (reading.read_from, errors)
             assert not consumer.poll(timeout_ms=100)

@@ -18,7 +18,7 @@ from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, delete_topic, new_name
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 PROTOCOL = LeaderRackAwareCooperativeStickyAssignor.name
 
@@ -41,7 +41,7 @@ def aiokafka_subscription(topics: Any, user_data: bytes) -> bytes:
 
 
 class ForeignAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """Not an assignor of ours, under the name of our protocol; its member must not lead."""
+    """Another assignor with the protocol name of ours. Its member must not be the leader."""
 
     name = PROTOCOL
 
@@ -136,7 +136,7 @@ def test_a_member_that_subscribes_to_five_thousand_missing_topics(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Members may take long to decode the responses.
-    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_TIMEOUT", PATIENCE)
+    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_TIMEOUT", TEST_TIMEOUT)
     existing, stem = new_name("existing"), new_name("absent")
     absent = [f"{stem}-{number:04}" for number in range(5000)]
     create_topic(cluster, existing, replicas_led_from(evenly(12)))
@@ -159,16 +159,16 @@ def test_a_member_that_subscribes_to_five_thousand_missing_topics(
 def test_a_topic_deleted_during_a_rebalance(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, library: Library
 ) -> None:
-    kept, deleted = new_name("kept"), new_name("deleted")
-    create_topic(cluster, kept, replicas_led_from(evenly(12)))
+    remaining, deleted = new_name("remaining"), new_name("deleted")
+    create_topic(cluster, remaining, replicas_led_from(evenly(12)))
     create_topic(cluster, deleted, replicas_led_from(evenly(12)))
-    with ConsumerGroup(cluster, topics=[kept, deleted], client=library.client) as group:
+    with ConsumerGroup(cluster, topics=[remaining, deleted], client=library.client) as group:
         group.start("a1", "a")
         group.start("b1", "b")
-        group.settle(partitions_of(kept, 12) | partitions_of(deleted, 12))
+        group.settle(partitions_of(remaining, 12) | partitions_of(deleted, 12))
         group.start("c1", "c")
         delete_topic(cluster, deleted)
-        owned = group.settle(partitions_of(kept, 12), hold=1.0)
+        owned = group.settle(partitions_of(remaining, 12), hold=1.0)
         # Before members leave: the next leader logs it again.
         assert logged(caplog, f"subscribed topic does not exist: {deleted}") == 1
     assert loads(owned) == [4] * 3

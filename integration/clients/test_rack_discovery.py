@@ -41,18 +41,18 @@ def warnings_of(caplog: pytest.LogCaptureFixture, part: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def small() -> Iterator[Cluster]:
+def two_brokers() -> Iterator[Cluster]:
     """Two brokers whose racks are ids of AWS zones."""
-    with LocalCluster(("use1-az1", "use1-az2")) as made:
-        yield made
+    with LocalCluster(("use1-az1", "use1-az2")) as cluster:
+        yield cluster
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_zone_names_against_zone_ids_are_logged_once(
-    small: Cluster, caplog: pytest.LogCaptureFixture, client: str
+    two_brokers: Cluster, caplog: pytest.LogCaptureFixture, client: str
 ) -> None:
-    topic = create_topic(small, new_name("apart"), [[p % 2] for p in range(6)])
-    with ConsumerGroup(small, topics=[topic], client=CLIENTS[client]) as group:
+    topic = create_topic(two_brokers, new_name("apart"), [[p % 2] for p in range(6)])
+    with ConsumerGroup(two_brokers, topics=[topic], client=CLIENTS[client]) as group:
         # Each member that joins causes a rebalance, with another list of racks.
         for name in ("us-east-1a", "us-east-1b", "us-east-1c"):
             before = group.generation
@@ -81,13 +81,13 @@ def test_a_rack_from_a_file(
     labels.write_text('app="billing"\ntopology.kubernetes.io/zone="a"\n')
     monkeypatch.delenv("RACKWARD_RACK", raising=False)
     monkeypatch.setenv("RACKWARD_RACK_FILE", f"{labels}#topology.kubernetes.io/zone")
-    topic = create_topic(cluster, new_name("found"), replicas_led_from(evenly(9)))
+    topic = create_topic(cluster, new_name("discovered"), replicas_led_from(evenly(9)))
     with ConsumerGroup(cluster, topics=[topic], client=CLIENTS[client]) as group:
-        for name, rack in (("found", None), ("b", "b"), ("c", "c")):
+        for name, rack in (("discovered", None), ("b", "b"), ("c", "c")):
             group.start(name, rack)
         owned = group.settle(partitions_of(topic, 9))
     assert loads(owned) == [3, 3, 3]
-    assert off_rack(cluster, owned, {"found": "a", "b": "b", "c": "c"}) == 0
+    assert off_rack(cluster, owned, {"discovered": "a", "b": "b", "c": "c"}) == 0
     assert warnings_of(caplog, MISMATCH) == []
 
 
@@ -98,16 +98,16 @@ def test_a_rack_from_a_file(
         *(pytest.param(each, marks=pytest.mark.slow) for each in ("confluent", "aiokafka")),
     ],
 )
-def test_a_source_that_hangs_costs_only_the_rack(
+def test_a_member_whose_rack_source_hangs_has_no_rack(
     cluster: Cluster,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     client: str,
 ) -> None:
-    # A process logs it once, so each test has a resolver of its own.
+    # A process logs it once, so each test has its own resolver.
     monkeypatch.setattr(resolve, "_resolver", RackResolver(TtlCache(), LogOnce()))
     hanging: Any = discover("command:sleep 60", timeout=0.5)
-    making: dict[str, dict[str, Any]] = {"confluent": {"client.rack": hanging}}
+    client_settings: dict[str, dict[str, Any]] = {"confluent": {"client.rack": hanging}}
     clients: dict[str, MakeClient] = {
         **CLIENTS,
         "kafka-python": KafkaPython(lambda rack: [Sticky(rack=rack or hanging)]),
@@ -119,7 +119,7 @@ def test_a_source_that_hangs_costs_only_the_rack(
     }
     topic = create_topic(cluster, new_name("hanging"), replicas_led_from(["a", "b", "b", "a"]))
     with ConsumerGroup(cluster, topics=[topic], client=clients[client]) as group:
-        group.start("rackless", **making.get(client, {}))
+        group.start("rackless", **client_settings.get(client, {}))
         group.start("b", "b")
         owned = group.settle(partitions_of(topic, 4))
     (warning,) = warnings_of(caplog, "no rack from command sleep: took longer than 0.5 s")

@@ -19,7 +19,7 @@ from rackward.clusters import (
     admin,
 )
 from rackward.clusters.pytest_plugin import UniqueName
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 MB = 1_000_000
 
@@ -177,16 +177,18 @@ def test_a_restarted_broker_has_its_data_and_its_ports(
             end_broker(3)
         assert 3 in cluster.racks
         assert {broker for _, broker in cluster.bytes_out()} == {0, 1, 2, 4, 5}
-        wait_until(lambda: 3 not in cluster.view([topic]).racks(), PATIENCE, "broker 3 is fenced")
-        wait_until(lambda: leader(cluster, topic) == 0, PATIENCE, "a follower leads")
-        wait_until(lambda: leader(cluster, single) is None, PATIENCE, "no leader is left")
+        wait_until(
+            lambda: 3 not in cluster.view([topic]).racks(), TEST_TIMEOUT, "broker 3 is fenced"
+        )
+        wait_until(lambda: leader(cluster, topic) == 0, TEST_TIMEOUT, "a follower leads")
+        wait_until(lambda: leader(cluster, single) is None, TEST_TIMEOUT, "no leader is left")
         assert cluster.log(3)
     finally:
         cluster.start_broker(3)
     assert cluster.bootstrap("b") == servers
-    wait_until(lambda: leader(cluster, single) == 3, PATIENCE, "broker 3 leads again")
+    wait_until(lambda: leader(cluster, single) == 3, TEST_TIMEOUT, "broker 3 leads again")
     assert consume(cluster, "b", single, 0, 100) == 100
-    wait_until(lambda: 3 in in_sync(cluster, topic), PATIENCE, "broker 3 is in sync")
+    wait_until(lambda: 3 in in_sync(cluster, topic), TEST_TIMEOUT, "broker 3 is in sync")
     with pytest.raises(BrokerStateError, match="broker 3 is running"):
         cluster.start_broker(3)
 
@@ -206,12 +208,12 @@ def test_a_paused_broker_is_fenced_and_continues_as_the_same_process(
         for method in (cluster.pause_broker, cluster.stop_broker, cluster.start_broker):
             with pytest.raises(BrokerStateError, match="broker 4 is paused"):
                 method(4)
-        wait_until(lambda: leader(cluster, topic) == 1, PATIENCE, "a follower leads")
+        wait_until(lambda: leader(cluster, topic) == 1, TEST_TIMEOUT, "a follower leads")
     finally:
         cluster.resume_broker(4)
-    wait_until(lambda: 4 in cluster.view([]).racks(), PATIENCE, "broker 4 is back")
+    wait_until(lambda: 4 in cluster.view([]).racks(), TEST_TIMEOUT, "broker 4 is back")
     assert cluster.bytes_out()["c", 4] >= sent
-    wait_until(lambda: 4 in in_sync(cluster, topic), PATIENCE, "broker 4 is in sync")
+    wait_until(lambda: 4 in in_sync(cluster, topic), TEST_TIMEOUT, "broker 4 is in sync")
     cluster.move_leaders({TopicPartition(topic, 0): 4})
 
 
@@ -225,14 +227,14 @@ def test_a_paused_broker_can_be_killed(cluster: Cluster) -> None:
 def test_a_log_includes_earlier_processes_of_the_broker(cluster: Cluster) -> None:
     # The line is logged shortly after the broker serves.
     started = "Kafka Server started"
-    wait_until(lambda: started in cluster.log(1), PATIENCE, "broker 1 has logged its start")
+    wait_until(lambda: started in cluster.log(1), TEST_TIMEOUT, "broker 1 has logged its start")
     starts = cluster.log(1).count(started)
     cluster.stop_broker(1)
     assert "shut down completed" in cluster.log(1)
     cluster.start_broker(1)
     wait_until(
         lambda: cluster.log(1).count(started) == starts + 1,
-        PATIENCE,
+        TEST_TIMEOUT,
         "broker 1 has started",
     )
     with pytest.raises(UnknownBrokerError):

@@ -82,7 +82,9 @@ def test_containers_are_removed_when_the_owner_is_killed(engine: docker.DockerCl
     owner.kill()
     owner.wait()
     wait_until(
-        lambda: not labelled(engine, label), supervisor.ON_EXIT_TIMEOUT, "everything is removed"
+        lambda: not labelled(engine, label),
+        supervisor.ON_EXIT_TIMEOUT,
+        "containers and networks are removed",
     )
 
 

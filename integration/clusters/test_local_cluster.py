@@ -26,7 +26,7 @@ from rackward.clusters import (
 )
 from rackward.clusters.broker_config import free_ports
 from rackward.clusters.distribution import fetch_kafka
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 OWNER = textwrap.dedent("""
     import sys, time
@@ -96,7 +96,7 @@ def test_a_killed_owner_leaves_no_process_and_no_folder(
     assert len(processes_in(tmp_path)) == 2
     owner.send_signal(number)
     owner.wait()
-    wait_until(lambda: is_clean(tmp_path), PATIENCE, "processes and folder are gone")
+    wait_until(lambda: is_clean(tmp_path), TEST_TIMEOUT, "processes and folder are removed")
 
 
 @pytest.mark.slow
@@ -192,7 +192,7 @@ def test_a_cluster_needs_a_broker() -> None:
 
 def test_a_filled_cache_needs_neither_network_nor_path(tmp_path: Path) -> None:
     script = OWNER.replace("time.sleep(600)", "")
-    # A proxy that refuses connections stands for a missing network.
+    # A proxy that refuses connections simulates a missing network.
     (port,) = free_ports(1)
     changes = {"PATH": "", "HTTPS_PROXY": f"http://127.0.0.1:{port}", "JAVA_HOME": "/nowhere"}
     completed = subprocess.run(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 # Imported by the fixtures: a missing extra must skip tests, not break the collection.
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def filled(cluster: Cluster) -> str:
                 headers=[("n", str(index).encode()), ("none", None)],
                 timestamp=1000 * (index + 1),
             )
-    assert producer.flush(PATIENCE) == 0
+    assert producer.flush(TEST_TIMEOUT) == 0
     _await_coordinators(cluster, topic)
     return topic
 
@@ -76,7 +76,7 @@ def _await_coordinators(cluster: Cluster, topic: str) -> None:
     for number in range(10):
         settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"first-{number}"}
         consumer = Consumer(settings)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TEST_TIMEOUT
         while True:
             try:
                 consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)

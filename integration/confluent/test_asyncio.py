@@ -1,4 +1,4 @@
-"""confluent's AIOConsumer, and rackward's in its place."""
+"""The same tests on confluent's AIOConsumer and on rackward's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import assignors.confluent
 from integration.support.confluent import RACKWARD, Variant, new_group, partition_keys
 from integration.support.topics import committed
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
@@ -45,7 +45,7 @@ def make(variant: Variant, cluster: Cluster) -> Callable[..., Any]:
 
 
 async def poll_until(consumer: Any, enough: Callable[[list[Any]], object]) -> list[Any]:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TEST_TIMEOUT
     messages: list[Any] = []
     while not enough(messages):
         assert time.monotonic() < deadline, messages
@@ -69,7 +69,7 @@ def test_callbacks_are_coroutines_on_the_loop(
         async def on_assign(consumer: Any, partitions: list[TopicPartition]) -> None:
             calls.append(("assign", partition_keys(partitions), threading.get_ident()))
             if partitions:
-                # A call in a callback belongs to the call that has called back.
+                # A call within a callback is part of the call that invoked the callback.
                 await consumer.incremental_assign(
                     [TopicPartition(p.topic, p.partition, 4) for p in partitions]
                 )
@@ -83,7 +83,7 @@ def test_callbacks_are_coroutines_on_the_loop(
             assert threading.get_ident() == here
             commits.extend(p.offset for p in partitions)
 
-        # Automatic commits never become due.
+        # No automatic commit is due during the test.
         consumer = make(group, on_commit=on_commit, **{"auto.commit.interval.ms": 600_000})
         await consumer.subscribe([filled], on_assign=on_assign, on_revoke=on_revoke)
         messages = await poll_until(consumer, lambda messages: len(messages) == 18)
@@ -95,7 +95,7 @@ def test_callbacks_are_coroutines_on_the_loop(
         result = await consumer.commit(asynchronous=False)
         assert {p.offset for p in result} == {10}
         # Other tasks run during a poll. A machine may stall for one poll, so several are tried.
-        ticks, deadline = 0, time.monotonic() + PATIENCE
+        ticks, deadline = 0, time.monotonic() + TEST_TIMEOUT
         while ticks <= 3:
             assert time.monotonic() < deadline, (
                 f"{ticks} iterations of the loop in a poll of half a second"
@@ -108,10 +108,10 @@ def test_callbacks_are_coroutines_on_the_loop(
         await consumer.close()
         with pytest.raises(RuntimeError):
             await consumer.poll(0)
-        everything = {(filled, p) for p in range(3)}
+        all_partitions = {(filled, p) for p in range(3)}
         assert [call for call in calls if call[1]] == [
-            ("assign", everything, here),
-            ("revoke", everything, here),
+            ("assign", all_partitions, here),
+            ("revoke", all_partitions, here),
         ]
 
     asyncio.run(run())
@@ -125,7 +125,7 @@ def test_two_members_in_one_loop(make: Callable[..., Any], filled: str) -> None:
             assignments: list[list[TopicPartition]] = [[], []]
 
             async def poll(consumer: Any, index: int) -> None:
-                deadline = time.monotonic() + PATIENCE
+                deadline = time.monotonic() + TEST_TIMEOUT
                 while {1, 2} != {len(each) for each in assignments}:
                     assert time.monotonic() < deadline, assignments
                     await consumer.poll(0.05)

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 from integration.support.confluent import Callbacks, Consumers, new_group, poll_until
 from integration.support.topics import described
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
@@ -103,7 +103,9 @@ def test_a_dynamic_member_leaves_and_a_static_one_stays(
     static.close()
     assert len(instance_ids(cluster, group)) == 2
     dynamic.close()
-    wait_until(lambda: instance_ids(cluster, group) == ["i"], PATIENCE, "the dynamic one has left")
+    wait_until(
+        lambda: instance_ids(cluster, group) == ["i"], TEST_TIMEOUT, "the dynamic one has left"
+    )
 
 
 def test_close_without_a_poll(consumers: Consumers, filled: str) -> None:

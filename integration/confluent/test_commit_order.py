@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from integration.support.confluent import CONFLUENT, Consumers, new_group, poll_until
-from integration.support.offsets_topic import commit_history, went_back
+from integration.support.offsets_topic import commit_history, count_decreases
 from integration.support.racks import BROKERS, replicas_led_from
 from integration.support.topics import committed, coordinator_of, create_topic, new_name
 from rackward.clusters import Cluster
@@ -33,7 +33,7 @@ class CommitRecorder:
             self.offsets += [each.offset for each in partitions if each.partition == 0]
 
 
-def test_the_last_of_many_asynchronous_commits_counts(
+def test_the_last_of_many_asynchronous_commits_is_stored(
     consumers: Consumers, filled: str, cluster: Cluster
 ) -> None:
     group, results = new_group(), CommitRecorder()
@@ -91,7 +91,7 @@ def test_committed_offsets_do_not_go_back_while_a_coordinator_dies(
     consumers: Consumers, cluster: Cluster
 ) -> None:
     group, results = new_group(), CommitRecorder()
-    # The first commit has the broker choose a coordinator.
+    # After its first commit, the group has a coordinator.
     consumers(group=group).commit(offsets=[TopicPartition(new_name("none"), 0, 1)])
     coordinator = coordinator_of(cluster, group)
     leader = next(racks for racks in [["a"], ["b"]] if coordinator not in BROKERS[racks[0]])
@@ -115,11 +115,11 @@ def test_committed_offsets_do_not_go_back_while_a_coordinator_dies(
     history = commit_history(cluster, group)
     print(
         f"{consumers.variant}: {len(results.offsets)} of {sent} acknowledged,"
-        f" {went_back(history)} went back, errors: {sorted(set(results.errors))}"
+        f" {count_decreases(history)} decreased, errors: {sorted(set(results.errors))}"
     )
     if consumers.variant is CONFLUENT:
         return  # It may send a failed commit again after a later one.
-    assert went_back(history) == 0
+    assert count_decreases(history) == 0
     assert results.errors == []
     assert results.offsets == sorted(results.offsets)
     assert history[topic, 0][-1] == max(results.offsets)

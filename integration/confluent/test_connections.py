@@ -23,7 +23,7 @@ from integration.support.confluent import (
 )
 from rackward.clusters import LocalCluster
 from tests.support.certificates import make_authority
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 PASSWORD = "wonderland-1865"
 WRONG_PASSWORD = "looking-glass-1871"
@@ -72,7 +72,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
         for _ in range(9):
             producer.produce("t", b"x")
-        assert producer.flush(PATIENCE) == 0
+        assert producer.flush(TEST_TIMEOUT) == 0
         yield Secured(cluster.bootstrap("a"), path, "t")
 
 
@@ -120,7 +120,7 @@ def test_no_broker_can_be_reached(variant: Variant) -> None:
     assert lookup_errors(consumer) == LOOKUP_ERRORS
     started = time.monotonic()
     consumer.close()
-    assert time.monotonic() - started < PATIENCE
+    assert time.monotonic() - started < TEST_TIMEOUT
 
 
 @pytest.mark.parametrize(

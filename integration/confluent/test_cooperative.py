@@ -7,21 +7,21 @@ from collections.abc import Callable
 
 from assignors.confluent.offsets import PartitionKey
 from integration.support.confluent_clients import Confluent
-from integration.support.drip import drip
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, replicas_led_from
+from integration.support.steady_producer import produce_steadily
 from integration.support.topics import create_topic, new_name
 from rackward.clusters import Cluster
 
 MEMBERS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 MAX_PAUSE = 0.2
-"""Seconds without a record of a partition that does not move in a rebalance, at most. If a busy
+"""Seconds without a record of a partition that does not move in a rebalance. If a busy
 machine makes longer pauses without a rebalance, the limit is twice these."""
 MAX_STEADY_PAUSE = 1.0
 """Seconds of pause without a rebalance, up to which a measurement is valid."""
 ATTEMPTS = 5
 """A pause caused by the rebalance occurs in each attempt; one caused by a busy machine does not."""
-PATIENCE = 180.0
+STEP_TIMEOUT = 180.0
 
 
 def longest_pause(
@@ -32,7 +32,7 @@ def longest_pause(
 
 def steady_pause(group: ConsumerGroup, all_partitions: set[PartitionKey]) -> float:
     """Return the longest pause in two seconds without a rebalance, once records arrive steadily."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + STEP_TIMEOUT
     while True:
         since = time.monotonic()
         time.sleep(2.0)
@@ -46,11 +46,11 @@ def pauses_when_a_seventh_joins(
     group: ConsumerGroup, all_partitions: set[PartitionKey]
 ) -> tuple[float, float]:
     """Return the longest pause of a partition that stays, and the longest before the rebalance."""
-    before = group.settle(all_partitions, within=PATIENCE)
+    before = group.settle(all_partitions, within=STEP_TIMEOUT)
     steady = steady_pause(group, all_partitions)
     generation, started = group.generation, time.monotonic()
     group.start("a3", "a")
-    now = group.settle(all_partitions, within=PATIENCE, after=generation)
+    now = group.settle(all_partitions, within=STEP_TIMEOUT, after=generation)
     ended = time.monotonic()
     assert loads(now) == [5, 5, 5, 5, 5, 5, 6]
     assert group.generation - generation <= 2
@@ -71,7 +71,7 @@ def test_unmoved_partitions_are_read_while_a_member_joins(
     measured: list[str] = []
     good = False
     with (
-        drip(cluster, topic, 36, every=0.03),
+        produce_steadily(cluster, topic, 36, every=0.03),
         ConsumerGroup(cluster, topics=[topic], client=Confluent()) as group,
     ):
         for name, rack in MEMBERS.items():

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from integration.support.confluent import new_group
-from integration.support.drip import drip
 from integration.support.racks import evenly, replicas_led_from
+from integration.support.steady_producer import produce_steadily
 from integration.support.topics import committed, create_topic, new_name
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
@@ -51,10 +51,10 @@ class Reader:
             self.batches += 1
 
     def await_commit(self, cluster: Cluster, name: str) -> None:
-        wait_until(lambda: self.batches > 0, PATIENCE, f"{name} returns a batch")
+        wait_until(lambda: self.batches > 0, TEST_TIMEOUT, f"{name} returns a batch")
         wait_until(
             lambda: sum(committed(cluster, self.group).values()) > 0,
-            PATIENCE,
+            TEST_TIMEOUT,
             f"{name} commits offsets",
         )
 
@@ -70,7 +70,7 @@ class Reader:
 def test_records_that_consume_has_not_returned_are_not_committed(cluster: Cluster) -> None:
     topic = create_topic(cluster, new_name("crash"), replicas_led_from(evenly(PARTITIONS)))
     readers: dict[str, Reader] = {}
-    with drip(cluster, topic, PARTITIONS, every=0.005):
+    with produce_steadily(cluster, topic, PARTITIONS, every=0.005):
         try:
             for name in READERS:
                 readers[name] = Reader(name, cluster.bootstrap_servers, new_group(), topic)

@@ -30,7 +30,7 @@ from integration.support.confluent import (
 )
 from integration.support.topics import committed, create_topic, new_name
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 SETTINGS = {"group.id": "g", "partition.assignment.strategy": RACKWARD.eager, "log_level": 0}
 ON_A_CLUSTER = pytest.mark.parametrize("cluster", ["local"], indirect=True)
@@ -140,7 +140,7 @@ def test_an_exception_in_consume_loses_no_records(
         consumer = make({"on_commit": fail, "auto.commit.interval.ms": 200})
         consumer.assign([confluent_kafka.TopicPartition(filled, p, 0) for p in range(3)])
         records: list[Any] = []
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TEST_TIMEOUT
         while not calls or len(records) < 30:
             assert time.monotonic() < deadline, f"{len(records)} records, calls {calls}"
             try:

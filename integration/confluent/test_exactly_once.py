@@ -23,11 +23,11 @@ pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
 PARTITIONS = 12
 RECORDS = 100_000
-PATIENCE = 90.0
+TEST_TIMEOUT = 90.0
 
 
 class Process:
-    """A member of the pipeline in a process of its own, and the lines that it has printed."""
+    """A member of the pipeline in its own process, and the lines that it has printed."""
 
     def __init__(self, arguments: list[str]) -> None:
         self._process = subprocess.Popen(
@@ -52,7 +52,7 @@ class Process:
                 any(line.split()[:1] == [word] for line in self.lines)
                 or self._process.poll() is not None
             ),
-            within=PATIENCE,
+            within=TEST_TIMEOUT,
             what=f"a member prints {word!r}; last lines: {self.lines[-3:]}",
         )
         assert self._process.poll() is None, (
@@ -69,18 +69,18 @@ class Process:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(PATIENCE)
+        self._process.wait(TEST_TIMEOUT)
 
     def stop(self) -> None:
         """Close its standard input, so that it closes its consumer, and wait for its end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        assert self._process.wait(PATIENCE) == 0, self.lines[-5:]
+        assert self._process.wait(TEST_TIMEOUT) == 0, self.lines[-5:]
 
     def discard(self) -> None:
         if self._process.poll() is None:
             self.kill()
-        self._thread.join(PATIENCE)
+        self._thread.join(TEST_TIMEOUT)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
@@ -128,12 +128,12 @@ def assert_copied_exactly_once(cluster: Cluster, variant: Variant) -> None:
             producer.produce(source, b"x" * 100, partition=sent % PARTITIONS)
             producer.poll(0)
             sent += 1
-        assert producer.flush(PATIENCE) == 0
+        assert producer.flush(TEST_TIMEOUT) == 0
 
     def await_copied(count: int) -> None:
         wait_until(
             lambda: sum(committed(cluster, group).values()) >= count,
-            within=PATIENCE,
+            within=TEST_TIMEOUT,
             what=f"{count} records are copied",
         )
 
@@ -159,7 +159,7 @@ def assert_copied_exactly_once(cluster: Cluster, variant: Variant) -> None:
         second.signal(signal.SIGSTOP)
         wait_until(
             lambda: "second" not in client_ids(cluster, group),
-            within=PATIENCE,
+            within=TEST_TIMEOUT,
             what="the group removes the second member",
         )
         second.signal(signal.SIGCONT)
@@ -176,9 +176,9 @@ def assert_copied_exactly_once(cluster: Cluster, variant: Variant) -> None:
     assert sum(map(len, copied.values())) == RECORDS
     for partition, values in copied.items():
         assert values == [f"{partition}:{offset}".encode() for offset in range(len(values))]
-    # Aborted copies exist, so there was something not to read.
-    everything = read(cluster, target, "read_uncommitted", min_records=RECORDS)
-    assert sum(map(len, everything.values())) > RECORDS
+    # There are aborted copies, which read_committed has to skip.
+    uncommitted = read(cluster, target, "read_uncommitted", min_records=RECORDS)
+    assert sum(map(len, uncommitted.values())) > RECORDS
     assert sum(committed(cluster, group).values()) == RECORDS
     refused = [line for line in second.lines if line.startswith("refused")]
     assert refused[0] in ("refused UNKNOWN_MEMBER_ID", "refused ILLEGAL_GENERATION")
@@ -209,7 +209,7 @@ def read(cluster: Cluster, topic: str, isolation: str, min_records: int) -> dict
     )
     values_of: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
     open_ends = set(range(PARTITIONS))
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TEST_TIMEOUT
     while open_ends or sum(map(len, values_of.values())) < min_records:
         count = sum(map(len, values_of.values()))
         assert time.monotonic() < deadline, f"{count} records, no end of {open_ends}"

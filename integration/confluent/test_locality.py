@@ -13,9 +13,9 @@ from assignors.confluent.offsets import PartitionKey
 from integration.support.confluent_clients import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
-from integration.support.topics import Trickle, committed, create_topic, new_name
+from integration.support.topics import SteadyProducer, committed, create_topic, new_name
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 SIX_MEMBERS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 TWELVE_MEMBERS = {f"{rack}{number}": rack for rack in "abc" for number in range(1, 5)}
@@ -33,30 +33,30 @@ def assign(
     topic = create_topic(cluster, new_name("led"), replicas_led_from(racks))
     all_partitions = {(topic, partition) for partition in range(len(racks))}
     with (
-        Trickle(cluster, topic, len(racks)) as trickle,
+        SteadyProducer(cluster, topic, len(racks)) as producer,
         ConsumerGroup(cluster, topics=[topic], client=Confluent(strategy)) as group,
     ):
         for name, rack in members.items():
             group.start(name, rack)
         owned = group.settle(all_partitions, within=90, hold=1.0)
         wait_until(
-            lambda: all(trickle.acknowledged.values()), PATIENCE, "each partition has a record"
+            lambda: all(producer.acknowledged.values()), TEST_TIMEOUT, "each partition has a record"
         )
-        trickle.stop()
+        producer.stop()
         wait_until(
             lambda: all(
                 offsets <= group.reads_of((topic, partition)).offsets()
-                for partition, offsets in trickle.acknowledged.items()
+                for partition, offsets in producer.acknowledged.items()
             ),
-            within=PATIENCE,
+            within=TEST_TIMEOUT,
             what="every acknowledged record is read",
         )
-    for partition, offsets in trickle.acknowledged.items():
+    for partition, offsets in producer.acknowledged.items():
         read = [offset for _, offset, _ in group.reads_of((topic, partition)).seen]
-        # No member died, so each committed before it gave a partition up.
+        # No member died, so each one committed before its partitions were revoked.
         assert read == sorted(offsets)
     assert committed(cluster, group.id) == {
-        (topic, partition): max(offsets) + 1 for partition, offsets in trickle.acknowledged.items()
+        (topic, partition): max(offsets) + 1 for partition, offsets in producer.acknowledged.items()
     }
     return owned
 

@@ -80,7 +80,7 @@ def test_watermarks(consumers: Consumers, filled: str) -> None:
 def test_metadata(consumers: Consumers, filled: str, cluster: Cluster) -> None:
     consumer = consumers()
     leaders = {0: 0, 1: 2, 2: 4}
-    # A broker that was fenced meanwhile leads nothing afterwards.
+    # A broker that was fenced since then has lost its leaders.
     cluster.move_leaders(
         {placement_core.TopicPartition(filled, p): broker for p, broker in leaders.items()}
     )

@@ -45,7 +45,7 @@ def test_exceeding_max_poll_interval(consumers: Consumers, filled: str, cluster:
         "session.timeout.ms": 4000,
         "enable.auto.commit": False,
     }
-    # A machine that stalls may cause the error too early: then it is tried again.
+    # A machine that stalls may cause the error too early. Then the test tries again.
     for _ in range(ATTEMPTS):
         eager, cooperative = new_group(), new_group()
         lost, revoked = Callbacks(), Callbacks()
@@ -79,7 +79,7 @@ def test_exceeding_max_poll_interval(consumers: Consumers, filled: str, cluster:
     )
     successor.commit(offsets=[TopicPartition(filled, 0, 9)], asynchronous=False)
 
-    # Until it polls it keeps its assignment, and its commits are refused.
+    # Until it polls, the member keeps its assignment, and its commits are refused.
     assert len(one.assignment()) == 3
     assert lost.calls == [("assign", all_partitions)]
     assert revoked.calls == [("assign", all_partitions)]
@@ -105,7 +105,7 @@ def test_exceeding_max_poll_interval(consumers: Consumers, filled: str, cluster:
         assert (message.topic(), message.offset()) == (None, None)
         poll_until(consumer, until=partial(has_two_calls, calls), what="the callback")
         assert calls.calls[1] == (kind, all_partitions)
-    # It has joined again, and may commit.
+    # After it has joined again, its commits succeed.
     poll_until(
         one,
         other,

@@ -26,7 +26,7 @@ from rackward.clusters import Cluster
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
 
-def test_a_message_has_what_was_sent(consumers: Consumers, filled: str) -> None:
+def test_a_message_has_the_fields_that_were_sent(consumers: Consumers, filled: str) -> None:
     consumer = consumers()
     consumer.assign([TopicPartition(filled, 1, 3)])
     message = consumer.poll(60)

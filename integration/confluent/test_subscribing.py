@@ -19,7 +19,7 @@ from integration.support.confluent import (
 )
 from integration.support.topics import create_topic, new_name
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
@@ -67,7 +67,7 @@ def test_callbacks_are_called_in_consume(consumers: Consumers, filled: str) -> N
         messages.extend(consumer.consume(30, 0.5))
         return len(messages) >= 30
 
-    wait_until(all_read, PATIENCE, "all records")
+    wait_until(all_read, TEST_TIMEOUT, "all records")
     assert partition_offsets(messages) == [(p, n) for p in range(3) for n in range(10)]
     assert calls.calls == [("assign", {(filled, p) for p in range(3)})]
 

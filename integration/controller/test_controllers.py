@@ -1,4 +1,4 @@
-"""Controllers that are killed or suspended, and a cluster or topic that goes away."""
+"""Controllers that are killed or suspended; a deleted topic; a cluster without responses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rackward.clusters import Cluster
 from rackward.clusters.pytest_plugin import UniqueName
 from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
 from rackward.controller.reconciler import Step
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PAUSE_SECONDS = 60.0
 
@@ -96,7 +96,7 @@ def test_a_controller_suspended_while_another_takes_over_requests_nothing(
         with controller(cluster, tmp_path) as active:
             wait_for_replicas(cluster, topic, within=TAKE_OVER_SECONDS)
             wait_until_complete(cluster)
-            # Another program moves a partition meanwhile, which must not be moved back.
+            # Then another program moves a partition, which must not be moved back.
             tp = TopicPartition(topic, 0)
             row = cluster_state(cluster).view.replicas[tp]
             cluster.move_leaders({tp: row[2]})
@@ -105,7 +105,7 @@ def test_a_controller_suspended_while_another_takes_over_requests_nothing(
             suspended.send_signal(signal.SIGCONT)
             wait_until(
                 lambda: "standing by" in log.read_text(),
-                PATIENCE,
+                TEST_TIMEOUT,
                 "the suspended controller stands by",
             )
             assert active.is_active()
@@ -155,7 +155,7 @@ def test_two_controllers_and_a_topic_of_pending_replicas_that_is_deleted(
         cluster.start_broker(2)
         other = two if active is one else one
         wait_for_replicas(cluster, topic, PENDING_REPLICAS_TOPIC, within=TAKE_OVER_SECONDS)
-        wait_until(other.is_active, PATIENCE, "the other controller is active")
+        wait_until(other.is_active, TEST_TIMEOUT, "the other controller is active")
         wait_until_complete(cluster)
         assert other.stop() == 130
     rows = assigned_replicas(cluster)[TopicPartition(topic, 0)]
@@ -179,5 +179,7 @@ def test_a_cluster_that_does_not_respond_for_a_minute(
         cluster.start_broker(2)
         wait_for_replicas(cluster, topic, within=TAKE_OVER_SECONDS)
         assert running.process.poll() is None
-        wait_until(lambda: running.health()[0] == 200, PATIENCE, "the controller is ready again")
+        wait_until(
+            lambda: running.health()[0] == 200, TEST_TIMEOUT, "the controller is ready again"
+        )
         assert running.stop() == 130

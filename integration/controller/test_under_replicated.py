@@ -32,7 +32,7 @@ from rackward.clusters.pytest_plugin import UniqueName
 from rackward.controller.pending_replicas import PendingReplicas, read_pending_replicas
 from rackward.placement_service import create_replica_placement
 from rackward.topics.creator import PendingReplicasRecorder
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def cluster(three_brokers: Cluster) -> Cluster:
 def test_a_topic_created_while_a_broker_is_down_gets_its_replicas_later(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
-    """The controller is killed and started again meanwhile."""
+    """In between, the controller is killed and started again."""
     topic, complete = unique_name("short"), unique_name("complete")
     rackward(cluster, *("topics", "create", complete, "-p", 3, "-r", 3, "--seed", 1, "--yes"))
     with controller(cluster, tmp_path) as first:
@@ -78,7 +78,7 @@ def test_a_topic_created_while_a_broker_is_down_gets_its_replicas_later(
         checked = rackward(cluster, "placement", "check", "--topics", topic, status=1)
         assert "placeholders for 1 replica each" in checked.out
 
-        placement = create_replica_placement(first.service, 2, 3, timeout=PATIENCE)
+        placement = create_replica_placement(first.service, 2, 3, timeout=TEST_TIMEOUT)
         assert [row[-1] for row in placement] == [-1, -1]
         first.kill()
     with controller(cluster, tmp_path) as second:
@@ -96,7 +96,7 @@ def test_a_topic_created_while_a_broker_is_down_gets_its_replicas_later(
     assert "healthy" in described.out
 
 
-def test_a_topic_that_could_not_be_written_is_refused(
+def test_fewer_live_brokers_than_min_insync_replicas_are_refused(
     cluster: Cluster, unique_name: UniqueName
 ) -> None:
     topic = unique_name("refused")
@@ -138,7 +138,7 @@ def test_the_record_of_a_topic_that_was_not_created_is_deleted(
         create_topic(cluster, created, [[0, 1]])
         recorder.confirm(admin, [refused])
         assert pending_keys(cluster, refused) == []
-        record = read_pending_replicas(properties, PATIENCE).records[f"{created}/id"]
+        record = read_pending_replicas(properties, TEST_TIMEOUT).records[f"{created}/id"]
         assert record.topic_id == cluster_state(cluster).topic_ids[created]
         recorder.confirm(admin, [refused, created])
     assert pending_keys(cluster, created) == []
@@ -162,7 +162,7 @@ def test_replication_is_throttled(
         )
         started = time.monotonic()
         wait_for_replicas(cluster, topic, within=4 * FILL_SECONDS)
-        # 12 MB at 300 kB per second, except for the 4 MB that Kafka sends at once.
+        # 12 MB at 300 kB per second, except for the first 4 MB, which Kafka does not throttle.
         assert time.monotonic() - started > 15
         wait_until_complete(cluster)
         assert running.stop() == 130

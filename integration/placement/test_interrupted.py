@@ -24,16 +24,16 @@ from integration.support.topics import (
     create_topics,
     delete_topic,
     fill,
-    midway,
-    nothing_moves,
+    no_reassignments,
     plan,
     rows,
     throttle_settings,
+    wait_for_progress,
     with_admin,
 )
 from rackward.clusters import Cluster
 from rackward.clusters.pytest_plugin import UniqueName
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
@@ -48,23 +48,28 @@ def test_a_killed_run_is_resumed_from_another_folder(
     planned = plan(cluster, topic, tmp_path / "plan.json", "-r", "3")
     command = ("placement", "apply", tmp_path / "plan.json", "--yes", "--json")
     with running(cluster, *command, "--throttle", SLOW) as run:
-        midway(run)
+        wait_for_progress(run)
         killed = run.send(signal.SIGKILL)
     assert killed.status == -signal.SIGKILL
-    left = throttle_settings(cluster)
-    assert left["topic", topic].keys() == {LEADER_LIST, "follower.replication.throttled.replicas"}
-    assert left["broker", "0"]["leader.replication.throttled.rate"] == "60000"
-    assert any(key.startswith("rackward.throttle.60000.before.") for key in left["broker", "0"])
+    remaining = throttle_settings(cluster)
+    assert remaining["topic", topic].keys() == {
+        LEADER_LIST,
+        "follower.replication.throttled.replicas",
+    }
+    assert remaining["broker", "0"]["leader.replication.throttled.rate"] == "60000"
+    assert any(
+        key.startswith("rackward.throttle.60000.before.") for key in remaining["broker", "0"]
+    )
 
-    # Another plan is rejected meanwhile.
+    # No other plan can be made while replicas are moved.
     other = rackward(cluster, "placement", "plan", "-r", "2", "--topics", topic, status=2)
     assert "6 partitions of" in one_line(other)
     assert "being reassigned" in other.err
 
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "copy.json").write_text((tmp_path / "plan.json").read_text())
-    done = rackward(cluster, "placement", "apply", "copy.json", "--yes", "--json", cwd=elsewhere)
+    other_folder = tmp_path / "other_folder"
+    other_folder.mkdir()
+    (other_folder / "copy.json").write_text((tmp_path / "plan.json").read_text())
+    done = rackward(cluster, "placement", "apply", "copy.json", "--yes", "--json", cwd=other_folder)
     started = done.events[1]
     assert started["event"] == "started"
     assert started["in_progress"] > 0
@@ -96,7 +101,7 @@ def test_ctrl_c_restores_the_throttle_and_cancel_restores_the_layout(
     planned = plan(cluster, topic, path, "--drain", "0,2", "--throttle", SLOW)
     command = ("placement", "apply", path, "--yes", "--json")
     with running(cluster, *command) as run:
-        midway(run)
+        wait_for_progress(run)
         stopped = run.send(signal.SIGINT)
     assert stopped.status == 130
     names = [event["event"] for event in stopped.events]
@@ -104,7 +109,7 @@ def test_ctrl_c_restores_the_throttle_and_cancel_restores_the_layout(
     assert names.count("broker_throttle_found") == 1
     assert throttle_settings(cluster) == throttled_already
     # The cluster completes the reassignment by itself, and a second run finds it completed.
-    wait_until(lambda: nothing_moves(cluster), PATIENCE, "all of it is moved")
+    wait_until(lambda: no_reassignments(cluster), TEST_TIMEOUT, "all replicas are moved")
     rackward(cluster, *command)
     moved = rows(cluster, topic)
     assert {each["partition"]: tuple(each["after"]) for each in planned["partitions"]}.items() <= (
@@ -113,7 +118,7 @@ def test_ctrl_c_restores_the_throttle_and_cancel_restores_the_layout(
 
     planned = plan(cluster, topic, path, "--drain", "3,5", "--throttle", SLOW)
     with running(cluster, *command) as run:
-        midway(run)
+        wait_for_progress(run)
         run.send(signal.SIGKILL)
     assert throttle_settings(cluster) != throttled_already
     shown = rackward(cluster, "placement", "cancel", "--dry-run", path)
@@ -121,14 +126,14 @@ def test_ctrl_c_restores_the_throttle_and_cancel_restores_the_layout(
     done = rackward(cluster, "placement", "cancel", path, "--yes", "--json")
     assert done.events[-1]["ok"]
     assert throttle_settings(cluster) == throttled_already
-    assert nothing_moves(cluster)
+    assert no_reassignments(cluster)
     # In the former order, except for completed partitions. Kafka's own cancellation changes it.
-    back = [each["partition"] for each in done.events[0]["partitions"]]
-    assert back
+    restored = [each["partition"] for each in done.events[0]["partitions"]]
+    assert restored
     now = rows(cluster, topic)
     for each in planned["partitions"]:
         number = each["partition"]
-        assert now[number] == (moved[number] if number in back else tuple(each["after"]))
+        assert now[number] == (moved[number] if number in restored else tuple(each["after"]))
     assert content(cluster, topic, 6) == written
 
 
@@ -150,8 +155,8 @@ def set_configs(
             throttle_settings(cluster).get((kind.name.lower(), name), {}).get(key) == value
             for key, value in values.items()
         ),
-        PATIENCE,
-        f"{values} is known",
+        TEST_TIMEOUT,
+        f"every broker has {values}",
     )
 
 
@@ -159,18 +164,18 @@ def set_configs(
 def test_a_broker_dies_and_a_topic_is_deleted_while_replicas_move(
     cluster: Cluster, topic: str, unique_name: UniqueName, tmp_path: Path
 ) -> None:
-    doomed = unique_name("doomed")
-    create_topics(cluster, {topic: [[0], [1], [2]], doomed: [[0], [1]]})
+    deleted = unique_name("deleted")
+    create_topics(cluster, {topic: [[0], [1], [2]], deleted: [[0], [1]]})
     written = fill(cluster, topic, 3, 150)
-    fill(cluster, doomed, 2, 150)
+    fill(cluster, deleted, 2, 150)
     target = {
         "version": 1,
         "partitions": [
             {"topic": topic, "partition": 0, "replicas": [0, 5]},
             {"topic": topic, "partition": 1, "replicas": [1, 3]},
             {"topic": topic, "partition": 2, "replicas": [2, 3]},
-            {"topic": doomed, "partition": 0, "replicas": [0, 4]},
-            {"topic": doomed, "partition": 1, "replicas": [1, 4]},
+            {"topic": deleted, "partition": 0, "replicas": [0, 4]},
+            {"topic": deleted, "partition": 1, "replicas": [1, 4]},
         ],
     }
     (tmp_path / "target.json").write_text(json.dumps(target))
@@ -180,9 +185,9 @@ def test_a_broker_dies_and_a_topic_is_deleted_while_replicas_move(
     )
     try:
         with running(cluster, *command, "--throttle", "150kB") as run:
-            midway(run)
+            wait_for_progress(run)
             cluster.kill_broker(5)
-            delete_topic(cluster, doomed)
+            delete_topic(cluster, deleted)
             done = run.end()
     finally:
         cluster.start_broker(5)
@@ -191,17 +196,17 @@ def test_a_broker_dies_and_a_topic_is_deleted_while_replicas_move(
     assert (waiting["partitions"], waiting["brokers"]) == (1, [5])
     failed = {(e["topic"], e["partition"]): e["reason"] for e in done.events[-1]["failed"]}
     assert failed == {
-        (doomed, 0): "the topic was deleted",
-        (doomed, 1): "the topic was deleted",
+        (deleted, 0): "the topic was deleted",
+        (deleted, 1): "the topic was deleted",
         (topic, 0): "waiting: broker 5 is down",
     }
     assert done.events[-1]["completed"] == 2
     assert done.events[-1]["in_progress"] == [[topic, 0]]
     assert throttle_settings(cluster) == {}
 
-    # The broker is back; without the deleted topic the run is resumed.
+    # The broker runs again. Without the deleted topic, the run is resumed.
     refused = rackward(cluster, *command, status=2)
-    assert f"the cluster has no partition {doomed}-0: remove it" in one_line(refused)
+    assert f"the cluster has no partition {deleted}-0: remove it" in one_line(refused)
     target["partitions"] = target["partitions"][:3]  # type: ignore[index]
     (tmp_path / "target.json").write_text(json.dumps(target))
     rackward(cluster, *command)

@@ -1,4 +1,4 @@
-"""Leader layouts by the controller, for the configured groups."""
+"""Leader layouts that the controller applies for the configured groups."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from rackward.controller.app import Controller, Plugins
 from rackward.controller.config import ControllerConfig, LeaderLayoutConfig
 from rackward.controller.leader_layout import apply_leader_layout
 from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
-FAST = 20.0
-"""Times that a controller's clock goes faster than ours."""
-EVERY = 60.0
+CLOCK_FACTOR = 20.0
+"""Speed of the controller's clock, as a multiple of real time."""
+INTERVAL = 60.0
+"""Seconds of the controller's clock between leader layouts."""
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
 
-def test_leaders_go_where_the_members_are_if_it_is_worth_it(
+def test_leaders_move_to_the_members_if_the_gain_suffices(
     cluster: Cluster, unique_name: UniqueName
 ) -> None:
-    topic = create_topic(cluster, unique_name("laid"), replicas_led_from(evenly(36)))
+    topic = create_topic(cluster, unique_name("leaders"), replicas_led_from(evenly(36)))
 
     def strategies(rack: str | None) -> list[LeaderRackAwareCooperativeStickyAssignor]:
         return [LeaderRackAwareCooperativeStickyAssignor(rack=rack)]
@@ -44,58 +45,60 @@ def test_leaders_go_where_the_members_are_if_it_is_worth_it(
             group.start(name, rack)
         group.settle({(topic, number) for number in range(36)})
 
-        def laid(*groups: str, min_gain: float = 0.05) -> object:
+        def apply_layout(*groups: str, min_gain: float = 0.05) -> object:
             return apply_leader_layout(
                 admin, LeaderLayoutConfig(3600.0, groups, min_gain), MetadataLocator()
             )
 
         before = cluster.view([topic])
-        assert laid("somebody-else") is None
-        assert laid(group.id, min_gain=0.5) is None, "a third more is less than that"
+        assert apply_layout("other-group") is None
+        assert apply_layout(group.id, min_gain=0.5) is None, "the gain of a third is below min_gain"
         assert cluster.view([topic]) == before
 
-        assert laid(f"{group.id[:-1]}*") is not None
+        assert apply_layout(f"{group.id[:-1]}*") is not None
         wait_for_leaders(cluster, topic, {"a": 24, "b": 12})
-        assert laid(group.id) is None, "nothing is left to be gained"
+        assert apply_layout(group.id) is None, "there is no gain left"
     delete_topic(cluster, topic)
 
 
-class Enough(Exception):
-    """Ends a controller that has been looked at for long enough."""
+class StopControllerError(Exception):
+    """Raised by the clock to end the controller."""
 
 
-def test_it_does_so_when_it_is_time(cluster: Cluster, unique_name: UniqueName) -> None:
+def test_layouts_are_applied_at_the_configured_interval(
+    cluster: Cluster, unique_name: UniqueName
+) -> None:
     topic = create_topic(cluster, unique_name("due"), replicas_led_from(evenly(36)))
     running: list[Controller] = []
-    laid_out: list[float] = []
-    """When the first layout was seen, in seconds of the controller's clock since it began."""
+    first_layout: list[float] = []
+    """The time of the first layout, in seconds of the controller's clock since its start."""
     began = time.monotonic()
 
     def clock() -> float:
         now = time.monotonic()
-        assert now < began + PATIENCE, "leaders were never laid out"
-        if running and running[0].metrics().leader_layouts and not laid_out:
-            laid_out.append((now - began) * FAST)
-        if laid_out and (now - began) * FAST > laid_out[0] + 2 * EVERY:
-            raise Enough
-        return now * FAST
+        assert now < began + TEST_TIMEOUT, "no leader layout was applied"
+        if running and running[0].metrics().leader_layouts and not first_layout:
+            first_layout.append((now - began) * CLOCK_FACTOR)
+        if first_layout and (now - began) * CLOCK_FACTOR > first_layout[0] + 2 * INTERVAL:
+            raise StopControllerError
+        return now * CLOCK_FACTOR
 
     with ConsumerGroup(cluster, topics=[topic]) as group:
         group.start("b1", "b")
         group.settle({(topic, number) for number in range(36)})
         config = ControllerConfig(
             {"bootstrap.servers": cluster.bootstrap_servers},
-            leaders=LeaderLayoutConfig(EVERY, (group.id,)),
+            leaders=LeaderLayoutConfig(INTERVAL, (group.id,)),
         )
         plugins = Plugins(RackAlternatingPlacer, MetadataLocator())
         began = time.monotonic()
         running.append(Controller(config, plugins, 20.0, clock=clock))
-        with pytest.raises(Enough):
+        with pytest.raises(StopControllerError):
             running[0].run()
     delete_topic(cluster, PENDING_REPLICAS_TOPIC)
     wait_for_leaders(cluster, topic, {"b": 36})
-    assert laid_out[0] >= EVERY
+    assert first_layout[0] >= INTERVAL
     assert running[0].metrics().leader_layouts == 1, (
-        "when it was time again nothing was to be gained"
+        "the second layout was skipped, because it had no gain"
     )
     delete_topic(cluster, topic)

@@ -1,6 +1,6 @@
-"""Replicas moved by the real command on a real cluster.
+"""``rackward placement`` moves replicas on a real cluster.
 
-On processes alone: containers would add nothing to requests to the controller, and much time.
+On local clusters only: the requests are the same for brokers in containers.
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
 from assignors.aiokafka import LeaderRackAwareCooperativeStickyAssignor
 from integration.support.clients import MemberConfig, OnChange, PartitionId, Strategies
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 _T = TypeVar("_T")
 
 
 class AIOKafkaClient:
-    """An AIOKafkaConsumer on an event loop of its own, which runs between polls too.
+    """An AIOKafkaConsumer on its own event loop, which also runs between polls.
 
     Partitions are revoked only when the records of the last poll have been recorded, that is, when
     the next poll begins. Otherwise those of the next owner might be recorded before them.
@@ -75,7 +75,7 @@ class AIOKafkaClient:
         ]
 
     def owned(self) -> frozenset[PartitionId]:
-        """Return what it is assigned; nothing during a rebalance, in which it reads nothing."""
+        """Return its assignment; empty during a rebalance, when it reads nothing."""
         return frozenset() if self._listener is None else self._listener.owned
 
     def generation(self) -> int:
@@ -97,11 +97,11 @@ class AIOKafkaClient:
             self._end_loop()
 
     def _await(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(TEST_TIMEOUT)
 
     def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE)
+        self._thread.join(TEST_TIMEOUT)
         self._loop.close()
 
 

@@ -31,7 +31,7 @@ Strategies = Callable[[str | None], Sequence[Any]]
 
 @dataclass(frozen=True)
 class MemberConfig:
-    """What a group passes to a member that it starts."""
+    """Configuration of a member that a group starts."""
 
     bootstrap: str
     """``host:port,...``: the listener for clients in the member's rack."""
@@ -58,13 +58,13 @@ class Client(Protocol):
         """Subscribe to ``topics``, or to those whose whole name matches ``pattern``."""
 
     def poll(self, seconds: float) -> Iterable[tuple[PartitionId, int]]:
-        """Return the partition and offset of each record; wait for the first one at most so long.
+        """Return the partition and offset of each record; wait up to ``seconds`` for the first one.
 
-        Raises what the library raises, and the errors that it returns in place of records.
+        Raise the errors that the library raises or returns in place of records.
         """
 
     def owned(self) -> frozenset[PartitionId]:
-        """Return what it is assigned now."""
+        """Return its current assignment."""
 
     def generation(self) -> int:
         """Return its generation; -1 outside a group and during a rebalance."""
@@ -77,7 +77,7 @@ MakeClient = Callable[[MemberConfig], Client]
 
 
 def partitions_of(topic: str, count: int) -> set[PartitionId]:
-    """Return the partitions of a topic that has ``count`` of them."""
+    """Return the partitions of a topic with ``count`` partitions."""
     return {(topic, partition) for partition in range(count)}
 
 

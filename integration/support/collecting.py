@@ -1,4 +1,4 @@
-"""A collector on a test's cluster, and what it wrote."""
+"""Traffic collectors in tests, and groups of every kind for them to take snapshots of."""
 
 from __future__ import annotations
 
@@ -28,82 +28,83 @@ from rackward.admin import AdminConnection, connect
 from rackward.clusters import Cluster
 from rackward.clusters.admin import read_view
 from rackward.collector import ClusterSource, Patterns, Selection
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 Rows = list[dict[str, Any]]
 
 State = TypeVar("State")
-Look = TypeVar("Look")
+Result = TypeVar("Result")
 
 OFFSETS = "__consumer_offsets"
 ATTEMPTS = 10
 
 
 def read_table(root: Path, table: str) -> Rows:
-    """All rows of a table that was collected to a folder, without their date."""
-    found = dataset.dataset(root / table, format="parquet").to_table()
-    rows: Rows = found.to_pylist()
+    """Return all rows of a table that was collected to a folder, without their date."""
+    rows: Rows = dataset.dataset(root / table, format="parquet").to_table().to_pylist()
     return rows
 
 
 def fill(cluster: Cluster, topic: str, partitions: int, records: int) -> None:
-    """That many records into each partition: a kilobyte each, which cannot be compressed."""
+    """Write ``records`` incompressible records of a kilobyte to each partition."""
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all")
     sent = [
         producer.send(topic, os.urandom(1000), partition=partition)
         for _ in range(records)
         for partition in range(partitions)
     ]
-    producer.flush(PATIENCE)
+    producer.flush(TEST_TIMEOUT)
     for each in sent:
-        each.get(PATIENCE)
+        each.get(TEST_TIMEOUT)
     producer.close()
 
 
 def source(cluster: Cluster, name: str = "here", **settings: Any) -> ClusterSource:
-    """The cluster as one to collect from."""
+    """Return the source for a collector of this cluster."""
     return ClusterSource(name, {"bootstrap.servers": cluster.bootstrap_servers}, **settings)
 
 
-def open_source(given: ClusterSource) -> AdminConnection:
-    """Connect to a source, with the patience of a test."""
-    return connect(given.properties, timeout=PATIENCE)
+def open_source(cluster_source: ClusterSource) -> AdminConnection:
+    """Connect to a source."""
+    return connect(cluster_source.properties, timeout=TEST_TIMEOUT)
 
 
-def in_one_state(state: Callable[[], State], look: Callable[[], Look]) -> tuple[State, Look]:
-    """What ``look`` returns, and the ``state`` that was the same before and after it.
+def with_stable_state(
+    state: Callable[[], State], read: Callable[[], Result]
+) -> tuple[State, Result]:
+    """Return the ``state``, which was the same before and after ``read``, and the result of it.
 
-    On a busy machine leaders move by themselves, and then groups may be assigned anew: what is
-    seen while that goes on is looked at again.
+    On a busy machine leaders move by themselves, and then groups may rebalance. The read is
+    repeated until the state does not change during it.
     """
     for _ in range(ATTEMPTS):
-        before, found = state(), look()
+        before, result = state(), read()
         if state() == before:
-            return before, found
-    raise AssertionError(f"the state changed during each of {ATTEMPTS} looks")
+            return before, result
+    raise AssertionError(f"the state changed during each of {ATTEMPTS} reads")
 
 
 def layout(cluster: Cluster, topic: str) -> ClusterView:
-    """Where the topic is, and who coordinates groups, once all running brokers say the same.
+    """Return the view of the topic and of __consumer_offsets when all running brokers agree on it.
 
-    None of them is one that others take for dead.
+    Every running broker is in it, so none is fenced.
     """
     running = {node.id for node in cluster._running_nodes()}
     views: list[ClusterView] = []
 
     def agreed() -> bool:
-        # Brokers hear of a change one after another.
+        # Brokers apply a change of the metadata one after another.
         views[:] = [read_view([port], [topic, OFFSETS]) for port in cluster._running_ports()]
         return all(view == views[0] for view in views) and running <= views[0].racks().keys()
 
-    wait_until(agreed, PATIENCE, f"all brokers say the same of {topic}")
+    wait_until(agreed, TEST_TIMEOUT, f"all brokers have the same metadata of {topic}")
     return views[0]
 
 
 def collect(*arguments: str, log: Path | None = None) -> subprocess.Popen[str]:
-    """``rackward traffic collect`` in a process of its own, its output piped.
+    """Start ``rackward traffic collect`` as a process with piped output.
 
-    What it logs goes to the file ``log`` instead, where one is given, to be read meanwhile.
+    With ``log``, stderr goes to this file, which can be read while the process runs.
     """
     with nullcontext(subprocess.PIPE) if log is None else log.open("wb") as errors:
         return subprocess.Popen(
@@ -115,9 +116,10 @@ def collect(*arguments: str, log: Path | None = None) -> subprocess.Popen[str]:
 
 
 class PlainConfluent(ConfluentClient):
-    """A Consumer of confluent-kafka that is asked nothing from other threads than its own.
+    """A Consumer of confluent-kafka whose methods are called only in the thread that polls it.
 
-    librdkafka's ``assignment`` waits for its main thread, which may itself wait for a poll.
+    librdkafka's ``assignment`` waits for its main thread, which may itself wait for a poll. So
+    the assignment is taken from the callbacks.
     """
 
     _owned: frozenset[PartitionId] = frozenset()
@@ -125,17 +127,17 @@ class PlainConfluent(ConfluentClient):
     def subscribe(
         self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
     ) -> None:
-        """As a `Client` does."""
+        """See `Client`."""
 
-        def note(kind: str, places: Iterable[PartitionId]) -> None:
-            changed = frozenset(places)
+        def record(kind: str, partitions: Iterable[PartitionId]) -> None:
+            changed = frozenset(partitions)
             self._owned = self._owned | changed if kind == "assigned" else self._owned - changed
             on_change(kind, changed)
 
-        super().subscribe(note, topics=topics, pattern=pattern)
+        super().subscribe(record, topics=topics, pattern=pattern)
 
     def poll(self, seconds: float) -> Iterable[tuple[PartitionId, int]]:
-        """As a `Client` does, a record at a time."""
+        """See `Client`; return at most one record."""
         message = self.consumer.poll(seconds)
         if message is None:
             return []
@@ -144,21 +146,21 @@ class PlainConfluent(ConfluentClient):
         return [((message.topic(), message.partition()), message.offset())]
 
     def owned(self) -> frozenset[PartitionId]:
-        """As a `Client` does."""
+        """See `Client`."""
         return self._owned
 
     def generation(self) -> int:
-        """The same for all, and -1 for one that owns nothing, which then has not joined yet."""
+        """Return 0, or -1 if it owns nothing and has therefore not joined yet."""
         return 0 if self._owned else -1
 
 
 def librdkafka(config: MemberConfig) -> PlainConfluent:
-    """A member of a classic group, with librdkafka's own range assignor."""
+    """Return a member of a classic group with librdkafka's range assignor."""
     return PlainConfluent(Consumer(_settings(config) | {"partition.assignment.strategy": "range"}))
 
 
 def new_protocol(config: MemberConfig) -> PlainConfluent:
-    """A member of a group of the new consumer protocol (KIP-848)."""
+    """Return a member of a group of the new consumer protocol (KIP-848)."""
     return PlainConfluent(Consumer(_settings(config) | {"group.protocol": "consumer"}))
 
 
@@ -175,50 +177,48 @@ def _settings(config: MemberConfig) -> dict[str, Any]:
     }
 
 
-# ---- A topic that groups of every kind have read to its end, for a collector to look at.
-
 PARTITIONS = 12
 RECORDS = 20
-"""Of each partition, a kilobyte each."""
+"""Records of a kilobyte in each partition."""
 
 SESSION_MS = 20_000
-"""No member is to be taken for dead because the machine is busy, and one that is gone before it
-was a member is not to be waited for by the others much longer than that."""
+"""Long enough that no session expires on a busy machine. Not longer, since the others wait for the
+session of a member that disappeared while it joined."""
 
 Owned = dict[str, tuple[int, dict[str, frozenset[PartitionId]]]]
-"""Kind of group to its generation, and to the partitions of each member."""
+"""Kind of group -> its generation, and the partitions of each member."""
 
 
 @dataclass(frozen=True)
-class Scene:
-    """A topic that several groups have read to its end, and go on reading."""
+class IdleGroups:
+    """A topic, and groups of every kind that have read it to its end and keep polling."""
 
     cluster: Cluster
     topic: str
     groups: dict[str, ConsumerGroup]
-    alone: str
-    """A group whose consumer assigned partitions to itself, committed, and left."""
+    standalone: str
+    """Id of a group without members: its consumer used ``assign``, and committed."""
 
     @property
     def ids(self) -> list[str]:
-        """Of all groups."""
-        return sorted([self.alone, *(group.id for group in self.groups.values())])
+        """Return the ids of all groups."""
+        return sorted([self.standalone, *(group.id for group in self.groups.values())])
 
     @property
     def selection(self) -> Selection:
-        """These groups and this topic."""
+        """Return a selection of these groups and this topic."""
         return Selection(Patterns(self.ids), Patterns([self.topic]))
 
     def owned(self) -> Owned:
-        """Of each kind of group the generation, and what its members own of the whole topic."""
-        places = {(self.topic, partition) for partition in range(PARTITIONS)}
-        owned = {kind: group.settle(places, hold=0.0) for kind, group in self.groups.items()}
+        """Return the generation and the members' partitions of each group, once all are settled."""
+        partitions = {(self.topic, partition) for partition in range(PARTITIONS)}
+        owned = {kind: group.settle(partitions, hold=0.0) for kind, group in self.groups.items()}
         return {kind: (self.groups[kind].generation, each) for kind, each in owned.items()}
 
 
 @contextmanager
-def collected(cluster: Cluster) -> Iterator[Scene]:
-    """The scene, once all of it is as a collector is to find it."""
+def run_idle_groups(cluster: Cluster) -> Iterator[IdleGroups]:
+    """Yield the groups when they have committed everything and brokers report them as stable."""
     topic = create_topic(cluster, new_name("collected"), replicas_led_from(evenly(PARTITIONS)))
     fill(cluster, topic, PARTITIONS, RECORDS)
     kinds: dict[str, MakeClient] = {
@@ -237,28 +237,29 @@ def collected(cluster: Cluster) -> Iterator[Scene]:
             groups[kind] = stack.enter_context(group)
             group.start(f"{kind}-a", rack="a")
             group.start(f"{kind}-b", rack="b")
-        alone = KafkaConsumer(
-            bootstrap_servers=cluster.bootstrap_servers.split(","), group_id=new_name("alone")
+        standalone = KafkaConsumer(
+            bootstrap_servers=cluster.bootstrap_servers.split(","), group_id=new_name("standalone")
         )
-        stack.callback(alone.close)
-        alone.assign([TopicPartition(topic, 3)])
-        alone.seek(TopicPartition(topic, 3), 7)
-        assert alone.position(TopicPartition(topic, 3)) == 7
-        alone.commit()
-        scene = Scene(cluster, topic, groups, alone.config["group_id"])
-        scene.owned()
+        stack.callback(standalone.close)
+        standalone.assign([TopicPartition(topic, 3)])
+        standalone.seek(TopicPartition(topic, 3), 7)
+        assert standalone.position(TopicPartition(topic, 3)) == 7
+        standalone.commit()
+        idle_groups = IdleGroups(cluster, topic, groups, standalone.config["group_id"])
+        idle_groups.owned()
         for kind, group in groups.items():
             wait_until(
                 lambda group=group: (  # type: ignore[misc]
                     sum(committed(cluster, group.id).values()) == PARTITIONS * RECORDS
                 ),
-                PATIENCE,
-                f"the group {kind} commits all that there is",
+                TEST_TIMEOUT,
+                f"the group {kind} commits all records",
             )
         ids = {group.id for group in groups.values()}
-        # Of the new protocol, members have what they were told to have before brokers hear of it.
-        wait_until(lambda: ids <= _stable(cluster), PATIENCE, "brokers call all groups stable")
-        yield scene
+        # With the new protocol, members have their assignment before the broker has their
+        # acknowledgement.
+        wait_until(lambda: ids <= _stable(cluster), TEST_TIMEOUT, "all groups are stable")
+        yield idle_groups
 
 
 def _stable(cluster: Cluster) -> set[str]:

@@ -1,4 +1,4 @@
-"""Runs the rackward command in a process of its own, also at a terminal."""
+"""Run the rackward command in a process, with pipes or at a terminal."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def at_terminal(
 
 
 def _read(terminal: int, until: str | None) -> str:
-    """Return what is shown up to and including ``until``; None: until the terminal is closed."""
+    """Return the output up to and including ``until``; with None, until the terminal is closed."""
     deadline = time.monotonic() + TERMINAL_SECONDS
     shown = b""
     while until is None or until not in shown.decode(errors="replace"):

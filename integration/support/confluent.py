@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 import assignors.confluent
 from assignors.confluent.offsets import PartitionKey
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class Consumers:
                 "group.id": group or new_group(),
                 "auto.offset.reset": "earliest",
                 "partition.assignment.strategy": strategy,
-                # A machine may stall. Shorter than PATIENCE: the group removes a member that could
-                # not leave before the test fails.
+                # A machine may stall. Shorter than TEST_TIMEOUT: the group removes a member that
+                # could not leave before the test fails.
                 "session.timeout.ms": 30_000,
                 "heartbeat.interval.ms": 200,
                 "fetch.wait.max.ms": 50,
@@ -127,13 +127,13 @@ def partition_offsets(messages: list[Any]) -> list[tuple[int, int]]:
 def poll_until(*consumers: Any, until: Callable[[list[Any]], object], what: str) -> list[Any]:
     """Poll the consumers in turn until ``until`` accepts the messages, errors included.
 
-    Return the messages. Raise AssertionError, which names ``what``, after PATIENCE seconds.
+    Return the messages. Raise AssertionError, which names ``what``, after TEST_TIMEOUT seconds.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TEST_TIMEOUT
     messages: list[Any] = []
     while not until(messages):
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {PATIENCE:g} s: {what}")
+            raise AssertionError(f"not within {TEST_TIMEOUT:g} s: {what}")
         for consumer in consumers:
             message = consumer.poll(0.05)
             if message is not None:
@@ -144,7 +144,7 @@ def poll_until(*consumers: Any, until: Callable[[list[Any]], object], what: str)
 def read_records(consumer: Any, count: int) -> list[Any]:
     """Poll until there are ``count`` records. Raise AssertionError for an error message."""
     records: list[Any] = []
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TEST_TIMEOUT
     while len(records) < count:
         assert time.monotonic() < deadline, f"{len(records)} of {count} records"
         message = consumer.poll(0.5)

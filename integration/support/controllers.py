@@ -24,10 +24,10 @@ from placement_core import TopicPartition
 from rackward.admin import ClusterState, connect, read_state
 from rackward.clusters import Cluster
 from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC, read_pending_replicas
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 READY_SECONDS = 120.0
-"""Mostly for the imports of a process on a busy machine."""
+"""A process on a busy machine needs most of it for its imports."""
 
 
 class RunningController:
@@ -73,7 +73,7 @@ class RunningController:
         address = self._wait_for_log(r"health and metrics: http://(\S+)")
         try:
             with urllib.request.urlopen(
-                f"http://{address}/health/ready", timeout=PATIENCE
+                f"http://{address}/health/ready", timeout=TEST_TIMEOUT
             ) as response:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as error:
@@ -128,7 +128,7 @@ def assigned_replicas(cluster: Cluster) -> dict[TopicPartition, set[tuple[int, .
         consumer.assign([tp])
         consumer.seek_to_beginning(tp)
         end = consumer.end_offsets([tp])[tp]
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TEST_TIMEOUT
         while consumer.position(tp) < end:
             assert time.monotonic() < deadline, "the records could not be read"
             for records in consumer.poll(timeout_ms=200).values():
@@ -146,15 +146,15 @@ def assigned_replicas(cluster: Cluster) -> dict[TopicPartition, set[tuple[int, .
 
 FENCED_SECONDS = 60.0
 FILL_SECONDS = 30.0
-"""From the start of a broker until placeholders are filled."""
+"""Seconds from the start of a broker until placeholders are filled."""
 TAKE_OVER_SECONDS = 180.0
-"""For a controller to start, join, and wait for the session timeout of one that was killed."""
+"""Seconds for a controller to start, to join, and to wait for the session of a killed one."""
 
 
 def cluster_state(cluster: Cluster) -> ClusterState:
-    """Return the present state of the cluster."""
+    """Return the current state of the cluster."""
     cluster.await_metadata()
-    with connect({"bootstrap.servers": cluster.bootstrap_servers}, timeout=PATIENCE) as admin:
+    with connect({"bootstrap.servers": cluster.bootstrap_servers}, timeout=TEST_TIMEOUT) as admin:
         return read_state(admin)
 
 
@@ -214,7 +214,7 @@ def produce(cluster: Cluster, topic: str, partitions: int) -> int:
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all")
     try:
         sent = [producer.send(topic, b"x", partition=number) for number in range(partitions)]
-        return sum(each.get(timeout=PATIENCE).offset == 0 for each in sent)
+        return sum(each.get(timeout=TEST_TIMEOUT).offset == 0 for each in sent)
     finally:
         producer.close()
 
@@ -222,7 +222,7 @@ def produce(cluster: Cluster, topic: str, partitions: int) -> int:
 def pending_keys(cluster: Cluster, topic: str = "") -> list[str]:
     """Return the keys of the records of pending replicas, of one topic or of all."""
     records = read_pending_replicas(
-        {"bootstrap.servers": cluster.bootstrap_servers}, PATIENCE
+        {"bootstrap.servers": cluster.bootstrap_servers}, TEST_TIMEOUT
     ).records
     return sorted(key for key in records if key.startswith(topic))
 

@@ -1,11 +1,11 @@
-"""A consumer group whose members run in threads, of any client library, and its history.
+"""A consumer group whose members, of any client library, run in threads; and its history.
 
     with ConsumerGroup(cluster, topics=["orders"]) as group:
         group.start("a1", rack="a")
         group.start("b1", rack="b")
         owned = group.settle(partitions={("orders", p) for p in range(36)})
 
-Every member polls in a thread of its own. The group records each assignment and revocation, the
+Each member polls in its own thread. The group records each assignment and revocation, the
 partition, offset and time of each record, and the error that ended a member. Members are
 KafkaConsumers unless the group, or a member, is given another ``client``.
 """
@@ -29,9 +29,9 @@ from integration.support.clients import (
     PartitionId,
     Strategies,
 )
-from integration.support.topics import Trickle, committed
+from integration.support.topics import SteadyProducer, committed
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 
 class GroupError(AssertionError):
@@ -108,7 +108,7 @@ class Member(threading.Thread):
         """Close the consumer after the current poll."""
         self._ending.set()
 
-    def stop(self, timeout: float = PATIENCE) -> None:
+    def stop(self, timeout: float = TEST_TIMEOUT) -> None:
         """Close the consumer (a dynamic member leaves, a static one does not); end the thread."""
         self.end()
         self.join(timeout)
@@ -122,12 +122,12 @@ class Member(threading.Thread):
 
     @property
     def owned(self) -> frozenset[PartitionId]:
-        """What it is assigned now."""
+        """Return its current assignment."""
         return frozenset() if self._client is None else self._client.owned()
 
     @property
     def generation(self) -> int:
-        """Its generation; -1 outside a group and during a rebalance."""
+        """Return its generation; -1 outside a group and during a rebalance."""
         return -1 if self._client is None else self._client.generation()
 
     def _record(self, kind: str, tps: Iterable[PartitionId]) -> None:
@@ -147,9 +147,10 @@ class ConsumerGroup:
         strategies: Strategies | None = None,
         **settings: Any,
     ) -> None:
-        """Members are constructed by ``client`` with ``settings`` and subscribe to ``topics``.
+        """Create a group whose members ``client`` constructs with ``settings``.
 
-        ``strategies`` is short for ``client=KafkaPython(strategies)``.
+        They subscribe to ``topics``. ``strategies`` is short for
+        ``client=KafkaPython(strategies)``.
         """
         self.id = f"group-{uuid.uuid4().hex[:8]}"
         self.members: dict[str, Member] = {}
@@ -207,11 +208,11 @@ class ConsumerGroup:
         self,
         partitions: Collection[PartitionId],
         *,
-        within: float = PATIENCE,
+        within: float = TEST_TIMEOUT,
         hold: float = 0.5,
         after: int = -1,
     ) -> dict[str, frozenset[PartitionId]]:
-        """Wait until all members are in one generation and own ``partitions``, each one once.
+        """Wait until all members are in one generation and own each of ``partitions`` once.
 
         This must last for ``hold`` seconds, in a generation later than ``after``. Return the
         partitions of each member. Raise GroupError after ``within`` seconds, or at once if a
@@ -247,7 +248,7 @@ class ConsumerGroup:
 
     @property
     def generation(self) -> int:
-        """The highest generation of a member."""
+        """Return the highest generation of a member."""
         return max((member.generation for member in self.members.values()), default=-1)
 
     def raise_errors(self) -> None:
@@ -285,7 +286,7 @@ class ConsumerGroup:
             self.stop(name)
 
 
-# ---- Checks of the records that were read.
+# Checks of the records that were read.
 
 
 def read_again(reads: Reads) -> int:
@@ -294,15 +295,18 @@ def read_again(reads: Reads) -> int:
     Raise AssertionError if records were skipped: reading begins with the first one, and each is
     followed by the next one or, if it was not committed, by an earlier one.
     """
-    following = 0
+    expected = 0
     for _, offset, member in reads.seen:
-        assert offset <= following, f"{member} read {offset}, expected {following} at most"
-        following = offset + 1
+        assert offset <= expected, f"{member} read {offset}, expected at most {expected}"
+        expected = offset + 1
     return len(reads.seen) - len(reads.offsets())
 
 
 def everything_is_read(
-    reads_of: Callable[[PartitionId], Reads], topic: str, sent: Trickle, within: float = PATIENCE
+    reads_of: Callable[[PartitionId], Reads],
+    topic: str,
+    sent: SteadyProducer,
+    within: float = TEST_TIMEOUT,
 ) -> None:
     """Wait until every acknowledged record has been read.
 
@@ -330,7 +334,7 @@ def everything_is_read(
         time.sleep(0.05)
 
 
-def everything_is_committed(cluster: Cluster, group_id: str, sent: Trickle) -> None:
+def everything_is_committed(cluster: Cluster, group_id: str, sent: SteadyProducer) -> None:
     """Wait until the committed offset of each partition is the one after the last record sent.
 
     Members that have read everything commit it within a second. A member that leaves earlier
@@ -338,7 +342,7 @@ def everything_is_committed(cluster: Cluster, group_id: str, sent: Trickle) -> N
     before members leave, and again afterwards.
     """
     expected = {partition: max(offsets) + 1 for partition, offsets in sent.acknowledged.items()}
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TEST_TIMEOUT
     while True:
         actual = {partition: at for (_, partition), at in committed(cluster, group_id).items()}
         if actual == expected or time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""One member of a group in a process of its own, which can be killed.
+"""One member of a group in its own process, which can be killed.
 
 The parent writes a JSON object per line to this process, and reads one per line:
 

@@ -10,7 +10,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from assignors.kafka_python import NearestPolicy, read_from_nearest
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 RACKS = ("/dc1/r1", "/dc2/r1", "/dc2/r2", "/dc3/r1")
 CLIENT_RACK = "/dc2/r9"
@@ -49,7 +49,7 @@ class Reader:
 
     def read(self, until: Callable[[], bool], what: str) -> None:
         """Poll until ``until()`` is true; ``what`` describes it."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TEST_TIMEOUT
         while not until():
             assert time.monotonic() < deadline, (what, self.reads_from(), self.counts())
             for tp, records in self.consumer.poll(timeout_ms=100).items():
@@ -102,7 +102,7 @@ def wait_for_share(
     On a busy machine a follower may miss heartbeats. Then it is out of sync for a moment, and is
     not read.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TEST_TIMEOUT
     while True:
         settle()
         actual = remote_share(cluster, read_more)
@@ -114,7 +114,7 @@ def wait_for_share(
 def remote_share(cluster: Cluster, read_more: Callable[[], None]) -> float:
     """Return the share of remote brokers in the bytes sent while more is read."""
     before = cluster.bytes_out()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TEST_TIMEOUT
     while True:
         # Records that were fetched before may be read for a while.
         read_more()

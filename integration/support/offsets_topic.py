@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from integration.support.clients import PartitionId
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 TOPIC = "__consumer_offsets"
 
@@ -32,7 +32,7 @@ def commit_history(cluster: Cluster, group: str) -> dict[PartitionId, list[int]]
     return history
 
 
-def went_back(history: dict[PartitionId, list[int]]) -> int:
+def count_decreases(history: dict[PartitionId, list[int]]) -> int:
     """Return the number of commits with a lower offset than the commit before."""
     return sum(b < a for offsets in history.values() for a, b in pairwise(offsets))
 
@@ -46,7 +46,7 @@ def _records(cluster: Cluster) -> Iterator[tuple[bytes, bytes | None]]:
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(partitions)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TEST_TIMEOUT
         while any(consumer.position(each) < ends[each] for each in partitions):
             assert time.monotonic() < deadline, f"{TOPIC} is not read to its end"
             for records in consumer.poll(timeout_ms=500).values():

@@ -1,4 +1,4 @@
-"""A read-process-write application with transactions, run in a process of its own.
+"""A read-process-write application with transactions, run in its own process.
 
 It copies each record of one topic to another, as "partition:offset", and commits the offsets in the
 same transaction. If a transaction cannot be committed, it is aborted and its records are read

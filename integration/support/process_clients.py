@@ -1,4 +1,4 @@
-"""Members of a `ConsumerGroup` that are processes of their own, of any client library.
+"""Members of a `ConsumerGroup` that run in processes, of any client library.
 
 log = Log()
 group.start("k1", "a", client=InProcess("kafka-python", "sticky", log))
@@ -26,12 +26,12 @@ from integration.support.groups import Change, ConsumerGroup, Reads
 
 SOURCES = Path(__file__).parents[2]
 CLOSE_SECONDS = 50.0
-"""Less than a group waits for a member to stop: the output of the process tells more."""
+"""Shorter than a group waits for a member to stop: this error has the output of the process."""
 
 
 @dataclass
 class Log:
-    """Rebalance callbacks, ends and reads of several processes, by a clock that they share."""
+    """Rebalance callbacks, ends and reads of several processes, with times of one common clock."""
 
     changes: list[Change] = field(default_factory=list)
     reads: dict[PartitionId, Reads] = field(default_factory=dict)
@@ -45,24 +45,24 @@ class Log:
     def owned_twice(self) -> list[tuple[float, PartitionId, str, str]]:
         """Return (time, partition, member, owner) of assignments of a partition with an owner."""
         owners: dict[PartitionId, str] = {}
-        found = []
+        conflicts = []
         for change in sorted(self.changes, key=lambda change: change.when):
             if change.kind == "assigned":
                 for tp in sorted(change.partitions):
                     owner = owners.setdefault(tp, change.member)
                     if owner != change.member:
-                        found.append((change.when, tp, change.member, owner))
+                        conflicts.append((change.when, tp, change.member, owner))
             else:
-                # A member that closes or is killed reads nothing any more.
+                # A member that closes or is killed reads no more records.
                 released = (
                     change.partitions if change.kind in ("revoked", "lost") else owners.keys()
                 )
                 for tp in [p for p in released if owners.get(p) == change.member]:
                     del owners[tp]
-        return found
+        return conflicts
 
     def out_of_order(self) -> list[tuple[PartitionId, str, int, int]]:
-        """Return (partition, member, gaps, assignments) of reads that are not one by one.
+        """Return (partition, member, gaps, assignments) of reads with skipped or repeated records.
 
         Only the first record after an assignment may not follow the one before.
         """
@@ -71,19 +71,19 @@ class Log:
             if change.kind == "assigned":
                 for tp in change.partitions:
                     assigned[tp, change.member] = assigned.get((tp, change.member), 0) + 1
-        found = []
+        jumps = []
         for tp, reads in self.reads.items():
             for member in {name for _, _, name in reads.seen}:
                 offsets = [offset for _, offset, name in reads.seen if name == member]
                 gaps = 1 + sum(b != a + 1 for a, b in itertools.pairwise(offsets))
                 times = assigned.get((tp, member), 0)
                 if gaps > times:
-                    found.append((tp, member, gaps, times))
-        return found
+                    jumps.append((tp, member, gaps, times))
+        return jumps
 
 
 class ProcessClient:
-    """A member in a process of its own; see `integration.support.member_process`.
+    """A member in its own process; see `integration.support.member_process`.
 
     Reads are written to the log and not returned by `poll`, since the process may be killed.
     """
@@ -120,7 +120,7 @@ class ProcessClient:
         self._send(subscribe={"topics": list(topics), "pattern": pattern})
 
     def poll(self, seconds: float) -> Iterable[tuple[PartitionId, int]]:
-        """Return nothing; raise RuntimeError with its output if the process has ended."""
+        """Return no records. Raise RuntimeError with the output of the process if it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
             if not self._ending:

@@ -1,4 +1,4 @@
-"""Racks of leaders on the shared cluster, and off-rack partitions counted independently."""
+"""Racks of leaders on the shared cluster, and off-rack partitions, counted without rackward."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka import TopicPartition
 from integration.support.clients import PartitionId
 from integration.support.groups import ConsumerGroup
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 BROKERS = {"a": (0, 1), "b": (2, 3), "c": (4, 5)}
 """The brokers of the shared cluster, by rack."""
@@ -20,7 +20,7 @@ OTHERS = {"a": ("b", "c"), "b": ("c", "a"), "c": ("a", "b")}
 
 
 def replicas_led_from(racks: Iterable[str], seed: int = 7) -> list[list[int]]:
-    """Return replica lists with one replica per rack; ``racks`` holds each leader's rack."""
+    """Return replica lists with one replica per rack; ``racks`` are the racks of the leaders."""
     rng = random.Random(seed)
     return [
         [rng.choice(BROKERS[rack]), *(rng.choice(BROKERS[other]) for other in OTHERS[rack])]
@@ -29,7 +29,7 @@ def replicas_led_from(racks: Iterable[str], seed: int = 7) -> list[list[int]]:
 
 
 def evenly(count: int, seed: int = 7) -> list[str]:
-    """Return ``count`` racks, each as often as the others, in random order."""
+    """Return ``count`` racks in random order, with every rack equally often."""
     racks = [("a", "b", "c")[index % 3] for index in range(count)]
     random.Random(seed).shuffle(racks)
     return racks
@@ -38,7 +38,7 @@ def evenly(count: int, seed: int = 7) -> list[str]:
 def off_rack(
     cluster: Cluster, owned: Mapping[str, Iterable[PartitionId]], racks: Mapping[str, str | None]
 ) -> int:
-    """Return the number of partitions whose leader is now in another rack than their owner."""
+    """Return the number of partitions whose leader and owner are in different racks."""
     view = cluster.view(sorted({topic for tps in owned.values() for topic, _ in tps}))
     broker_racks = view.racks()
     leaders = {tuple(tp): broker_racks[broker] for tp, broker in view.known_leaders.items()}
@@ -50,17 +50,17 @@ def off_rack(
 
 
 def wait_for_leaders(cluster: Cluster, topic: str, racks: Mapping[str, int]) -> None:
-    """Wait until ``racks`` holds the number of the topic's leaders per rack, on every broker."""
+    """Wait until the number of the topic's leaders per rack is ``racks``, on every broker."""
     wait_until(
         lambda: Counter(cluster.view([topic]).leader_racks().get(topic)) == racks,
-        PATIENCE,
+        TEST_TIMEOUT,
         f"the leaders of {topic} per rack are {racks}",
     )
     cluster.await_metadata()
 
 
 def wait_for_members(cluster: Cluster, topic: str, group: ConsumerGroup) -> None:
-    """Wait until every member, a KafkaConsumer, has the topic's current leaders."""
+    """Wait until every member has the topic's current leaders. Members are KafkaConsumers."""
     leaders = cluster.view([topic]).known_leaders
     wait_until(
         lambda: all(
@@ -68,7 +68,7 @@ def wait_for_members(cluster: Cluster, topic: str, group: ConsumerGroup) -> None
             for member in group.members.values()
             for tp, broker in leaders.items()
         ),
-        PATIENCE,
+        TEST_TIMEOUT,
         f"{sorted(group.members)} have the leaders of {topic}",
     )
 

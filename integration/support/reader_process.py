@@ -1,4 +1,4 @@
-"""A consumer in a process of its own that reports each batch when ``consume`` has returned it.
+"""A consumer in its own process that reports each batch when ``consume`` has returned it.
 
 Usage: python -m integration.support.reader_process VARIANT BOOTSTRAP GROUP TOPIC COUNT SECONDS
 

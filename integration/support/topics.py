@@ -27,7 +27,7 @@ from kafka.errors import (
 from integration.support.command_line import Running, rackward
 from placement_core import TopicPartition
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 
 def new_name(stem: str) -> str:
@@ -73,7 +73,7 @@ def create_topics(
             pass  # By an earlier attempt whose response was lost.
         return True
 
-    wait_until(created, PATIENCE, f"{', '.join(list(topics)[:3])} are created")
+    wait_until(created, TEST_TIMEOUT, f"{', '.join(list(topics)[:3])} are created")
     leaders = {
         TopicPartition(name, p): brokers[0]
         for name, rows in assignments.items()
@@ -82,7 +82,7 @@ def create_topics(
     # A client may ask any broker, and brokers apply new metadata one after another.
     cluster.await_metadata()
     if cluster.view(topics).leaders != leaders:
-        # A busy broker was fenced meanwhile.
+        # A busy broker was fenced in between.
         cluster.move_leaders(leaders)
 
 
@@ -98,7 +98,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
             return False
         return True
 
-    wait_until(deleted, PATIENCE, f"{name} is deleted")
+    wait_until(deleted, TEST_TIMEOUT, f"{name} is deleted")
 
 
 def committed(cluster: Cluster, group_id: str) -> dict[tuple[str, int], int]:
@@ -147,7 +147,7 @@ def _retry(cluster: Cluster, request: Callable[[Any], Any], what: str) -> Any:
             return False
         return True
 
-    wait_until(succeeded, PATIENCE, what)
+    wait_until(succeeded, TEST_TIMEOUT, what)
     return responses[0]
 
 
@@ -157,7 +157,7 @@ def with_admin(cluster: Cluster, call: Callable[[Any], Any]) -> Any:
         return call(admin)
 
 
-class Trickle:
+class SteadyProducer:
     """A producer that sends a record to each partition every ``every`` seconds, until stopped.
 
     ``acknowledged`` holds, by partition, the acknowledged offsets, which a group must read.
@@ -193,7 +193,7 @@ class Trickle:
         """Stop, and wait until all records are acknowledged."""
         self._ending.set()
         self._thread.join()
-        self._producer.flush(timeout=PATIENCE)
+        self._producer.flush(timeout=TEST_TIMEOUT)
         self._producer.close()
 
     def __enter__(self) -> Self:
@@ -226,8 +226,8 @@ def rows(cluster: Cluster, topic: str) -> list[tuple[int, ...]]:
     return [row for _, row in sorted(cluster.view([topic]).replicas.items())]
 
 
-def nothing_moves(cluster: Cluster) -> bool:
-    """Whether no reassignment is in progress."""
+def no_reassignments(cluster: Cluster) -> bool:
+    """Return whether no reassignment is in progress."""
     return bool(with_admin(cluster, lambda admin: admin.list_partition_reassignments()) == {})
 
 
@@ -242,8 +242,8 @@ def plan(cluster: Cluster, topic: str, path: Path, *arguments: object) -> dict[s
     return document
 
 
-def midway(command: Running) -> None:
-    """Wait for the command's first event of progress."""
+def wait_for_progress(command: Running) -> None:
+    """Wait for the first progress event of the command."""
     event = command.until(lambda line: '"progressed"' in line)
     assert json.loads(event)["bytes_copied"] < json.loads(event)["bytes"]
 
@@ -274,7 +274,7 @@ def fill(cluster: Cluster, topic: str, partitions: int, records: int, seed: int 
                 value = rng.randbytes(RECORD_BYTES)
                 digests[partition].update(value)
                 producer.send(topic, value, partition=partition)
-        producer.flush(timeout=PATIENCE)
+        producer.flush(timeout=TEST_TIMEOUT)
     finally:
         producer.close()
     return Content((records,) * partitions, tuple(each.hexdigest() for each in digests))
@@ -295,11 +295,11 @@ def content(cluster: Cluster, topic: str, partitions: int) -> Content:
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(topic_partitions)
         unread = {partition for partition in topic_partitions if ends[partition] > 0}
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TEST_TIMEOUT
         while unread:
             batches = consumer.poll(timeout_ms=1000)
             now = time.monotonic()
-            deadline = now + PATIENCE if batches else deadline
+            deadline = now + TEST_TIMEOUT if batches else deadline
             assert now < deadline, f"no more records arrive, {sorted(unread)} are not read fully"
             for partition, records in batches.items():
                 for record in records:
@@ -315,7 +315,7 @@ def content(cluster: Cluster, topic: str, partitions: int) -> Content:
 # Replication throttles in the cluster's configuration, read without rackward.
 
 Settings = dict[tuple[str, str], dict[str, str | None]]
-"""(resource type, name) to configuration key to value; without brokers that are down."""
+"""(resource type, name) -> configuration key -> value; without brokers that are down."""
 
 
 def throttle_settings(cluster: Cluster) -> Settings:

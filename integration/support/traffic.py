@@ -1,9 +1,10 @@
-"""Traffic on a real cluster, collected, worked out by the pipeline, and counted by the brokers.
+"""Traffic on a real cluster: collected, computed by the pipeline, and counted by the brokers.
 
-Two groups read one topic: kafka-python with its own range assignor, whose members stand in racks
-by the subnets of their addresses, and ours, whose members say their racks. Producers write for a
-while; the collector looks on; then what the pipeline makes of the snapshots is held against the
-bytes that brokers counted per listener, rack by rack.
+Two groups read one topic: one with kafka-python's range assignor, whose members have racks by the
+subnets of their addresses, and one with rackward's assignor, whose members send their racks. A
+producer writes for a while, and the collector takes snapshots. Then the bytes that the pipeline
+computes from the snapshots are compared, per pair of racks, with those that brokers counted per
+listener.
 """
 
 from __future__ import annotations
@@ -43,18 +44,16 @@ from rackward.clusters import Cluster
 from tests.support.traffic_figures import Bytes, Figures, counted, per_pair, unknown_bytes
 from tests.support.waiting import wait_until
 
-# ---- A world's snapshots as a collector leaves them, and the tables that a run makes of them.
-
 Rows = dict[str, list[dict[str, Any]]]
 
-BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a Java that is gone before it would have compiled well what it runs."""
+SHORT_RUN_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For short runs: a Java process that ends before optimized compilation would pay off."""
 
-BRIEF = ("--conf", f"spark.driver.extraJavaOptions={BRIEF_JAVA}")
+SHORT_RUN = ("--conf", f"spark.driver.extraJavaOptions={SHORT_RUN_JAVA}")
 
 
 def write_snapshots(root: Path, rows: Rows) -> None:
-    """``root/<table>/date=.../part.parquet``."""
+    """Write snapshots as a collector does: ``root/<table>/date=.../part.parquet``."""
     for table, given in rows.items():
         schema = arrow_schema(table)
         full: list[dict[str, Any]] = [
@@ -63,37 +62,37 @@ def write_snapshots(root: Path, rows: Rows) -> None:
         for date in sorted({row["taken_at"].astimezone(UTC).date() for row in given}):
             folder = root / table / f"date={date}"
             folder.mkdir(parents=True)
-            mine = [row for row in full if row["taken_at"].astimezone(UTC).date() == date]
-            pq.write_table(pa.Table.from_pylist(mine, schema), folder / "part.parquet")
+            of_date = [row for row in full if row["taken_at"].astimezone(UTC).date() == date]
+            pq.write_table(pa.Table.from_pylist(of_date, schema), folder / "part.parquet")
 
 
 def messages(rows: Rows, at_once: int) -> list[bytes]:
-    """The same as messages in order of time, with up to so many snapshots of a table in one."""
+    """Return messages in order of time, each with up to ``at_once`` snapshots of a table."""
     times = sorted({row["taken_at"] for table in rows.values() for row in table})
-    found = []
+    encoded = []
     for start in range(0, len(times), at_once):
         wanted = set(times[start : start + at_once])
         for table, given in rows.items():
-            mine = [row for row in given if row["taken_at"] in wanted]
-            told = {"table": table, "rows": mine}
-            found.append(json.dumps(told, default=lambda time: time.isoformat()).encode())
-    return found
+            selected = [row for row in given if row["taken_at"] in wanted]
+            message = {"table": table, "rows": selected}
+            encoded.append(json.dumps(message, default=lambda time: time.isoformat()).encode())
+    return encoded
 
 
 def table_rows(folder: Path, columns: list[str], until: datetime | None = None) -> list[str]:
-    """The rows of a table, in one order, every digit shown; those of hours before ``until``."""
+    """Return the rows of a table, of hours before ``until``, as sorted text with all digits."""
     read = ds.dataset(folder, format="parquet").to_table(columns).to_pylist()
     wanted = read if until is None else [row for row in read if _utc(row["hour"]) < until]
     return sorted(repr(row) for row in wanted)
 
 
 def _utc(at: datetime) -> datetime:
-    """Spark's files say no zone where they mean UTC."""
+    """Return the time with its zone: times in Spark's files are UTC without a zone."""
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 def count_rows(folder: Path) -> int:
-    """How many rows a table has."""
+    """Return the number of rows of a table."""
     return int(ds.dataset(folder, format="parquet").count_rows())
 
 
@@ -101,12 +100,12 @@ RACKS = ("a", "b", "c")
 SUBNETS = {"a": "127.20.1.0/24", "b": "127.20.2.0/24", "c": "127.20.3.0/24"}
 PARTITIONS = 24
 INTERVAL = 5.0
-RECORD = 4000
+RECORD_BYTES = 4000
 RECORDS_PER_SECOND = 400
 SPARK_SECONDS = 600.0
 
-# Little beside the records: what brokers count is everything that they send.
-QUIET: dict[str, Any] = {
+# Few requests, because brokers count all bytes that they send, not only records.
+CONSUMER_SETTINGS: dict[str, Any] = {
     "fetch_max_wait_ms": 500,
     "fetch_min_bytes": 65536,
     "heartbeat_interval_ms": 2000,
@@ -126,59 +125,59 @@ class BoundSocket(KafkaNetSocket):  # type: ignore[misc]
         self._address = urlparse(proxy_url).hostname
 
     def socket(self, *arguments: Any) -> socket.socket:
-        """A socket that is bound to the address."""
-        made: socket.socket = super().socket(*arguments)
-        made.bind((self._address, 0))
-        return made
+        """Return a socket that is bound to the address."""
+        bound: socket.socket = super().socket(*arguments)
+        bound.bind((self._address, 0))
+        return bound
 
 
 @dataclass(frozen=True)
-class Observed:
-    """What was seen of a run: the collector's ``snapshots``, and what brokers ``counted``."""
+class Observation:
+    """The collector's ``snapshots`` of a run, and the bytes that brokers ``counted``."""
 
     snapshots: Path
     counted: Bytes
     names: Mapping[str, str]
-    """Group id to what the group is called."""
+    """Group id -> name of the group in the result."""
     payload: int
     seconds: float
 
 
 def run(cluster: Cluster, seconds: float, snapshots: Path) -> Figures:
-    """`observe`, then `work_out`."""
-    return work_out(observe(cluster, seconds, snapshots))
+    """Return the figures of a run; see `observe` and `compute_figures`."""
+    return compute_figures(observe(cluster, seconds, snapshots))
 
 
-def observe(cluster: Cluster, seconds: float, snapshots: Path) -> Observed:
+def observe(cluster: Cluster, seconds: float, snapshots: Path) -> Observation:
     """Produce for ``seconds`` and collect into ``snapshots``, while brokers count.
 
-    AssertionError where something does not happen in time.
+    Raise AssertionError if a step takes too long.
     """
     topic = create_topic(cluster, new_name("traffic"), replicas_led_from(evenly(PARTITIONS)))
-    places = {(topic, partition) for partition in range(PARTITIONS)}
+    partitions = {(topic, partition) for partition in range(PARTITIONS)}
     with ExitStack() as stack:
         builtin = stack.enter_context(
             ConsumerGroup(
                 cluster,
                 topics=[topic],
                 client=KafkaPython(lambda _: [RangePartitionAssignor]),
-                **QUIET,
+                **CONSUMER_SETTINGS,
             )
         )
-        ours = stack.enter_context(ConsumerGroup(cluster, topics=[topic], **QUIET))
+        ours = stack.enter_context(ConsumerGroup(cluster, topics=[topic], **CONSUMER_SETTINGS))
         for number, rack in enumerate(RACKS):
             address = SUBNETS[rack].replace("0/24", f"{number + 7}")
             builtin.start(f"builtin-{rack}", rack, proxy_url=f"from://{address}")
             ours.start(f"ours-{rack}", rack)
         for group in (builtin, ours):
-            group.settle(places, within=60, hold=2.0)
+            group.settle(partitions, within=60, hold=2.0)
         wait_until(
-            lambda: _commits(cluster, (builtin, ours)) == [dict.fromkeys(places, 0)] * 2,
+            lambda: _commits(cluster, (builtin, ours)) == [dict.fromkeys(partitions, 0)] * 2,
             60,
-            "both groups commit where they begin",
+            "both groups commit their start offsets",
         )
         collector = _collector(cluster, topic, (builtin, ours), snapshots, stack)
-        wait_until(lambda: bool(_collected(snapshots)), 60, "the first snapshot is there")
+        wait_until(lambda: bool(_collected(snapshots)), 60, "the first snapshot is written")
         before, began = cluster.bytes_out(), time.monotonic()
         _produce(cluster, topic, seconds)
         ends = _ends(cluster, topic)
@@ -195,19 +194,19 @@ def observe(cluster: Cluster, seconds: float, snapshots: Path) -> Observed:
         collector.send_signal(signal.SIGINT)
         _, log = collector.communicate(timeout=60)
         assert collector.returncode == 128 + signal.SIGINT, log
-    return Observed(
+    return Observation(
         snapshots=snapshots,
         counted=counted(cluster.racks, before, after),
         names={builtin.id: "built-in range", ours.id: "ours"},
-        payload=sum(ends.values()) * RECORD,
+        payload=sum(ends.values()) * RECORD_BYTES,
         seconds=took,
     )
 
 
-def work_out(observed: Observed) -> Figures:
-    """Run the pipeline on what was collected, and put the two side by side.
+def compute_figures(observed: Observation) -> Figures:
+    """Run the pipeline on the snapshots; return its bytes and those that brokers counted.
 
-    AssertionError where it fails, TimeoutExpired after ``SPARK_SECONDS``.
+    Raise AssertionError if it fails, TimeoutExpired after ``SPARK_SECONDS``.
     """
     with tempfile.TemporaryDirectory() as folder:
         hourly = _computed_hours(observed.snapshots, Path(folder) / "tables")
@@ -262,7 +261,7 @@ def _computed_hours(snapshots: Path, target: Path) -> list[dict[str, Any]]:
         "local[2]",
         "--driver-memory",
         "1g",
-        *BRIEF,
+        *SHORT_RUN,
         "--conf",
         "spark.sql.shuffle.partitions=2",
     ]
@@ -275,18 +274,18 @@ def _computed_hours(snapshots: Path, target: Path) -> list[dict[str, Any]]:
 
 
 def _produce(cluster: Cluster, topic: str, seconds: float) -> None:
-    """Records that cannot be compressed at a steady rate, each partition its turn."""
+    """Send incompressible records at a steady rate, to the partitions in turn."""
     producer = Producer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
             "acks": "all",
             "linger.ms": 200,
-            # Batches near max.partition.fetch.bytes are fetched again at the cut.
+            # A batch that exceeds max.partition.fetch.bytes would be cut off and fetched again.
             "batch.size": 65536,
         }
     )
     pause, sent = threading.Event(), 0
-    values = [os.urandom(RECORD) for _ in range(500)]
+    values = [os.urandom(RECORD_BYTES) for _ in range(500)]
     began = time.monotonic()
     while (passed := time.monotonic() - began) < seconds:
         while sent < passed * RECORDS_PER_SECOND:
@@ -303,8 +302,8 @@ def _ends(cluster: Cluster, topic: str) -> dict[tuple[str, int], int]:
 
     consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers.split(","))
     try:
-        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        return {tuple(place): end for place, end in consumer.end_offsets(places).items()}
+        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        return {tuple(tp): end for tp, end in consumer.end_offsets(partitions).items()}
     finally:
         consumer.close()
 
@@ -316,7 +315,7 @@ def _commits(
 
 
 def _collected(snapshots: Path) -> list[float]:
-    """When each snapshot read its commits, which are the last that it writes."""
+    """Return when each snapshot read its commits, which is the table that it writes last."""
     if not list(snapshots.glob("commits/*/snapshot-*.parquet")):
         return []
     return sorted({row["taken_at"].timestamp() for row in read_table(snapshots, "commits")})

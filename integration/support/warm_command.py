@@ -35,7 +35,7 @@ class WarmCommand:
             stdout=subprocess.PIPE,
             text=True,
             cwd=SOURCES,
-            # A process group of its own, so that `_end` also kills the children of a late run.
+            # Its own process group, so that `_end` also kills the children of a late run.
             start_new_session=True,
         )
         atexit.register(self._end)

@@ -1,4 +1,4 @@
-"""The collector on a real cluster, held against what clients and brokers say by other means."""
+"""The collector on a real cluster, compared with what client libraries and brokers report."""
 
 from __future__ import annotations
 
@@ -20,58 +20,63 @@ from pyarrow import parquet
 from integration.support.collecting import (
     PARTITIONS,
     RECORDS,
+    IdleGroups,
     Owned,
     Rows,
-    Scene,
     collect,
-    collected,
-    in_one_state,
     layout,
     open_source,
     read_table,
+    run_idle_groups,
     source,
+    with_stable_state,
 )
 from integration.support.topics import committed, with_admin
 from placement_core import ClusterView, TopicPartition
 from rackward.clusters import Cluster
 from rackward.collector import ClusterResult, Collector, HostRacks
 from rackward.collector.parquet_sink import ParquetSink
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 # On containers all clients have one address, that of the engine's gateway.
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True, scope="session")
 
 SLOW = 120.0
-"""Seconds that a process may take on a machine that has much else to do."""
+"""Seconds that a process may take on a busy machine."""
 
-GONE = "WARNING down: snapshot failed"
-SNAPSHOT = re.compile(
+SNAPSHOT_FAILED = "WARNING down: snapshot failed"
+SNAPSHOT_LINE = re.compile(
     r"INFO up: snapshot: brokers=(\d+) partitions=(\d+) groups=(\d+) members=(\d+) "
     r"commits=(\d+)"
 )
-WHOLE = (6, 12, 6, 11, 61)
+COMPLETE = (6, 12, 6, 11, 61)
+"""The numbers in the log line of a complete snapshot."""
 
 
 @pytest.fixture(scope="module")
-def scene(cluster: Cluster) -> Iterator[Scene]:
-    with collected(cluster) as made:
-        yield made
+def idle_groups(cluster: Cluster) -> Iterator[IdleGroups]:
+    with run_idle_groups(cluster) as running:
+        yield running
 
 
-def test_a_snapshot_says_what_clients_and_brokers_say(scene: Scene, tmp_path: Path) -> None:
-    cluster, topic = scene.cluster, scene.topic
+def test_a_snapshot_agrees_with_clients_and_brokers(
+    idle_groups: IdleGroups, tmp_path: Path
+) -> None:
+    cluster, topic = idle_groups.cluster, idle_groups.topic
     racks = HostRacks.parse({"127.0.0.0/8": "mapped"}, "test")
-    given = source(cluster, selection=scene.selection, racks=racks)
+    cluster_source = source(cluster, selection=idle_groups.selection, racks=racks)
     roots: list[Path] = []
 
-    def look() -> tuple[datetime, ClusterResult, datetime]:
+    def collect_once() -> tuple[datetime, ClusterResult, datetime]:
         roots.append(tmp_path / str(len(roots)))
         sink, began = ParquetSink(roots[-1]), datetime.now(UTC)
-        (outcome,) = Collector([given], sink, open_source, interval=60.0, seed=1).run(once=True)
+        (outcome,) = Collector([cluster_source], sink, open_source, interval=60.0, seed=1).run(
+            once=True
+        )
         return began, outcome, datetime.now(UTC)
 
-    (view, owned), (began, outcome, ended) = in_one_state(
-        lambda: (layout(cluster, topic), scene.owned()), look
+    (view, owned), (began, outcome, ended) = with_stable_state(
+        lambda: (layout(cluster, topic), idle_groups.owned()), collect_once
     )
     root = roots[-1]
     assert (outcome.snapshots, outcome.failures, outcome.faults) == (1, 0, 0), outcome
@@ -84,93 +89,93 @@ def test_a_snapshot_says_what_clients_and_brokers_say(scene: Scene, tmp_path: Pa
     assert {row["broker"]: row["rack"] for row in tables["brokers"]} == dict(cluster.racks)
     assert {row["host"] for row in tables["brokers"]} == {"127.0.0.1"}
     _check_partitions(cluster, view, topic, tables["partitions"])
-    _check_members(scene, owned, tables["members"])
+    _check_members(idle_groups, owned, tables["members"])
     commits = {
         (row["group"], row["topic"], row["partition"]): row["committed_offset"]
         for row in tables["commits"]
     }
     assert commits == {
-        (group, *place): offset
-        for group in scene.ids
-        for place, offset in committed(cluster, group).items()
+        (group, *tp): offset
+        for group in idle_groups.ids
+        for tp, offset in committed(cluster, group).items()
     }
-    assert commits[scene.alone, topic, 3] == 7
-    assert len(commits) == len(tables["commits"]) == PARTITIONS * len(scene.groups) + 1
+    assert commits[idle_groups.standalone, topic, 3] == 7
+    assert len(commits) == len(tables["commits"]) == PARTITIONS * len(idle_groups.groups) + 1
 
 
 def _check_partitions(cluster: Cluster, view: ClusterView, topic: str, rows: Rows) -> None:
-    (told,) = with_admin(cluster, lambda admin: admin.describe_topics([topic]))
-    places = [KafkaTopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    (description,) = with_admin(cluster, lambda admin: admin.describe_topics([topic]))
+    partitions = [KafkaTopicPartition(topic, partition) for partition in range(PARTITIONS)]
     consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers.split(","))
     try:
-        starts, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
+        starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     finally:
         consumer.close()
-    assert [(row["topic"], row["partition"]) for row in rows] == [tuple(place) for place in places]
-    for row, place in zip(rows, places, strict=True):
-        ours = TopicPartition(*place)
-        assert row["leader"] == view.known_leaders[ours]
-        assert tuple(row["replicas"]) == view.replicas[ours]
+    assert [(row["topic"], row["partition"]) for row in rows] == [tuple(tp) for tp in partitions]
+    for row, tp in zip(rows, partitions, strict=True):
+        key = TopicPartition(*tp)
+        assert row["leader"] == view.known_leaders[key]
+        assert tuple(row["replicas"]) == view.replicas[key]
         assert row["leader"] in row["isr"]
-        assert set(row["isr"]) <= set(view.replicas[ours])
-        assert row["topic_id"] == str(told["topic_id"])
+        assert set(row["isr"]) <= set(view.replicas[key])
+        assert row["topic_id"] == str(description["topic_id"])
         assert row["leader_epoch"] >= 0
-        assert (row["start_offset"], row["end_offset"]) == (starts[place], ends[place])
-        # Each record is a kilobyte that cannot be compressed, and a few bytes around it.
+        assert (row["start_offset"], row["end_offset"]) == (starts[tp], ends[tp])
+        # Each record is an incompressible kilobyte, plus a few bytes of overhead.
         assert RECORDS * 1000 <= row["size_bytes"] <= RECORDS * 1200
 
 
-def _check_members(scene: Scene, owned: Owned, rows: Rows) -> None:
-    said = {
-        # Apache's own assignors for these clients say nothing of a rack.
+def _check_members(idle_groups: IdleGroups, owned: Owned, rows: Rows) -> None:
+    expected_fields = {
+        # kafka-python's own assignors send no rack.
         "builtin": ("classic", "range", None),
         "ours": ("classic", "leader-rack-aware-cooperative-sticky", "rack"),
         "librdkafka": ("classic", "range", "rack"),
         "aiokafka": ("classic", "leader-rack-aware-cooperative-sticky", "rack"),
         "new": ("consumer", "uniform", "rack"),
     }
-    for kind, group in scene.groups.items():
-        found = {row["client_id"]: row for row in rows if row["group"] == group.id}
-        assert sorted(found) == [f"{kind}-a", f"{kind}-b"]
-        group_type, protocol, says_rack = said[kind]
-        for name, row in found.items():
+    for kind, group in idle_groups.groups.items():
+        members = {row["client_id"]: row for row in rows if row["group"] == group.id}
+        assert sorted(members) == [f"{kind}-a", f"{kind}-b"]
+        group_type, protocol, rack_field = expected_fields[kind]
+        for name, row in members.items():
             assert row["group_type"] == group_type
             assert row["protocol"] == protocol
             assert row["protocol_type"] == "consumer"
             assert row["state"] == "Stable"
             assert row["host"] == "127.0.0.1"
             assert row["member_id"]
-            assert row["topics"] == [scene.topic]
+            assert row["topics"] == [idle_groups.topic]
             assigned = {
                 (share["topic"], partition)
                 for share in row["assignment"]
                 for partition in share["partitions"]
             }
             assert assigned == owned[kind][1][name], kind
-            expected = (name[-1], "subscription") if says_rack else ("mapped", "mapping")
+            expected = (name[-1], "subscription") if rack_field else ("mapped", "mapping")
             assert (row["rack"], row["rack_source"]) == expected, kind
-        generations = {row["generation"] for row in found.values()}
+        generations = {row["generation"] for row in members.values()}
         assert generations == {None} if group_type == "classic" else min(generations) > 0
-    (alone,) = (row for row in rows if row["group"] == scene.alone)
-    assert alone["member_id"] is None
-    assert alone["protocol_type"] == ""
-    assert len(rows) == 2 * len(scene.groups) + 1
+    (standalone,) = (row for row in rows if row["group"] == idle_groups.standalone)
+    assert standalone["member_id"] is None
+    assert standalone["protocol_type"] == ""
+    assert len(rows) == 2 * len(idle_groups.groups) + 1
 
 
-def test_two_collectors_at_once_one_of_them_killed_and_a_cluster_that_is_down(
-    scene: Scene, tmp_path: Path
+def test_two_collectors_one_of_them_killed_and_an_unreachable_cluster(
+    idle_groups: IdleGroups, tmp_path: Path
 ) -> None:
     with socket.socket() as bound:
-        # Bound and not listened to: nobody else takes the port meanwhile.
+        # Bound, but not listening: connections are refused, and no other process gets the port.
         bound.bind(("127.0.0.1", 0))
         dead = f"127.0.0.1:{bound.getsockname()[1]}"
         config = tmp_path / "clusters.toml"
         config.write_text(
             f"""
             [clusters.up]
-            bootstrap_servers = "{scene.cluster.bootstrap_servers}"
-            groups = {json.dumps(scene.ids)}
-            topics = ["{scene.topic}"]
+            bootstrap_servers = "{idle_groups.cluster.bootstrap_servers}"
+            groups = {json.dumps(idle_groups.ids)}
+            topics = ["{idle_groups.topic}"]
             requests_per_second = 200
             [clusters.down]
             bootstrap_servers = "{dead}"
@@ -178,48 +183,54 @@ def test_two_collectors_at_once_one_of_them_killed_and_a_cluster_that_is_down(
         )
         out = tmp_path / "out"
         common = ["--clusters", str(config), "-o", str(out), "--interval", "0.5"]
-        common += ["--timeout", f"{PATIENCE:g}"]
+        common += ["--timeout", f"{TEST_TIMEOUT:g}"]
         logs = {name: tmp_path / f"{name}.log" for name in ("victim", "other")}
         with ExitStack() as stack:
             victim = stack.enter_context(_ended(collect(*common, log=logs["victim"])))
             other = stack.enter_context(_ended(collect(*common, "--json", log=logs["other"])))
-            # Each may begin long after the other does.
-            for name, text in (("victim", "INFO up:"), ("other", "INFO up:"), ("other", GONE)):
+            # One may start long after the other.
+            for name, text in (
+                ("victim", "INFO up:"),
+                ("other", "INFO up:"),
+                ("other", SNAPSHOT_FAILED),
+            ):
                 wait_until(
                     lambda name=name, text=text: text in logs[name].read_text(),  # type: ignore[misc]
                     SLOW,
-                    f"the {name} of two collectors says {text}",
+                    f"the collector {name!r} logs {text!r}",
                 )
             victim.send_signal(signal.SIGKILL)
             victim.communicate(timeout=SLOW)
             before = _files(out)
-            wait_until(lambda: len(_files(out) - before) > 4, SLOW, "the other collector writes on")
+            wait_until(
+                lambda: len(_files(out) - before) > 4, SLOW, "the other collector writes more files"
+            )
             other.send_signal(signal.SIGINT)
-            told, _ = other.communicate(timeout=SLOW)
+            output, _ = other.communicate(timeout=SLOW)
     log = logs["other"].read_text()
     assert other.returncode == 128 + signal.SIGINT, log
-    outcomes = {each["cluster"]: each for each in json.loads(told)["clusters"]}
+    outcomes = {each["cluster"]: each for each in json.loads(output)["clusters"]}
     assert outcomes["up"]["snapshots"] >= 2
     assert outcomes["up"]["failures"] == 0, log
     assert outcomes["down"]["snapshots"] == 0
     assert outcomes["down"]["failures"] >= 1
-    # Said once, however often it was tried.
-    assert log.count(GONE) == 1
-    said = [tuple(map(int, each)) for each in SNAPSHOT.findall(log)]
-    # Of what it is still at when it is told to end, it may speak after it has counted.
+    # Logged once, at the first of several attempts.
+    assert log.count(SNAPSHOT_FAILED) == 1
+    logged = [tuple(map(int, each)) for each in SNAPSHOT_LINE.findall(log)]
+    # A snapshot that was in progress at the signal may be logged after the results are counted.
     late = log.count("abandoned while waiting for a response")
-    assert 0 <= len(said) - outcomes["up"]["snapshots"] <= late
-    assert WHOLE in said
-    # Only where a broker was taken for dead, because the machine is busy, something is missing.
-    assert set(said) == {WHOLE} or any(brokers < WHOLE[0] for brokers, *_ in said)
-    said += [tuple(map(int, each)) for each in SNAPSHOT.findall(logs["victim"].read_text())]
+    assert 0 <= len(logged) - outcomes["up"]["snapshots"] <= late
+    assert COMPLETE in logged
+    # A snapshot is incomplete only if a busy broker was fenced.
+    assert set(logged) == {COMPLETE} or any(brokers < COMPLETE[0] for brokers, *_ in logged)
+    logged += [tuple(map(int, each)) for each in SNAPSHOT_LINE.findall(logs["victim"].read_text())]
     snapshots = len(list(out.glob("brokers/*/snapshot-*.parquet")))
     assert snapshots > outcomes["up"]["snapshots"]
     for table, column in (("brokers", 0), ("partitions", 1), ("members", 3), ("commits", 4)):
         files = list(out.glob(f"{table}/*/snapshot-*.parquet"))
-        # Whole files only: each of its table's rows of one snapshot.
+        # No file is partial: each has all rows of one snapshot of its table.
         rows = [parquet.read_table(file).num_rows for file in files]
-        assert set(rows) <= {each[column] for each in said}
+        assert set(rows) <= {each[column] for each in logged}
         assert len(read_table(out, table)) == sum(rows)
         # The victim may have died between two tables.
         assert snapshots - 1 <= len(files) <= snapshots
@@ -231,14 +242,14 @@ def test_two_collectors_at_once_one_of_them_killed_and_a_cluster_that_is_down(
 
 @contextmanager
 def _ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    """The process, killed at the end if it still runs."""
+    """Yield the process; kill it at the end if it still runs."""
     try:
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=TEST_TIMEOUT)
 
 
 def _files(root: Path) -> set[Path]:
-    """Without those that the victim left unfinished, whose names begin with a full stop."""
+    """Return the complete files. Names of unfinished ones begin with a full stop."""
     return set(root.glob("*/*/snapshot-*.parquet"))

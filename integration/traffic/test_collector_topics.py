@@ -1,4 +1,4 @@
-"""The collector and topics, and a broker that dies, on a real cluster."""
+"""The collector on a real cluster: its output topic, client reports, and a broker that dies."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor, Tra
 from integration.support.collecting import (
     Rows,
     fill,
-    in_one_state,
     layout,
     open_source,
     read_table,
     source,
+    with_stable_state,
 )
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import create_topic, new_name
@@ -32,7 +32,7 @@ from rackward.collector.collector import Worker
 from rackward.collector.parquet_sink import ParquetSink
 from rackward.collector.topic_sink import TopicSink
 from rackward.deadline import Deadline
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 # On containers all clients have one address, that of the engine's gateway.
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True, scope="session")
@@ -49,60 +49,62 @@ def topic(cluster: Cluster) -> str:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """What two collectors have made of what a consumer reported."""
+class CollectedReports:
+    """Output of two collectors that read the same client reports."""
 
     root: Path
-    """Where one of them left its files."""
+    """Folder of the files of one of them."""
     faults: int
     messages: list[tuple[str, Rows]]
-    """What the other one sent to a topic."""
+    """Table and rows of each message that the other one sent to a topic."""
 
 
-def test_snapshots_and_exact_reports_go_to_a_topic(
+def test_snapshots_and_client_reports_are_written_and_sent_to_a_topic(
     cluster: Cluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What a client or a collector gives up for next time, or for ever, is not the matter here.
-    monkeypatch.setattr("assignors.kafka_python.traffic_reporter.CLOSE_SECONDS", PATIENCE)
-    monkeypatch.setattr("rackward.collector.client_reports.PATIENCE_SECONDS", PATIENCE)
-    view, turn = in_one_state(
+    # Long timeouts: reports that are dropped or postponed are not tested here.
+    monkeypatch.setattr("assignors.kafka_python.traffic_reporter.CLOSE_SECONDS", TEST_TIMEOUT)
+    monkeypatch.setattr("rackward.collector.client_reports.READ_SECONDS", TEST_TIMEOUT)
+    view, collected = with_stable_state(
         lambda: layout(cluster, topic), lambda: read_and_collect(cluster, topic, tmp_path)
     )
-    found = read_table(turn.root, "client_reports")
-    sizes = {row["partition"]: row["size_bytes"] for row in read_table(turn.root, "partitions")}
-    racks = {
-        place.partition: cluster.racks[broker]
-        for place, broker in view.known_leaders.items()
-        if place.topic == topic
+    reports = read_table(collected.root, "client_reports")
+    sizes = {
+        row["partition"]: row["size_bytes"] for row in read_table(collected.root, "partitions")
     }
-    for row in found:
+    racks = {
+        tp.partition: cluster.racks[broker]
+        for tp, broker in view.known_leaders.items()
+        if tp.topic == topic
+    }
+    for row in reports:
         assert row["cluster"] == "here"
         assert row["topic"] == topic
         assert row["from_rack"] == racks[row["partition"]]
         assert row["to_rack"] == "a"
         assert row["bytes"] == sizes[row["partition"]]
-    assert sorted(row["partition"] for row in found) == list(range(PARTITIONS))
-    assert turn.faults == 1, "the message that is no report is set aside, and told"
-    # What one collector has kept is not read again.
-    tables = [table for table, _ in turn.messages]
+    assert sorted(row["partition"] for row in reports) == list(range(PARTITIONS))
+    assert collected.faults == 1, "the invalid report is skipped and counted"
+    # Client reports that one collector has read are not read by the other one.
+    tables = [table for table, _ in collected.messages]
     assert tables == ["brokers", "partitions", "members", "commits"] * 2
-    for table, rows in turn.messages:
-        kept = read_table(turn.root, table)
-        keys = [name for name in kept[0] if name != "taken_at"]
+    for table, rows in collected.messages:
+        written = read_table(collected.root, table)
+        keys = [name for name in written[0] if name != "taken_at"]
         assert [{key: row[key] for key in keys} for row in rows] == [
-            {key: row[key] for key in keys} for row in kept
+            {key: row[key] for key in keys} for row in written
         ], table
 
 
-def read_and_collect(cluster: Cluster, topic: str, folder: Path) -> Turn:
-    """A consumer reads the topic and reports; a collector takes a turn, and another one two."""
+def read_and_collect(cluster: Cluster, topic: str, folder: Path) -> CollectedReports:
+    """Read the topic with a consumer that reports; run one collector once, another one twice."""
     reports, out = new_name("reports"), new_name("snapshots")
     for name in (reports, out):
         create_topic(cluster, name, [[0, 2, 4]])
     properties = {"bootstrap.servers": cluster.bootstrap_servers}
     group = f"{reports}-group"
     selection = Selection(Patterns([group]), Patterns([topic]))
-    given = source(cluster, selection=selection, reports_topic=reports)
+    cluster_source = source(cluster, selection=selection, reports_topic=reports)
     consumer = KafkaConsumer(
         topic,
         bootstrap_servers=cluster.bootstrap("a").split(","),
@@ -111,8 +113,10 @@ def read_and_collect(cluster: Cluster, topic: str, folder: Path) -> Turn:
         partition_assignment_strategy=[LeaderRackAwareCooperativeStickyAssignor(rack="a")],
     )
     root = folder / reports
-    worker = Worker(given, TopicSink(properties, out, PATIENCE), open_source, _now, _no_wait)
-    files = Worker(given, ParquetSink(root), open_source, _now, _no_wait)
+    worker = Worker(
+        cluster_source, TopicSink(properties, out, TEST_TIMEOUT), open_source, _now, _no_wait
+    )
+    files = Worker(cluster_source, ParquetSink(root), open_source, _now, _no_wait)
     try:
         with TrafficReporter(consumer, reports, every=3600.0):
             read: set[tuple[int, int]] = set()
@@ -122,10 +126,10 @@ def read_and_collect(cluster: Cluster, topic: str, folder: Path) -> Turn:
                     read.update((record.partition, record.offset) for record in records)
                 return len(read) == PARTITIONS * RECORDS
 
-            wait_until(reads_all, PATIENCE, "a consumer reads all that there is")
+            wait_until(reads_all, TEST_TIMEOUT, "the consumer reads all records")
             consumer.commit()
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","))
-        producer.send(reports, b"no report").get(PATIENCE)
+        producer.send(reports, b"no report").get(TEST_TIMEOUT)
         producer.close()
         for each in (files, worker, worker):
             assert each.run_once(), each.result
@@ -133,18 +137,18 @@ def read_and_collect(cluster: Cluster, topic: str, folder: Path) -> Turn:
         worker.close()
         files.close()
         consumer.close()
-    return Turn(root, files.result.faults, _messages(cluster, out))
+    return CollectedReports(root, files.result.faults, _messages(cluster, out))
 
 
-def test_a_dead_broker_costs_what_it_alone_knows(
+def test_a_snapshot_lacks_only_the_data_of_a_dead_broker(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victim = layout(cluster, topic).known_leaders[TopicPartition(topic, 0)]
     selection = Selection(Patterns([f"{topic}-group"]), Patterns([topic]))
-    with connect({"bootstrap.servers": cluster.bootstrap("a")}, timeout=PATIENCE) as admin:
+    with connect({"bootstrap.servers": cluster.bootstrap("a")}, timeout=TEST_TIMEOUT) as admin:
         send = admin.send
 
-        def look() -> Snapshot:
+        def take() -> Snapshot:
             return take_snapshot(
                 admin, "here", selection, HostRacks(), lambda: None, lambda: datetime.now(UTC)
             )
@@ -155,14 +159,14 @@ def test_a_dead_broker_costs_what_it_alone_knows(
             return send(operation, request, **options)
 
         def snapshot() -> tuple[dict[int, object], tuple[str, ...]]:
-            _, found = in_one_state(lambda: layout(cluster, topic), look)
-            ends = {row[3]: row[9] for row in found.tables["partitions"] if row[4] == victim}
-            others = [row[9] for row in found.tables["partitions"] if row[4] != victim]
+            _, taken = with_stable_state(lambda: layout(cluster, topic), take)
+            ends = {row[3]: row[9] for row in taken.tables["partitions"] if row[4] == victim}
+            others = [row[9] for row in taken.tables["partitions"] if row[4] != victim]
             assert set(others) == {RECORDS}
-            # For some seconds the others still call it a broker, and a leader; on a machine
-            # that is busy enough those may be over.
-            assert bool(ends) == (victim in {row[1] for row in found.tables["brokers"]})
-            return ends, found.faults  # type: ignore[return-value]
+            # Until it is fenced, the metadata of the others has it as a broker and a leader. On a
+            # busy machine the snapshot may be later than that.
+            assert bool(ends) == (victim in {row[1] for row in taken.tables["brokers"]})
+            return ends, taken.faults  # type: ignore[return-value]
 
         ends, faults = snapshot()
         assert set(ends.values()) == {RECORDS}
@@ -182,28 +186,28 @@ def _now() -> float:
 
 
 def _no_wait(_: float) -> None:
-    """As fast as it goes."""
+    """Do not limit the rate of requests."""
 
 
 def _messages(cluster: Cluster, topic: str) -> list[tuple[str, Rows]]:
-    """All messages of a topic of one partition: table and rows."""
+    """Return table and rows of each message of a topic with one partition."""
     consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers.split(","))
     try:
-        place = KafkaTopicPartition(topic, 0)
-        consumer.assign([place])
-        consumer.seek_to_beginning(place)
-        end = consumer.end_offsets([place])[place]
-        found: list[tuple[str, Rows]] = []
+        tp = KafkaTopicPartition(topic, 0)
+        consumer.assign([tp])
+        consumer.seek_to_beginning(tp)
+        end = consumer.end_offsets([tp])[tp]
+        messages: list[tuple[str, Rows]] = []
 
         def reads_all() -> bool:
             for records in consumer.poll(500).values():
                 for record in records:
                     message = json.loads(record.value)
                     assert record.key.decode() == f"here/{message['table']}"
-                    found.append((message["table"], message["rows"]))
-            return bool(consumer.position(place) >= end)
+                    messages.append((message["table"], message["rows"]))
+            return bool(consumer.position(tp) >= end)
 
-        wait_until(reads_all, PATIENCE, f"topic {topic} is read to its end")
+        wait_until(reads_all, TEST_TIMEOUT, f"topic {topic} is read to its end")
     finally:
         consumer.close()
-    return found
+    return messages

@@ -1,6 +1,6 @@
 """Bytes per pair of racks: computed by the pipeline, and counted by the brokers.
 
-``python -m benchmarks.traffic_end_to_end`` is the same for three minutes on a cluster of its own.
+``python -m benchmarks.traffic_end_to_end`` does the same for three minutes on a new cluster.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from integration.support.spark_cluster import spark_cluster, spark_connect
-from integration.support.traffic import BRIEF, BRIEF_JAVA, table_rows, write_snapshots
+from integration.support.traffic import SHORT_RUN, SHORT_RUN_JAVA, table_rows, write_snapshots
 from rack_traffic.schemas import HOURLY, WHAT_IF
 from tests.support.traffic_truth import Fault, observe, simulate
 
@@ -35,15 +35,19 @@ def rackward(*arguments: str, **environment: str) -> None:
 def test_a_cluster_of_two_workers_gives_the_same_tables(tmp_path: Path) -> None:
     snapshots = write_hour(tmp_path)
     (tmp_path / "cluster").mkdir()
-    small = ("--driver-memory", "1g", *BRIEF, "--conf", "spark.sql.shuffle.partitions=4")
+    small = ("--driver-memory", "1g", *SHORT_RUN, "--conf", "spark.sql.shuffle.partitions=4")
     with spark_cluster(tmp_path / "cluster") as master:
-        far = (
+        options = (
             *(*small, "--master", master, "--conf", "spark.executor.memory=600m"),
-            *("--conf", f"spark.executor.extraJavaOptions={BRIEF_JAVA}"),
+            *("--conf", f"spark.executor.extraJavaOptions={SHORT_RUN_JAVA}"),
         )
         for command in ("run", "what-if"):
             rackward(
-                command, str(snapshots), str(tmp_path / "far"), *far, PYSPARK_PYTHON=sys.executable
+                command,
+                str(snapshots),
+                str(tmp_path / "remote"),
+                *options,
+                PYSPARK_PYTHON=sys.executable,
             )
         executors = {
             log.parent.parent.name for log in (tmp_path / "cluster").glob("work-*/app-*/*")
@@ -58,7 +62,7 @@ def test_spark_connect_gives_the_same_tables(tmp_path: Path) -> None:
     snapshots = write_hour(tmp_path)
     with spark_connect(tmp_path) as server:
         for command in ("run", "what-if"):
-            rackward(command, str(snapshots), str(tmp_path / "far"), "--master", server)
+            rackward(command, str(snapshots), str(tmp_path / "remote"), "--master", server)
     check_against_local_spark(snapshots, tmp_path)
 
 
@@ -70,11 +74,11 @@ def write_hour(folder: Path) -> Path:
 
 
 def check_against_local_spark(snapshots: Path, folder: Path, *more: str) -> None:
-    """Raise AssertionError unless the tables in ``far`` equal those of a local Spark."""
-    small = ("--driver-memory", "1g", *BRIEF, *more, "--master", "local[2]")
+    """Raise AssertionError unless the tables in ``remote`` equal those of a local Spark."""
+    small = ("--driver-memory", "1g", *SHORT_RUN, *more, "--master", "local[2]")
     for command in ("run", "what-if"):
-        rackward(command, str(snapshots), str(folder / "near"), *small)
+        rackward(command, str(snapshots), str(folder / "local"), *small)
     for table, schema in (("hourly", HOURLY), ("what_if", WHAT_IF)):
-        near = table_rows(folder / "near" / table, schema.names)
-        assert len(near) > 30
-        assert table_rows(folder / "far" / table, schema.names) == near
+        local = table_rows(folder / "local" / table, schema.names)
+        assert len(local) > 30
+        assert table_rows(folder / "remote" / table, schema.names) == local

@@ -19,7 +19,7 @@ import pytest
 from kafka import KafkaProducer
 
 from integration.support.topics import create_topic, new_name
-from integration.support.traffic import BRIEF, count_rows, messages, table_rows, write_snapshots
+from integration.support.traffic import SHORT_RUN, count_rows, messages, table_rows, write_snapshots
 from rack_traffic.schemas import HOURLY, PARTITION_HOURS
 from rackward.clusters import Cluster
 from tests.support.traffic_truth import BEGIN, Fault, observe, simulate
@@ -41,7 +41,7 @@ STAGES = (
 )
 """Paths that a batch writes; the process is killed when one of them appears."""
 SPARK = (
-    *("--master", "local[2]", "--driver-memory", "1g", *BRIEF),
+    *("--master", "local[2]", "--driver-memory", "1g", *SHORT_RUN),
     *("--conf", "spark.sql.shuffle.partitions=2"),
     *("--conf", "spark.sql.adaptive.enabled=false"),
 )
@@ -49,7 +49,7 @@ ESTIMATION = ("--max-gap", "1")
 
 
 class Stream:
-    """The command in a process group of its own, and its progress as its folder shows it."""
+    """The command in its own process group, and its progress according to its folder."""
 
     def __init__(self, cluster: Cluster, topic: str, folder: Path) -> None:
         self.folder = folder
@@ -67,16 +67,19 @@ class Stream:
                 start_new_session=True,
             )
 
-    def begun(self, batch: int) -> bool:
+    def started(self, batch: int) -> bool:
         return (self.folder / "checkpoint" / "offsets" / str(batch)).exists()
 
-    def done(self, batch: int) -> bool:
+    def completed(self, batch: int) -> bool:
         return (self.folder / "checkpoint" / "commits" / str(batch)).exists()
 
-    def wait_until(self, true: Callable[[], bool], what: str) -> None:
-        """Return within a millisecond after ``true()``. Raise AssertionError or TimeoutError."""
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Return within a millisecond after ``condition()`` is true.
+
+        Raise AssertionError if the process ends, TimeoutError after ``SECONDS``.
+        """
         ends = time.monotonic() + SECONDS
-        while not true():
+        while not condition():
             if self.process.poll() is not None:
                 raise AssertionError(
                     f"the stream ended before {what}:\n{self.log.read_text()[-4000:]}"
@@ -88,13 +91,13 @@ class Stream:
             time.sleep(0.001)
 
     def reached(self, batch: int, path: str) -> bool:
-        """Wait for a path of that pattern; return False if the batch ended before."""
-        self.wait_until(lambda: self.begun(batch), f"batch {batch} began")
+        """Wait for a path that matches; return False if the batch ended before."""
+        self.wait_until(lambda: self.started(batch), f"batch {batch} began")
         self.wait_until(
-            lambda: next(self.folder.glob(path), None) is not None or self.done(batch),
+            lambda: next(self.folder.glob(path), None) is not None or self.completed(batch),
             f"{path} or the end of {batch}",
         )
-        return not self.done(batch)
+        return not self.completed(batch)
 
     def kill_during(self, batch: int) -> tuple[int, bool]:
         """Kill the process during ``batch``, or during a later one if that ended before.
@@ -106,7 +109,7 @@ class Stream:
                 batch += 1
         finally:
             self.kill()
-        return batch, not self.done(batch)
+        return batch, not self.completed(batch)
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -117,7 +120,7 @@ class Stream:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("cluster", ["local"], indirect=True)
-def test_nothing_is_lost_or_counted_twice(cluster: Cluster, tmp_path: Path) -> None:
+def test_no_snapshot_is_lost_or_counted_twice(cluster: Cluster, tmp_path: Path) -> None:
     faults = frozenset({Fault.DUPLICATES, Fault.RECREATED, Fault.REBALANCING})
     rows = observe(simulate(11, hours=HOURS, faults=faults), every=120)
     write_snapshots(tmp_path / "snapshots", rows)
@@ -133,8 +136,8 @@ def test_nothing_is_lost_or_counted_twice(cluster: Cluster, tmp_path: Path) -> N
     killed: list[int] = []
     batch = 0
     while len(killed) < KILLS:
-        batch, inside = Stream(cluster, topic, folder).kill_during(batch)
-        if inside:
+        batch, interrupted = Stream(cluster, topic, folder).kill_during(batch)
+        if interrupted:
             killed.append(batch)
         batch += 1
     stream = Stream(cluster, topic, folder)

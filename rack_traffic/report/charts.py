@@ -121,7 +121,7 @@ _TIME_CHART_HEIGHT = 300
 
 
 def what_if_chart(scenarios: Sequence[ScenarioTotal], currency: Currency) -> dict[str, Any]:
-    """Return a chart of the cost per month of all groups from_racks each scenario."""
+    """Return a chart of the cost per month of all groups in each scenario."""
     chart = rows_figure(
         [
             (
@@ -142,7 +142,7 @@ def what_if_chart(scenarios: Sequence[ScenarioTotal], currency: Currency) -> dic
 
 
 def groups_chart(groups: Sequence[GroupTotal], currency: Currency) -> dict[str, Any]:
-    """Return a chart of the cost per month of each group: what its change leaves, and saves."""
+    """Return a chart of the cost per month of each group after its change, and the saving."""
     chart = rows_figure([(each.group, _now_and_after(each, currency)) for each in groups])
     saved = [each.change.saving_per_month if each.change else 0.0 for each in groups]
     remaining = [
@@ -230,7 +230,7 @@ def heat_map(grid: RackGrid, measure: Measure, currency: Currency) -> dict[str, 
 
 
 def over_time(buckets: Mapping[datetime, Traffic], hours_per_bar: int) -> dict[str, Any]:
-    """Return stacked bars of ``hours_per_bar`` hours: bytes in one rack, across racks, unknown."""
+    """Return stacked bars of ``hours_per_bar`` hours: bytes across racks, in one rack, unknown."""
     top = max((each.bytes for each in buckets.values()), default=0)
     unit, size = _unit(top)
     chart = figure(
@@ -242,7 +242,7 @@ def over_time(buckets: Mapping[datetime, Traffic], hours_per_bar: int) -> dict[s
     )
     starts = [each.strftime("%Y-%m-%dT%H:%M:%S") for each in buckets]
     parts = (
-        ("crosses racks", CROSSING, [each.crossing_bytes for each in buckets.values()]),
+        ("across racks", CROSSING, [each.crossing_bytes for each in buckets.values()]),
         ("in the same rack", LOCAL, [each.local_bytes for each in buckets.values()]),
         ("unknown rack", UNKNOWN, [each.unknown_bytes for each in buckets.values()]),
     )

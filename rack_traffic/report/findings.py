@@ -15,7 +15,7 @@ Priority = Literal["act", "check", "info"]
 """``act``: change something; ``check``: look into it; ``info``: background."""
 
 _LARGE_SHARE = 0.8
-"""Of the saving: it is said how few groups bring it."""
+"""Share of the saving for which a finding names the number of groups."""
 _FEW_GROUPS = 0.5
 _HOT_PAIR_SHARE = 0.3
 _MAX_GROUP_NAMES = 3
@@ -38,7 +38,7 @@ class Finding:
     """A finding: a headline and its explanation.
 
     ``reliability`` is that of the figures (None: exact), ``saving_per_month`` the saving if it is
-    acted on (None: it has none).
+    acted on (None: there is none).
     """
 
     priority: Priority
@@ -88,15 +88,15 @@ def _which(ranked: list[GroupTotal], saving: float, currency: Currency) -> str:
         f"{each.group} ({currency.text(_saving(each))})" for each in ranked[:_MAX_GROUP_NAMES]
     )
     if len(ranked) == 1:
-        return f"{named} a month."
+        return f"{named} per month."
     few, so_far = 0, 0.0
     while so_far < saving * _LARGE_SHARE:
         so_far += _saving(ranked[few])
         few += 1
-    text = f"Begin with {named}."
+    text = f"Start with {named}."
     if len(ranked) > _MAX_GROUP_NAMES and few <= len(ranked) * _FEW_GROUPS:
-        these = "One group brings" if few == 1 else f"{few:,} of these groups bring"
-        text += f" {these} {wording.percent(so_far / saving)} of it."
+        these = "1 group accounts" if few == 1 else f"{few:,} of these groups account"
+        text += f" {these} for {wording.percent(so_far / saving)} of the saving."
     return text
 
 
@@ -111,8 +111,8 @@ def _shared(groups: list[GroupTotal]) -> str:
     if not affected:
         return ""
     return (
-        f" {count(affected, 'group reads', 'groups read')} topics that others read too: new "
-        "leaders there change what is local for those as well."
+        f" {count(affected, 'group reads', 'groups read')} topics that other groups also "
+        "read. The new leaders change the locality of those groups too."
     )
 
 
@@ -121,23 +121,23 @@ def _no_change(summary: Summary) -> Iterator[Finding]:
     if not summary.groups:
         yield Finding(
             "check",
-            "No group read anything in this period",
-            "Check the period, and that the collector sees the groups and their commits.",
+            "No group consumed records in this period",
+            "Check the period, and that the collector can list the groups and their offsets.",
         )
     elif consumed.bytes and not consumed.crossing_bytes and not consumed.unknown_bytes:
-        yield Finding("info", "No byte that groups read crossed racks", "There is nothing to save.")
+        yield Finding("info", "No consumer traffic crosses racks", "No saving is possible.")
     elif summary.saving_per_month is None and consumed.crossing_bytes:
         yield Finding(
             "check",
-            "No what-if was given",
-            "The report shows cross-rack traffic, but not what would reduce it. Run `rackward "
+            "No what-if results",
+            "The report shows cross-rack traffic, but no changes that reduce it. Run `rackward "
             "traffic what-if`, and create the report again.",
         )
     elif summary.saving_per_month == 0 and consumed.crossing_bytes:
         yield Finding(
             "info",
-            "No change would lower the cost",
-            "The reads of every group are as local as its members, leaders and racks permit.",
+            "No change reduces the cost",
+            "Every group reads as locally as its members, partition leaders and racks permit.",
         )
 
 
@@ -156,9 +156,9 @@ def _hot_pair(summary: Summary, currency: Currency) -> Iterator[Finding]:
     where = f" of cluster {cluster}" if len(summary.clusters) > 1 else ""
     yield Finding(
         "info",
-        f"{wording.percent(cost / whole)} of the cost is read from rack {one} in rack {other}",
-        f"{currency.text(cost)} in this period, the most of all pairs of racks{where}. A rack that "
-        "leads more partitions than its members read causes such a stream.",
+        f"{wording.percent(cost / whole)} of the cost is traffic from rack {one} to rack {other}",
+        f"{currency.text(cost)} in this period, the highest cost of all pairs of racks{where}. "
+        "The cause is a rack with more partition leaders than its members read.",
     )
 
 
@@ -176,33 +176,33 @@ def reliability_findings(summary: Summary) -> Iterator[Finding]:
         advice = []
         if members:
             advice.append(
-                f"{wording.bytes_text(members)} went to members without a rack: set client.rack, "
-                "or map hosts and subnets to racks when collecting."
+                f"{wording.bytes_text(members)} were read by members without a rack: set "
+                "client.rack, or map hosts and subnets to racks in the collector."
             )
         if leaders:
             advice.append(
-                f"{wording.bytes_text(leaders)} came from brokers without a rack, or without a "
-                "known leader: set broker.rack."
+                f"{wording.bytes_text(leaders)} were read from brokers without a rack, or from "
+                "partitions without a known leader: set broker.rack."
             )
         yield Finding(
             "check",
-            f"{wording.percent(unknown)} of what groups read has an unknown rack",
-            " ".join([*advice, "These bytes are in no cost and in no share that crosses."]),
+            f"{wording.percent(unknown)} of the bytes that groups read have an unknown rack",
+            " ".join([*advice, "The cost and the cross-rack share do not include these bytes."]),
         )
     estimated = share(consumed.estimated_bytes, consumed.bytes)
     if estimated and estimated >= 0.01:
         yield Finding(
             "check",
-            f"{wording.percent(estimated)} of what groups read is a usual rate, not a measurement",
-            "Offsets were set back, topics created again, or snapshots missing for long. Collect "
-            "more often, or let clients report their bytes.",
+            f"{wording.percent(estimated)} of the bytes that groups read are estimated",
+            "Offsets were reset, topics were recreated, or snapshots were missing for a long time. "
+            "Take snapshots more often, or let clients report their bytes.",
         )
     if consumed.unsized_offsets:
         yield Finding(
             "check",
-            f"{count(consumed.unsized_offsets, 'record')} read have no known size",
-            "Their partitions' sizes on disk could not be read, so their bytes are missing here. "
-            "Give the collector the right to describe log directories.",
+            f"The size of {count(consumed.unsized_offsets, 'record')} is unknown",
+            "The sizes of their partitions on disk could not be read, so their bytes are not "
+            "included. Grant the collector the permission to describe log directories.",
         )
     if summary.rejected_rows:
         rows = sum(each.rows for each in summary.rejected_rows)
@@ -210,7 +210,7 @@ def reliability_findings(summary: Summary) -> Iterator[Finding]:
         yield Finding(
             "check",
             f"{count(rows, 'snapshot row was', 'snapshot rows were')} rejected",
-            f"They are invalid; the most frequent reason is {first.table}: {first.reason} "
+            f"The rows are invalid. The most frequent reason is {first.table}: {first.reason} "
             f"({first.rows:,} rows).",
         )
     if (text := missing_hours(summary)) is not None:
@@ -223,9 +223,9 @@ def _replication(summary: Summary, currency: Currency) -> Iterator[Finding]:
         return
     yield Finding(
         "info",
-        f"Replication crosses racks too: {wording.bytes_text(copied.crossing_bytes)}, "
+        f"Replication across racks: {wording.bytes_text(copied.crossing_bytes)}, "
         f"{currency.text(copied.cost)}",
-        "It is what keeping replicas in other racks costs, and no assignor changes it.",
+        "This is the cost of replicas in other racks. Assignors do not change it.",
     )
 
 
@@ -251,7 +251,7 @@ LEVEL_MEANINGS: dict[ReliabilityLevel, str] = {
     "good": "measured from committed offsets; at most 5 % estimated or of unknown rack",
     "fair": "at most 25 % estimated or of unknown rack",
     "rough": "more than 25 % estimated or of unknown rack",
-    "none": "nothing was read in the period",
+    "none": "no records were read in the period",
 }
 
 
@@ -308,7 +308,7 @@ def missing_hours(summary: Summary) -> str | None:
     if len(spans) == 1:
         return text
     others = (
-        f" (fewer or as many in {count(len(incomplete) - 1, 'other')})"
+        f", and at most as many in {count(len(incomplete) - 1, 'other cluster')}"
         if len(incomplete) > 1
         else ""
     )

@@ -8,7 +8,7 @@ from datetime import datetime
 UNKNOWN_RACK = "unknown"
 
 SCENARIO_NAMES = {
-    "as_is": "As it is",
+    "as_is": "Current assignment",
     "apache_range": "Apache Range",
     "apache_cooperative_sticky": "Apache CooperativeSticky",
     "rackward_range": "rackward Range",

@@ -201,10 +201,14 @@ def _tiles(summary: Summary, currency: Currency) -> list[_Tile]:
     tiles = [
         _Tile("Cross-rack cost, per month", currency.text(monthly), over, "crossing")
         if monthly is not None
-        else _Tile("Cross-rack cost, in this period", currency.text(consumed.cost), "groups' reads")
+        else _Tile(
+            "Cross-rack cost, in this period",
+            currency.text(consumed.cost),
+            "read by consumer groups",
+        )
     ]
     if saving is None:
-        tiles.append(_Tile("Possible saving, per month", "unknown", "no what-if was given"))
+        tiles.append(_Tile("Possible saving, per month", "unknown", "no what-if results"))
     else:
         changed = sum(
             1 for each in summary.groups if each.change and each.change.saving_per_month > 0

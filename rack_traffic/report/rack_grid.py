@@ -59,12 +59,14 @@ def _labels(
         cut = {rack: "/" + "/".join(path[:level]) for rack, path in paths.items()}
         if 1 < len(set(cut.values())) <= max_racks:
             names = "level" if level == 1 else f"{level} levels"
-            return cut, None, f"{len(sizes):,} racks, shown by their first {names}."
+            return cut, None, f"{len(sizes):,} racks, grouped by their first {names}."
     ranked = sorted(sizes, key=lambda rack: (-sizes[rack], rack))
     largest = ranked[: max_racks - 1]
     others = f"{len(sizes) - len(largest):,} others"
     labels = {rack: rack if rack in largest else others for rack in ranked}
-    note = f"{len(sizes):,} racks: the {len(largest)} with the most bytes, and the others."
+    note = (
+        f"{len(sizes):,} racks: the {len(largest)} with the most bytes, and the sum of the others."
+    )
     return labels, others, note
 
 

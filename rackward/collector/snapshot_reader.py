@@ -142,7 +142,7 @@ class _Reader:
 
     def _read_logs(self, leader: int, tps: Sequence[TopicPartition], logs: _Logs) -> None:
         offsets = partial(read_log_offsets, self.admin, leader)
-        for starts in self._request_batches(leader, tps, partial(offsets, which=EARLIEST)):
+        for starts in self._request_batches(leader, tps, partial(offsets, timestamp=EARLIEST)):
             logs.starts |= starts
         for start in range(0, len(tps), PARTITIONS_PER_REQUEST):
             batch = tps[start : start + PARTITIONS_PER_REQUEST]
@@ -150,7 +150,7 @@ class _Reader:
                 leader, batch, partial(read_replica_sizes, self.admin, [leader])
             ):
                 logs.sizes |= {tp: size.bytes for (tp, _), size in sizes.items()}
-            for ends in self._request_batches(leader, batch, partial(offsets, which=LATEST)):
+            for ends in self._request_batches(leader, batch, partial(offsets, timestamp=LATEST)):
                 logs.ends |= ends
         logs.read_at[leader] = self.clock()
 

@@ -1,4 +1,4 @@
-"""What the assignors for kafka-python and for aiokafka have in common."""
+"""The common interface of the assignors for kafka-python and for aiokafka."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_names_and_options_are_the_same_for_both_libraries(name: str) -> None:
     for_aiokafka = getattr(assignors.aiokafka, name)
     assert for_kafka_python.name == for_aiokafka.name
     options = dict(inspect.signature(for_kafka_python).parameters)
-    # Only kafka-python needs it.
+    # Only kafka-python needs workarounds.
     del options["workarounds"]
     assert dict(inspect.signature(for_aiokafka).parameters) == options
 
@@ -63,7 +63,7 @@ def test_leader_moves_are_monitored_by_default(adapter: ModuleType) -> None:
         assert getattr(adapter, name)().refresh is DEFAULT_REFRESH_POLICY
 
 
-# ---- The rack.
+# The rack.
 
 
 @ADAPTERS
@@ -92,14 +92,14 @@ def test_the_rack_is_read_from_a_file_or_from_a_given_source(
     assert sticky(rack=discover("command:no-such-program")).rack is None
 
 
-# ---- The coordinator that an assignor needs.
+# The coordinator that an assignor needs.
 
 
 @ADAPTERS
 def test_an_assignor_in_a_foreign_coordinator_is_refused(adapter: ModuleType) -> None:
     sticky = adapter.LeaderRackAwareCooperativeStickyAssignor()
     calls: list[Callable[[], object]] = [
-        # A leader that does not see what members own would assign it to others.
+        # A leader that does not read owned partitions would assign them to other members.
         lambda: sticky.metadata({"t"}),
         lambda: sticky.assign(None, {}),
         lambda: adapter.LeaderRackAwareRangeAssignor().on_assignment(None),
@@ -156,7 +156,7 @@ def test_a_later_replacement_by_others_is_left_alone() -> None:
     assert module.Coordinator is Foreign
 
 
-# ---- Subclasses, and what is sent.
+# Subclasses and subscriptions.
 
 
 @ADAPTERS

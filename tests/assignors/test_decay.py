@@ -1,4 +1,4 @@
-"""While leaders move, our plans stay optimal, and those of a merely sticky assignor lose locality.
+"""While leaders move, our plans stay optimal, and those of a rackless sticky assignor degrade.
 
 Twelve topics of thirty partitions, twelve members in three racks, leaders at random. In each of 25
 rounds a tenth of the leaders moves to another rack, and the group rebalances.
@@ -14,7 +14,13 @@ import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRacks, Member
 from tests.support.assignment_exact import check_sticky
-from tests.support.random_groups import Group, fed_back, locality, move_leaders, random_leaders
+from tests.support.random_groups import (
+    Group,
+    locality,
+    move_leaders,
+    random_leaders,
+    with_assignments,
+)
 
 RACKS = ("a", "b", "c")
 ROUNDS = 25
@@ -35,7 +41,7 @@ def test_every_round_is_optimal_in_locality_and_moves(seed: int) -> None:
         assert set(plan.loads.values()) == {30}
         assert locality(plan) >= 0.9
         assert plan.moved <= 36 * 2, "a tenth of the leaders moved, so few partitions need to"
-        members = fed_back(members, plan, generation)
+        members = with_assignments(members, plan, generation)
         leaders = move_leaders(rng, leaders, 0.1, RACKS)
 
 

@@ -85,12 +85,12 @@ def test_the_input_is_not_modified() -> None:
 
 def print_plans() -> None:
     """Print the plans of some groups as JSON, for another process to compare."""
-    found = [
+    all_partitions = [
         plan.partitions
         for number in range(80)
         for plan in plans(random_group(f"hash-{number}", MIDDLE, imbalance=number % 4 == 0))
     ]
-    print(json.dumps(found))
+    print(json.dumps(all_partitions))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The checkers: a correct plan passes, and each planted fault is found."""
+"""The checkers: a correct plan passes, and each planted fault is detected."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ FAULTS: dict[str, tuple[Plan, str]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found(fault: str) -> None:
+def test_planted_faults_are_detected(fault: str) -> None:
     plan, message = FAULTS[fault]
     with pytest.raises(AssertionError, match=message):
         check(plan)
 
 
-def test_uneven_loads_of_equal_subscriptions_are_found() -> None:
+def test_uneven_loads_of_equal_subscriptions_are_detected() -> None:
     facts = read_group(MEMBERS, LEADERS)
     invariants.check_balance(facts, CORRECT)
     uneven = replace(CORRECT, loads={**CORRECT.loads, "m-1": 3, "m-2": 1})
@@ -119,13 +119,13 @@ def test_even_shares_of_whole_indexes_pass() -> None:
     check_shares(plan)
 
 
-def test_an_index_of_two_members_is_found() -> None:
+def test_an_index_of_two_members_is_detected() -> None:
     plan, check_shares = range_plan(a={"t": [0, 2], "u": [1, 2]}, b={"t": [1], "u": [0]})
     with pytest.raises(AssertionError, match="index 0 of the co-partitioned"):
         check_shares(plan)
 
 
-def test_uneven_shares_are_found() -> None:
+def test_uneven_shares_are_detected() -> None:
     plan, check_shares = range_plan(a={"t": [0, 1, 2], "u": [0, 1, 2]}, b={})
     with pytest.raises(AssertionError, match="of the 3 indexes"):
         check_shares(plan)

@@ -43,7 +43,7 @@ def check(*declarations: str) -> None:
     )
 
 
-def test_what_is_there_passes() -> None:
+def test_existing_internals_pass() -> None:
     check(
         "join", "join(self, leader_id, strategy)", "class_attribute", "self.group_id",
         "self.inherited",
@@ -54,7 +54,7 @@ def test_what_is_there_passes() -> None:
     "declaration",
     ["leave", "leave(self)", "join(self, response)", "class_attribute(group)", "self.generation"],
 )
-def test_what_is_missing_or_different_is_refused_with_version_and_name(declaration: str) -> None:
+def test_missing_or_different_internals_are_refused(declaration: str) -> None:
     with pytest.raises(UnsupportedClientError) as refused:
         check("join", declaration)
     assert str(refused.value) == (

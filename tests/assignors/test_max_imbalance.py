@@ -65,8 +65,8 @@ def test_only_the_component_that_may_exceed_its_level_changes() -> None:
 
 
 def test_a_limit_applies_to_the_level_of_the_members_own_block() -> None:
-    # The crowded member joins two blocks into one component, and is a block of its own: what
-    # is left falls into a block of level 1 (two for two) and one of level 2 (three for two).
+    # The crowded member joins two blocks into one component, and is a separate block: the rest
+    # consists of a block of level 1 (two for two) and one of level 2 (three for two).
     members = (
         Member("crowded", frozenset({"one", "two", "many"}), rack="z"),
         Member("one-a", frozenset({"one"}), rack="a"),

@@ -1,4 +1,4 @@
-"""Cooperative and eager members in one group: never two owners, two rounds, an exact plan."""
+"""Groups of cooperative and eager members: unique owners, at most two rounds, optimal plans."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_stale_claim_of_an_eager_member_does_not_count() -> None:
     assert reassigned <= group.members["m3"].owned
 
 
-def test_the_model_finds_owned_partitions_that_are_not_withheld() -> None:
+def test_the_model_detects_owned_partitions_that_are_not_withheld() -> None:
     group = mixed("0")
     group.decide = dataclasses.replace(sticky_rebalance(), cooperative=False)
     group.members["m3"] = ModelMember(eager=True, rack="a")
@@ -128,7 +128,7 @@ def test_the_model_finds_owned_partitions_that_are_not_withheld() -> None:
         group.rebalance(["m3", "m0", "m1", "m2"])
 
 
-def test_the_model_finds_released_partitions_that_are_withheld(
+def test_the_model_detects_released_partitions_that_are_withheld(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(

@@ -1,6 +1,6 @@
-"""Odd input: what one member, topic or broker sends never makes an assignment fail.
+"""Unusual input: no data of a member, topic or broker makes an assignment fail.
 
-Only mistakes of the caller raise, and then a RackwardError.
+Only invalid arguments of the caller raise, and then a RackwardError.
 """
 
 from __future__ import annotations
@@ -55,25 +55,25 @@ def checked_plan(assignor: AssignorClass, members: list[Member], leaders: Any, *
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-@pytest.mark.parametrize("what", OWNED)
-def test_odd_claims(assignor: AssignorClass, what: str) -> None:
+@pytest.mark.parametrize("case", OWNED)
+def test_unusual_claims(assignor: AssignorClass, case: str) -> None:
     members = [
-        Member("m1", TOPIC, rack="a", owned={"t": OWNED[what], "u": [0]}, generation=2),
+        Member("m1", TOPIC, rack="a", owned={"t": OWNED[case], "u": [0]}, generation=2),
         Member("m2", TOPIC, rack="b", owned={"t": [1, 2]}, generation=1),
     ]
     checked_plan(assignor, members, {"t": ["a", "b", "c", None]})
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-@pytest.mark.parametrize("what", RACKS)
-def test_odd_racks_of_members_and_leaders(assignor: AssignorClass, what: str) -> None:
-    members = [Member("m1", TOPIC, rack=RACKS[what]), Member("m2", TOPIC, rack="a")]
-    checked_plan(assignor, members, {"t": ["a", RACKS[what], None, "b"]})
+@pytest.mark.parametrize("case", RACKS)
+def test_unusual_racks_of_members_and_leaders(assignor: AssignorClass, case: str) -> None:
+    members = [Member("m1", TOPIC, rack=RACKS[case]), Member("m2", TOPIC, rack="a")]
+    checked_plan(assignor, members, {"t": ["a", RACKS[case], None, "b"]})
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 @pytest.mark.parametrize("id_", ["", " ", "ä", "\ud800", "m" * 1000, "\x00"])
-def test_odd_names(assignor: AssignorClass, id_: str) -> None:
+def test_unusual_names(assignor: AssignorClass, id_: str) -> None:
     members = [
         Member(id_, frozenset({"t", id_}), rack="a", instance_id=id_),
         Member("m", frozenset({"t"}), rack="b", instance_id=""),
@@ -83,7 +83,7 @@ def test_odd_names(assignor: AssignorClass, id_: str) -> None:
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 @pytest.mark.parametrize("generation", [-(2**40), -2, 0, 2**31, 2**40])
-def test_odd_generations(assignor: AssignorClass, generation: int) -> None:
+def test_unusual_generations(assignor: AssignorClass, generation: int) -> None:
     members = [
         Member("m1", TOPIC, rack="a", owned={"t": [0, 1]}, generation=generation),
         Member("m2", TOPIC, rack="b", owned={"t": [0, 2]}, generation=3),
@@ -95,7 +95,7 @@ def test_odd_generations(assignor: AssignorClass, generation: int) -> None:
 @pytest.mark.parametrize(
     "weight", [0.0, -0.0, -1.0, 5e-324, 1e308, float("nan"), float("inf"), float("-inf"), 10**30]
 )
-def test_odd_weights(assignor: AssignorClass, weight: float) -> None:
+def test_unusual_weights(assignor: AssignorClass, weight: float) -> None:
     members = [Member("m1", TOPIC, rack="a"), Member("m2", TOPIC, rack="b")]
     leaders = {"t": ["a", "a", "a", "b"]}
     for row in ([weight], [weight] * 4, [weight, 1.0], [1.0, weight, 2.0, weight, weight]):

@@ -16,7 +16,7 @@ from tests.support.random_groups import MIDDLE, SMALL, Size, random_group
 
 
 def facts_and_problems(seed: str, size: Size) -> tuple[Facts, list[Problem]]:
-    """Return the problems of both assignors; those of Range have random loads from before."""
+    """Return the problems of both assignors; those of Range have random loads of earlier topics."""
     group = random_group(seed, size, imbalance=seed.endswith(("3", "7")))
     facts = read_group(group.members, group.leader_racks, group.weights)
     rng = Random(seed)

@@ -71,7 +71,7 @@ def test_signatures_of_the_adapters_assignors(
     assert isinstance(parameters["refresh"].default, assignors.RefreshPolicy)
 
 
-# ---- The snippets of README.md. Host names in them do not resolve; no connection is needed.
+# The snippets of README.md. Host names in them do not resolve; no connection is needed.
 
 
 def snippet_with(text: str) -> str:

@@ -80,7 +80,7 @@ def test_one_step_of_weight_outweighs_moving_every_partition(length: int) -> Non
 
 @pytest.mark.parametrize("count", [5, 60, 400])
 def test_in_a_range_one_crossing_outweighs_any_difference_of_totals(count: int) -> None:
-    # `first` has a topic of its own, and the third index of the shared topic is local to it.
+    # `first` has a separate topic, and the third index of the shared topic is local to it.
     members = (
         Member("first", frozenset({"alone", "shared"}), rack="a"),
         Member("other", frozenset({"shared"}), rack="b"),

@@ -12,10 +12,10 @@ from tests.support.assignment_exact import check_range, check_sticky
 from tests.support.random_groups import (
     MIDDLE,
     Group,
-    fed_back,
     move_leaders,
     random_group,
     random_leaders,
+    with_assignments,
 )
 
 RACKS = ("a", "b", "c")
@@ -27,7 +27,7 @@ def test_nothing_moves_if_nothing_changes(imbalance: bool) -> None:
         group = random_group(f"still-{number}", MIDDLE, imbalance=imbalance)
         assignor = LeaderRackAwareCooperativeSticky(max_imbalance=group.max_imbalance)
         first = assignor.assign(group.members, group.leader_racks, group.weights)
-        members = fed_back(group.members, first, 8)
+        members = with_assignments(group.members, first, 8)
         second = assignor.assign(members, group.leader_racks, group.weights)
         assert second.moved == 0, f"seed still-{number}"
         assert second.partitions == first.partitions, f"seed still-{number}"
@@ -38,7 +38,7 @@ def test_a_range_plan_is_repeated_if_nothing_changes() -> None:
         group = random_group(f"still-range-{number}", MIDDLE)
         assignor = LeaderRackAwareRange(co_partitioned=group.co_partitioned)
         first = assignor.assign(group.members, group.leader_racks, group.weights)
-        members = fed_back(group.members, first, 8)
+        members = with_assignments(group.members, first, 8)
         second = assignor.assign(members, group.leader_racks, group.weights)
         assert second.partitions == first.partitions, f"seed still-range-{number}"
         assert second.moved == 0
@@ -49,7 +49,7 @@ def test_local_partitions_stay_when_a_member_leaves() -> None:
     members = [Member(f"{rack}{i}", frozenset({"t"}), rack) for rack in RACKS for i in range(2)]
     plan = check_sticky(Group(tuple(members), leaders))
     assert (plan.off_rack, set(plan.loads.values())) == (0, {2})
-    left = fed_back(members, plan, 1)[1:]
+    left = with_assignments(members, plan, 1)[1:]
     after = check_sticky(Group(tuple(left), leaders))
     # Twelve partitions over five members: the two free ones go to two of the remaining members.
     assert after.moved == 0
@@ -60,7 +60,7 @@ def test_a_restarted_member_gets_the_free_partitions() -> None:
     leaders = {"t": ["a", "b", "c"] * 4}
     members = [Member(f"{rack}{i}", frozenset({"t"}), rack) for rack in RACKS for i in range(2)]
     plan = check_sticky(Group(tuple(members), leaders))
-    owned = fed_back(members, plan, 1)
+    owned = with_assignments(members, plan, 1)
     restarted = [Member("a9", frozenset({"t"}), "a"), *owned[1:]]
     after = check_sticky(Group(tuple(restarted), leaders))
     assert after.moved == 0
@@ -80,11 +80,11 @@ def test_plans_are_optimal_in_every_step_of_a_long_history(seed: int) -> None:
         group = Group(tuple(members), leaders, max_imbalance=share)
         plan = check_sticky(group)
         check_range(group)
-        members = fed_back(members, plan, step)
+        members = with_assignments(members, plan, step)
         event = rng.choice(("leave", "join", "leaders", "grow", "subscribe", "rack"))
-        someone = rng.randrange(len(members))
+        index = rng.randrange(len(members))
         if event == "leave" and len(members) > 1:
-            del members[someone]
+            del members[index]
         elif event == "join":
             members.append(Member(f"n-{step:02}", frozenset(topics), rng.choice(racks)))
         elif event == "leaders":
@@ -93,6 +93,6 @@ def test_plans_are_optimal_in_every_step_of_a_long_history(seed: int) -> None:
             leaders[rng.choice(topics)].append(rng.choice(racks))
         elif event == "subscribe":
             wanted = frozenset(rng.sample(topics, rng.randint(1, len(topics))))
-            members[someone] = replace(members[someone], topics=wanted)
+            members[index] = replace(members[index], topics=wanted)
         elif event == "rack":
-            members[someone] = replace(members[someone], rack=rng.choice((*racks, None)))
+            members[index] = replace(members[index], rack=rng.choice((*racks, None)))

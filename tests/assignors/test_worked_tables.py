@@ -49,7 +49,7 @@ def test_at_most_as_many_off_rack_as_kip_881_expects(
 
 
 @pytest.mark.parametrize("rackless", ["members", "leaders"])
-def test_without_racks_range_is_that_of_apache(rackless: str) -> None:
+def test_range_without_racks_equals_apaches_range(rackless: str) -> None:
     group = kip_881(6, 7, 2)
     members = [Member(m.id, m.topics) if rackless == "members" else m for m in group.members]
     leaders = {
@@ -64,7 +64,7 @@ def test_without_racks_range_is_that_of_apache(rackless: str) -> None:
     }
 
 
-def test_in_one_rack_range_is_that_of_apache() -> None:
+def test_range_in_one_rack_equals_apaches_range() -> None:
     members = [Member(f"m{i}", frozenset(ALL), rack="a") for i in range(3)]
     plan = LeaderRackAwareRange().assign(members, {"t0": ["a"] * 7, "t1": [None, "a"]})
     assert plan.partitions == {

@@ -1,4 +1,4 @@
-"""The front door to locators: by name, asked afresh, answers checked, failures named."""
+"""Loading and applying locators, validation of their results, and parsing of rack texts."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ VIEW = cluster({1: "a", 2: None, 10: ""}, t=((1, 2),))
 
 
 @dataclass
-class Answering:
-    """Answers what it is message to, or raises it."""
+class FixedLocator:
+    """Returns ``result``, or raises it if it is an exception."""
 
-    answer: Any = None
+    result: Any = None
 
     def racks(self, view: object) -> Any:  # noqa: ARG002
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
 
 
-def test_metadata_says_what_the_view_says() -> None:
+def test_the_metadata_locator_returns_the_racks_of_the_view() -> None:
     assert MetadataLocator().racks(VIEW) == {1: "a", 2: None, 10: None}
     assert apply_locator(MetadataLocator(), VIEW).racks() == {1: "a", 2: None, 10: None}
 
 
-def test_a_located_view_keeps_everything_else() -> None:
-    found = apply_locator(StaticLocator({10: "z", 2: "/d/r", 1: "x"}), VIEW)
-    assert [(broker.id, broker.rack) for broker in found.brokers] == [
+def test_a_locator_changes_only_racks() -> None:
+    view = apply_locator(StaticLocator({10: "z", 2: "/d/r", 1: "x"}), VIEW)
+    assert [(broker.id, broker.rack) for broker in view.brokers] == [
         (1, "x"),
         (2, "/d/r"),
         (10, "z"),
     ]
-    assert found.replicas == VIEW.replicas
+    assert view.replicas == VIEW.replicas
 
 
-def test_each_question_is_answered_afresh() -> None:
+def test_results_are_not_cached() -> None:
     mapping = {1: "x", 2: "x", 10: "x"}
     locator = StaticLocator(mapping)
     apply_locator(locator, VIEW)
@@ -66,7 +66,7 @@ def test_each_question_is_answered_afresh() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    ("result", "message"),
     [
         ({}, "the result is empty: return a rack for each of the brokers 1, 2, 10"),
         ({1: "a"}, "no rack for 2, 10: add a rack"),
@@ -77,17 +77,17 @@ def test_each_question_is_answered_afresh() -> None:
         ({1: "a", 2: "", 10: "/"}, "the rack of 2, 10 is empty or not a string"),
         ({1: "a", 2: 7, 10: "a"}, "the rack of 2 is empty or not a string"),
         (7, "TypeError: "),
-        (ValueError("no answer"), "ValueError: no answer"),
-        (RackParseError("line 3"), "Answering: line 3"),
+        (ValueError("no result"), "ValueError: no result"),
+        (RackParseError("line 3"), "FixedLocator: line 3"),
     ],
 )
-def test_answers_that_cannot_be_used_name_the_locator(answer: object, message: str) -> None:
+def test_an_invalid_result_names_the_locator(result: object, message: str) -> None:
     with pytest.raises(LocatorError, match=message) as error:
-        apply_locator(Answering(answer), VIEW)
-    assert error.value.locator == f"{__name__}:Answering"
+        apply_locator(FixedLocator(result), VIEW)
+    assert error.value.locator == f"{__name__}:FixedLocator"
 
 
-def test_brokers_that_are_down_can_be_let_pass() -> None:
+def test_racks_of_unknown_brokers_can_be_ignored() -> None:
     racks = {1: "a", 2: "a", 10: "a", 11: "b"}
     assert apply_locator(KnownBrokersOnly(StaticLocator(racks)), VIEW).racks() == {
         1: "a",
@@ -122,7 +122,9 @@ def test_locators_by_name() -> None:
         ("placement_core.placers:SimplePlacer", {}, "has no method racks"),
     ],
 )
-def test_locators_that_cannot_be_had(name: str, properties: dict[str, str], message: str) -> None:
+def test_locators_that_cannot_be_loaded(
+    name: str, properties: dict[str, str], message: str
+) -> None:
     with pytest.raises(InvalidOptionError, match=message):
         load_locator(name, properties)
 
@@ -146,7 +148,7 @@ def test_one_mapping_in_each_format(form: TextFormat) -> None:
     assert TextLocator(TEXTS[form], form).racks(ClusterView(())) == RACKS
 
 
-def test_yaml_racks_are_the_text_that_was_written() -> None:
+def test_yaml_scalars_are_read_as_strings() -> None:
     assert parse_racks('0: 01\n1: no\n2: 1.50\n3: "a b"', "yaml") == {
         0: "01",
         1: "no",
@@ -159,7 +161,7 @@ def test_yaml_racks_are_the_text_that_was_written() -> None:
     ("form", "text"),
     [("properties", "# none\n"), ("json", "{}"), ("yaml", ""), ("yaml", "{}"), ("yaml", "# none")],
 )
-def test_no_racks_at_all(form: TextFormat, text: str) -> None:
+def test_empty_mappings(form: TextFormat, text: str) -> None:
     assert parse_racks(text, form) == {}
 
 
@@ -192,16 +194,14 @@ def test_no_racks_at_all(form: TextFormat, text: str) -> None:
         ("yaml", "[0]: a", "is not a broker id"),
     ],
 )
-def test_texts_that_cannot_be_taken_at_their_word(
-    form: TextFormat, text: str, message: str
-) -> None:
+def test_invalid_texts_are_rejected(form: TextFormat, text: str, message: str) -> None:
     with pytest.raises(RackParseError, match=message):
         parse_racks(text, form)
 
 
 @given(st.text() | st.dictionaries(st.text(max_size=3), st.text(max_size=3)).map(json.dumps))
 @example('{"0\\u001c": "a"}')
-def test_any_text_is_racks_or_one_error(text: str) -> None:
+def test_any_text_gives_racks_or_a_parse_error(text: str) -> None:
     for form in TEXTS:
         with suppress(RackParseError):
             racks = parse_racks(text, form)

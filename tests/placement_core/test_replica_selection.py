@@ -17,16 +17,16 @@ PARTLY: dict[int, str | None] = {1: "/dc1/r1", 2: None, 3: "", 4: "/dc2/r1"}
 @pytest.mark.parametrize(
     ("client", "racks", "in_sync", "leader", "choice"),
     [
-        # Its own rack, then its data centre, then the leader.
+        # The rack of the client, then its data centre, then the leader.
         ("/dc2/r1", STRETCHED, (1, 3, 5), 1, 3),
         ("/dc2/r9", STRETCHED, (1, 3, 5), 1, 3),
         ("/dc2/r9", STRETCHED, (1, 2, 5), 1, 1),
         ("/dc9/r1", STRETCHED, (1, 3, 5), 5, 5),
-        # The leader among equals, but not before one that is nearer.
+        # The leader wins ties, but not against a nearer replica.
         ("/dc1/r1", STRETCHED, (1, 3, 5), 1, 1),
         ("/dc1/r9", STRETCHED, (1, 2, 5), 2, 2),
         ("/dc1/r1", STRETCHED, (1, 2, 5), 2, 1),
-        # Out of sync is out of the question.
+        # Replicas that are not in sync are not read.
         ("/dc2/r1", STRETCHED, (1, 5), 1, 1),
         ("/dc2/r1", STRETCHED, (1, 4, 5), 1, 4),
         ("/dc2/r1", STRETCHED, (1,), 1, 1),
@@ -36,16 +36,16 @@ PARTLY: dict[int, str | None] = {1: "/dc1/r1", 2: None, 3: "", 4: "/dc2/r1"}
         ("/dc1/a/r9", ROOMS, (2, 3, 4), 4, 2),
         ("/dc1/c/r1", ROOMS, (3, 4, 5), 4, 3),
         ("/dc2/b/r1", ROOMS, (1, 4, 5), 4, 5),
-        # A client that says less than brokers do, and one that says more.
+        # A client rack with fewer levels than those of brokers, and one with more.
         ("/dc2", ROOMS, (1, 4), 1, 4),
         ("/dc1/a", ROOMS, (2, 3, 4), 4, 2),
         ("/dc2/a/r1/shelf3", ROOMS, (1, 4, 5), 5, 4),
-        # Racks without levels are the same or not; one level is no level more than a name.
+        # Racks without levels are equal or not; /b ties b.
         ("b", FLAT, (1, 2, 3), 1, 2),
         ("d", FLAT, (1, 2, 3), 3, 3),
         ("/b", FLAT, (1, 2, 3), 3, 2),
         ("b/x", FLAT, (1, 2, 3), 3, 3),
-        # Racks that are not known.
+        # Unknown racks.
         (None, STRETCHED, (1, 3, 5), 5, 5),
         ("", STRETCHED, (1, 3, 5), 5, 5),
         (7, STRETCHED, (1, 3, 5), 5, 5),
@@ -54,12 +54,12 @@ PARTLY: dict[int, str | None] = {1: "/dc1/r1", 2: None, 3: "", 4: "/dc2/r1"}
         ("/dc1/r2", PARTLY, (2, 4), 2, 2),
         ("/dc1/r2", PARTLY, (2, 3, 4), 4, 4),
         ("/dc3/r1", PARTLY, (1, 2, 3, 4), 2, 2),
-        # A leader that the list of those in sync lacks.
+        # A leader that is not among the in-sync replicas.
         ("/dc2/r1", STRETCHED, (3, 5), 1, 3),
         ("/dc9/r1", STRETCHED, (3, 5), 1, 1),
     ],
 )
-def test_table(
+def test_worked_cases(
     client: object,
     racks: dict[int, str | None],
     in_sync: tuple[int, ...],
@@ -78,7 +78,7 @@ IN_SYNC = st.dictionaries(st.integers(0, 6), RACKS, max_size=5)
 
 
 def shared(one: str | None, other: str | None) -> float:
-    """Nearness by definition: levels in common (not known: none), the same rack beyond all."""
+    """Return the number of common levels by definition; 0 for unknown and 99 for equal racks."""
     names = [
         [rack] if rack and rack[0] != "/" else [level for level in (rack or "").split("/") if level]
         for rack in (one, other)
@@ -91,10 +91,10 @@ def shared(one: str | None, other: str | None) -> float:
 
 
 @given(RACKS, IN_SYNC, st.integers(0, 6), st.integers(0, 2**33), st.randoms(use_true_random=False))
-def test_against_the_definition(
-    client: str | None, in_sync: dict[int, str | None], leader: int, turn: int, rng: object
+def test_the_choice_matches_the_definition(
+    client: str | None, in_sync: dict[int, str | None], leader: int, tie: int, rng: object
 ) -> None:
-    choice = nearest_replica(client, in_sync, leader, turn)
+    choice = nearest_replica(client, in_sync, leader, tie)
     assert choice == leader or choice in in_sync
     near = {broker: shared(client, rack) for broker, rack in in_sync.items()}
     nearest = max(near.values(), default=0)
@@ -102,23 +102,23 @@ def test_against_the_definition(
     if near.get(leader, 0) == nearest:
         assert choice == leader
     else:
-        equals = sorted(broker for broker in near if near[broker] == nearest)
-        assert choice == equals[turn % len(equals)]
+        ties = sorted(broker for broker in near if near[broker] == nearest)
+        assert choice == ties[tie % len(ties)]
     shuffled = list(in_sync.items())
     rng.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert nearest_replica(client, dict(shuffled), leader, turn) == choice
+    assert nearest_replica(client, dict(shuffled), leader, tie) == choice
 
 
-def test_equals_share_the_partitions_of_a_topic_and_the_topics() -> None:
+def test_ties_are_spread_over_partitions_and_topics() -> None:
     racks = {1: "/dc1/r1", 2: "/dc2/r1", 3: "/dc2/r2", 4: "/dc2/r3"}
 
-    def read_by(places: list[tuple[str, int]]) -> list[int]:
-        choices = [nearest_replica("/dc2", racks, 1, tie_break(*place)) for place in places]
+    def partitions_per_broker(partitions: list[tuple[str, int]]) -> list[int]:
+        choices = [nearest_replica("/dc2", racks, 1, tie_break(*tp)) for tp in partitions]
         return [choices.count(broker) for broker in (2, 3, 4)]
 
-    assert read_by([("orders", partition) for partition in range(12)]) == [4, 4, 4]
-    assert min(read_by([(f"topic-{number}", 0) for number in range(300)])) > 70
+    assert partitions_per_broker([("orders", partition) for partition in range(12)]) == [4, 4, 4]
+    assert min(partitions_per_broker([(f"topic-{number}", 0) for number in range(300)])) > 70
 
 
-def test_a_turn_is_the_same_in_every_process() -> None:
+def test_the_tie_break_is_the_same_in_every_process() -> None:
     assert (tie_break("orders", 0), tie_break("orders", 7)) == (3845127662, 3845127669)

@@ -1,4 +1,4 @@
-"""Racks, cluster values and the small pieces of the solver."""
+"""Racks, cluster values and small functions of the solver."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_leader_racks_of_a_view() -> None:
         ({}, {}, None, {}),
         ({TopicPartition("t", 0): 2}, {TopicPartition("t", 0): 2}, 2, {TopicPartition("t", 0): 2}),
     ],
-    ids=["unknown", "none has a leader", "known"],
+    ids=["unknown", "no leaders", "known"],
 )
 def test_unknown_leaders_differ_from_partitions_without_a_leader(
     leaders: dict[TopicPartition, int] | None,
@@ -101,10 +101,10 @@ def test_unknown_leaders_differ_from_partitions_without_a_leader(
 
 
 @given(st.lists(st.integers(1, 50), max_size=5), st.integers(1, 1000))
-def test_a_rank_outweighs_all_a_cycle_can_change_below(largest: list[int], cycle: int) -> None:
-    worth = rank_scales(largest, cycle)
-    for rank, unit in enumerate(worth):
-        below = sum(w * most for w, most in zip(worth[:rank], largest, strict=False))
+def test_a_rank_outweighs_all_lower_ranks_of_a_cycle(largest: list[int], cycle: int) -> None:
+    scales = rank_scales(largest, cycle)
+    for rank, unit in enumerate(scales):
+        below = sum(w * maximum for w, maximum in zip(scales[:rank], largest, strict=False))
         assert unit > cycle * below
 
 
@@ -112,13 +112,13 @@ def test_a_rank_outweighs_all_a_cycle_can_change_below(largest: list[int], cycle
     st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, max_size=20),
     st.integers(0, 900),
 )
-def test_pouring_is_exact_and_level(vessels: list[tuple[int, int]], amount: int) -> None:
+def test_water_fill_is_exact_and_level(vessels: list[tuple[int, int]], amount: int) -> None:
     gaps, sizes = (np.array(column) for column in zip(*vessels, strict=True))
     gaps = np.minimum(gaps, sizes)
-    poured = water_fill(amount, gaps, sizes)
-    assert poured.sum() == min(amount, gaps.sum())
-    assert ((poured >= 0) & (poured <= gaps)).all()
-    left = (gaps - poured) / sizes
-    for a in np.flatnonzero(poured):
-        # Where anything went in, no other vessel is left clearly emptier.
+    filled = water_fill(amount, gaps, sizes)
+    assert filled.sum() == min(amount, gaps.sum())
+    assert ((filled >= 0) & (filled <= gaps)).all()
+    left = (gaps - filled) / sizes
+    for a in np.flatnonzero(filled):
+        # No vessel has clearly more space left than one that received something.
         assert (left <= left[a] + 1 / sizes + 1 / sizes[a] + 1e-9).all()

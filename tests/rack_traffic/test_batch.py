@@ -70,10 +70,10 @@ def test_all_tables(
         assert kind["local"] + kind["crossing"] + kind["unknown"] == kind["bytes"]
         assert kind["cost"] == pytest.approx(row["cost"])
     assert set(summary["traffic"]["kinds"]) == {"consume", "produce", "replicate"}
-    odd = hourly.filter(
+    wrong_cost = hourly.filter(
         (F.col("crossed_level") > 0) & (F.abs(F.col("cost") - F.col("bytes") * 0.02 / 1e9) > 1e-9)
     )
-    assert odd.count() == 0
+    assert wrong_cost.count() == 0
     (line,) = spark.read.text(str(tmp_path / "summary")).collect()
     assert json.loads(line["value"])["traffic"]["rows"] == hourly.count()
 

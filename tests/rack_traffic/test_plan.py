@@ -31,9 +31,9 @@ def plan_of(rows: DataFrame) -> list[str]:
 def exchanges(plan: list[str]) -> list[str]:
     """Return the columns of each shuffle."""
     return [
-        re.sub(r"#\d+", "", found[1])
+        re.sub(r"#\d+", "", exchange[1])
         for line in plan
-        if (found := re.match(r"Exchange hashpartitioning\((.*), \d+\)", line))
+        if (exchange := re.match(r"Exchange hashpartitioning\((.*), \d+\)", line))
     ]
 
 

@@ -79,11 +79,11 @@ def test_columns_equal_values(spark: SparkSession, table: PriceTable) -> None:
     rows = spark.createDataFrame(cases, "cluster string, one string, other string")
     levels = rows.select("*", level_column(F.col("one"), F.col("other")).alias("level"))
     price = price_column(table, F.col("cluster"), F.col("one"), F.col("other"), F.col("level"))
-    found = {
+    actual = {
         (row["cluster"], row["one"], row["other"]): (row["level"], row["price"])
         for row in levels.select("*", price.alias("price")).collect()
     }
-    assert found == {case: (crossed_level(*case[1:]), table.price(*case)) for case in cases}
+    assert actual == {case: (crossed_level(*case[1:]), table.price(*case)) for case in cases}
 
 
 def test_files(tmp_path: Path) -> None:

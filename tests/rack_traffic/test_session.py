@@ -24,7 +24,7 @@ from rack_traffic.session import (
     summarize_error,
     usable_home,
 )
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 MODULES = "java.base jdk.incubator.vector"
 
@@ -143,7 +143,7 @@ def test_an_error_with_its_trace_is_one_line(text: str, summary: str | None) -> 
 
 
 @pytest.mark.parametrize(
-    "error", [Py4JNetworkError("gone"), Py4JError(JAVA_TRACE), AnalysisException("a\nb")]
+    "error", [Py4JNetworkError("closed"), Py4JError(JAVA_TRACE), AnalysisException("a\nb")]
 )
 def test_errors_of_spark_are_one_line(error: Exception) -> None:
     with pytest.raises(SparkError, match=r"^Spark failed: ") as caught, spark_errors():
@@ -175,14 +175,14 @@ def test_a_connector_that_cannot_be_downloaded(monkeypatch: pytest.MonkeyPatch) 
         ("", None),
     ],
 )
-def test_the_reason_is_found_in_what_the_jvm_wrote(written: str, reason: str | None) -> None:
+def test_the_reason_is_read_from_the_output_of_the_jvm(written: str, reason: str | None) -> None:
     stderr = _JvmStderr()
     with open(stderr.write_end, "w", closefd=False) as pipe:
         pipe.write(written)
         pipe.flush()
-        wait_until(lambda: len(stderr._kept) >= len(written), PATIENCE, "all of it is read")
-    found = stderr.reason()
-    assert found == reason if reason is None else (found or "").startswith(reason)
+        wait_until(lambda: len(stderr._kept) >= len(written), TEST_TIMEOUT, "all of it is read")
+    actual = stderr.reason()
+    assert actual == reason if reason is None else (actual or "").startswith(reason)
 
 
 def test_a_server_that_does_not_listen_is_one_line() -> None:

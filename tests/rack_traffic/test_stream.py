@@ -88,9 +88,9 @@ def test_rows_of_messages(spark: SparkSession) -> None:
             "[]",
         ],
     )
-    found = rows_of_messages(batch, "commits").collect()
-    assert [(each["committed_offset"], each["partition"]) for each in found] == [(7, 1), (None, 1)]
-    assert found[0]["taken_at"].timestamp() == BEGIN.timestamp()
+    parsed = rows_of_messages(batch, "commits").collect()
+    assert [(each["committed_offset"], each["partition"]) for each in parsed] == [(7, 1), (None, 1)]
+    assert parsed[0]["taken_at"].timestamp() == BEGIN.timestamp()
     assert [each["broker"] for each in rows_of_messages(batch, "brokers").collect()] == [1]
     rejected = unknown_messages(batch).collect()
     assert sorted(each["row"] for each in rejected) == sorted([message("secrets", []), "{", "[]"])

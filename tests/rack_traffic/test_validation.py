@@ -104,9 +104,9 @@ def test_wider_numbers_and_other_columns_are_accepted(spark: SparkSession) -> No
     rows = frame(spark, "commits", [VALID["commits"]]).withColumns(
         {"partition": F.lit(3).cast("bigint"), "extra": F.lit(1)}
     )
-    found = cast_columns(rows, "commits")
-    assert found.schema == SNAPSHOTS["commits"]
-    assert found.collect()[0]["partition"] == 3
+    accepted = cast_columns(rows, "commits")
+    assert accepted.schema == SNAPSHOTS["commits"]
+    assert accepted.collect()[0]["partition"] == 3
     # A number that does not fit becomes null, so the row is rejected.
     wide = rows.withColumn("partition", F.lit(2**40))
     assert count_rows(validate(wide, RULES["commits"])).rejected == {"partition is missing": 1}

@@ -1,3 +1,5 @@
+"""Consumer demands derived from groups and from the option --readers."""
+
 from __future__ import annotations
 
 from dataclasses import replace

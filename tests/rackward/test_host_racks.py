@@ -1,3 +1,5 @@
+"""Racks of hosts and networks from a file or from options."""
+
 from __future__ import annotations
 
 import pytest

@@ -16,7 +16,7 @@ from placement_core.errors import LocatorError
 from placement_core.locators import TextFormat, apply_locator
 from rackward.rack_locators import CommandLocator, FileLocator, load_locator
 from tests.support.placement import cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 VIEW = cluster([None, None])
 
@@ -29,7 +29,7 @@ def command_locator(
     code: str, *arguments: str, written: TextFormat = "properties"
 ) -> CommandLocator:
     """Return a locator with a long timeout."""
-    return CommandLocator(python(code, *arguments), written, PATIENCE)
+    return CommandLocator(python(code, *arguments), written, TEST_TIMEOUT)
 
 
 def test_the_output_of_the_command_is_parsed() -> None:
@@ -55,10 +55,10 @@ def test_the_command_has_no_input_and_runs_for_each_call(tmp_path: Path) -> None
 
 def test_from_properties() -> None:
     words = shlex.join(python("print('0=a b'); print('1=c')"))
-    given = {"command": words, "format": "properties", "timeout": f"{PATIENCE:g}"}
+    given = {"command": words, "format": "properties", "timeout": f"{TEST_TIMEOUT:g}"}
     locator = load_locator("command", given)
     assert isinstance(locator, CommandLocator)
-    assert locator.timeout == PATIENCE
+    assert locator.timeout == TEST_TIMEOUT
     assert locator.racks(VIEW) == {0: "a b", 1: "c"}
 
 
@@ -119,7 +119,7 @@ def test_commands_are_stopped_after_the_timeout(case: str) -> None:
         LocatorError, match="took longer than 1 s and was stopped: increase the prop"
     ):
         apply_locator(CommandLocator(python(SLOW[case]), timeout=1), VIEW)
-    assert time.monotonic() - start < PATIENCE
+    assert time.monotonic() - start < TEST_TIMEOUT
 
 
 def test_child_processes_are_stopped_too(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_child_processes_are_stopped_too(tmp_path: Path) -> None:
     seconds = 0.5
     # On a busy machine the command may be stopped before it has started a child.
     while not ready.exists():
-        assert seconds < PATIENCE, "the command never starts a child"
+        assert seconds < TEST_TIMEOUT, "the command never starts a child"
         with pytest.raises(CommandError, match="took longer"):
             run_command(python(code, str(locked), str(ready)), seconds, 1000)
         seconds *= 2
@@ -148,10 +148,10 @@ def test_child_processes_are_stopped_too(tmp_path: Path) -> None:
                 return False
         return True
 
-    wait_until(is_free, PATIENCE, "the child is stopped")
+    wait_until(is_free, TEST_TIMEOUT, "the child is stopped")
 
 
-# Files.
+# The file locator.
 
 FILE_VIEW = cluster([None, None])
 AB = {0: "a", 1: "b"}

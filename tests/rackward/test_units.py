@@ -1,3 +1,5 @@
+"""Parsing and formatting of bytes, durations, counts and lists."""
+
 from __future__ import annotations
 
 import pytest

@@ -67,17 +67,17 @@ def check_apache(facts: Facts, plan: Plan, topics: tuple[str, ...]) -> None:
     for topic in topics:
         count = sum(1 for name, _ in facts.cells if name == topic)
         expected = apache_range(facts.members, topic, count)
-        found = {member: plan.partitions[member].get(topic, []) for member in expected}
-        assert found == expected, f"{topic}: Apache's Range is {expected}, the plan {found}"
+        actual = {member: plan.partitions[member].get(topic, []) for member in expected}
+        assert actual == expected, f"{topic}: Apache's Range is {expected}, the plan {actual}"
 
 
-def check_value(problem: Problem, found: Value) -> None:
+def check_value(problem: Problem, actual: Value) -> None:
     """Compare with the optimum of the flow oracle and, for small problems, of brute force."""
     best = solver.best_value(problem)
-    assert found == best, f"the objective is {found}, the optimum of the flow {best}"
+    assert actual == best, f"the objective is {actual}, the optimum of the flow {best}"
     if brute_force.count_solutions(problem) <= brute_force.MAX_SOLUTIONS:
         best = brute_force.best_value(problem)
-        assert found == best, f"the objective is {found}, the optimum of all solutions {best}"
+        assert actual == best, f"the objective is {actual}, the optimum of all solutions {best}"
 
 
 def check_sticky(group: Group) -> Plan:

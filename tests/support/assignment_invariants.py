@@ -34,11 +34,11 @@ def check_plan(
 def check_members(facts: Facts, plan: Plan) -> None:
     """Check that exactly the members have an entry, even those without partitions."""
     expected = [member.id for member in facts.members]
-    for what, found in (("partitions", plan.partitions), ("loads", plan.loads)):
-        missing = sorted(set(expected) - set(found))
-        unknown = sorted(set(found) - set(expected))
-        assert not missing, f"plan.{what} has no entry for the members {missing}"
-        assert not unknown, f"plan.{what} names members that are not in the group: {unknown}"
+    for name, entries in (("partitions", plan.partitions), ("loads", plan.loads)):
+        missing = sorted(set(expected) - set(entries))
+        unknown = sorted(set(entries) - set(expected))
+        assert not missing, f"plan.{name} has no entry for the members {missing}"
+        assert not unknown, f"plan.{name} names members that are not in the group: {unknown}"
 
 
 def check_form(plan: Plan) -> None:
@@ -48,8 +48,8 @@ def check_form(plan: Plan) -> None:
             where = f"{member_id}'s partitions of {topic}"
             assert type(numbers) is list, f"{where} are a {type(numbers).__name__}, not a list"
             assert numbers, f"{where} are an empty list"
-            odd = [number for number in numbers if type(number) is not int]
-            assert not odd, f"{where} contain {odd!r}, not ints"
+            invalid = [number for number in numbers if type(number) is not int]
+            assert not invalid, f"{where} contain {invalid!r}, not ints"
             assert numbers == sorted(numbers), f"{where} are not sorted: {numbers}"
             assert len(numbers) == len(set(numbers)), f"{where} repeat a number: {numbers}"
 
@@ -66,9 +66,9 @@ def check_cover(facts: Facts, plan: Plan) -> None:
             for number in numbers:
                 assert (topic, number) in assignees, f"{topic}-{number} does not exist"
                 assignees[topic, number].append(member_id)
-    unassigned = [cell for cell, found in assignees.items() if not found]
+    unassigned = [cell for cell, ids in assignees.items() if not ids]
     assert not unassigned, f"no member has {unassigned}"
-    shared = {cell: found for cell, found in assignees.items() if len(found) > 1}
+    shared = {cell: ids for cell, ids in assignees.items() if len(ids) > 1}
     assert not shared, f"more than one member has {shared}"
 
 
@@ -128,12 +128,12 @@ def check_range_shares(
         indexes = sorted(number for topic, number in facts.cells if topic == topics[0])
         shares = {i: 0 for i, m in enumerate(facts.members) if topics[0] in m.topics}
         for index in indexes:
-            found = {assignee[topic, index] for topic in topics}
-            assert len(found) == 1, (
+            assigned_to = {assignee[topic, index] for topic in topics}
+            assert len(assigned_to) == 1, (
                 f"index {index} of the co-partitioned {list(topics)} is with several members: "
-                f"{sorted(facts.members[i].id for i in found)}"
+                f"{sorted(facts.members[i].id for i in assigned_to)}"
             )
-            shares[found.pop()] += 1
+            shares[assigned_to.pop()] += 1
         low = len(indexes) // len(shares)
         high = -(-len(indexes) // len(shares))
         assert not even or all(low <= share <= high for share in shares.values()), (
@@ -144,13 +144,13 @@ def check_range_shares(
 def assignees_of(facts: Facts, plan: Plan) -> Assignees:
     """Return per cell the member that it is assigned to. The plan must cover every cell."""
     index = {member.id: i for i, member in enumerate(facts.members)}
-    found = {
+    assigned = {
         (topic, number): index[member_id]
         for member_id, topics in plan.partitions.items()
         for topic, numbers in topics.items()
         for number in numbers
     }
-    return tuple(found[cell] for cell in facts.cells)
+    return tuple(assigned[cell] for cell in facts.cells)
 
 
 def count_moved(facts: Facts, assignees: Assignees) -> int:

@@ -80,8 +80,8 @@ def topic_groups(facts: Facts, *, co_partitioned: bool = True) -> list[Topics]:
         return []
     candidates: dict[str, tuple[int, ...]] = {}
     counts: dict[str, int] = {}
-    for (topic, _), found in zip(facts.cells, facts.candidates, strict=True):
-        candidates[topic] = found
+    for (topic, _), members in zip(facts.cells, facts.candidates, strict=True):
+        candidates[topic] = members
         counts[topic] = counts.get(topic, 0) + 1
     groups: dict[tuple[object, ...], list[str]] = {}
     for topic in sorted(candidates):
@@ -157,13 +157,13 @@ def apache_range(members: Sequence[Member], topic: str, count: int) -> dict[str,
     """Return Apache's Range for one topic: contiguous runs, one more for the first members."""
     candidates = apache_order([member for member in members if topic in member.topics])
     share, rest = divmod(count, len(candidates))
-    found = {}
+    assigned = {}
     start = 0
     for position, member in enumerate(candidates):
         end = start + share + (1 if position < rest else 0)
-        found[member.id] = list(range(start, end))
+        assigned[member.id] = list(range(start, end))
         start = end
-    return found
+    return assigned
 
 
 @dataclass(frozen=True)
@@ -182,11 +182,11 @@ class Part:
 
 def sticky_parts(facts: Facts, max_imbalance: float = 0.0) -> list[Part]:
     """Return the group as one problem, or with ``max_imbalance`` one per component."""
-    everyone = frozenset(range(len(facts.members)))
+    all_members = frozenset(range(len(facts.members)))
     if max_imbalance == 0:
-        return [part_of(facts, everyone)]
+        return [part_of(facts, all_members)]
     classes = topic_classes(facts)
-    level = levels(classes, everyone)
+    level = levels(classes, all_members)
     limits = {member: load_limit(load, max_imbalance) for member, load in level.items()}
     return [
         part_of(
@@ -194,7 +194,7 @@ def sticky_parts(facts: Facts, max_imbalance: float = 0.0) -> list[Part]:
             inside,
             limits if any(limits[member] > level[member] for member in inside) else None,
         )
-        for _, inside in components(classes, everyone)
+        for _, inside in components(classes, all_members)
     ]
 
 

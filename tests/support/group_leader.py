@@ -92,7 +92,7 @@ class FailingAssignor:
         raise ZeroDivisionError(self._message)
 
 
-# ---- A model of a group with cooperative and eager members, in which any step may fail.
+# A model of a group with cooperative and eager members, in which any step may fail.
 #
 # A cooperative member reads what it owns while it joins, and revokes what it is not assigned. An
 # eager one revokes everything before it joins. Members receive their assignments one after the

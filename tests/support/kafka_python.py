@@ -170,6 +170,6 @@ def perform(
     }
 
 
-def answer(consumer: Any, **leaders: list[int]) -> None:
+def receive_metadata(consumer: Any, **leaders: list[int]) -> None:
     """Have the consumer receive metadata with these leaders by topic."""
     consumer._cluster.update_metadata(metadata_response(RACKS, leaders))

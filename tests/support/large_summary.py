@@ -1,4 +1,4 @@
-"""A large summary of made-up traffic, with names in it that mean harm."""
+"""A large summary of generated traffic that contains names with markup and scripts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rack_traffic.report.model import (
 
 START = datetime(2026, 11, 14, tzinfo=UTC)
 GROUPS = 10_000
-EVIL = "</script><img src=https://evil.example/x onerror=\"window.pwned='x'\">"
+UNTRUSTED_NAME = "</script><img src=https://evil.example/x onerror=\"window.pwned='x'\">"
 
 
 def summary() -> Summary:
-    """Two clusters and ten thousand groups, two of which have names that mean harm."""
+    """Return a summary of two clusters and ten thousand groups; some names contain markup."""
     rng = random.Random(11)
-    racks = ("use1-az1", "use1-az2", EVIL)
-    names = [EVIL, "<a href='https://evil.example'>click</a>"]
+    racks = ("use1-az1", "use1-az2", UNTRUSTED_NAME)
+    names = [UNTRUSTED_NAME, "<a href='https://evil.example'>click</a>"]
     names += [f"team-{n % 37}.service-{n}" for n in range(GROUPS - len(names))]
     groups = []
     for number, name in enumerate(names):
@@ -34,7 +34,7 @@ def summary() -> Summary:
         traffic = Traffic(crossing // 2, crossing, crossing // 50, cost=crossing * 2e-11)
         now = traffic.cost * 730 / 168
         change = Change(
-            now, now / 20, now * 0.95, 0.33, 0.98, "rackward_range", f"Use Range {EVIL}"
+            now, now / 20, now * 0.95, 0.33, 0.98, "rackward_range", f"Use Range {UNTRUSTED_NAME}"
         )
         groups.append(GroupTotal(("main", "web")[number % 2], name, traffic, now, change))
     groups.sort(key=lambda each: -(each.change.saving_per_month if each.change else 0))
@@ -61,7 +61,7 @@ def summary() -> Summary:
             ScenarioTotal(name, GROUPS, 0, cost, 10**12, int(cost * 10**10), 0, 5, 0)
             for name, cost in (("as_is", 90.0), ("apache_range", 95.0), ("rackward_range", 4.5))
         ),
-        rejected_rows=(RejectedRows("commits", EVIL, 3),),
+        rejected_rows=(RejectedRows("commits", UNTRUSTED_NAME, 3),),
     )
 
 

@@ -71,19 +71,19 @@ def too_large(sizes: Sizes, members: int, h: int) -> tuple[set[frozenset[int]], 
 
 def levels(sizes: Sizes, members: frozenset[int]) -> dict[int, int]:
     """Return the level of each member's block: its average load, rounded up."""
-    found: dict[int, int] = {}
+    level_of: dict[int, int] = {}
     for part, inside in components(sizes, members):
         h = -(-sum(part.values()) // len(inside))
         split = too_large(part, len(inside), h)
         if split is None:
-            found.update(dict.fromkeys(inside, h))
+            level_of.update(dict.fromkeys(inside, h))
             continue
         heavy, crowded = split
-        found.update(levels({key: part[key] for key in heavy}, frozenset(crowded)))
+        level_of.update(levels({key: part[key] for key in heavy}, frozenset(crowded)))
         rest: Sizes = {}
         for key, size in part.items():
             if key not in heavy:
                 outside = key - crowded
                 rest[outside] = rest.get(outside, 0) + size
-        found.update(levels(rest, inside - crowded))
-    return found
+        level_of.update(levels(rest, inside - crowded))
+    return level_of

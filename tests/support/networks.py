@@ -18,13 +18,13 @@ def random_network(seed: int, *, filled: bool = False) -> Network:
     hub = np.sort(np.concatenate((np.arange(hubs), rng.integers(0, hubs, members - hubs))))
     lane_hub, lane_class = np.nonzero(rng.random((hubs, classes)) < 0.6)
     arc_member, arc_class = np.nonzero(rng.random((members, classes)) < 0.2)
-    need = rng.integers(0, 9, members)
+    demand = rng.integers(0, 9, members)
     supply = rng.integers(0, 12, classes)
     if filled:
-        supply = np.bincount(rng.integers(0, classes, int(need.sum())), minlength=classes)
+        supply = np.bincount(rng.integers(0, classes, int(demand.sum())), minlength=classes)
     return Network(
         supply=supply,
-        demand=need,
+        demand=demand,
         member_hub=hub,
         hub_count=hubs,
         lane_class=lane_class,
@@ -56,8 +56,8 @@ def max_flow_at_min_cost(network: Network) -> tuple[int, int]:
     arcs = zip(
         network.arc_class, network.arc_member, network.arc_capacity, network.arc_cost, strict=True
     )
-    for i, member, room, cost in arcs:
-        add(int(i), classes + hubs + int(member), int(room), int(cost))
+    for i, member, capacity, cost in arcs:
+        add(int(i), classes + hubs + int(member), int(capacity), int(cost))
     total = int(network.supply.sum())
     solver.set_node_supply(source, total)
     solver.set_node_supply(source + 1, -total)
@@ -76,5 +76,5 @@ def check_flow(network: Network, flow: Flow) -> None:
     assert (sent == network.supply - flow.unsent).all()
     into = np.bincount(network.lane_hub, flow.lanes, network.hub_count)
     assert (into == np.bincount(network.member_hub, flow.seats, network.hub_count)).all()
-    got = flow.seats + np.bincount(network.arc_member, flow.arcs, members)
-    assert (got == network.demand - flow.unmet).all()
+    received = flow.seats + np.bincount(network.arc_member, flow.arcs, members)
+    assert (received == network.demand - flow.unmet).all()

@@ -51,13 +51,15 @@ def check_replicas(layout: ReplicaLists, brokers: Iterable[int], slack: int = 0)
     _even("replicas", counts(brokers, (broker for row in layout for broker in row)), slack)
 
 
-def _even(what: str, found: Mapping[int, int], slack: int) -> None:
-    values = found.values()
-    assert max(values) - min(values) <= slack, f"{what} are uneven by more than {slack}: {found}"
+def _even(what: str, per_broker: Mapping[int, int], slack: int) -> None:
+    values = per_broker.values()
+    assert max(values) - min(values) <= slack, (
+        f"{what} are uneven by more than {slack}: {per_broker}"
+    )
 
 
 def check_tree(layout: ReplicaLists, racks: Racks) -> None:
-    """At every node of the rack tree, each partition is as even as the children's sizes permit.
+    """Assert that each partition is as even at every node as the children's sizes permit.
 
     A child with more replicas than another by two or more is right only where that other is
     full. Brokers are the children of their rack.
@@ -89,7 +91,7 @@ def _below(
     )
 
 
-def check_kept(layout: ReplicaLists, present: ReplicaLists) -> None:
+def check_present_first(layout: ReplicaLists, present: ReplicaLists) -> None:
     """Assert that the present replicas come first, in their order."""
     for partition, (row, before) in enumerate(zip(layout, present, strict=False)):
         assert row[: len(before)] == before, f"partition {partition}: {before} became {row}"
@@ -117,9 +119,9 @@ def layout(text: str) -> ReplicaLists:
 
 
 @st.composite
-def rack_sizes(draw: st.DrawFn, most: int = 5) -> dict[int, str]:
-    """One to ``most`` racks of one to five brokers each, ids in any order."""
-    sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=most))
+def rack_sizes(draw: st.DrawFn, max_racks: int = 5) -> dict[int, str]:
+    """Draw one to ``max_racks`` racks of one to five brokers each, ids in any order."""
+    sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=max_racks))
     ids = draw(st.permutations(range(sum(sizes))))
     names = [f"rack{index}" for index, size in enumerate(sizes) for _ in range(size)]
     return dict(zip(ids, names, strict=True))
@@ -127,7 +129,7 @@ def rack_sizes(draw: st.DrawFn, most: int = 5) -> dict[int, str]:
 
 @st.composite
 def rack_trees(draw: st.DrawFn) -> dict[int, str]:
-    """One to nine brokers anywhere in a tree of up to three levels, some levels left out."""
+    """Draw one to nine brokers anywhere in a tree of up to three levels, some levels left out."""
     level = st.sampled_from("ab")
     paths = st.lists(level, min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
     return dict(enumerate(draw(st.lists(paths, min_size=1, max_size=9))))

@@ -21,7 +21,7 @@ from rackward.placement_service import (
 )
 from rackward.placement_service.messages import CreateReplicaPlacementRequest
 from rackward.placement_service.protocol import encode, frame
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RunningService:
         return self.service.metrics
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(self.address, PATIENCE)
+        return socket.create_connection(self.address, TEST_TIMEOUT)
 
 
 def first_brokers(request: PlacementRequest) -> ReplicaLists:
@@ -53,11 +53,11 @@ class Gate:
 
     def handler(self, request: PlacementRequest) -> ReplicaLists:
         self.requests.release()
-        assert self._open.wait(PATIENCE), "the gate was never opened"
+        assert self._open.wait(TEST_TIMEOUT), "the gate was never opened"
         return first_brokers(request)
 
     def wait_for_request(self) -> None:
-        assert self.requests.acquire(timeout=PATIENCE), "no placement was requested"
+        assert self.requests.acquire(timeout=TEST_TIMEOUT), "no placement was requested"
 
     def open(self) -> None:
         self._open.set()

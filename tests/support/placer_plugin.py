@@ -10,10 +10,10 @@ from placement_core import ClusterView, PlacementSpec, ReplicaLists
 
 
 @dataclass
-class Answering:
-    """Returns ``answer``, or raises it if it is an exception."""
+class FixedPlacer:
+    """Returns ``result``, or raises it if it is an exception."""
 
-    answer: Any = None
+    result: Any = None
     seen: ClusterView | None = None
 
     def place(
@@ -23,18 +23,18 @@ class Answering:
         broker_ids: Collection[int] | None = None,  # noqa: ARG002
     ) -> ReplicaLists | None:
         self.seen = view
-        if isinstance(self.answer, BaseException):
-            raise self.answer
-        return self.answer  # type: ignore[no-any-return]
+        if isinstance(self.result, BaseException):
+            raise self.result
+        return self.result  # type: ignore[no-any-return]
 
 
 class Nested:
     """Contains a placer with ``from_properties``."""
 
-    class Inner(Answering):
+    class Inner(FixedPlacer):
         @classmethod
         def from_properties(cls, properties: dict[str, str]) -> Nested.Inner:
-            return cls(answer=tuple((int(row),) for row in properties["rows"].split()))
+            return cls(result=tuple((int(row),) for row in properties["rows"].split()))
 
 
 class NoPlacer:

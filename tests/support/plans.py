@@ -1,4 +1,4 @@
-"""A plan with every feature, and the cluster that it was made for."""
+"""A plan with every feature, and the cluster that it was created for."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def planned_state(
     racks: dict[int, str | None] | None = None,
     topic_ids: dict[str, str | None] | None = None,
 ) -> ClusterState:
-    """Return the cluster that PLAN was made for, except for what is given."""
+    """Return the cluster that PLAN was created for, with these changes."""
     rows = {move.partition: move.before for move in PLAN.moves} | (replicas or {})
     brokers = RACKS if racks is None else racks
     ids = {"größen": None, "orders": ORDERS} if topic_ids is None else topic_ids

@@ -17,9 +17,9 @@ RELEASE = threading.Event()
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, **plugins: str) -> None:
     """Install plug-ins by name: functions of this module, or any MODULE:ATTRIBUTE."""
-    info = folder / "someone-1.0.dist-info"
+    info = folder / "example-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: someone\nVersion: 1.0\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: example\nVersion: 1.0\n")
     lines = [
         f"{name} = {target if ':' in target else f'{HERE}:{target}'}"
         for name, target in plugins.items()

@@ -19,20 +19,20 @@ from urllib.parse import parse_qs, urlsplit
 
 from assignors.rack_discovery import RackSource
 from assignors.rack_discovery.resolve import SearchResult, search
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 
 def search_with_long_timeouts(sources: Iterable[RackSource]) -> SearchResult:
     """Search with timeouts that a busy machine does not exceed."""
 
     def with_long_timeout(source: Any) -> RackSource:
-        changed: RackSource = replace(source, timeout=PATIENCE)
+        changed: RackSource = replace(source, timeout=TEST_TIMEOUT)
         return changed
 
-    return search(map(with_long_timeout, sources), timeout=10 * PATIENCE)
+    return search(map(with_long_timeout, sources), timeout=10 * TEST_TIMEOUT)
 
 
-# ---- The server.
+# The server.
 
 Fault = Callable[["Handler"], None]
 """Answers a request in place of the server."""
@@ -154,7 +154,7 @@ class Handler(BaseHTTPRequestHandler):
             self.respond(200, zones[item])
 
 
-# ---- Faults.
+# Faults.
 
 PORTAL = b"<!DOCTYPE html>\n<html><body>Please log in to the network</body></html>\n"
 

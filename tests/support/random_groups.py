@@ -1,4 +1,4 @@
-"""Random groups from a seed, with odd input of every kind, at sizes that the oracles can solve."""
+"""Random groups from a seed with unusual input of every kind, small enough for the oracles."""
 
 from __future__ import annotations
 
@@ -89,17 +89,17 @@ def draw_leaders(rng: Random, size: Size, racks: Sequence[str]) -> dict[str, lis
     crowded = [rng.choice(wider)] * rng.choice((0, 0, 0, 3, 8))
     # Range groups topics by partition count: half of the groups have equal counts.
     same = rng.randint(1, size.partitions) if rng.random() < 0.5 else None
-    found: dict[str, list[str | None]] = {}
+    leader_racks: dict[str, list[str | None]] = {}
     left = size.cells
     for topic in range(rng.randint(1, size.topics)):
         count = rng.randint(1, size.partitions) if same is None else same
         count = min(0 if rng.random() < 0.05 else count, left)
         left -= count
-        found[f"t{topic}"] = [
+        leader_racks[f"t{topic}"] = [
             rng.choice(UNKNOWN) if rng.random() < unknown_share else rng.choice(wider + crowded)
             for _ in range(count)
         ]
-    return found
+    return leader_racks
 
 
 def draw_subscriptions(rng: Random, members: int, topics: Sequence[str]) -> list[set[str]]:
@@ -107,22 +107,24 @@ def draw_subscriptions(rng: Random, members: int, topics: Sequence[str]) -> list
     kind = rng.choice(("uniform", "uniform", "divergent", "nested", "blocks", "any", "any"))
     equal = [set(topics) for _ in range(members)]
     if kind == "uniform":
-        found = equal
+        subscriptions = equal
     elif kind == "divergent":
-        found = equal
-        found[rng.randrange(members)] = set(rng.sample(topics, rng.randint(0, len(topics))))
+        subscriptions = equal
+        subscriptions[rng.randrange(members)] = set(rng.sample(topics, rng.randint(0, len(topics))))
     elif kind == "nested":
-        found = [set(topics[: rng.randint(0, len(topics))]) for _ in range(members)]
+        subscriptions = [set(topics[: rng.randint(0, len(topics))]) for _ in range(members)]
     elif kind == "blocks":
         cut = rng.randint(0, len(topics))
-        found = [set(rng.choice((topics[:cut], topics[cut:]))) for _ in range(members)]
+        subscriptions = [set(rng.choice((topics[:cut], topics[cut:]))) for _ in range(members)]
     else:
         share = rng.choice((0.3, 0.5, 0.8))
-        found = [{topic for topic in topics if rng.random() < share} for _ in range(members)]
-    for wanted in found:
+        subscriptions = [
+            {topic for topic in topics if rng.random() < share} for _ in range(members)
+        ]
+    for wanted in subscriptions:
         if rng.random() < 0.05:
             wanted.add("no-such-topic")
-    return found
+    return subscriptions
 
 
 def draw_owned(
@@ -162,32 +164,32 @@ def draw_weights(
     rng: Random, leader_racks: Mapping[str, Sequence[object]]
 ) -> dict[str, list[float]] | None:
     """Return traffic by partition: none, a few sizes, random, or partly missing or invalid."""
-    kind = rng.choice(("none", "none", "none", "sizes", "any", "odd"))
+    kind = rng.choice(("none", "none", "none", "sizes", "any", "invalid"))
     if kind == "none":
         return None
-    found: dict[str, list[float]] = {}
+    weights: dict[str, list[float]] = {}
     for topic, row in leader_racks.items():
         if kind == "sizes":
-            found[topic] = [rng.choice((1.0, 10.0, 100.0)) for _ in row]
+            weights[topic] = [rng.choice((1.0, 10.0, 100.0)) for _ in row]
         else:
-            found[topic] = [rng.random() * 10 ** rng.randint(0, 6) for _ in row]
-        if kind == "odd":
-            invalid = (0.0, -1.0, float("nan"), float("inf"), float("-inf"))
-            found[topic] = [
-                rng.choice(invalid) if rng.random() < 0.4 else weight for weight in found[topic]
+            weights[topic] = [rng.random() * 10 ** rng.randint(0, 6) for _ in row]
+        if kind == "invalid":
+            values = (0.0, -1.0, float("nan"), float("inf"), float("-inf"))
+            weights[topic] = [
+                rng.choice(values) if rng.random() < 0.4 else weight for weight in weights[topic]
             ]
-            found[topic] = found[topic][: rng.randint(0, len(row))] + [0.0] * rng.randint(0, 1)
+            weights[topic] = weights[topic][: rng.randint(0, len(row))] + [0.0] * rng.randint(0, 1)
             if rng.random() < 0.2:
-                del found[topic]
-    return found
+                del weights[topic]
+    return weights
 
 
-# ---- Changes from one rebalance to the next.
+# Changes from one rebalance to the next.
 
 LeaderLists = dict[str, list[str | None]]
 
 
-def fed_back(members: Sequence[Member], plan: Plan, generation: int) -> list[Member]:
+def with_assignments(members: Sequence[Member], plan: Plan, generation: int) -> list[Member]:
     """Return the members, each owning what the plan assigns to it, as of ``generation``."""
     return [
         replace(
@@ -223,7 +225,7 @@ def locality(plan: Plan) -> float:
     return 1 - plan.off_rack / sum(plan.loads.values())
 
 
-# ---- Hypothesis strategies for groups, whose failures shrink.
+# Hypothesis strategies for groups, whose failures shrink.
 
 TOPICS = ("t0", "t1", "t2", "t3")
 

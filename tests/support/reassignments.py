@@ -19,12 +19,12 @@ Paths = Mapping[int, RackPath]
 
 def paths_of(racks: Mapping[int, str | None]) -> dict[int, RackPath]:
     """Return rack paths of equal length by broker id; one rack for all if none is known."""
-    found = {broker: parse_rack(rack) or ("",) for broker, rack in racks.items()}
-    depth = max(map(len, found.values()))
-    return {broker: path + ("",) * (depth - len(path)) for broker, path in found.items()}
+    path_of = {broker: parse_rack(rack) or ("",) for broker, rack in racks.items()}
+    depth = max(map(len, path_of.values()))
+    return {broker: path + ("",) * (depth - len(path)) for broker, path in path_of.items()}
 
 
-def is_lawful(brokers: Iterable[int], paths: Paths) -> bool:
+def satisfies_rack_rules(brokers: Iterable[int], paths: Paths) -> bool:
     """Return whether brokers are as even over racks as possible, the widest level first."""
     return _even(frozenset(brokers), frozenset(paths.items()), 0)
 
@@ -33,8 +33,10 @@ def _even(chosen: frozenset[int], paths: frozenset[tuple[int, RackPath]], level:
     below: dict[str, set[tuple[int, RackPath]]] = {}
     for broker, path in paths:
         below.setdefault(path[level], set()).add((broker, path))
-    found = [len(chosen & {broker for broker, _ in group}) for group in below.values()]
-    if sum(n * n for n in found) > _least(tuple(map(len, below.values())), len(chosen)):
+    chosen_per_rack = [len(chosen & {broker for broker, _ in group}) for group in below.values()]
+    if sum(n * n for n in chosen_per_rack) > _minimum_squares(
+        tuple(map(len, below.values())), len(chosen)
+    ):
         return False
     if level + 1 == len(next(iter(paths))[1]):
         return True
@@ -45,19 +47,21 @@ def _even(chosen: frozenset[int], paths: frozenset[tuple[int, RackPath]], level:
 
 
 @cache
-def _least(sizes: tuple[int, ...], count: int) -> int:
-    """Return the minimum sum of squares of ``count`` units in vessels of these sizes."""
+def _minimum_squares(sizes: tuple[int, ...], count: int) -> int:
+    """Return the minimum sum of squares of ``count`` replicas in racks of these sizes."""
     if not sizes:
         return 0 if count == 0 else 1 << 30
-    return min(n * n + _least(sizes[1:], count - n) for n in range(min(sizes[0], count) + 1))
+    return min(
+        n * n + _minimum_squares(sizes[1:], count - n) for n in range(min(sizes[0], count) + 1)
+    )
 
 
-def lawful_sets(paths: Paths, replicas: int) -> list[frozenset[int]]:
+def valid_sets(paths: Paths, replicas: int) -> list[frozenset[int]]:
     """Return all sets of ``replicas`` brokers that satisfy the rack rules."""
     return [
         frozenset(chosen)
         for chosen in combinations(sorted(paths), replicas)
-        if is_lawful(chosen, paths)
+        if satisfies_rack_rules(chosen, paths)
     ]
 
 
@@ -68,16 +72,18 @@ def check_reassignment(
     plan: Reassignment,
 ) -> None:
     """Assert that a plan satisfies all rules; ``wanted`` are the replication factors."""
-    assert plan.target.keys() == wanted.keys(), "the target has other partitions than asked for"
+    assert plan.target.keys() == wanted.keys(), "the target has other partitions than requested"
     staying = {b: rack for b, rack in view.racks().items() if b not in drain}
     paths = paths_of(staying)
     for partition, replicas in plan.target.items():
         where = f"{partition.topic}-{partition.partition} on {replicas}"
         assert len(set(replicas)) == len(replicas), f"{where} repeats a broker"
-        assert len(replicas) == wanted[partition], f"{where}: {wanted[partition]} were asked for"
-        assert staying.keys() >= set(replicas), f"{where} uses a broker that is gone or drained"
-        assert is_lawful(replicas, paths), f"{where} breaks the rack rules of {staying}"
-        assert all(type(broker) is int for broker in replicas), f"{where} has no plain ints"
+        assert len(replicas) == wanted[partition], f"{where}: {wanted[partition]} were requested"
+        assert staying.keys() >= set(replicas), f"{where} uses a broker that is missing or drained"
+        assert satisfies_rack_rules(replicas, paths), f"{where} breaks the rack rules of {staying}"
+        assert all(type(broker) is int for broker in replicas), (
+            f"{where} has ids that are not of type int"
+        )
     check_moves(view, plan)
 
 
@@ -92,7 +98,7 @@ def check_moves(view: ClusterView, plan: Reassignment) -> None:
         assert moves[partition].before == before, f"{partition} starts from {before}"
         copies += len(set(after) - set(before))
         changes += after[0] != before[0]
-    assert plan.copies == copies, f"plan.copies is {plan.copies}, the lists say {copies}"
+    assert plan.copies == copies, f"plan.copies is {plan.copies}, not {copies}"
     assert plan.leader_changes == changes, f"{plan.leader_changes} leader changes, not {changes}"
 
 
@@ -135,7 +141,7 @@ def best_replicas(
                     base[broker] += 1
             continue
         options = []
-        for brokers in lawful_sets(paths, wanted[partition]):
+        for brokers in valid_sets(paths, wanted[partition]):
             taken = model.new_bool_var("")
             options.append(taken)
             copies.append((taken, len(brokers - set(present))))
@@ -147,9 +153,9 @@ def best_replicas(
     squares = squared_loads(model, on, base)
     copied = sum(count * taken for taken, count in copies)
     if even:
-        least = minimum(model, squares)
-        model.add(squares == least)
-        return least, minimum(model, copied)
+        min_squares = minimum(model, squares)
+        model.add(squares == min_squares)
+        return min_squares, minimum(model, copied)
     fewest = minimum(model, copied)
     model.add(copied == fewest)
     fewest_lost = minimum(model, sum(lost))
@@ -174,9 +180,9 @@ def best_leaders(
             if broker != before[partition][0]:
                 changes.append(taken)
     squares = squared_loads(model, on, base)
-    least = minimum(model, squares)
-    model.add(squares == least)
-    return least, minimum(model, sum(changes))
+    min_squares = minimum(model, squares)
+    model.add(squares == min_squares)
+    return min_squares, minimum(model, sum(changes))
 
 
 def squared_loads(
@@ -187,10 +193,10 @@ def squared_loads(
     """Return the sum of squares of each broker's variables plus its base."""
     squares = []
     for broker, variables in on.items():
-        most = len(variables) + base[broker]
-        load = model.new_int_var(0, most, "")
+        max_load = len(variables) + base[broker]
+        load = model.new_int_var(0, max_load, "")
         model.add(load == base[broker] + sum(variables))
-        square = model.new_int_var(0, most * most, "")
+        square = model.new_int_var(0, max_load * max_load, "")
         model.add_multiplication_equality(square, [load, load])
         squares.append(square)
     return sum(squares)
@@ -203,8 +209,8 @@ def minimum(model: cp_model.CpModel, objective: cp_model.LinearExprT) -> int:
     solver.parameters.num_workers = 1
     status = solver.solve(model)
     assert status == cp_model.OPTIMAL, solver.status_name(status)
-    least: int = round(solver.objective_value)
-    return least
+    value: int = round(solver.objective_value)
+    return value
 
 
 RACKS = ("a", "b", "c", "d")
@@ -229,17 +235,17 @@ def random_case(seed: int) -> Case:
     kind = rng.choice(("flat", "flat", "tree", "none"))
     names = {"flat": RACKS[: rng.randint(1, 4)], "tree": TREES, "none": (None,)}[kind]
     brokers = tuple(Broker(n, rng.choice(names)) for n in range(count))
-    gone = [count] if rng.random() < 0.3 else []
+    missing = [count] if rng.random() < 0.3 else []
     drain = tuple(rng.sample(range(count), rng.choice((0, 0, 1)) if count > 2 else 0))
     staying = count - len(drain)
     replicas: dict[TopicPartition, tuple[int, ...]] = {}
     present_factor: dict[str, int] = {}
-    crowd = rng.sample([*range(count), *gone], rng.randint(2, count))
+    occupied = rng.sample([*range(count), *missing], rng.randint(2, count))
     for topic in "ts"[: rng.randint(1, 2)]:
-        present_factor[topic] = rng.randint(1, min(4, staying, len(crowd)))
+        present_factor[topic] = rng.randint(1, min(4, staying, len(occupied)))
         for number in range(rng.randint(1, 6)):
             replicas[TopicPartition(topic, number)] = tuple(
-                rng.sample(crowd, present_factor[topic])
+                rng.sample(occupied, present_factor[topic])
             )
     topics = ("t",) if rng.random() < 0.2 else None
     factor: int | dict[str, int] | None = None

@@ -1,4 +1,4 @@
-"""Snapshots of a cluster that does not exist."""
+"""Snapshots of a cluster, without a cluster."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def snapshot(
     partitions: int = 3,
     commits_at: datetime | None = None,
 ) -> Snapshot:
-    """One broker, ``partitions`` partitions, a group of two members and its commits."""
+    """Return a snapshot with a broker, partitions, a group with a member, and an empty group."""
     assignment = [{"topic": "orders", "partitions": [0, 1]}]
     member = ("m-1", None, "c", "10.0.0.1", "a", "subscription", ["orders"], assignment)
-    nobody: tuple[object, ...] = (None, None, None, None, None, None, [], [])
+    no_member: tuple[object, ...] = (None, None, None, None, None, None, [], [])
     group = (cluster, "billing", "classic", "Stable", "consumer", "range", None)
     return Snapshot(
         cluster,
@@ -29,7 +29,7 @@ def snapshot(
                 (cluster, "orders", "id", p, 0, 1, [0, 1], [0], 0, 10 * p, None, at)
                 for p in range(partitions)
             ],
-            "members": [(*group, *member, at), (cluster, "idle", *group[2:], *nobody, at)],
+            "members": [(*group, *member, at), (cluster, "idle", *group[2:], *no_member, at)],
             "commits": [
                 (cluster, "billing", "orders", p, 7, commits_at or at + timedelta(seconds=1))
                 for p in range(partitions)

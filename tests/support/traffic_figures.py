@@ -87,13 +87,13 @@ def counted(
 
 def per_pair(hourly: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> dict[str, Bytes]:
     """Return what each group read, from rows of the table hourly; ``names`` is group to name."""
-    found: dict[str, Bytes] = {}
+    by_group: dict[str, Bytes] = {}
     for row in _consumed(hourly):
         if row["from_rack"] is not None and row["to_rack"] is not None:
-            of_group = found.setdefault(names[row["group"]], {})
+            of_group = by_group.setdefault(names[row["group"]], {})
             pair = (row["from_rack"], row["to_rack"])
             of_group[pair] = of_group.get(pair, 0) + row["bytes"]
-    return found
+    return by_group
 
 
 def unknown_bytes(hourly: Iterable[Mapping[str, Any]]) -> int:

@@ -1,4 +1,4 @@
-"""Rows of Python as DataFrames of the pipeline's tables, and back."""
+"""DataFrames of the pipeline's tables from rows of Python, and their comparison."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from rack_traffic.schemas import SNAPSHOTS
 
 
 def frame(spark: SparkSession, table: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """A DataFrame of that snapshot table; columns that a row lacks are null."""
+    """Return a DataFrame of the snapshot table; columns that a row lacks are null."""
     schema = SNAPSHOTS[table]
     full = [{name: row.get(name) for name in schema.names} for row in rows]
     return spark.createDataFrame(pa.Table.from_pylist(full, to_arrow_schema(schema)), schema)
 
 
 def stored(spark: SparkSession, rows: Mapping[str, list[dict[str, Any]]], root: Path) -> Snapshots:
-    """The tables of ``rows`` in files, as the job reads them. Rows of Spark's own memory are part
-    of its plans: of many it makes them slow, and for none it does not plan at all."""
+    """Write the tables of ``rows`` to Parquet files below ``root``, and return them as snapshots.
+
+    The job reads files too. Rows in Spark's memory would be part of its plans: many rows make
+    planning slow, and without rows Spark replaces the plan.
+    """
     tables = {}
     for table, given in rows.items():
         path = str(root / table)
@@ -36,7 +39,7 @@ def stored(spark: SparkSession, rows: Mapping[str, list[dict[str, Any]]], root: 
 
 
 def snapshots(spark: SparkSession, rows: Mapping[str, list[dict[str, Any]]]) -> Snapshots:
-    """The tables of ``rows``."""
+    """Return the tables of ``rows`` as snapshots in memory."""
     return Snapshots(**{table: frame(spark, table, given) for table, given in rows.items()})
 
 

@@ -175,8 +175,11 @@ def platform(
     clusters: Sequence[str] = ("payments", "web"),
     hours_per_group: int | None = None,
 ) -> Sample:
-    """Return ``groups`` groups over ``hours`` hours: daily waves, few large groups and many small
-    ones, one group in ten with members without a rack, and a gap in the snapshots."""
+    """Return tables with ``groups`` groups over ``hours`` hours.
+
+    Rates vary over the day. Few groups are large and many are small, one group in ten has members
+    without a rack, and snapshots are missing in the hours of GAP.
+    """
     rng = random.Random(seed)
     sample = Sample()
     for number in range(groups):

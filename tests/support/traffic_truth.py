@@ -1,4 +1,10 @@
-"""What a world is made of, before time starts: clusters, topics and groups, from a seed."""
+"""Simulated Kafka traffic whose true bytes are known, and the snapshots that a collector takes.
+
+`simulate` builds clusters, topics and groups from a seed, computes the log of each topic and the
+offsets of each group at every step, and adds up the true bytes per group, racks and hour. `observe`
+returns the rows of a collector's snapshots. Each `Fault` is an event on the clusters or an error of
+the collector.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 STEP = 5
-"""Seconds of a step."""
+"""Length of a step, in seconds."""
 
 STEPS_PER_HOUR = 3600 // STEP
 
@@ -23,7 +29,7 @@ class Topic:
     name: str
     partitions: int
     per_second: float
-    """Records per second and partition, at the world's mean."""
+    """Mean number of records per second and partition."""
     record_bytes: float
     replicas: tuple[tuple[int, ...], ...]
 
@@ -33,22 +39,22 @@ class Group:
     name: str
     topic: str
     kind: str
-    """head, lagging, bursts, or alone (consumers that assign partitions to themselves)."""
+    """head, lagging, bursts, or manual (consumers that call assign() instead of subscribe())."""
     racks: tuple[str | None, ...]
-    """A member per rack."""
+    """The rack of each member."""
 
 
 @dataclass(frozen=True)
 class Cluster:
     name: str
     racks: tuple[str | None, ...]
-    """Index: broker."""
+    """The rack of each broker, by broker id."""
     topics: tuple[Topic, ...]
     groups: tuple[Group, ...]
 
 
 def clusters(seed: int) -> tuple[Cluster, ...]:
-    """One cluster of plain racks, and one of racks with levels where a broker says none."""
+    """Return a cluster with plain racks, and one with levels in which a broker has no rack."""
     rng = np.random.default_rng(seed)
     return (
         Cluster(
@@ -63,7 +69,7 @@ def clusters(seed: int) -> tuple[Cluster, ...]:
                 Group("billing", "orders", "head", ("a", "b", "c")),
                 Group("audit", "orders", "lagging", ("a", "a", "b", "c")),
                 Group("reports", "clicks", "bursts", ("b", "c")),
-                Group("flink", "clicks", "alone", ()),
+                Group("flink", "clicks", "manual", ()),
                 Group("cache", "state", "head", ("a", "b", None)),
             ),
         ),
@@ -90,147 +96,145 @@ def _topic(
     return Topic(name, partitions, rate, size, tuple(tuple(dict.fromkeys(r)) for r in replicas))
 
 
-# ---- What can go wrong between a cluster and its snapshots.
-
-
 class Fault(StrEnum):
-    """One kind of trouble."""
+    """An event on a cluster, or an error of the collector."""
 
     GAP = "gap"
-    """The collector is down for a while, across the turn of an hour."""
+    """The collector is down for some minutes, before and after the start of an hour."""
     SET_BACK = "set back"
-    """An operator sets a running group's offsets back; it reads a stretch again, fast."""
+    """An operator resets the offsets of a running group to earlier ones, which are read again."""
     SET_FORWARD = "set forward"
-    """An operator stops a group and sets its offsets to the end of the log."""
+    """An operator stops a group and resets its offsets to the end of the log."""
     OVERTAKEN = "overtaken"
-    """A slow group is overtaken by retention, and skips what is gone."""
+    """Retention deletes records that a slow group has not read; the group skips them."""
     RECREATED = "re-created"
-    """A topic is deleted and created again, with offsets that start at 0."""
+    """A topic is deleted and recreated; its offsets start at 0."""
     COMPACTED = "compacted"
-    """A cleaner shrinks a log under its readers."""
+    """The log cleaner compacts a log while groups read it."""
     DUPLICATES = "duplicates"
-    """A tenth of the rows come twice."""
+    """A tenth of the rows are duplicated."""
     LATE = "late"
-    """Rows come in any order."""
+    """Rows are in random order."""
     FLAKY = "flaky"
-    """A tenth of the snapshots of partitions and of commits fail, each on its own."""
+    """A tenth of the snapshots of partitions, and of commits, fail independently."""
     REBALANCING = "rebalancing"
-    """Some snapshots of a group are taken in the middle of a rebalance, without assignments."""
+    """Some snapshots of a group are taken during a rebalance, and have no assignments."""
 
-
-# ---- The partitions of a topic over time: offsets, bytes, leaders.
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 SEGMENT = STEPS_PER_HOUR // 5
-"""Retention deletes a segment's worth at a time."""
+"""Steps per log segment, the unit of retention."""
 
 RETENTION = STEPS_PER_HOUR * 3 // 4
+"""Steps for which records are retained, at least."""
 
 HISTORY = STEPS_PER_HOUR
-"""Steps that were before the world's first hour, so that logs are not empty."""
+"""Steps before the first hour, so that logs are not empty when it begins."""
 
 
 @dataclass(frozen=True)
 class Log:
-    """Arrays of (partition, step); steps count from ``HISTORY`` before the first hour."""
+    """The log of a topic as arrays (partition, step); the first hour begins at step ``HISTORY``."""
 
     topic: Topic
     end: Ints
-    """The next offset, at the end of the step."""
+    """The log end offset at the end of the step."""
     bytes_at_end: Floats
-    """Bytes that were ever appended, at the end of the step."""
+    """Bytes appended since the topic was created, at the end of the step."""
     start: Ints
     size: Ints
     leader: Ints
-    """Broker."""
-    born: int
-    """The step at whose beginning the topic was created again; 0 where it was not."""
+    """The broker id of the leader."""
+    recreated_at: int
+    """The step at which the topic was recreated; 0 if it was not."""
 
     def bytes_between(self, first: Ints, last: Ints) -> Floats:
-        """Bytes of the offsets from ``first`` to ``last``, both of (partition, step).
+        """Return the bytes from offset ``first`` to ``last``, as arrays (partition, step).
 
-        They are of the incarnation that the topic is in at that step.
+        Offsets are those of the topic that exists at the step, before or after it was recreated.
         """
-        found = np.zeros(first.shape)
+        sizes_between = np.zeros(first.shape)
         steps = first.shape[1]
-        for life in (slice(0, self.born), slice(self.born, steps)):
+        for life_steps in (slice(0, self.recreated_at), slice(self.recreated_at, steps)):
             for p in range(len(first)):
-                # Offset 0 of an incarnation is where its bytes begin.
-                offsets = np.concatenate([[0], self.end[p, life]])
-                sizes = np.concatenate([[0.0], self.bytes_at_end[p, life]])
-                low, high = (np.interp(each[p, life], offsets, sizes) for each in (first, last))
-                found[p, life] = high - low
-        return found
+                # The bytes of a recreated topic start at its offset 0.
+                offsets = np.concatenate([[0], self.end[p, life_steps]])
+                sizes = np.concatenate([[0.0], self.bytes_at_end[p, life_steps]])
+                low, high = (
+                    np.interp(each[p, life_steps], offsets, sizes) for each in (first, last)
+                )
+                sizes_between[p, life_steps] = high - low
+        return sizes_between
 
 
 def log_of(topic: Topic, steps: int, faults: frozenset[Fault], rng: np.random.Generator) -> Log:
-    """Rates and record sizes wander over the day; keys differ by up to a factor of three."""
+    """Return the log of a topic; rates and record sizes vary over time and between partitions."""
     time = np.arange(steps) / STEPS_PER_HOUR
     weight = rng.uniform(0.5, 1.5, (topic.partitions, 1))
     rate = topic.per_second * STEP * weight * (1 + 0.3 * np.sin(time / 3 + rng.uniform(0, 6)))
     records = rng.poisson(rate)
     drift = 1 + 0.15 * np.sin(time / 2 + rng.uniform(0, 6)) + 0.02 * rng.normal(size=steps)
     appended = records * topic.record_bytes * weight**0.3 * drift
-    # Every fourth offset of this topic is a transaction's marker, which no consumer sees.
+    # One offset per four records of this topic is a transaction marker, which consumers skip.
     if topic.name == "clicks":
         appended = appended + 78.0 * (records // 4)
         records = records + records // 4
-    born = 0
+    recreated_at = 0
     if Fault.RECREATED in faults and topic.name == "state":
-        born = HISTORY + STEPS_PER_HOUR + 97
-    end, sizes = _from(records, born), _from(appended, born)
+        recreated_at = HISTORY + STEPS_PER_HOUR + 97
+    end, sizes = _cumulated(records, recreated_at), _cumulated(appended, recreated_at)
     compacted = Fault.COMPACTED in faults and topic.name == "state"
-    start = np.zeros_like(end) if compacted else _retained(end, born)
-    kept = sizes - np.array([np.interp(start[p], end[p], sizes[p]) for p in range(len(end))])
-    if born:
-        kept[:, born:] = sizes[:, born:]
+    start = np.zeros_like(end) if compacted else _start_offsets(end, recreated_at)
+    retained = sizes - np.array([np.interp(start[p], end[p], sizes[p]) for p in range(len(end))])
+    if recreated_at:
+        retained[:, recreated_at:] = sizes[:, recreated_at:]
     if compacted:
-        kept = kept - _cleaned(kept, born)
+        retained = retained - _removed_by_cleaner(retained, recreated_at)
     return Log(
         topic,
         end.astype(np.int64),
         sizes,
         start.astype(np.int64),
-        np.round(kept).astype(np.int64),
+        np.round(retained).astype(np.int64),
         _leaders(topic, steps, rng),
-        born,
+        recreated_at,
     )
 
 
-def _from(increments: Floats | Ints, born: int) -> Floats:
+def _cumulated(increments: Floats | Ints, recreated_at: int) -> Floats:
     total = np.cumsum(increments, axis=1, dtype=np.float64)
-    if born:
-        total[:, born:] -= total[:, [born - 1]]
+    if recreated_at:
+        total[:, recreated_at:] -= total[:, [recreated_at - 1]]
     return total
 
 
-def _retained(end: Floats, born: int) -> Floats:
-    """The first offset that is kept: three quarters of an hour of records, by segments."""
+def _start_offsets(end: Floats, recreated_at: int) -> Floats:
+    """Return the log start offsets: whole segments older than ``RETENTION`` are deleted."""
     start = np.zeros_like(end)
     for step in range(RETENTION + SEGMENT, end.shape[1]):
-        cut = (step - RETENTION) // SEGMENT * SEGMENT
-        if cut > born or (not born) or step < born:
-            start[:, step] = end[:, cut]
+        deleted_until = (step - RETENTION) // SEGMENT * SEGMENT
+        if deleted_until > recreated_at or (not recreated_at) or step < recreated_at:
+            start[:, step] = end[:, deleted_until]
     return start
 
 
-def _cleaned(kept: Floats, born: int) -> Floats:
-    """Bytes that a cleaner has taken away by the end of each step."""
-    gone = np.zeros_like(kept)
-    for step in range(HISTORY // 2, kept.shape[1]):
-        if step != born:
-            gone[:, step] = gone[:, step - 1]
+def _removed_by_cleaner(retained: Floats, recreated_at: int) -> Floats:
+    """Return the bytes that the log cleaner has removed by the end of each step."""
+    removed = np.zeros_like(retained)
+    for step in range(HISTORY // 2, retained.shape[1]):
+        if step != recreated_at:
+            removed[:, step] = removed[:, step - 1]
         if step % 211 == 0:
-            gone[:, step] = np.maximum(gone[:, step], 0.7 * kept[:, step])
-    return gone
+            removed[:, step] = np.maximum(removed[:, step], 0.7 * retained[:, step])
+    return removed
 
 
 def _leaders(topic: Topic, steps: int, rng: np.random.Generator) -> Ints:
-    """The preferred ones, but for a broker that is away a while, and some that are moved.
+    """Return the leaders: the preferred ones, except while a broker is down and after some moves.
 
-    None of it lasts for seconds only: how long is known no better than snapshots are frequent.
+    No leader changes twice within seconds, because snapshots do not show such short periods.
     """
     first = np.array([row[0] for row in topic.replicas])
     leader: Ints = np.repeat(first[:, None], steps, axis=1).astype(np.int64)
@@ -244,29 +248,27 @@ def _leaders(topic: Topic, steps: int, rng: np.random.Generator) -> Ints:
     return leader
 
 
-# ---- Groups that read: where their offsets stand, what they took, and where, at every step.
-
 LAG = STEPS_PER_HOUR // 4
 BURST = STEPS_PER_HOUR // 30
 FASTEST = 5.0
-"""How many times its topic's mean rate a partition is read at most."""
+"""Maximum rate of reading a partition, as a multiple of its topic's mean rate."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Arrays of (partition, step)."""
+    """What a group read, as arrays (partition, step)."""
 
     group: Group
     position: Ints
     """The committed offset at the end of the step."""
-    took: Floats
-    """Bytes that were read in the step."""
+    bytes_read: Floats
+    """Bytes read in the step."""
     owner: Ints
-    """Index of the member; -1: nobody."""
+    """The index of the member that owns the partition; -1 if none does."""
 
 
 def read(group: Group, log: Log, faults: frozenset[Fault], rng: np.random.Generator) -> Reading:
-    """The group's way through the log."""
+    """Return the offsets, bytes and owners of the group at each step."""
     partitions, steps = log.end.shape
     position = np.zeros((partitions, steps), np.int64)
     first, last = np.zeros_like(position), np.zeros_like(position)
@@ -274,42 +276,44 @@ def read(group: Group, log: Log, faults: frozenset[Fault], rng: np.random.Genera
     speed = int(FASTEST * log.topic.per_second * STEP)
     set_back = HISTORY + int(0.4 * STEPS_PER_HOUR) + 3
     stop = range(HISTORY + int(0.6 * STEPS_PER_HOUR), HISTORY + int(0.7 * STEPS_PER_HOUR))
-    here = log.end[:, HISTORY // 2].copy()
+    current = log.end[:, HISTORY // 2].copy()
     for step in range(HISTORY // 2 + 1, steps):
-        if step == log.born:
-            here[:] = 0
+        if step == log.recreated_at:
+            current[:] = 0
         if Fault.SET_BACK in faults and group.name == "billing" and step == set_back:
-            here = log.end[:, step - STEPS_PER_HOUR // 6].copy()
-        goal = _goal(group, log, faults, step, here)
+            current = log.end[:, step - STEPS_PER_HOUR // 6].copy()
+        target_offset = _target_offsets(group, log, faults, step, current)
         stopped = Fault.SET_FORWARD in faults and group.name == "audit" and step in stop
         if stopped:
             owner[:, step] = -1
             if step == stop[len(stop) // 2]:
-                here = log.end[:, step].copy()
+                current = log.end[:, step].copy()
         else:
-            # Out of range: the consumer begins again at the earliest that there is.
-            here = np.maximum(here, log.start[:, step])
-            then = np.clip(goal, here, here + speed)
-            first[:, step], last[:, step] = here, then
-            here = then
-        position[:, step] = here
+            # auto.offset.reset=earliest: an offset out of range becomes the log start offset.
+            current = np.maximum(current, log.start[:, step])
+            reached = np.clip(target_offset, current, current + speed)
+            first[:, step], last[:, step] = current, reached
+            current = reached
+        position[:, step] = current
     return Reading(group, position, log.bytes_between(first, last), owner)
 
 
-def _goal(group: Group, log: Log, faults: frozenset[Fault], step: int, here: Ints) -> Ints:
-    """How far the group would read by the end of this step."""
+def _target_offsets(
+    group: Group, log: Log, faults: frozenset[Fault], step: int, current: Ints
+) -> Ints:
+    """Return the offsets up to which the group would read by the end of the step."""
     if Fault.OVERTAKEN in faults and group.name == "search":
-        # Half as fast as is written, and so out of the log in the end.
-        return here + (log.end[:, step] - log.end[:, step - 1]) // 2
+        # Half the rate of the producers, so that its offset is below the log start eventually.
+        return current + (log.end[:, step] - log.end[:, step - 1]) // 2
     if group.kind == "lagging":
-        return log.end[:, max(step - LAG, log.born if step >= log.born else 0)]
+        return log.end[:, max(step - LAG, log.recreated_at if step >= log.recreated_at else 0)]
     if group.kind == "bursts" and step // BURST % 2:
         return np.zeros_like(log.end[:, step])
-    return log.end[:, step - 1] if step != log.born else np.zeros_like(log.end[:, step])
+    return log.end[:, step - 1] if step != log.recreated_at else np.zeros_like(log.end[:, step])
 
 
 def _owners(group: Group, partitions: int, steps: int, rng: np.random.Generator) -> Ints:
-    """Partitions dealt to the members; the last member is away for twenty minutes."""
+    """Return the owners: round robin; the last member leaves for about twenty minutes."""
     members = len(group.racks)
     if not members:
         return np.full((partitions, steps), -1, np.int64)
@@ -321,28 +325,29 @@ def _owners(group: Group, partitions: int, steps: int, rng: np.random.Generator)
     return owner
 
 
-# ---- A world over some hours, and its true traffic.
-
 Cell = tuple[str, str, str | None, str | None, str | None, int]
 """(cluster, kind, group or None, from rack, to rack, hour from 0)."""
 
 
 @dataclass(frozen=True)
-class World:
+class Simulation:
+    """Clusters over some hours, and their true bytes."""
+
     seed: int
     hours: int
     faults: frozenset[Fault]
     clusters: tuple[Cluster, ...]
     logs: dict[tuple[str, str], Log]
     readings: tuple[tuple[Cluster, Reading], ...]
-    truth: Counter[Cell]
+    true_bytes: Counter[Cell]
 
     @property
     def steps(self) -> int:
         return _steps(self.hours)
 
 
-def simulate(seed: int, hours: int = 2, faults: frozenset[Fault] = frozenset()) -> World:
+def simulate(seed: int, hours: int = 2, faults: frozenset[Fault] = frozenset()) -> Simulation:
+    """Return a simulation; the same for the same arguments."""
     rng = np.random.default_rng([seed, 1])
     steps = _steps(hours)
     layout = clusters(seed)
@@ -356,31 +361,39 @@ def simulate(seed: int, hours: int = 2, faults: frozenset[Fault] = frozenset()) 
         for cluster in layout
         for group in cluster.groups
     )
-    truth: Counter[Cell] = Counter()
+    true_bytes: Counter[Cell] = Counter()
     for cluster, reading in readings:
         log = logs[cluster.name, reading.group.topic]
         sources = _racks(cluster.racks, log.leader)
         targets = _racks(reading.group.racks, reading.owner)
-        _book(truth, (cluster.name, "consume", reading.group.name), reading.took, sources, targets)
+        _add_bytes(
+            true_bytes,
+            (cluster.name, "consume", reading.group.name),
+            reading.bytes_read,
+            sources,
+            targets,
+        )
     for cluster in layout:
         for topic in cluster.topics:
             log = logs[cluster.name, topic.name]
-            grown = _grown(log)
+            growth = _bytes_per_step(log)
             leaders = _racks(cluster.racks, log.leader)
-            nowhere = np.full(leaders.shape, None, object)
-            _book(truth, (cluster.name, "produce", None), grown, nowhere, leaders)
-            for place in range(max(map(len, topic.replicas))):
-                broker = np.array([r[place] if place < len(r) else -1 for r in topic.replicas])
+            unknown_racks = np.full(leaders.shape, None, object)
+            _add_bytes(true_bytes, (cluster.name, "produce", None), growth, unknown_racks, leaders)
+            for replica_number in range(max(map(len, topic.replicas))):
+                broker = np.array(
+                    [r[replica_number] if replica_number < len(r) else -1 for r in topic.replicas]
+                )
                 copies = np.where(
-                    (broker[:, None] != log.leader) & (broker[:, None] >= 0), grown, 0.0
+                    (broker[:, None] != log.leader) & (broker[:, None] >= 0), growth, 0.0
                 )
                 targets = _racks(cluster.racks, np.repeat(broker[:, None], steps, axis=1))
-                _book(truth, (cluster.name, "replicate", None), copies, leaders, targets)
-    return World(seed, hours, faults, layout, logs, readings, truth)
+                _add_bytes(true_bytes, (cluster.name, "replicate", None), copies, leaders, targets)
+    return Simulation(seed, hours, faults, layout, logs, readings, true_bytes)
 
 
 def _steps(hours: int) -> int:
-    """Some minutes more than the hours that count: a collector does not stop with the hour."""
+    """Return the number of steps: those of the history and the hours, and ten minutes more."""
     return HISTORY + hours * STEPS_PER_HOUR + STEPS_PER_HOUR // 6
 
 
@@ -390,74 +403,74 @@ def _racks(
     return np.array([*racks, None], object)[index]
 
 
-def _grown(log: Log) -> Floats:
-    grown = np.diff(log.bytes_at_end, axis=1, prepend=0.0)
-    if log.born:
-        grown[:, log.born] = log.bytes_at_end[:, log.born]
-    return grown
+def _bytes_per_step(log: Log) -> Floats:
+    growth = np.diff(log.bytes_at_end, axis=1, prepend=0.0)
+    if log.recreated_at:
+        growth[:, log.recreated_at] = log.bytes_at_end[:, log.recreated_at]
+    return growth
 
 
-def _book(
-    truth: Counter[Cell],
-    what: tuple[str, str, str | None],
-    took: Floats,
+def _add_bytes(
+    true_bytes: Counter[Cell],
+    key: tuple[str, str, str | None],
+    bytes_read: Floats,
     sources: np.ndarray[tuple[int, ...], np.dtype[np.object_]],
     targets: np.ndarray[tuple[int, ...], np.dtype[np.object_]],
 ) -> None:
-    """Add each step's bytes, of the hours that count, under its racks."""
-    for hour in range((took.shape[1] - HISTORY) // STEPS_PER_HOUR):
+    """Add the bytes of each step in the simulated hours to the cell of its racks and hour."""
+    for hour in range((bytes_read.shape[1] - HISTORY) // STEPS_PER_HOUR):
         begin = HISTORY + hour * STEPS_PER_HOUR
-        cut = slice(begin, begin + STEPS_PER_HOUR)
-        pairs = set(zip(sources[:, cut].ravel(), targets[:, cut].ravel(), strict=True))
+        hour_steps = slice(begin, begin + STEPS_PER_HOUR)
+        pairs = set(
+            zip(sources[:, hour_steps].ravel(), targets[:, hour_steps].ravel(), strict=True)
+        )
         for source, target in pairs:
-            here = (sources[:, cut] == source) & (targets[:, cut] == target)
-            if amount := float(took[:, cut][here].sum()):
-                truth[(*what, source, target, hour)] += amount  # type: ignore[assignment]
+            current = (sources[:, hour_steps] == source) & (targets[:, hour_steps] == target)
+            if amount := float(bytes_read[:, hour_steps][current].sum()):
+                true_bytes[(*key, source, target, hour)] += amount  # type: ignore[assignment]
 
-
-# ---- The snapshots that a collector takes of a world, with the faults on the way.
 
 BEGIN = datetime(2026, 3, 2, 10, tzinfo=UTC)
-"""When the first hour begins."""
+"""The start of the first hour."""
 
 Rows = dict[str, list[dict[str, Any]]]
 
 
-def observe(world: World, every: int = 20) -> Rows:
-    """Table to rows, from 20 minutes before the first hour to ten after the last one.
+def observe(simulation: Simulation, every: int = 20) -> Rows:
+    """Return the rows of each table, from 20 minutes before the first hour to 10 after the last.
 
-    Every pass begins ``every`` seconds after the one before, give or take a step.
+    Snapshots are taken every ``every`` seconds, plus or minus a step.
     """
-    rng = np.random.default_rng([world.seed, 2])
-    faults = world.faults
-    passes = range(HISTORY - STEPS_PER_HOUR // 3, world.steps, every // STEP)
+    rng = np.random.default_rng([simulation.seed, 2])
+    faults = simulation.faults
+    passes = range(HISTORY - STEPS_PER_HOUR // 3, simulation.steps, every // STEP)
     gap = range(HISTORY + int(0.92 * STEPS_PER_HOUR), HISTORY + int(1.12 * STEPS_PER_HOUR))
     rows: Rows = {"brokers": [], "partitions": [], "members": [], "commits": []}
     for number, planned in enumerate(passes):
-        step = min(max(planned + int(rng.integers(-1, 2)), 0), world.steps - 1)
+        step = min(max(planned + int(rng.integers(-1, 2)), 0), simulation.steps - 1)
         if Fault.GAP in faults and step in gap:
             continue
-        for cluster in world.clusters:
-            # A pass over one cluster takes a while: what it reads is not of one instant.
+        for cluster in simulation.clusters:
+            # The state at the end of the step.
             at = BEGIN + timedelta(seconds=(step + 1 - HISTORY) * STEP)
             rows["brokers"] += _brokers(cluster, at)
             flaky = Fault.FLAKY in faults
             if not (flaky and rng.random() < 0.1):
                 for topic in cluster.topics:
                     rows["partitions"] += _partitions(
-                        cluster, world.logs[cluster.name, topic.name], step, at
+                        cluster, simulation.logs[cluster.name, topic.name], step, at
                     )
-            for owner, reading in world.readings:
+            for owner, reading in simulation.readings:
                 if owner is not cluster:
                     continue
-                unsettled = Fault.REBALANCING in faults and number % 7 == 3
-                rows["members"] += _members(cluster, reading, step, at, unsettled)
+                is_rebalancing = Fault.REBALANCING in faults and number % 7 == 3
+                rows["members"] += _members(cluster, reading, step, at, is_rebalancing)
                 if not (flaky and rng.random() < 0.1):
                     rows["commits"] += _commits(cluster, reading, step, at)
     if Fault.DUPLICATES in faults:
         for table in rows.values():
-            again = rng.choice(len(table), len(table) // 10, replace=False)
-            table += [table[index] for index in again]
+            duplicates = rng.choice(len(table), len(table) // 10, replace=False)
+            table += [table[index] for index in duplicates]
     if Fault.LATE in faults:
         for table in rows.values():
             order = rng.permutation(len(table))
@@ -473,12 +486,12 @@ def _brokers(cluster: Cluster, at: datetime) -> list[dict[str, Any]]:
 
 
 def _partitions(cluster: Cluster, log: Log, step: int, at: datetime) -> list[dict[str, Any]]:
-    reborn = bool(log.born) and step >= log.born
+    is_recreated = bool(log.recreated_at) and step >= log.recreated_at
     return [
         {
             "cluster": cluster.name,
             "topic": log.topic.name,
-            "topic_id": f"{log.topic.name}-{int(reborn)}",
+            "topic_id": f"{log.topic.name}-{int(is_recreated)}",
             "partition": p,
             "leader": int(log.leader[p, step]),
             "leader_epoch": 0,
@@ -494,7 +507,7 @@ def _partitions(cluster: Cluster, log: Log, step: int, at: datetime) -> list[dic
 
 
 def _members(
-    cluster: Cluster, reading: Reading, step: int, at: datetime, unsettled: bool
+    cluster: Cluster, reading: Reading, step: int, at: datetime, is_rebalancing: bool
 ) -> list[dict[str, Any]]:
     group, owner = reading.group, reading.owner[:, step]
     common = {
@@ -512,7 +525,7 @@ def _members(
     return [
         common
         | {
-            "state": "PreparingRebalance" if unsettled else "Stable",
+            "state": "PreparingRebalance" if is_rebalancing else "Stable",
             "member_id": f"{group.name}-{index}",
             "client_id": f"{group.name}-{index}",
             "host": "h",
@@ -520,7 +533,7 @@ def _members(
             "rack_source": None if group.racks[index] is None else "subscription",
             "topics": [group.topic],
             "assignment": []
-            if unsettled
+            if is_rebalancing
             else [{"topic": group.topic, "partitions": np.flatnonzero(owner == index).tolist()}],
         }
         for index in present

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-PATIENCE = 60.0
+TEST_TIMEOUT = 60.0
 """Default timeout in seconds: far more than an idle machine needs, because CI machines are busy."""
 
 

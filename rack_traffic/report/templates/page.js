@@ -5,7 +5,7 @@
   const NARROW = 480;
   const PRINT_WIDTH = 690;
 
-  // Charts. Their colours are names in the style sheet: put in what these are just now.
+  // Charts. Colours are custom properties of the style sheet; insert their current values.
   const coloured = (value, style) => {
     if (typeof value === "string") {
       const name = /^var\((--[\w-]+)\)$/.exec(value);
@@ -22,24 +22,24 @@
   let printing = false;
 
   const draw = (id) => {
-    const place = at(id);
+    const element = at(id);
     const figure = charts.get(id);
-    if (!place || !figure || typeof Plotly === "undefined") return;
+    if (!element || !figure || typeof Plotly === "undefined") return;
     const { data: traces, layout } = coloured(figure, getComputedStyle(document.documentElement));
-    const width = Math.floor(printing ? PRINT_WIDTH : place.clientWidth);
+    const width = Math.floor(printing ? PRINT_WIDTH : element.clientWidth);
     if (width < 50) return;
     layout.width = width;
     layout.autosize = false;
     if (width < NARROW) narrow(layout);
     if (id === "chart-heat") fitCells(traces, layout, width);
-    Plotly.react(place, traces, layout, config);
+    Plotly.react(element, traces, layout, config);
   };
   const narrow = (layout) => {
     layout.font.size = 12;
     layout.meta?.narrow?.forEach((text, row) => { layout.annotations[2 * row].text = text; });
     if (layout.xaxis.type === "date") Object.assign(layout.xaxis, { nticks: 4, tickangle: 0 });
   };
-  // Cells no wider than they read well, and no text in cells that cannot hold it.
+  // Limit the width of cells, and omit text that does not fit.
   const fitCells = (traces, layout, width) => {
     const columns = layout.xaxis.range[1] - layout.xaxis.range[0];
     const longest = Math.max(0, ...layout.xaxis.ticktext.map((each) => each.length));
@@ -58,7 +58,7 @@
   };
   const drawAll = () => charts.forEach((_, id) => draw(id));
 
-  // Where it crosses: a view per cluster and kind of traffic.
+  // Cross-rack traffic: a view per cluster and kind of traffic.
   const chosen = (name, otherwise) => document.querySelector(`input[name="${name}"]:checked`)?.value ?? otherwise;
   const fill = (id, rows, firstNumber) => {
     const body = at(id).tBodies[0];
@@ -79,7 +79,7 @@
   const showHeat = () => {
     const shown = view();
     show("chart-heat", shown[chosen("measure", "bytes")]);
-    at("chart-heat").setAttribute("aria-label", `Heat map from rack to rack. ${shown.description}; the table below has the figures`);
+    at("chart-heat").setAttribute("aria-label", `Heat map: traffic between racks. ${shown.description}. The table below has the same figures.`);
     at("heat-note").textContent = shown.note;
     fill("table-heat", shown.pairs, 2);
   };
@@ -89,11 +89,11 @@
       document.querySelector('input[name="kind"]:checked')?.nextElementSibling.textContent];
     at("chosen").textContent = picked.filter(Boolean).join(", ");
     show("chart-time", shown.time);
-    at("chart-time").setAttribute("aria-label", `Bars: bytes over time. ${shown.description}; the table below has the figures`);
+    at("chart-time").setAttribute("aria-label", `Bar chart: bytes over time. ${shown.description}. The table below has the same figures.`);
     fill("table-time", shown.spans, 1);
   };
 
-  // The table of groups: columns in, a page of rows out.
+  // The table of groups: the data is stored by column, and shown one page of rows at a time.
   const number = (digits) => new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   const none = "–";
   const bytes = (size) => {
@@ -122,26 +122,26 @@
   const state = { order: [], sort: null, down: true, first: 0, size: PAGE };
   const collator = new Intl.Collator("en", { numeric: true });
   const words = new Set(["group", "cluster", "change"]);
-  const wordOf = (column, row) => column === "group" ? groups.group[row]
+  const textOf = (column, row) => column === "group" ? groups.group[row]
     : column === "cluster" ? groups.clusters[groups.cluster[row]] : groups.changes[groups.change[row]];
 
   const arrange = () => {
-    const wanted = at("filter").value.trim().toLowerCase();
+    const query = at("filter").value.trim().toLowerCase();
     const cluster = at("filter-cluster")?.value ?? "";
     const saving = at("filter-saving").checked;
-    const matching = groups.changes.map((text) => text.toLowerCase().includes(wanted));
+    const matching = groups.changes.map((text) => text.toLowerCase().includes(query));
     const order = [];
     for (let row = 0; row < groups.group.length; row += 1) {
       if (cluster !== "" && groups.cluster[row] !== Number(cluster)) continue;
       if (saving && !(groups.saving[row] > 0)) continue;
-      if (wanted && !matching[groups.change[row]] && !groups.group[row].toLowerCase().includes(wanted)) continue;
+      if (query && !matching[groups.change[row]] && !groups.group[row].toLowerCase().includes(query)) continue;
       order.push(row);
     }
     const column = state.sort;
     if (column) {
       const way = state.down ? -1 : 1;
-      // Array.sort is stable: among equals the ranking stays. What is not known comes last.
-      if (words.has(column)) order.sort((a, b) => way * collator.compare(wordOf(column, a), wordOf(column, b)));
+      // Array.sort is stable, so equal rows keep the order of the ranking. Unknown values come last.
+      if (words.has(column)) order.sort((a, b) => way * collator.compare(textOf(column, a), textOf(column, b)));
       else order.sort((a, b) => {
         const [x, y] = [groups[column][a], groups[column][b]];
         if (x === null || y === null) return (x === null) - (y === null);
@@ -157,14 +157,14 @@
     ["group", "Group", (row) => groups.group[row]],
     ["cluster", "Cluster", (row) => groups.clusters[groups.cluster[row]]],
     ["bytes", "Read", (row) => bytes(groups.bytes[row])],
-    ["crossing", "Crosses", (row) => {
+    ["crossing", "Cross-rack", (row) => {
       const [now, after] = [groups.crossing[row], groups.crossing_after[row]];
       return groups.saving[row] > 0 && after !== null ? `${percent(now)} → ${percent(after)}` : percent(now);
     }],
     ["now", "Per month", (row) => money(groups.now[row])],
     ["after", "After", (row) => money(groups.after[row])],
-    ["saving", "Saves", (row) => groups.saving[row] > 0 ? money(groups.saving[row]) : none],
-    ["change", "What to change", (row) => groups.changes[groups.change[row]]],
+    ["saving", "Saving", (row) => groups.saving[row] > 0 ? money(groups.saving[row]) : none],
+    ["change", "Change", (row) => groups.changes[groups.change[row]]],
     ["reliability", "Reliability", (row) => groups.levels[groups.reliability[row]][1]],
   ];
   const showGroups = () => {
@@ -211,7 +211,7 @@
     if (at("sort-by").value !== (column ?? "")) at("sort-by").value = column ?? "";
     arrange();
   };
-  const turn = (by) => {
+  const changePage = (by) => {
     state.first = Math.max(0, state.first + by * state.size);
     showGroups();
     at("groups").scrollIntoView({ block: "start" });
@@ -234,13 +234,13 @@
     }
     at("group-controls").addEventListener("submit", (event) => event.preventDefault());
     for (const id of ["filter", "filter-cluster", "filter-saving"]) at(id)?.addEventListener("input", arrange);
-    at("previous").addEventListener("click", () => turn(-1));
-    at("next").addEventListener("click", () => turn(1));
+    at("previous").addEventListener("click", () => changePage(-1));
+    at("next").addEventListener("click", () => changePage(1));
     arrange();
   };
 
-  // Plotly is in the page packed, and unpacked when the rest can be read already: by far the most of
-  // the time to open goes into it. The element made here passes the policy by its text's hash.
+  // Plotly is compressed in the page. It takes most of the load time, so it is started after the
+  // rest of the page is readable. The content security policy permits the new element by its hash.
   const startCharts = async () => {
     const packed = Uint8Array.from(atob(at("plotly").textContent), (each) => each.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -271,8 +271,8 @@
   };
   addEventListener("resize", later);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", later);
-  // Paper is light, as wide as paper, and has room for more rows than a screen.
-  const forPaper = (on) => {
+  // Printing uses light colours, the width of the paper, and more rows per page.
+  const setPrinting = (on) => {
     printing = on;
     if (on) document.documentElement.dataset.theme = "print";
     else delete document.documentElement.dataset.theme;
@@ -280,8 +280,8 @@
     if (at("group-table")) showGroups();
     drawAll();
   };
-  addEventListener("beforeprint", () => forPaper(true));
-  addEventListener("afterprint", () => forPaper(false));
+  addEventListener("beforeprint", () => setPrinting(true));
+  addEventListener("afterprint", () => setPrinting(false));
   performance.mark("readable");
   document.documentElement.dataset.ready = "yes";
   if (charts.size > 0) requestAnimationFrame(() => setTimeout(startCharts));

@@ -1,4 +1,4 @@
-"""What users of aiokafka write, and what is refused."""
+"""Assignors as arguments of AIOKafkaConsumer: accepted and refused forms."""
 
 from __future__ import annotations
 

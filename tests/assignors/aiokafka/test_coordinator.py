@@ -30,7 +30,7 @@ METADATA_TIMEOUT = "assignors.aiokafka.coordinator.METADATA_TIMEOUT"
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test that is a coroutine on an event loop of its own."""
+    """Run a coroutine test on a new event loop."""
 
     @functools.wraps(test)
     def run(**fixtures: Any) -> None:
@@ -49,16 +49,16 @@ def eager_subscription(
 
 
 @on_a_loop
-async def test_the_subscription_has_the_rack_and_what_the_member_owned() -> None:
+async def test_the_subscription_has_the_rack_and_the_owned_partitions() -> None:
     consumer = Consumer(Sticky(rack="az1"), Range(rack="az1"))
     await consumer.complete(7, {"t": [3, 1]})
     metadata = consumer.metadata()
     assert (metadata.version, metadata.subscription) == (0, ["t"])
     read = SubscriptionReader().read(metadata.encode())
     assert (read.rack, dict(read.owned), read.generation) == ("az1", {"t": (3, 1)}, 7)
-    # It has revoked all partitions by the time it sends this.
+    # An eager member has revoked all partitions when it sends its subscription.
     assert read.released
-    # The range assignor sends nothing that it owned, the sticky one nothing of other topics.
+    # The range assignor sends no owned partitions, the sticky one none of other topics.
     read = SubscriptionReader().read(consumer.metadata(Range.name).encode())
     assert (read.rack, dict(read.owned), read.generation) == ("az1", {}, -1)
     assert dict(SubscriptionReader().read(consumer.metadata(topics=["u"]).encode()).owned) == {}
@@ -136,7 +136,7 @@ async def test_the_leader_waits_for_metadata_of_topics_that_only_others_subscrib
     )
     assert assigned == {"m0": {"t": [0]}, "m1": {"u": [0, 1]}}
     assert consumer.client.requested[-1] == {"t", "u"}
-    # The snapshot that it compares metadata with has both topics: no rebalance.
+    # The metadata snapshot of the join has both topics: no rebalance.
     consumer.coordinator._rejoin_needed_fut = asyncio.get_running_loop().create_future()
     consumer.client.respond({"t": [0], "u": [1, 1]})
     assert not consumer.coordinator._rejoin_needed_fut.done()
@@ -215,7 +215,7 @@ async def test_an_assignor_of_aiokafka_assigns_as_before() -> None:
     member = ConsumerProtocolMemberMetadata(0, ["t"], b"").encode()
     assigned = await consumer.perform(("m0", None, member), protocol="roundrobin")
     assert assigned == {"m0": {"t": [0, 1]}}
-    # Its assignment is claimed under our assignor: a rolling change keeps partitions.
+    # Our assignor claims its assignment: a rolling change keeps partitions.
     await consumer.complete(5, {"t": [1]}, "roundrobin")
     assert dict(SubscriptionReader().read(consumer.metadata().encode()).owned) == {"t": (1,)}
 

@@ -1,4 +1,4 @@
-"""How an AIOKafkaConsumer's coordinator checks leaders that may have moved; no brokers."""
+"""Checks of moved leaders by the coordinator of an AIOKafkaConsumer, without brokers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assignors.leader_moves import PartitionMetadata
 from tests.assignors.aiokafka.test_coordinator import on_a_loop
 from tests.support.aiokafka import Consumer
 from tests.support.kafka_python import subscription_bytes
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 POLICY = RefreshPolicy(stable_seconds=0.3, unstable_seconds=0.3, min_interval=0, check_interval=0.1)
 GROUP = [(f"m{n}", None, subscription_bytes(["t"], rack="ab"[n])) for n in range(2)]
@@ -27,7 +27,7 @@ async def stable(policy: RefreshPolicy | None, *, leads: bool = True) -> Consume
     if leads:
         assert await consumer.perform(*GROUP) == {"m0": {"t": [0]}, "m1": {"t": [1]}}
     await consumer.complete(1, {"t": [0]})
-    await asyncio.sleep(0.01)  # Let its tasks start.
+    await asyncio.sleep(0.01)  # Let the tasks of the coordinator start.
     consumer.client.requested.clear()
     consumer.coordinator._rejoin_needed_fut = asyncio.get_running_loop().create_future()
     return consumer
@@ -44,7 +44,7 @@ async def test_the_leader_rejoins_when_moved_leaders_are_stable() -> None:
     assert not await rejoins(consumer, within=0.5)
     assert consumer.client.requested
     consumer.client.responses = [{"t": [1, 0]}]
-    assert await rejoins(consumer, within=PATIENCE)
+    assert await rejoins(consumer, within=TEST_TIMEOUT)
 
 
 @on_a_loop
@@ -53,7 +53,7 @@ async def test_a_metadata_request_without_response_is_repeated() -> None:
     consumer.client.responses = []
     assert not await rejoins(consumer, within=0.5)
     consumer.client.responses = [{"t": [1, 0]}]
-    assert await rejoins(consumer, within=PATIENCE)
+    assert await rejoins(consumer, within=TEST_TIMEOUT)
 
 
 @on_a_loop

@@ -1,4 +1,4 @@
-"""What a rebalance event does, by librdkafka's rules. No broker is needed."""
+"""Handling of rebalance events by the rules of librdkafka, without brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOTH_PROTOCOLS = pytest.mark.parametrize("strategy", [COOPERATIVE, EAGER])
 
 
 class Group:
-    """A consumer whose only rebalances are the test's.
+    """A consumer that rebalances only when the test adds an event.
 
     ``calls`` has kind, partitions and assignment of each callback; ``handled`` has the results of
     the events.
@@ -74,7 +74,7 @@ def test_cooperative_rebalances_are_incremental() -> None:
         assert group.rebalance(REVOKE, 2) == [0]
         assert group.rebalance(ASSIGN, 1) == [0, 1]
         assert group.rebalance(LOST, all_of=True) == []
-        # Callbacks are called before the change, as confluent's are.
+        # Callbacks are called before the change, as in confluent's client.
         assert group.calls == [
             ("assign", [0, 2], []),
             ("assign", [], [0, 2]),
@@ -130,7 +130,7 @@ def test_an_assignment_by_the_callback_is_kept(strategy: str) -> None:
         )
         assert group.rebalance(ASSIGN, 0, 1) == [0]
         assert consumer.assignment()[0].offset == 7
-        # The partition that the callback left out can be revoked all the same.
+        # The partition that the callback left out can be revoked too.
         assert group.rebalance(REVOKE, 0, 1) == []
 
 

@@ -1,4 +1,4 @@
-"""How confluent's properties are divided between librdkafka and the group member."""
+"""Division of confluent's properties between librdkafka and the group member."""
 
 from __future__ import annotations
 

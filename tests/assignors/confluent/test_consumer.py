@@ -16,7 +16,7 @@ from confluent_kafka import Message, TopicPartition
 from assignors.confluent import Consumer
 from assignors.confluent.config import COOPERATIVE
 from assignors.group_leader import Assignment
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 SETTINGS = {"group.id": "g", "partition.assignment.strategy": COOPERATIVE, "log_level": 0}
 UNREACHABLE = {**SETTINGS, "bootstrap.servers": "127.0.0.1:1"}
@@ -89,7 +89,7 @@ def test_an_uninitialized_consumer_can_be_closed() -> None:
 
 
 def _check_types(consumer: Consumer, message: Message) -> None:
-    """Not called: mypy checks the types that docs/confluent.md states."""
+    """Checked by mypy only: the types stated in docs/confluent.md."""
 
     def on_assign(consumer: Consumer, partitions: list[TopicPartition]) -> None:
         assert_type(consumer.poll(0), Message | None)
@@ -113,8 +113,8 @@ def test_closing_twice_ends_the_threads_once() -> None:
     threads = [consumer._ticker._thread, consumer._member._thread]
     consumer.close()
     for thread in threads:
-        # close waits for them, but not without a limit.
-        thread.join(PATIENCE)
+        # close() waits for the threads up to a limit.
+        thread.join(TEST_TIMEOUT)
         assert not thread.is_alive()
     consumer.close()
 
@@ -144,9 +144,9 @@ def test_an_abandoned_consumer_leaves_no_threads(subscribed: bool) -> None:
         # A tick in progress holds a reference for a moment.
         return reference() is None
 
-    wait_until(collected, PATIENCE, "the consumer is collected")
+    wait_until(collected, TEST_TIMEOUT, "the consumer is collected")
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TEST_TIMEOUT)
         assert not thread.is_alive()
 
 
@@ -162,16 +162,16 @@ def library_of(name):
     return name.partition(".")[0]
 
 def attributes():
-    found = {}
+    result = {}
     for name, module in list(sys.modules.items()):
         if library_of(name) in LIBRARIES:
             owners = [each for each in vars(module).values() if isinstance(each, type)]
             for owner in [module, *(o for o in owners if library_of(o.__module__) in LIBRARIES)]:
                 # Python creates dunder attributes anew when they are read.
-                found.update(
+                result.update(
                     {(owner, key): value for key, value in vars(owner).items() if key[:2] != "__"}
                 )
-    return found
+    return result
 
 def log_filters():
     return {name: logging.getLogger(name).filters[:] for name in logging.root.manager.loggerDict}
@@ -208,7 +208,7 @@ def test_other_consumers_are_unchanged(use: str) -> None:
         [sys.executable, "-c", COMPARE_ATTRIBUTES % use],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TEST_TIMEOUT,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,7 @@ SETTINGS = {"group.id": "g", "partition.assignment.strategy": COOPERATIVE, "log_
 
 @pytest.fixture(autouse=True)
 def _check_again() -> Iterator[None]:
-    """Forget the results of earlier checks, and of those with a part missing."""
+    """Clear the cached results of checks before and after each test."""
     checks = (internals.check_clients, check_kafka_python)
     for check in checks:
         check.cache_clear()

@@ -1,4 +1,4 @@
-"""Which offsets are stored, uncommitted, and where partitions start."""
+"""Stored offsets, uncommitted offsets and start offsets of partitions."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_forgotten_commit_is_not_compared() -> None:
     assert tracker.uncommitted({A: Position(1)}) == {A: Position(1)}
 
 
-# ---- Start offsets and errors of partitions.
+# Start offsets and errors of partitions.
 
 
 def test_partitions_start_at_the_committed_offset() -> None:

@@ -16,14 +16,14 @@ from confluent_kafka import KafkaError, TopicPartition
 from assignors.confluent import Consumer
 from assignors.confluent.events import CommitResult, RebalanceEvent, RebalanceKind, error_message
 from assignors.confluent.polling import PollTimeout
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 SETTINGS = {
     "group.id": "g",
     "partition.assignment.strategy": "leader-rack-aware-cooperative-sticky",
     "log_level": 0,
 }
-CALL_SECONDS = (3.0, 15.0, PATIENCE)
+CALL_SECONDS = (3.0, 15.0, TEST_TIMEOUT)
 """Seconds of a call that nothing ends early: the longer ones are for a machine that stalls."""
 
 
@@ -83,7 +83,7 @@ class PollingThread:
         self.thread = threading.Thread(target=self._run, daemon=True)
         consumer._poller.disable_fast_poll()
         self.thread.start()
-        assert self._ready.wait(PATIENCE)
+        assert self._ready.wait(TEST_TIMEOUT)
 
     def _run(self) -> None:
         try:
@@ -97,7 +97,7 @@ class PollingThread:
         """Wait for the event, or for the end of the call."""
         wait_until(
             lambda: event.is_set() or not self.thread.is_alive(),
-            2 * PATIENCE,
+            2 * TEST_TIMEOUT,
             "the event, or the end of the call",
         )
         return self.thread.is_alive()
@@ -105,10 +105,10 @@ class PollingThread:
     def end(self) -> None:
         """End the call by an exception of a callback."""
         self._consumer._events.put(commit_of("end"))
-        self.thread.join(2 * PATIENCE)
+        self.thread.join(2 * TEST_TIMEOUT)
         assert not self.thread.is_alive()
         if self.results == [None]:
-            # It was a fast poll, and the next call raises.
+            # The fast poll has returned, and the next call raises.
             with pytest.raises(EndCall):
                 self._consumer.poll(0)
         else:
@@ -136,8 +136,8 @@ def test_an_event_disables_the_fast_poll_until_it_is_handled(
 def call_of(consumer: Consumer, kind: str, seconds: float) -> Callable[[], Any]:
     calls: dict[str, Callable[[], Any]] = {
         "poll": lambda: consumer.poll(seconds),
-        "slow poll": lambda: Consumer.poll(consumer, 6 * PATIENCE),
-        "consume": lambda: consumer.consume(5, 6 * PATIENCE),
+        "slow poll": lambda: Consumer.poll(consumer, 6 * TEST_TIMEOUT),
+        "consume": lambda: consumer.consume(5, 6 * TEST_TIMEOUT),
     }
     return calls[kind]
 
@@ -223,14 +223,14 @@ def test_assignment_does_not_wait_for_a_poll_in_another_thread(consumer: Consume
     polling.end()
 
 
-# ---- Detecting an application that does not poll.
+# Detecting an application that does not poll.
 
 
 def test_an_application_that_polls_in_time_is_never_overdue() -> None:
     timeout = PollTimeout(10.0)
     now = 0.0
     timeout.polled(now)
-    # It polls every 9.9 seconds; a wake-up is sent a second after each poll.
+    # The application polls every 9.9 seconds; a wake-up is sent a second after each poll.
     for _ in range(20):
         assert not timeout.wake_up_due(now + 0.9)
         assert timeout.wake_up_due(now + 1.0)
@@ -258,7 +258,7 @@ def test_the_time_to_send_a_wake_up_does_not_count() -> None:
     timeout = PollTimeout(1.0)
     timeout.polled(0.0)
     timeout.wake_up_started(1.0)
-    # A poll in progress delayed it.
+    # A poll in progress delayed the wake-up.
     timeout.wake_up_sent(50.0)
     assert timeout.overdue(50.9) is None
     assert timeout.overdue(51.5) == 0.5

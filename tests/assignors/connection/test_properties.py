@@ -53,14 +53,14 @@ def test_every_form_of_a_line() -> None:
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
-def test_lines_end_as_on_any_system(line_end: str) -> None:
+def test_line_ends_of_every_system(line_end: str) -> None:
     text = f"\ufeffa=1{line_end}# no{line_end}b=\\{line_end}   2"
     assert read_properties(text) == {"a": "1", "b": "2"}
 
 
 def test_rendered_broker_properties_are_read_back() -> None:
-    odd = {"a=b": "  =x:# é€\t", "#c": "\\", "d": "!", "e": "\n1\r\f"}
-    assert read_properties(format_properties(odd)) == odd
+    properties = {"a=b": "  =x:# é€\t", "#c": "\\", "d": "!", "e": "\n1\r\f"}
+    assert read_properties(format_properties(properties)) == properties
 
 
 def test_an_invalid_escape_is_reported_without_the_value() -> None:

@@ -93,7 +93,7 @@ def test_settings_are_masked(
         settings = read(properties)
         assert_masked(settings)
         assert "PRIVATE KEY" not in f"{settings} {settings!r}"
-        # As kafka-python logs its configuration.
+        # The format in which kafka-python logs its configuration.
         logging.getLogger("kafka").debug("configuration: %s %r", settings, settings)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from assignors.connection import ConnectionPropertyError, kafka_python_settings, librdkafka_settings
 from tests.support.certificates import Authority, Signed, make_authority, trust_store, write_file
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 PASSWORD = "hunter2"
 
@@ -66,12 +66,12 @@ def handshake(pki: Pki, properties: Mapping[str, object], host: str = "127.0.0.1
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        client_socket.settimeout(PATIENCE)
+        client_socket.settimeout(TEST_TIMEOUT)
         with context.wrap_socket(client_socket, server_hostname=host) as client:
             client.recv(1)
     finally:
         client_socket.close()
-        thread.join(PATIENCE)
+        thread.join(TEST_TIMEOUT)
     return names[0]
 
 
@@ -151,7 +151,7 @@ def test_librdkafka_accepts_the_settings(pki: Pki, form: Form) -> None:
         input=str(values),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TEST_TIMEOUT,
         check=False,
     )
     assert process.returncode == 0, process.stderr

@@ -38,7 +38,7 @@ def explain_best(
     assignor: Assignor = STICKY,
     leaders: LeaderBrokers | None = None,
 ) -> Explanation:
-    """Explain the assignor's own plan."""
+    """Return the explanation of the assignor's plan."""
     plan = assignor.assign(group, racks)
     return explain(group, racks, plan.partitions, assignor, leaders=leaders)
 
@@ -104,7 +104,7 @@ def test_co_partitioned_topics() -> None:
     explanation = explain_best(members("abc", "t", "u"), {"t": "abcabc", "u": "bcabca"}, RANGE)
     assert {each.reason for each in explanation.findings} == {Reason.CO_PARTITIONED}
     assert explanation.off_rack == explanation.optimum == 6
-    # Assigned on its own, each partition is local to some member.
+    # Without co-partitioning, each partition is local to some member.
     separate = LeaderRackAwareRange(co_partitioned=False)
     explanation = explain_best(members("abc", "t", "u"), {"t": "abcabc", "u": "bcabca"}, separate)
     assert explanation.findings == ()

@@ -192,7 +192,7 @@ def test_seeded_groups(chunk: int) -> None:
 
 @pytest.mark.parametrize("number", range(60))
 def test_members_in_a_rack_with_too_many_leaders_read_only_local_partitions(number: int) -> None:
-    """If all members subscribe to the same, and the figures add up."""
+    """All members subscribe to the same topics, and the figures add up."""
     group = random_group(f"full-{number}", MIDDLE)
     topics = frozenset(group.leader_racks)
     members = tuple(replace(each, topics=topics, owned={}) for each in group.members)

@@ -74,7 +74,7 @@ def test_partitions_below_the_leaders_level_count_as_local() -> None:
     )
 
 
-def test_leaders_that_moved_since_are_a_reason_of_their_own() -> None:
+def test_leaders_that_moved_since_are_a_separate_reason() -> None:
     rebalance = sticky_rebalance()
     rebalance.run(lambda _: LEADERS, [M1, M2], context=GroupContext("g", 12))
     explanation = last_assignment(rebalance, "g").explain({"t": ["a", "b", "a", "b", "a"]})

@@ -1,4 +1,4 @@
-"""Log lines: each cause once, and nothing that a peer sent as it is."""
+"""Log lines: each cause is logged once, and text from peers is sanitised."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_control_characters_from_peers_never_reach_the_log(
         assert line.isprintable(), line
         assert len(line) < 1000
         assert not record.exc_info
-        # Only the source lines of our own traceback follow.
+        # Only source lines of the traceback follow.
         assert all(row.startswith("  ") and "forged" not in row for row in traceback)
 
 

@@ -40,7 +40,7 @@ def test_partitions_with_gaps_are_translated_to_positions_and_back() -> None:
     assert leaders.to_partitions({"u": [0]}) == leaders.to_positions({"u": [0]}) == {"u": [0]}
 
 
-# ---- Racks of members that no broker has.
+# Racks of members that no broker has.
 
 
 def test_the_warning_lists_each_rack_of_both_sides_once() -> None:
@@ -129,7 +129,7 @@ def test_racks_from_peers_neither_fill_the_warning_nor_break_its_line() -> None:
     assert "and 4990 more" in warning
 
 
-# ---- Topic names.
+# Topic names.
 
 
 @given(st.text(max_size=6) | st.text("aZ0._-", max_size=300))

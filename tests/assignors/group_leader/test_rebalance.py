@@ -1,4 +1,4 @@
-"""One rebalance on the group's leader: what the assignor gets, what members get, what is logged."""
+"""One rebalance on the group leader: input of the assignor, assignments and log lines."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_subscriptions_of_every_version_reach_the_assignor() -> None:
     ]
 
 
-def test_partitions_with_gaps_are_positions_to_the_assignor() -> None:
+def test_partitions_with_gaps_are_passed_as_positions() -> None:
     assignor = FixedAssignor({"m0": {"t": [0, 2], "u": [1]}, "m1": {"t": [1], "u": [0]}})
     leaders = Leaders({"t": ["a", "b", "c"], "u": ["a", "b"]}, {"t": [0, 3, 9]}, frozenset(), {})
     members = [
@@ -92,7 +92,7 @@ def test_partitions_with_gaps_are_positions_to_the_assignor() -> None:
     assert result.assignments == {"m0": {"t": [0, 9], "u": [1]}, "m1": {"t": [3], "u": [0]}}
 
 
-# ---- Weights.
+# Weights.
 
 
 def test_weights_may_be_a_function_and_its_errors_are_logged_once(
@@ -125,7 +125,7 @@ def test_weights_of_a_wrong_type_do_not_fail_the_rebalance() -> None:
     assert last.off_rack == 0
 
 
-# ---- Warnings.
+# Warnings.
 
 
 def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -178,10 +178,10 @@ def test_a_member_with_a_thousand_unknown_topics_does_not_fill_the_log(
     assert len(caplog.records) == MAX_TOPICS_LOGGED + 1
 
 
-# ---- Assignors that fail.
+# Assignors that fail.
 
 
-def test_a_failing_assignor_costs_locality_and_not_the_rebalance(
+def test_if_the_assignor_fails_partitions_are_assigned_without_racks(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     rebalance = sticky_rebalance(FailingAssignor())
@@ -198,7 +198,7 @@ def test_a_failing_assignor_costs_locality_and_not_the_rebalance(
     assert message.endswith("raise ZeroDivisionError(self._message)")
 
 
-def test_the_fallback_assignment_settles() -> None:
+def test_the_fallback_assignment_is_stable() -> None:
     leaders: dict[str, list[str | None]] = {"t": [None] * 7, "u": [None] * 3}
     before: dict[str, dict[str, list[int]]] = {}
     members = [Member(f"m{i}", frozenset({"t"} if i == 0 else {"t", "u"})) for i in range(3)]
@@ -215,7 +215,7 @@ def test_the_fallback_assignment_settles() -> None:
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.binary(max_size=60), st.booleans()), min_size=1, max_size=5))
-def test_every_partition_has_one_subscriber_whatever_peers_send(
+def test_every_partition_has_one_subscriber_for_any_bytes_of_peers(
     peers: Sequence[tuple[bytes, bool]],
 ) -> None:
     reader = SubscriptionReader()
@@ -238,7 +238,7 @@ def test_every_partition_has_one_subscriber_whatever_peers_send(
         assert assigned(result) == every("t", 4)
 
 
-# ---- Cooperative rebalances: partitions that members still own.
+# Cooperative rebalances: partitions that members still own.
 
 Owned = Mapping[str, Mapping[str, Sequence[int]]]
 
@@ -246,7 +246,7 @@ Owned = Mapping[str, Mapping[str, Sequence[int]]]
 def round_of(
     planned: Mapping[str, Sequence[int]], *members: JoinedMember
 ) -> tuple[dict[str, list[int]], int]:
-    """Return what members are assigned of topic t, and how many partitions are withheld."""
+    """Return the assigned partitions of topic t by member, and the number of withheld ones."""
     plan = {member: {"t": list(partitions)} for member, partitions in planned.items()}
     result = sticky_rebalance(FixedAssignor(plan)).run(
         lambda _: leaders_in(t=["a", "a", "b", "b"]), members
@@ -311,7 +311,7 @@ def owner(member_id: str, *partitions: int, generation: int = 1) -> JoinedMember
         ),
     ],
 )
-def test_what_another_member_owns_is_withheld(
+def test_partitions_that_another_member_owns_are_withheld(
     planned: Mapping[str, Sequence[int]],
     members: list[JoinedMember],
     expected: dict[str, list[int]],

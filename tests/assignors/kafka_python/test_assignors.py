@@ -1,4 +1,4 @@
-"""The assignors in kafka-python's interface, and what importing them changes: nothing."""
+"""The assignors in kafka-python's interface, and side effects of importing them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_partitions_without_leader_and_brokers_without_rack_are_assigned(
     assert sorted(p for topics in assigned.values() for p in topics.get("t", [])) == [0, 1, 2, 3]
 
 
-# ---- Side effects.
+# Side effects.
 
 _SNAPSHOT = """
 import importlib, logging, pkgutil, sys
@@ -93,15 +93,16 @@ def import_all(package):
                 pass
 
 def identities(*packages):
-    found = {}
+    result = {}
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] in packages:
             for attribute, value in vars(module).items():
                 if not attribute.startswith("__"):
-                    found[name, attribute] = value
+                    result[name, attribute] = value
                     if isinstance(value, type):
-                        found |= {(name, attribute, key): each for key, each in vars(value).items()}
-    return found
+                        members = vars(value).items()
+                        result |= {(name, attribute, key): each for key, each in members}
+    return result
 
 def changed(before, after):
     return [key for key in before.keys() | after.keys()

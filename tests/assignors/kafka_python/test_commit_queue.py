@@ -182,7 +182,7 @@ def test_waiting_commits_are_one_request_with_the_latest_offsets(group: Group) -
     assert commit.queue.flush(SECONDS) == []
     assert group.requests == [(1, {A: 1}), (1, {A: 199, B: 398})]
     assert group.committed == {A: 199, B: 398}
-    # Every call gets the codes of its own partitions, in the order of the calls.
+    # Every call returns the error codes of its partitions, in the order of the calls.
     assert [offsets[A] for offsets, _ in commit.responses] == list(range(1, 200))
     assert all(response == dict.fromkeys(offsets, 0) for offsets, response in commit.responses), (
         commit.responses
@@ -217,7 +217,7 @@ def test_a_retriable_error_is_retried_before_later_commits(group: Group) -> None
 
 
 def test_a_commit_of_an_old_generation_is_not_sent_again(group: Group) -> None:
-    """It would replace the 150 that the next owner has committed by 100."""
+    """A retry would replace offset 150, committed by the next owner, by 100."""
 
     def respond(_: dict[TopicPartition, int]) -> int:
         group.member, group.generation = (2, "m"), 2

@@ -17,16 +17,16 @@ from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
 from assignors.kafka_python.coordinator import RackAwareCoordinator
 from tests.support.kafka_python import (
     Consumers,
-    answer,
     claims,
     complete,
     joined,
     perform,
+    receive_metadata,
     subscription_bytes,
 )
 
 
-def test_claims_are_what_the_consumer_owns_and_the_generation_of_it(consumers: Consumers) -> None:
+def test_claims_are_the_owned_partitions_and_their_generation(consumers: Consumers) -> None:
     consumer = consumers(Sticky(rack="a"))
     assert claims(consumer) == ({}, -1)
     complete(consumer, 4, t=[2, 0])
@@ -99,7 +99,7 @@ def test_strategies_without_a_common_rebalance_protocol_are_refused(consumers: C
 def test_a_consumer_without_our_assignors_assigns_as_before(consumers: Consumers) -> None:
     consumer = consumers(RangePartitionAssignor)
     assert isinstance(consumer._coordinator, RackAwareCoordinator)
-    answer(consumer, t=[0, 1])
+    receive_metadata(consumer, t=[0, 1])
     assert perform(
         consumer, joined("m0", subscription_bytes(["t"], version=0)), protocol="range"
     ) == {"m0": {"t": [0, 1]}}
@@ -107,7 +107,7 @@ def test_a_consumer_without_our_assignors_assigns_as_before(consumers: Consumers
 
 def test_the_other_strategy_of_a_rolling_change_assigns_as_before(consumers: Consumers) -> None:
     consumer = consumers(Sticky(rack="a"), CooperativeStickyAssignor)
-    answer(consumer, t=[0, 1])
+    receive_metadata(consumer, t=[0, 1])
     for protocol in ("cooperative-sticky", Sticky.name):
         member = joined("m0", subscription_bytes(["t"], version=1))
         assert perform(consumer, member, protocol=protocol) == {"m0": {"t": [0, 1]}}
@@ -120,16 +120,16 @@ def test_a_member_that_cannot_be_decoded_is_assigned_nothing(
     consumers: Consumers, garbage: bytes
 ) -> None:
     consumer = consumers(Sticky(rack="a"))
-    answer(consumer, t=[0, 1, 2])
+    receive_metadata(consumer, t=[0, 1, 2])
     valid = joined("m0", subscription_bytes(["t"], rack="a"))
     assert perform(consumer, valid, joined("m1", garbage)) == {"m0": {"t": [0, 1, 2]}, "m1": {}}
 
 
 def test_an_invalid_topic_name_is_ignored(consumers: Consumers) -> None:
     consumer = consumers(Sticky(rack="a"))
-    answer(consumer, t=[0])
-    odd = joined("m0", subscription_bytes(["t", "..", "no such/name", ""], rack="a"))
-    assert perform(consumer, odd) == {"m0": {"t": [0]}}
+    receive_metadata(consumer, t=[0])
+    member_0 = joined("m0", subscription_bytes(["t", "..", "no such/name", ""], rack="a"))
+    assert perform(consumer, member_0) == {"m0": {"t": [0]}}
 
 
 def test_client_rack_is_logged_once(consumers: Consumers, caplog: pytest.LogCaptureFixture) -> None:
@@ -147,12 +147,12 @@ def test_a_redirect_to_a_follower_is_logged_once(
 ) -> None:
     consumer = consumers(Sticky(rack="a"))
     complete(consumer, 1, t=[0])
-    answer(consumer, t=[0])
+    receive_metadata(consumer, t=[0])
     assert "followers" not in caplog.text
     state = consumer._subscription.assignment[TopicPartition("t", 0)]
     state.update_preferred_read_replica(2, float("inf"))
     for _ in range(2):
-        answer(consumer, t=[0])
+        receive_metadata(consumer, t=[0])
     assert caplog.text.count("brokers redirect this consumer to followers (t-0: broker 2)") == 1
 
 
@@ -163,7 +163,7 @@ def test_an_assignment_is_logged_and_recorded_with_group_and_generation(
     strategy = Sticky(rack="a")
     consumer = consumers(strategy)
     assert strategy.last_assignment() is None
-    answer(consumer, t=[0])
+    receive_metadata(consumer, t=[0])
     consumer._coordinator._generation = Generation(12, "m0", Sticky.name)
     perform(consumer, joined("m0", subscription_bytes(["t"], rack="a")))
     last = strategy.last_assignment("g")

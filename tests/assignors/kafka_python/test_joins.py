@@ -32,10 +32,10 @@ from assignors.kafka_python.coordinator import MetadataPending
 from assignors.kafka_python.workarounds import MIN_COMMIT_TIMEOUT_MS, SHORT_TIMEOUT_MS
 from tests.support.kafka_python import (
     Consumers,
-    answer,
     complete,
     joined,
     perform,
+    receive_metadata,
     subscription_bytes,
 )
 
@@ -44,7 +44,7 @@ def test_the_leader_waits_for_metadata_of_topics_that_only_others_subscribe_to(
     consumers: Consumers,
 ) -> None:
     consumer = consumers(Sticky(rack="a"))
-    answer(consumer, t=[0])
+    receive_metadata(consumer, t=[0])
     members = [
         joined("m0", subscription_bytes(["t"], rack="a")),
         joined("m1", subscription_bytes(["u"], rack="b")),
@@ -52,11 +52,11 @@ def test_the_leader_waits_for_metadata_of_topics_that_only_others_subscribe_to(
     with pytest.raises(MetadataPending, match="u"):
         perform(consumer, *members)
     assert "u" in consumer._cluster._topics
-    answer(consumer, t=[0], u=[1, 1])
+    receive_metadata(consumer, t=[0], u=[1, 1])
     assert perform(consumer, *members) == {"m0": {"t": [0]}, "m1": {"u": [0, 1]}}
-    # The snapshot that it compares metadata with has all topics of the group: no rebalance.
+    # The metadata snapshot of the join has all topics of the group: no rebalance.
     snapshot = consumer._coordinator._assignment_snapshot
-    answer(consumer, t=[0], u=[1, 1])
+    receive_metadata(consumer, t=[0], u=[1, 1])
     assert snapshot == consumer._coordinator._metadata_snapshot == {"t": {0}, "u": {0, 1}}
 
 
@@ -64,12 +64,12 @@ def test_a_topic_missing_from_two_responses_does_not_exist(
     consumers: Consumers, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = consumers(Sticky(rack="a"))
-    answer(consumer, t=[0])
+    receive_metadata(consumer, t=[0])
     claimed = subscription_bytes(["t", "gone"], rack="a", owned={"gone": [3]}, generation=1)
     for _ in range(2):
         with pytest.raises(MetadataPending):
             perform(consumer, joined("m0", claimed))
-        answer(consumer, t=[0])
+        receive_metadata(consumer, t=[0])
     for _ in range(2):
         assert perform(consumer, joined("m0", claimed)) == {"m0": {"t": [0]}}
     assert caplog.text.count("subscribed topic does not exist: gone") == 1
@@ -80,7 +80,7 @@ def test_owners_keep_a_topic_if_no_metadata_arrives_in_time(
 ) -> None:
     monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_TIMEOUT", 0.0)
     consumer = consumers(Sticky(rack="a"))
-    answer(consumer, t=[0])
+    receive_metadata(consumer, t=[0])
     members = [
         joined("m0", subscription_bytes(["t", "u"], owned={"u": [0, 1]}, generation=4)),
         joined("m1", subscription_bytes(["t", "u"], owned={"u": [1, 2]}, generation=5)),
@@ -131,7 +131,7 @@ def test_poll_does_not_wait_for_a_cooperative_join(
         assert coordinator.poll(timeout_ms=500) is reads_during_join
         short = [("poll", SHORT_TIMEOUT_MS), ("join", SHORT_TIMEOUT_MS)]
         assert calls[1:] == (short if reads_during_join else [("poll", 500), ("poll", 500)])
-        # Removed from the group, the member no longer owns what it would read.
+        # After its removal from the group, the member owns no partitions.
         coordinator.reset_generation()
         assert not coordinator.poll(timeout_ms=500)
         calls.clear()
@@ -144,7 +144,7 @@ def test_positions_are_committed_before_partitions_are_revoked(
     coordinator = consumer._coordinator
     consumer.unsubscribe()
     consumer.subscribe(["t", "gone"])
-    answer(consumer, t=[0, 1])
+    receive_metadata(consumer, t=[0, 1])
     complete(consumer, 3, t=[0, 1], gone=[0])
     for partition in (0, 1):
         consumer._subscription.seek(TopicPartition("t", partition), 40 + partition)
@@ -166,7 +166,7 @@ def test_positions_are_committed_before_partitions_are_revoked(
 def member_with_two_partitions(consumers: Consumers, strategy: Any = Sticky) -> Any:
     """Return the coordinator of a member in generation 3 that owns t-0 and t-1."""
     consumer = consumers(strategy(rack="a"))
-    answer(consumer, t=[0, 1])
+    receive_metadata(consumer, t=[0, 1])
     complete(consumer, 3, t=[0, 1])
     coordinator = consumer._coordinator
     coordinator._generation = Generation(3, "m", strategy.name)
@@ -197,7 +197,7 @@ def test_a_commit_is_retried_in_the_next_generation_if_its_partitions_are_still_
     for code in (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS):
         assert retry_as(owned, code) == (4, "m")
         assert retry_as(not_owned, code) is None
-    # Another member id: it was removed meanwhile, and others may have owned its partitions.
+    # Another member id: the member was removed, and others may have owned its partitions.
     coordinator._generation = Generation(5, "n", Sticky.name)
     assert retry_as(owned, ILLEGAL_GENERATION) is None
     coordinator._generation = Generation(-1, "m", None)
@@ -314,7 +314,7 @@ def test_the_result_of_a_join_that_ended_between_polls_is_kept(
     # A result is used once.
     complete(consumer, 3, t=[0])
     assert collect() == b"second"
-    # It is dropped if the member was removed meanwhile, or after one session timeout.
+    # The result is dropped if the member was removed, or after one session timeout.
     coordinator.reset_generation()
     assert collect() == b"third"
     monkeypatch.setitem(coordinator.config, "session_timeout_ms", 0)
@@ -332,7 +332,7 @@ def test_the_leader_requests_a_rebalance_if_partitions_are_not_revoked(
         "call_later",
         lambda _seconds, method, *values: scheduled.append((method, values)),
     )
-    answer(consumer, t=[0, 0])
+    receive_metadata(consumer, t=[0, 0])
     perform(
         consumer,
         joined("m0", subscription_bytes(["t"], rack="a")),

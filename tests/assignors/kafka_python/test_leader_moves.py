@@ -1,4 +1,4 @@
-"""How a KafkaConsumer's coordinator checks leaders that may have moved; no brokers."""
+"""Checks of moved leaders by the coordinator of a KafkaConsumer, without brokers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from assignors.kafka_python.workarounds import CommitFixes
 from assignors.leader_moves import PartitionMetadata
 from tests.support.kafka_python import (
     Consumers,
-    answer,
     cluster_metadata,
     complete,
     joined,
     perform,
+    receive_metadata,
     subscription_bytes,
 )
 
@@ -47,10 +47,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def stable(consumer: Any, *, leads: bool = True) -> Any:
-    """Return its coordinator after a join, as the group's leader or not."""
+    """Return the consumer's coordinator after a join, as the group leader or not."""
     coordinator = consumer._coordinator
     coordinator._generation = Generation(1, "m0", Sticky.name)
-    answer(consumer, t=[0, 1])
+    receive_metadata(consumer, t=[0, 1])
     if leads:
         assert perform(consumer, *GROUP) == {"m0": {"t": [0]}, "m1": {"t": [1]}}
     coordinator.state = MemberState.STABLE
@@ -85,14 +85,14 @@ def test_the_leader_rejoins_if_a_response_shows_moved_leaders(
 ) -> None:
     consumer = consumers(Sticky(rack="a", refresh=POLICY))
     coordinator = stable(consumer)
-    # A response that it did not request is not checked.
-    answer(consumer, t=[1, 0])
+    # A response to another request is not checked.
+    receive_metadata(consumer, t=[1, 0])
     metadata_requests(coordinator)
     assert not coordinator.rejoin_needed
     clock.now += 10
     assert metadata_requests(coordinator) == 1
     assert not coordinator.rejoin_needed
-    answer(consumer, t=[1, 0])
+    receive_metadata(consumer, t=[1, 0])
     metadata_requests(coordinator)
     assert coordinator.rejoin_needed
 

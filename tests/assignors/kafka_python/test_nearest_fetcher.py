@@ -1,4 +1,4 @@
-"""A KafkaConsumer's fetcher that reads from followers; the responses are made up."""
+"""A KafkaConsumer's fetcher that reads from followers, with constructed responses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 class Reading:
     """A consumer at offset 5 of two partitions, its clock, and the fetches that it would send.
 
-    The clock stands ``late`` seconds after the last metadata response.
+    The clock is ``late`` seconds after the last metadata response.
     """
 
     def __init__(self, consumers: Consumers, **config: Any) -> None:
@@ -77,7 +77,7 @@ class Reading:
         Sets ``requested_metadata`` to whether metadata was requested meanwhile.
         """
         cluster = self.consumer._cluster
-        # Of the thread: kafka-python's own I/O thread requests metadata too.
+        # Of this thread: kafka-python's I/O thread requests metadata too.
         requests_by: list[int] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(

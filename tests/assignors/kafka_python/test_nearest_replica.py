@@ -1,4 +1,4 @@
-"""Which replica is read: examples, and a comparison with a second implementation."""
+"""The choice of the replica to read: examples, and a comparison with a simple model."""
 
 from __future__ import annotations
 

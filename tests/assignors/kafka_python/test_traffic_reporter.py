@@ -20,8 +20,8 @@ from assignors.kafka_python import (
     read_from_nearest,
 )
 from placement_core import InvalidOptionError
-from tests.support.kafka_python import Consumers, answer, complete
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.kafka_python import Consumers, complete, receive_metadata
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 BROKER = 1
 RACK = "b"
@@ -62,7 +62,7 @@ class Sent:
 def consumer(consumers: Consumers) -> Any:
     """A consumer that owns t-0, and whose fetcher only records responses."""
     consumer = consumers(RangePartitionAssignor, client_id="c")
-    answer(consumer, t=[BROKER])
+    receive_metadata(consumer, t=[BROKER])
     complete(consumer, 1, t=[0])
     consumer.handled = []
     consumer._fetcher._handle_fetch_response = lambda *arguments: consumer.handled.append(arguments)
@@ -139,12 +139,12 @@ def test_the_thread_survives_any_error_and_logs_it_once(
 ) -> None:
     sent = Sent(error)
     reporters.append(reporter(consumer, sent, every=0.01))
-    wait_until(lambda: len(sent.rows) > 2, PATIENCE, "reports after the one that failed")
+    wait_until(lambda: len(sent.rows) > 2, TEST_TIMEOUT, "reports after the one that failed")
     assert caplog.text.count("traffic reports to topic reports are lost") == 1
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_of_two_reporters_the_first_to_close_leaves_the_other_running(
+def test_closing_the_first_of_two_reporters_does_not_stop_the_second(
     consumer: Any, first: int
 ) -> None:
     sent = [Sent(), Sent()]
@@ -187,7 +187,7 @@ def test_the_rack_is_that_of_the_assignor_or_client_rack(
         (RangePartitionAssignor, {}, None),
     ):
         consumer = consumers(strategy, **config)
-        answer(consumer, t=[BROKER])
+        receive_metadata(consumer, t=[BROKER])
         complete(consumer, 1, t=[0])
         sent = Sent()
         with reporter(consumer, sent, rack=None):

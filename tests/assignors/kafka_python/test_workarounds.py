@@ -15,7 +15,7 @@ from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as S
 from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
 from assignors.kafka_python import enable_workarounds
 from assignors.kafka_python.workarounds import metadata_retry_seconds
-from tests.support.kafka_python import Consumers, answer
+from tests.support.kafka_python import Consumers, receive_metadata
 
 UNKNOWN_BROKER = 77
 
@@ -25,7 +25,7 @@ def send(consumer: Any) -> Any:
     return consumer._client._manager.send(object(), node_id=UNKNOWN_BROKER)
 
 
-# ---- Which consumers have the workarounds, shown by an unknown broker.
+# Which consumers have the workarounds, shown by an unknown broker.
 
 
 @pytest.mark.parametrize("strategy", [Sticky, Range])
@@ -33,7 +33,7 @@ def test_a_request_to_an_unknown_broker_fails_with_a_retriable_error(
     consumers: Consumers, strategy: Any
 ) -> None:
     consumer = consumers(strategy(rack="a"))
-    answer(consumer, t=[0])
+    receive_metadata(consumer, t=[0])
     future = send(consumer)
     assert future.failed()
     assert isinstance(future.exception, NodeNotReadyError)
@@ -46,7 +46,7 @@ def test_without_workarounds_until_they_are_enabled(
     consumers: Consumers, strategies: list[Any]
 ) -> None:
     consumer = consumers(*strategies)
-    answer(consumer, t=[0])
+    receive_metadata(consumer, t=[0])
     assert not consumer._coordinator.workarounds_enabled
     with pytest.raises(UnknownBrokerIdError):
         send(consumer)
@@ -70,7 +70,7 @@ def test_a_consumer_constructed_before_install_is_refused(
         enable_workarounds(consumers(RangePartitionAssignor))
 
 
-# ---- Topics that do not exist.
+# Topics that do not exist.
 
 
 class ScheduledCalls:
@@ -101,13 +101,13 @@ def test_the_next_metadata_request_is_scheduled_once(
     consumer = consumers(Sticky(rack="a"), topics=("t", *absent))
     scheduled = ScheduledCalls(consumer, monkeypatch)
     for _ in range(3):
-        answer(consumer, t=[0], **absent)
+        receive_metadata(consumer, t=[0], **absent)
         assert not plans_metadata_request(consumer)
     ((seconds, retry),) = scheduled.calls
     assert seconds == pytest.approx(3.0)
     retry()
     assert plans_metadata_request(consumer)
-    answer(consumer, t=[0], **absent)
+    receive_metadata(consumer, t=[0], **absent)
     assert len(scheduled.calls) == 2
 
 
@@ -116,12 +116,12 @@ def test_nothing_is_scheduled_if_no_topic_is_missing(
 ) -> None:
     consumer = consumers(Sticky(rack="a"))
     scheduled = ScheduledCalls(consumer, monkeypatch)
-    answer(consumer, t=[0])
+    receive_metadata(consumer, t=[0])
     assert not plans_metadata_request(consumer)
     assert scheduled.calls == []
 
 
 def test_without_the_workaround_metadata_is_requested_at_once(consumers: Consumers) -> None:
     consumer = consumers(Sticky(rack="a", workarounds=False), topics=("t", "absent"))
-    answer(consumer, t=[0], absent=[])
+    receive_metadata(consumer, t=[0], absent=[])
     assert plans_metadata_request(consumer)

@@ -66,7 +66,7 @@ class Group:
         return Leaders(racks, {}, frozenset(), BROKERS), partitions
 
     def assign(self, generation: int = 1, now: float = 0.0) -> RebalanceResult:
-        """Rebalance, start the monitor, and let the members own what they are assigned."""
+        """Rebalance, start the monitor, and make the members own their assignments."""
         result = self.rebalance.run(lambda topics: self.read(topics)[0], self.joined)
         self.monitor.start(generation, self.joined, result, now)
         self.joined = [
@@ -144,7 +144,7 @@ def test_a_new_group_leader_waits_for_the_minimum_interval() -> None:
     group.assign(generation=7, now=0)
     group.leaders = {"t": [1, 0]}
     assert group.requests(until=900) == [600.0]
-    # So does one that has led before, if another member may have led in between.
+    # A member that was leader before waits too if another member may have led since.
     group.assign(generation=9, now=900)
     group.leaders = {"t": [0, 1]}
     group.assign(generation=10, now=910)
@@ -173,7 +173,7 @@ def test_a_fallback_assignment_is_not_repeated_while_leaders_do_not_move() -> No
     assert group.requests(until=3600) == []
 
 
-def test_replicas_that_catch_up_are_waited_for() -> None:
+def test_a_request_waits_for_replicas_that_catch_up() -> None:
     group = Group(t=[0, 1, 0, 1])
     group.assign()
     group.leaders, group.in_sync = {"t": [1, 0, 0, 1]}, [1]
@@ -187,7 +187,7 @@ def test_added_and_deleted_partitions_are_left_to_the_client() -> None:
     assert group.requests(until=900) == []
     group.leaders = {"t": [1, 0, 0, 1, 1], "u": [0]}
     assert group.requests(since=900, until=1800) == []
-    # Leaders count as stable from the check on that finds the partitions as they were.
+    # Leaders count as stable from the first check without a change of partitions.
     group.leaders = {"t": [1, 0, 0, 1], "u": [0]}
     assert group.requests(since=1800, until=2000) == [1890.0]
 

@@ -38,7 +38,7 @@ from tests.support.leader_histories import (
     run_policy,
     wrong_requests,
 )
-from tests.support.random_groups import fed_back, move_leaders, random_leaders
+from tests.support.random_groups import move_leaders, random_leaders, with_assignments
 
 STICKY = LeaderRackAwareCooperativeSticky()
 RANGE = LeaderRackAwareRange()
@@ -71,14 +71,14 @@ def test_the_gain_is_the_difference_in_off_rack_partitions(seed: int, assignor: 
     rng = Random(seed)
     leaders = random_leaders(rng, 3, 8, RACKS)
     group = members({f"m{n}": rng.choice([*RACKS, None]) for n in range(5)}, list(leaders))
-    before = fed_back(group, assignor.assign(group, leaders, None), 1)
+    before = with_assignments(group, assignor.assign(group, leaders, None), 1)
     moved = move_leaders(rng, leaders, rng.choice([0.0, 0.1, 0.5]), RACKS)
-    after = fed_back(group, assignor.assign(before, moved, None), 2)
+    after = with_assignments(group, assignor.assign(before, moved, None), 2)
     now, then = off_rack(before, moved), off_rack(after, moved)
     gain = locality_gain(assignor, before, moved)
     assert (gain.off_rack, gain.off_rack_after) == (now, then)
     assert gain.improvement == pytest.approx(max(now - then, 0))
-    # The new plan leaves nothing to gain.
+    # With the new plan there is no further gain.
     assert locality_gain(assignor, after, moved).improvement == 0
 
 
@@ -131,7 +131,7 @@ def test_partitions_without_an_owner_do_not_count() -> None:
     assert locality_gain(STICKY, owners({"a1": ("a", [0, 7])}), {"t": ["a"]}) == NO_GAIN
 
 
-# ---- Observations of a client's metadata.
+# Observations of a client's metadata.
 
 BROKERS = frozenset({0, 1, 2})
 
@@ -175,7 +175,7 @@ def test_partitions_without_metadata_are_unstable() -> None:
     assert (observed.partitions, observed.unstable_partitions) == (4, 3)
 
 
-# ---- Requests of the policy: for any sequence of checks, and by example.
+# Requests of the policy: for any sequence of checks, and by example.
 
 HOME = [Leader("a", 0)] * PARTITIONS
 MOVED = [Leader("b", 1)] * 3 + HOME[3:]
@@ -242,7 +242,7 @@ class NoElections(RefreshPolicy):
 
 
 @pytest.mark.parametrize("faulty", [NoStability, NoInterval, NoThreshold, NoElections])
-def test_the_checker_finds_planted_faults(faulty: type[RefreshPolicy]) -> None:
+def test_the_checker_detects_planted_faults(faulty: type[RefreshPolicy]) -> None:
     policy = faulty(stable_seconds=60, unstable_seconds=300, min_interval=600)
     little, enough = observation(HOME, improvement=0.5), observation(MOVED, improvement=3)
     again = observation([Leader("b", 7)] * PARTITIONS, improvement=3)
@@ -251,7 +251,7 @@ def test_the_checker_finds_planted_faults(faulty: type[RefreshPolicy]) -> None:
     assert wrong_requests(policy, checks)
 
 
-def test_the_checker_finds_a_policy_without_requests() -> None:
+def test_the_checker_detects_a_policy_without_requests() -> None:
     checks = [Check(30.0 * n, observation(MOVED, improvement=3)) for n in range(40)]
     assert requested_late(QUICK, checks, stable_from=0)
 
@@ -294,7 +294,7 @@ def test_a_threshold_that_is_a_whole_number_is_met_by_that_number() -> None:
 def test_flapping_leaders_cause_no_rebalance() -> None:
     alternating = [observation(HOME), observation(MOVED, improvement=3)]
     assert request_times(QUICK, *((30.0 * n, alternating[n % 2]) for n in range(1000))) == []
-    # Nor if leaders flap between checks: the epochs show it.
+    # The epochs show elections between checks.
     between_checks = [
         observation([Leader("b", n)] * 3 + HOME[3:], improvement=3) for n in range(1000)
     ]

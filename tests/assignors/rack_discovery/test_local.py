@@ -14,23 +14,24 @@ from assignors.rack_discovery import SourceError, discover
 from assignors.rack_discovery.local import CommandSource, FileSource
 from placement_core import InvalidOptionError
 from tests.support.rack_sources import search_with_long_timeouts
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 
 def python(code: str, *arguments: str) -> CommandSource:
-    return CommandSource((sys.executable, "-c", code, *arguments), timeout=PATIENCE)
+    return CommandSource((sys.executable, "-c", code, *arguments), timeout=TEST_TIMEOUT)
 
 
 def test_the_first_line_of_the_output_is_the_rack() -> None:
     assert (
-        python("print(' use1-az4 '); print('and more')").find_rack(PATIENCE).strip() == "use1-az4"
+        python("print(' use1-az4 '); print('and more')").find_rack(TEST_TIMEOUT).strip()
+        == "use1-az4"
     )
-    assert python("print('\\n\\nuse1-az4\\r')").find_rack(PATIENCE).strip() == "use1-az4"
+    assert python("print('\\n\\nuse1-az4\\r')").find_rack(TEST_TIMEOUT).strip() == "use1-az4"
 
 
 def test_a_command_runs_without_a_shell() -> None:
     line = shlex.join([sys.executable, "-c", "import sys; print(sys.argv[1])", "$HOME;`ls`|*"])
-    assert discover(f"command:{line}").find_rack(PATIENCE) == "$HOME;`ls`|*"
+    assert discover(f"command:{line}").find_rack(TEST_TIMEOUT) == "$HOME;`ls`|*"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_a_slow_command_is_killed_with_its_children() -> None:
             " time.sleep(600)"
         )
         connection = None
-        for seconds in (0.7, 7.0, PATIENCE):  # A busy machine may start the child late.
+        for seconds in (0.7, 7.0, TEST_TIMEOUT):  # A busy machine may start the child late.
             message = rf"took longer than {seconds:g} s and was stopped: have it write"
             with pytest.raises(SourceError, match=message):
                 python(code).find_rack(seconds)
@@ -84,7 +85,7 @@ def test_a_slow_command_is_killed_with_its_children() -> None:
                 break
         assert connection is not None
         with connection:
-            connection.settimeout(PATIENCE)
+            connection.settimeout(TEST_TIMEOUT)
             assert connection.recv(1) == b""
 
 
@@ -96,7 +97,7 @@ def test_invalid_commands_are_refused(name: str) -> None:
         discover("command:x", endpoint="http://x")
 
 
-# ---- Files.
+# Files.
 
 LABELS = """app="billing"
 pod-template-hash="5d4f"
@@ -156,11 +157,11 @@ def test_a_path_with_a_number_sign(tmp_path: Path) -> None:
     ],
 )
 def test_files_with_other_content(tmp_path: Path, content: bytes, key: str, message: str) -> None:
-    file = tmp_path / "odd"
+    file = tmp_path / "rack"
     file.write_bytes(content)
     with pytest.raises(SourceError, match=message) as caught:
         read(f"{file}#{key}" if key else str(file))
-    # It may be a file of secrets, named by mistake.
+    # The path may be that of a file of secrets, by mistake.
     assert "billing" not in str(caught.value)
 
 

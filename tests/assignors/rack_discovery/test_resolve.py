@@ -40,7 +40,7 @@ from tests.support.rack_sources import (
     slow,
     trickle,
 )
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 
 @dataclass
@@ -86,7 +86,7 @@ def test_a_rack_of_another_type_is_refused(resolver: RackResolver, rack: object)
         resolver.resolve(rack, {})
 
 
-# ---- Log lines.
+# Log lines.
 
 
 def test_without_sources_nothing_is_logged(
@@ -147,7 +147,7 @@ def test_a_failure_before_a_rack_is_logged_with_the_source_in_use(
     assert message == "rack=a (source: command echo)"
 
 
-# ---- Caching.
+# Caching.
 
 
 def test_a_given_source_is_the_only_one(resolver: RackResolver) -> None:
@@ -159,7 +159,7 @@ def test_a_given_source_is_the_only_one(resolver: RackResolver) -> None:
 
 
 def test_equal_sources_are_requested_once(resolver: RackResolver) -> None:
-    # Two assignors of one consumer, each with a discover() of its own.
+    # Two assignors of one consumer, each of which calls discover().
     with metadata_server() as server:
         for _ in range(2):
             source = discover("gce", endpoint=server.url, timeout=2.5)
@@ -201,7 +201,7 @@ def test_concurrent_calls_with_one_key_wait_and_with_another_do_not() -> None:
     def compute_slowly() -> str:
         calls.append("slow")
         computing.set()
-        assert release.wait(PATIENCE)
+        assert release.wait(TEST_TIMEOUT)
         return "a"
 
     racks: list[str | None] = []
@@ -214,12 +214,12 @@ def test_concurrent_calls_with_one_key_wait_and_with_another_do_not() -> None:
         return thread
 
     first = start(compute_slowly)
-    assert computing.wait(PATIENCE)
+    assert computing.wait(TEST_TIMEOUT)
     second = start(compute_slowly)
     assert cache.get_or_compute("another key", lambda: "b") == "b"
     release.set()
     for thread in (first, second):
-        thread.join(PATIENCE)
+        thread.join(TEST_TIMEOUT)
     assert (racks, calls) == (["a", "a"], ["slow"])
 
 
@@ -234,7 +234,7 @@ def test_an_interrupted_computation_is_repeated() -> None:
     assert cache.get_or_compute("key", lambda: "a") == "a"
 
 
-# ---- The order of sources, and which are used only if they are named.
+# The order of sources, and which are used only if they are named.
 
 
 def test_the_order_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,10 +326,10 @@ def test_a_given_endpoint_overrides_the_environments() -> None:
     with metadata_server() as server:
         environ = {"RACKWARD_METADATA_ENDPOINT": "http://127.0.0.1:9"}
         source = discover("gce", endpoint=server.url, environ=environ)
-        assert source.find_rack(PATIENCE) == "europe-west1-b"
+        assert source.find_rack(TEST_TIMEOUT) == "europe-west1-b"
 
 
-# ---- Plug-ins.
+# Plug-ins.
 
 
 def test_plugins_are_called_by_name_until_one_has_a_rack(
@@ -360,7 +360,7 @@ def test_plugins_are_called_by_name_until_one_has_a_rack(
 def test_failures_of_plugins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plugin: str, reason: str
 ) -> None:
-    install(tmp_path, monkeypatch, odd=plugin)
+    install(tmp_path, monkeypatch, broken=plugin)
     (failure,) = search_with_long_timeouts(installed_plugins()).failures
     assert failure.reason == reason
 
@@ -375,7 +375,7 @@ def test_plugins_that_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "line 3" in failure.reason
 
 
-# ---- Timeouts: a search ends within three seconds, whatever its sources do.
+# Timeouts: every search ends within three seconds.
 
 MAX_SECONDS = 3.0
 
@@ -395,7 +395,7 @@ def timed_search(
     Searches are repeated, because a busy machine may exceed the limit in some of them.
     """
     durations: list[float] = []
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TEST_TIMEOUT
     while time.monotonic() < deadline:
         start = time.monotonic()
         result = search(sources(environ))
@@ -440,7 +440,7 @@ def test_a_slow_name_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
 
     def getaddrinfo(*_: object) -> None:
-        release.wait(PATIENCE)
+        release.wait(TEST_TIMEOUT)
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure")
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)

@@ -13,7 +13,7 @@ from placement_core.rack_bounds import RackTree
 from placement_core.reassignment import plan_reassignment
 from placement_core.reassignment.plan import ReassignmentProblem, read_problem
 from placement_core.reassignment.replica_sets import ReplicaSets
-from tests.support.reassignments import lawful_sets, random_case, squares_of
+from tests.support.reassignments import random_case, squares_of, valid_sets
 
 
 def random_sets(problem: ReassignmentProblem, rng: random.Random) -> ReplicaSets:
@@ -27,7 +27,7 @@ def random_sets(problem: ReassignmentProblem, rng: random.Random) -> ReplicaSets
     paths = {broker: path + ("",) * (depth - len(path)) for broker, path in paths.items()}
     chosen: IntArray = np.full((len(problem.partitions), int(problem.replicas.max())), -1)
     for row, factor in enumerate(problem.replicas.tolist()):
-        chosen[row, :factor] = sorted(rng.choice(lawful_sets(paths, factor)))
+        chosen[row, :factor] = sorted(rng.choice(valid_sets(paths, factor)))
     unpinned = np.full(len(chosen), -1)
     return ReplicaSets(tree, chosen, problem.held, bounds_of, lower, upper, unpinned)
 

@@ -22,8 +22,8 @@ def random_subscriptions(seed: int) -> tuple[IntArray, IntArray, NDArray[np.bool
     return rng.integers(0, 15, classes), rng.integers(1, 5, groups), subscribed
 
 
-def least_squares(sizes: IntArray, members: IntArray, subscribed: NDArray[np.bool_]) -> int:
-    """The least sum of squared loads, by a flow whose k-th unit of a member costs 2k - 1."""
+def minimum_squares(sizes: IntArray, members: IntArray, subscribed: NDArray[np.bool_]) -> int:
+    """Return the minimum sum of squared loads: the k-th unit of a member costs 2k - 1."""
     solver = min_cost_flow.SimpleMinCostFlow()
     add = solver.add_arc_with_capacity_and_unit_cost
     classes, groups = subscribed.shape
@@ -46,21 +46,21 @@ def squares(blocks: list[Block], sizes: IntArray, members: IntArray) -> int:
     for block in blocks:
         count, units = int(members[block.groups].sum()), int(sizes[block.classes].sum())
         assert block.level == -(-units // count)
-        floor, more = divmod(units, count)
-        total += more * (floor + 1) ** 2 + (count - more) * floor**2
+        floor, rest = divmod(units, count)
+        total += rest * (floor + 1) ** 2 + (count - rest) * floor**2
     return total
 
 
 @pytest.mark.parametrize("first", range(0, 2_000, CHUNK))
-def test_blocks_have_the_least_sum_of_squares(first: int) -> None:
+def test_blocks_have_the_minimum_sum_of_squares(first: int) -> None:
     for seed in range(first, first + CHUNK):
         sizes, members, subscribed = random_subscriptions(seed)
         blocks = balanced_blocks(sizes, members, subscribed)
-        assert squares(blocks, sizes, members) == least_squares(sizes, members, subscribed), seed
+        assert squares(blocks, sizes, members) == minimum_squares(sizes, members, subscribed), seed
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_blocks_share_nothing_and_leave_nothing_out(seed: int) -> None:
+def test_every_class_and_group_is_in_one_block(seed: int) -> None:
     sizes, members, subscribed = random_subscriptions(seed)
     blocks = balanced_blocks(sizes, members, subscribed)
     assert sorted(np.concatenate([b.groups for b in blocks])) == list(range(len(members)))
@@ -71,7 +71,7 @@ def test_blocks_share_nothing_and_leave_nothing_out(seed: int) -> None:
 
 
 def test_nested_subscriptions_make_one_block_per_level() -> None:
-    """Group g subscribes to classes 0 to g; each class alone would load its own group most."""
+    """Group g subscribes to the classes 0 to g."""
     sizes = np.array([90, 40, 10])
     subscribed = np.array([[True, True, True], [False, True, True], [False, False, True]])
     blocks = balanced_blocks(sizes, np.ones(3, np.int64), subscribed)

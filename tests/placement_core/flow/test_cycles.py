@@ -37,13 +37,13 @@ def fewest(cost: IntArray) -> int | None:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_cycles_are_found_exactly_where_there_are_any(seed: int) -> None:
+def test_cycles_are_returned_if_and_only_if_one_exists(seed: int) -> None:
     cost = random_costs(seed)
-    found, arcs = negative_cycles(cost), fewest(cost)
-    assert bool(found) == (arcs is not None)
-    nodes = [node for cycle in found for node in cycle]
+    cycles, arcs = negative_cycles(cost), fewest(cost)
+    assert bool(cycles) == (arcs is not None)
+    nodes = [node for cycle in cycles for node in cycle]
     assert len(nodes) == len(set(nodes)), "two cycles share a node"
-    for cycle in found:
+    for cycle in cycles:
         assert length_of(cost, cycle) < 0
     if arcs is not None:
         shortest = fewest_arcs(cost)

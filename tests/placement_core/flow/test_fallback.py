@@ -12,7 +12,7 @@ from placement_core.flow import INF, IntArray, SquaredLoads, cancel_negative_cyc
 
 @dataclass
 class RefusingExchange:
-    """An exchange graph without restrictions that finds nothing the first ``refusals`` times."""
+    """An exchange graph without restrictions whose first ``refusals`` searches return nothing."""
 
     loads: IntArray
     refusals: int
@@ -43,7 +43,7 @@ def squares(brokers: int) -> SquaredLoads:
 def test_cancelation_continues_after_a_refusal(refusals: int) -> None:
     exchange = RefusingExchange(np.array([5, 1]), refusals)
     if refusals == 2:
-        # Refused in the pass, and by the one with the fewest arcs: there is no cycle to carry out.
+        # The pass and the cycle with the fewest arcs are both refused: no cycle is left.
         with pytest.raises(RuntimeError, match="cannot be carried out"):
             cancel_negative_cycles(exchange, squares(2))
         return

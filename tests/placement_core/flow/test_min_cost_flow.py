@@ -28,7 +28,7 @@ def test_the_maximum_flow_at_minimum_cost(first: int) -> None:
         check_flow(network, solution.flow)
         sent = int((network.supply - solution.flow.unsent).sum())
         maximum, cost = max_flow_at_min_cost(network)
-        # If not all can be sent, deferred classes give way to the others whatever the cost.
+        # If not all units can be sent, deferred classes come last at any cost.
         if not len(network.deferred) or solution.min_cut is None:
             assert (sent, total_cost(solution)) == (maximum, cost), seed
         assert (solution.min_cut is None) == (sent == network.supply.sum()), seed
@@ -68,7 +68,7 @@ def test_no_bound_for_a_flow_that_is_not_optimal() -> None:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_costs_beyond_64_bits_are_as_exact(seed: int) -> None:
+def test_costs_beyond_64_bits_are_exact(seed: int) -> None:
     network = random_network(seed, filled=True)
     factor = 10**25
     huge = replace(

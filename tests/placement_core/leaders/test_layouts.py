@@ -1,4 +1,4 @@
-"""Worked layouts, and what cannot be meant."""
+"""plan_leaders: worked layouts, invalid options, and CP-SAT for mid-size layouts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDERS = frozenset({"orders"})
 
 
 def six_brokers(partitions: int, topic: str = "orders", seed: int = 1) -> ClusterView:
-    """RF 3 on three racks of two brokers; leaders even, but shuffled."""
+    """Return a layout with RF 3 on three racks of two brokers; leaders are even, but shuffled."""
     rng = random.Random(seed)
     brokers = tuple(Broker(n, "abc"[n // 2]) for n in range(6))
     rows = []
@@ -32,7 +32,7 @@ def six_brokers(partitions: int, topic: str = "orders", seed: int = 1) -> Cluste
     return ClusterView(brokers, {TopicPartition(topic, n): row for n, row in enumerate(rows)})
 
 
-def test_leaders_go_where_the_consumers_are() -> None:
+def test_leaders_are_in_the_racks_of_the_consumers() -> None:
     view = six_brokers(36)
     layout = plan_leaders(view, [ConsumerDemand("g", ORDERS, {"a": 2, "b": 1})])
     leaders = Counter(row[0] for row in layout.order.values())
@@ -40,14 +40,16 @@ def test_leaders_go_where_the_consumers_are() -> None:
     assert layout.localities == (Locality("g", 36, 24, 36),)
     assert layout.locality_proved
     assert layout.balance_proved
-    assert len(layout.moves) == 12, "the twelve that rack c led, and no more"
-    led = ClusterView(view.brokers, layout.order, {p: row[0] for p, row in layout.order.items()})
+    assert len(layout.moves) == 12, "only the twelve partitions led in rack c move"
+    reordered = ClusterView(
+        view.brokers, layout.order, {p: row[0] for p, row in layout.order.items()}
+    )
     for assignor in (LeaderRackAwareCooperativeSticky(), LeaderRackAwareRange()):
         members = [Member(f"m{n}", ORDERS, rack) for n, rack in enumerate("aab")]
-        assert assignor.assign(members, led.leader_racks()).off_rack == 0
+        assert assignor.assign(members, reordered.leader_racks()).off_rack == 0
 
 
-def test_a_layout_that_is_best_already_does_not_change() -> None:
+def test_an_optimal_layout_is_unchanged() -> None:
     view = six_brokers(36)
     readers = [ConsumerDemand("g", ORDERS, {"a": 2, "b": 1})]
     order = plan_leaders(view, readers).order
@@ -56,21 +58,21 @@ def test_a_layout_that_is_best_already_does_not_change() -> None:
     assert again.localities == (Locality("g", 36, 36, 36),)
 
 
-def test_the_heavier_readers_win() -> None:
+def test_the_demand_with_more_weight_has_priority() -> None:
     view = six_brokers(12)
     readers = [
         ConsumerDemand("few bytes", ORDERS, {"a": 1}, weight=1.0),
         ConsumerDemand("many bytes", ORDERS, {"c": 3}, weight=2.0),
     ]
     layout = plan_leaders(view, readers)
-    assert [one.after for one in layout.localities] == [0, 12]
+    assert [locality.after for locality in layout.localities] == [0, 12]
 
 
-def test_present_leaders_count_before_where_they_are_known() -> None:
+def test_known_leaders_determine_the_locality_before() -> None:
     view = six_brokers(36)
     readers = [ConsumerDemand("g", ORDERS, {"a": 2, "b": 1})]
-    led = replace(view, leaders=dict.fromkeys(list(view.replicas)[:10], 0))
-    [locality] = plan_leaders(led, readers).localities
+    with_leaders = replace(view, leaders=dict.fromkeys(list(view.replicas)[:10], 0))
+    [locality] = plan_leaders(with_leaders, readers).localities
     assert (locality.before, locality.after) == (10, 36)
     [locality] = plan_leaders(replace(view, leaders={}), readers).localities
     assert (locality.before, locality.after) == (0, 36)
@@ -78,7 +80,7 @@ def test_present_leaders_count_before_where_they_are_known() -> None:
     assert (locality.before, locality.after) == (24, 36)
 
 
-def test_only_the_topics_that_may_change_do() -> None:
+def test_only_the_given_topics_change() -> None:
     view = six_brokers(12, "orders")
     view = replace(view, replicas={**view.replicas, **six_brokers(12, "fixed").replicas})
     readers = [ConsumerDemand("g", frozenset({"orders", "fixed"}), {"a": 1})]
@@ -106,11 +108,11 @@ def test_leaders_of_topics_without_readers_are_even() -> None:
     assert layout.localities == ()
 
 
-def test_what_the_cluster_does_not_have_is_passed_over() -> None:
+def test_unknown_topics_and_missing_brokers_are_ignored() -> None:
     view = six_brokers(6)
-    gone = {TopicPartition("gone", 0): (8, 9), TopicPartition("gone", 1): (9, 0)}
+    deleted = {TopicPartition("gone", 0): (8, 9), TopicPartition("gone", 1): (9, 0)}
     layout = plan_leaders(
-        replace(view, replicas={**view.replicas, **gone}),
+        replace(view, replicas={**view.replicas, **deleted}),
         [
             ConsumerDemand("g", frozenset({"gone", "nowhere"}), {"a": 1}),
             ConsumerDemand("idle", ORDERS, {"a": 0}),
@@ -122,7 +124,7 @@ def test_what_the_cluster_does_not_have_is_passed_over() -> None:
     assert plan_leaders(ClusterView(()), []).order == {}
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_options_are_rejected() -> None:
     view = six_brokers(6)
     with pytest.raises(InvalidOptionError, match="no topic nowhere"):
         plan_leaders(view, [], topics=["nowhere"])
@@ -151,7 +153,7 @@ PLANTED: dict[str, Callable[[LeaderLayout], LeaderLayout]] = {
 
 
 @pytest.mark.parametrize("message", PLANTED)
-def test_a_planted_fault_is_found(message: str) -> None:
+def test_planted_faults_are_detected(message: str) -> None:
     view, readers = six_brokers(36), [ConsumerDemand("g", ORDERS, {"a": 2, "b": 1})]
     layout = plan_leaders(view, readers)
     check_layout(view, readers, layout)
@@ -160,7 +162,7 @@ def test_a_planted_fault_is_found(message: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_mid_size_layouts_are_as_local_and_even_as_an_integer_program_finds(seed: int) -> None:
+def test_mid_size_layouts_match_an_integer_program(seed: int) -> None:
     rng = random.Random(seed)
     view = random_view(rng, rng.randint(15, 40))
     readers = [random_readers(rng, str(n)) for n in range(1 + seed % 3)]
@@ -168,11 +170,11 @@ def test_mid_size_layouts_are_as_local_and_even_as_an_integer_program_finds(seed
     check_layout(view, readers, layout)
     after = chosen(view, layout)
     loads = Counter(broker for broker in after.values() if broker in view.racks())
-    steps = scale_weights([one.weight for one in readers])
+    steps = scale_weights([demand.weight for demand in readers])
     off = sum(
-        step * (len(view.replicas) - local(view, one, after))
-        for one, step in zip(readers, steps, strict=True)
-        if sum(one.consumers.values())
+        step * (len(view.replicas) - local(view, demand, after))
+        for demand, step in zip(readers, steps, strict=True)
+        if sum(demand.consumers.values())
     )
     assert (off, sum(n * n for n in loads.values())) == integer_program(view, readers, steps)
 
@@ -180,7 +182,8 @@ def test_mid_size_layouts_are_as_local_and_even_as_an_integer_program_finds(seed
 def integer_program(
     view: ClusterView, readers: list[ConsumerDemand], steps: list[int]
 ) -> tuple[int, int]:
-    """The least weighted number that is not local, and the least sum of squares with it."""
+    """Return the minimum weighted number of partitions not read locally, and the minimum sum of
+    squared leaders per broker with it."""
     model = cp_model.CpModel()
     racks = view.racks()
     on: dict[int, list[cp_model.IntVar]] = {broker: [] for broker in racks}
@@ -192,24 +195,26 @@ def integer_program(
             model.add_exactly_one(variable for _, variable in leads)
     total = len(view.replicas)
     off: cp_model.LinearExprT = 0
-    for one, step in zip(readers, steps, strict=True):
-        consumers = sum(one.consumers.values())
+    for demand, step in zip(readers, steps, strict=True):
+        consumers = sum(demand.consumers.values())
         if not consumers:
             continue
         each, rest = divmod(total, consumers)
         quotas, local = [], []
-        for rack, count in one.consumers.items():
+        for rack, count in demand.consumers.items():
             quota = model.new_int_var(count * each, count * (each + (rest > 0)), "")
             quotas.append(quota)
             if rack is None:
                 continue
             read = model.new_int_var(0, total, "")
             model.add(read <= quota)
-            model.add(read <= sum(sum(on[b]) for b, stands in racks.items() if stands == rack))
+            model.add(
+                read <= sum(sum(on[b]) for b, broker_rack in racks.items() if broker_rack == rack)
+            )
             local.append(read)
         model.add(sum(quotas) == total)
         off = off + step * (total - sum(local))
     squares = squared_loads(model, on, dict.fromkeys(racks, 0))
-    least = minimum(model, off)
-    model.add(off == least)
-    return least, minimum(model, squares)
+    min_off = minimum(model, off)
+    model.add(off == min_off)
+    return min_off, minimum(model, squares)

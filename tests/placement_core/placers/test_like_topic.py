@@ -13,13 +13,13 @@ VIEW = cluster("abcd", orders=ORDERS)
 LIKE = LikeTopicPlacer("orders")
 
 
-def test_the_lists_and_leaders_of_the_other_topic() -> None:
+def test_replica_lists_of_the_other_topic_are_copied() -> None:
     assert LIKE.place(PlacementSpec(4, 3), VIEW) == ORDERS
     assert LIKE.place(PlacementSpec(2, 3), VIEW) == ORDERS[:2]
     assert LIKE.place(PlacementSpec(2, 3, first_partition=2), VIEW) == ORDERS[2:]
 
 
-def test_present_replicas_stay() -> None:
+def test_present_replicas_come_first() -> None:
     spec = PlacementSpec(3, 3, present=((1,), (), (1, 0)))
     assert LIKE.place(spec, VIEW) == layout("102 120 102")
 
@@ -53,7 +53,7 @@ def test_brokers_that_are_not_live_are_named() -> None:
         LIKE.place(PlacementSpec(4, 3), cluster({0: "a", 3: "b"}, orders=ORDERS))
 
 
-def test_no_such_topic() -> None:
+def test_an_unknown_topic_is_rejected() -> None:
     with pytest.raises(PlacementError, match="no topic 'order' to place like"):
         LikeTopicPlacer("order").place(PlacementSpec(1, 1), VIEW)
     with pytest.raises(InvalidOptionError, match="topic is empty"):

@@ -14,8 +14,8 @@ from placement_core.placers.multi_level import TreeNode
 from placement_core.racks import RackPath, parse_rack
 from tests.support.placement import (
     check_form,
-    check_kept,
     check_leaders,
+    check_present_first,
     check_replicas,
     check_tree,
     cluster,
@@ -28,7 +28,7 @@ seeds = st.integers(0, 1 << 32)
 
 
 def tree_of(*shape: list[int]) -> dict[int, str]:
-    """Data centres as lists of the sizes of their racks."""
+    """Return racks by broker id. Each argument is a data centre: the sizes of its racks."""
     racks = [
         f"/dc{dc}/r{rack}"
         for dc, sizes in enumerate(shape)
@@ -42,7 +42,7 @@ def replicas_of(layout: ReplicaLists, racks: dict[int, str]) -> dict[int, int]:
     return counts(racks, (broker for row in layout for broker in row))
 
 
-def test_the_tree() -> None:
+def test_build_a_tree() -> None:
     racks = {5: "/d/r", 1: "/d/r", 2: "/d", 3: "x", 4: "/e/f/g"}
     tree = TreeNode.build({b: parse_rack(r) or () for b, r in racks.items()}, {9: ("d", "r")})
     assert [child if isinstance(child, int) else child.path for child in tree.children] == [
@@ -81,7 +81,7 @@ def test_any_tree(racks: dict[int, str], replicas: int, partitions: int, seed: i
     check_tree(placed, racks)
     check_leaders(placed, racks, slack=int(partitions % len(racks) > 0) * 2)
     for shorter in range(1, replicas):
-        # The list is in order of need: what is first in it is spread as well.
+        # Every prefix of a list is spread as well.
         check_tree(tuple(row[:shorter] for row in placed), racks)
 
 
@@ -92,7 +92,7 @@ def test_any_tree(racks: dict[int, str], replicas: int, partitions: int, seed: i
     seeds,
 )
 def test_even_trees_are_even(shape: list[int], replicas: int, partitions: int, seed: int) -> None:
-    """``shape`` is how many children each node of a level has; brokers come last."""
+    """``shape`` has the number of children of each node by level; the last level is brokers."""
     paths: list[RackPath] = [()]
     for width in shape:
         paths = [(*path, f"n{child}") for path in paths for child in range(width)]
@@ -106,7 +106,7 @@ def test_even_trees_are_even(shape: list[int], replicas: int, partitions: int, s
 
 @pytest.mark.parametrize("seed", range(4))
 class TestUnevenTrees:
-    """Brokers, and not rooms, get equal shares, as far as spread permits."""
+    """Brokers get equal shares as far as the spread permits."""
 
     def test_a_room_with_one_broker(self, seed: int) -> None:
         racks = tree_of([9, 1], [5, 5], [5, 5])
@@ -115,7 +115,7 @@ class TestUnevenTrees:
         check_leaders(placed, racks)
         check_replicas(placed, racks)
 
-    def test_a_data_centre_that_everything_needs(self, seed: int) -> None:
+    def test_a_data_centre_that_every_partition_uses(self, seed: int) -> None:
         racks = tree_of([1], [5])
         placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(60, 2), cluster(racks))
         check_leaders(placed, racks)
@@ -134,13 +134,13 @@ class TestUnevenTrees:
             **dict.fromkeys(range(3, 11), 33),
         }
 
-    def test_every_broker(self, seed: int) -> None:
+    def test_as_many_replicas_as_brokers(self, seed: int) -> None:
         racks = tree_of([1], [2, 1])
         placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(8, 4), cluster(racks))
         check_form(placed, 8, 4, racks)
         check_leaders(placed, racks)
 
-    def test_levels_left_out(self, seed: int) -> None:
+    def test_racks_with_missing_levels(self, seed: int) -> None:
         racks = {0: "/d", 1: "/d/r", 2: "/d/r", 3: "e", 4: "/e"}
         placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(10, 3), cluster(racks))
         check_tree(placed, racks)
@@ -148,24 +148,24 @@ class TestUnevenTrees:
 
 
 @given(rack_trees(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 24), seeds)
-def test_more_replicas(
-    racks: dict[int, str], one: int, other: int, partitions: int, seed: int
+def test_replicas_are_added_to_planned_lists(
+    racks: dict[int, str], first: int, second: int, partitions: int, seed: int
 ) -> None:
-    low, high = sorted((min(one, len(racks)), min(other, len(racks))))
+    low, high = sorted((min(first, len(racks)), min(second, len(racks))))
     view = cluster(racks)
     present = MultiLevelPlacer(seed=seed).place(PlacementSpec(partitions, low), view)
     spec = PlacementSpec(partitions, high, present=present)
     placed = MultiLevelPlacer(seed=seed + 1).place(spec, view)
     check_form(placed, partitions, high, racks)
-    check_kept(placed, present)
+    check_present_first(placed, present)
     check_tree(placed, racks)
 
 
 @given(rack_trees(), st.integers(1, 6), st.data())
-def test_more_replicas_for_any_lists(
+def test_replicas_are_added_to_any_lists(
     racks: dict[int, str], replicas: int, data: st.DataObject
 ) -> None:
-    """Present replicas may be anywhere: on dead brokers, on brokers not asked for, all in one."""
+    """Present replicas may be anywhere: on dead brokers, on brokers not requested, all in one."""
     chosen = data.draw(st.sets(st.sampled_from(range(len(racks))), min_size=1))
     replicas = min(replicas, len(chosen))
     ids = st.sampled_from([*racks, 100])
@@ -174,25 +174,25 @@ def test_more_replicas_for_any_lists(
     spec = PlacementSpec(len(present) + 1, replicas, present=present)
     placed = MultiLevelPlacer(seed=1).place(spec, cluster(racks), broker_ids=chosen)
     check_form(placed, len(present) + 1, replicas, [*racks, 100])
-    check_kept(placed, present)
+    check_present_first(placed, present)
     tops: dict[str, set[int]] = {}
     for broker in chosen:
         tops.setdefault(top(racks[broker]), set()).add(broker)
     for row, before in zip(placed, (*present, ()), strict=True):
         assert chosen.issuperset(row[len(before) :])
-        # The widest level: no replica was added to a crowded child while another had room.
-        has = Counter(top(racks[broker]) for broker in row if broker in racks)
+        # At the widest level, replicas go to the child with the fewest that has a free broker.
+        per_top = Counter(top(racks[broker]) for broker in row if broker in racks)
         for broker in row[len(before) :]:
             for name, brokers in tops.items():
                 if brokers.difference(row):
-                    assert has[top(racks[broker])] <= has[name] + 1, (row, before)
+                    assert per_top[top(racks[broker])] <= per_top[name] + 1, (row, before)
 
 
 def top(rack: str) -> str:
     return rack.split("/")[1]
 
 
-def test_added_partitions_continue_where_the_rings_stopped() -> None:
+def test_added_partitions_continue_the_rings() -> None:
     racks = tree_of([2, 2], [2, 2], [2, 2])
     for seed in range(5):
         before = MultiLevelPlacer(seed=seed).place(PlacementSpec(7, 3, topic="t"), cluster(racks))
@@ -204,8 +204,7 @@ def test_added_partitions_continue_where_the_rings_stopped() -> None:
 
 
 def test_leaders_and_first_followers_form_many_pairs() -> None:
-    """Of the 96 pairs of a leader and a first follower that there can be, 120 partitions use
-    most, and 1200 all: rings do not run in step."""
+    """120 partitions use most of the 96 pairs of leader and first follower; 1200 use all."""
     racks = tree_of([2, 2], [2, 2], [2, 2])
     placed = MultiLevelPlacer(seed=3).place(PlacementSpec(1200, 3), cluster(racks))
     assert len({row[:2] for row in placed[:120]}) > 60

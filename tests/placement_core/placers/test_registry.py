@@ -25,7 +25,7 @@ from placement_core.placers import (
     place,
 )
 from tests.support.placement import check_racks, cluster
-from tests.support.placer_plugin import Answering, Nested
+from tests.support.placer_plugin import FixedPlacer, Nested
 
 HERE = "tests.support.placer_plugin"
 VIEW = cluster("aabbcc")
@@ -36,11 +36,11 @@ def test_the_default_is_rack_alternating() -> None:
     check_racks(place(PlacementSpec(12, 3), VIEW), VIEW.racks())
 
 
-def test_none_defers_to_simple() -> None:
+def test_a_placer_that_returns_none_defers_to_simple() -> None:
     simple = SimplePlacer(start_index=1)
-    placed = place(SPEC, VIEW, Answering(None), fallback=simple)
+    placed = place(SPEC, VIEW, FixedPlacer(None), fallback=simple)
     assert placed == simple.place(SPEC, VIEW) == ((1, 2), (2, 3))
-    assert len(place(SPEC, VIEW, Answering(None), broker_ids=[4, 5])) == 2
+    assert len(place(SPEC, VIEW, FixedPlacer(None), broker_ids=[4, 5])) == 2
 
 
 @pytest.mark.parametrize(
@@ -53,19 +53,19 @@ def test_none_defers_to_simple() -> None:
     ],
 )
 def test_an_exception_names_the_placer(raised: Exception, message: str) -> None:
-    with pytest.raises(PlacerError, match=f"placer {HERE}:Answering: {message}") as error:
-        place(SPEC, VIEW, Answering(raised))
-    assert error.value.placer == f"{HERE}:Answering"
+    with pytest.raises(PlacerError, match=f"placer {HERE}:FixedPlacer: {message}") as error:
+        place(SPEC, VIEW, FixedPlacer(raised))
+    assert error.value.placer == f"{HERE}:FixedPlacer"
     assert error.value.__cause__ is raised
 
 
 def test_keyboard_interrupt_is_not_wrapped() -> None:
     with pytest.raises(KeyboardInterrupt):
-        place(SPEC, VIEW, Answering(KeyboardInterrupt()))
+        place(SPEC, VIEW, FixedPlacer(KeyboardInterrupt()))
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    ("result", "message"),
     [
         ("ab", "it returned 'ab', which is not a sequence"),
         (7, "it returned 7"),
@@ -79,28 +79,28 @@ def test_keyboard_interrupt_is_not_wrapped() -> None:
         (((0, 1), "23"), "not a sequence of broker ids"),
     ],
 )
-def test_an_invalid_result_names_the_placer(answer: object, message: str) -> None:
+def test_an_invalid_result_names_the_placer(result: object, message: str) -> None:
     with pytest.raises(PlacerError, match=message) as error:
-        place(SPEC, VIEW, Answering(answer))
-    assert error.value.placer.endswith("Answering")
+        place(SPEC, VIEW, FixedPlacer(result))
+    assert error.value.placer.endswith("FixedPlacer")
 
 
 def test_a_result_may_only_contain_the_requested_brokers() -> None:
-    placer = Answering(((0, 1), (1, 0)))
+    placer = FixedPlacer(((0, 1), (1, 0)))
     assert place(SPEC, VIEW, placer, [0, 1]) == ((0, 1), (1, 0))
     with pytest.raises(PlacerError, match=r"where \[0\] are not live brokers among those"):
         place(SPEC, VIEW, placer, [1, 2])
 
 
-def test_a_result_has_to_keep_present_replicas() -> None:
+def test_a_result_must_keep_present_replicas() -> None:
     spec = PlacementSpec(2, 2, present=((9,), (3,)))
-    assert place(spec, VIEW, Answering([[9, 1], [3, 4]])) == ((9, 1), (3, 4))
+    assert place(spec, VIEW, FixedPlacer([[9, 1], [3, 4]])) == ((9, 1), (3, 4))
     with pytest.raises(PlacerError, match=r"partition 1 \[4, 3\], which does not keep its present"):
-        place(spec, VIEW, Answering([[9, 1], [4, 3]]))
+        place(spec, VIEW, FixedPlacer([[9, 1], [4, 3]]))
 
 
 @pytest.mark.parametrize("placer", [SimplePlacer(), RackAlternatingPlacer(), MultiLevelPlacer()])
-@pytest.mark.parametrize("through_place", [True, False])
+@pytest.mark.parametrize("validated", [True, False])
 @pytest.mark.parametrize(
     ("spec", "brokers", "message"),
     [
@@ -113,12 +113,12 @@ def test_a_result_has_to_keep_present_replicas() -> None:
 )
 def test_too_few_brokers(
     placer: ReplicaPlacer,
-    through_place: bool,
+    validated: bool,
     spec: PlacementSpec,
     brokers: list[int] | None,
     message: str,
 ) -> None:
-    call = partial(place, placer=placer) if through_place else placer.place
+    call = partial(place, placer=placer) if validated else placer.place
     with pytest.raises(PlacementError, match=message):
         call(spec, VIEW, broker_ids=brokers)
 
@@ -128,10 +128,10 @@ def test_missing_racks_are_named_and_can_be_ignored() -> None:
     with pytest.raises(PlacerError, match="rack-alternating: brokers 1, 3 without a rack") as error:
         place(SPEC, half)
     assert isinstance(error.value.__cause__, MissingRacksError)
-    seeing = Answering(None)
-    place(PlacementSpec(2, 2, ignore_racks=True), half, seeing)
-    assert seeing.seen is not None
-    assert set(seeing.seen.racks().values()) == {None}
+    recorder = FixedPlacer(None)
+    place(PlacementSpec(2, 2, ignore_racks=True), half, recorder)
+    assert recorder.seen is not None
+    assert set(recorder.seen.racks().values()) == {None}
 
 
 def test_the_locator_is_called_for_each_creation() -> None:
@@ -160,7 +160,7 @@ def test_the_locator_is_called_for_each_creation() -> None:
         ("rack-alternating", "seed=9", RackAlternatingPlacer(seed=9)),
         ("multi-level", "seed=9", MultiLevelPlacer(9)),
         ("like-topic", "topic=orders", LikeTopicPlacer("orders")),
-        (f"{HERE}:Answering", "answer=x", Answering("x")),
+        (f"{HERE}:FixedPlacer", "result=x", FixedPlacer("x")),
         (f"{HERE}:Nested.Inner", "rows=3 4", Nested.Inner(((3,), (4,)))),
     ],
 )
@@ -180,7 +180,7 @@ def test_placers_by_name(name: str, properties: str, expected: ReplicaPlacer) ->
         (f"{HERE}:not_a_class", {}, "is not a class: it is 7"),
         (f"{HERE}:NoPlacer", {}, "has no method place"),
         (f"{HERE}:refuse", {}, "cannot be made from the properties .none.: RuntimeError"),
-        (f"{HERE}:Answering", {"colour": "red"}, "from the properties colour: TypeError"),
+        (f"{HERE}:FixedPlacer", {"colour": "red"}, "from the properties colour: TypeError"),
         (f"{HERE}:Nested.Inner", {}, "from the properties .none.: KeyError"),
     ],
 )
@@ -190,14 +190,14 @@ def test_placers_that_cannot_be_loaded(name: str, properties: dict[str, str], me
 
 
 def test_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    info = tmp_path / "someone-1.0.dist-info"
+    info = tmp_path / "example-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: someone\nVersion: 1.0\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: example\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        f"[rackward.placers]\nmine = {HERE}:Answering\nbroken = no.such:Thing\n"
+        f"[rackward.placers]\nmine = {HERE}:FixedPlacer\nbroken = no.such:Thing\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert load_placer("mine") == Answering()
+    assert load_placer("mine") == FixedPlacer()
     with pytest.raises(InvalidOptionError, match="'broken' cannot be loaded"):
         load_placer("broken")
     with pytest.raises(InvalidOptionError, match="like-topic, broken, mine, or give module:Class"):
@@ -205,7 +205,7 @@ def test_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("", {}),
         ("a=1", {"a": "1"}),
@@ -213,8 +213,8 @@ def test_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (r"a=1\,2,b=3", {"a": "1,2", "b": "3"}),
     ],
 )
-def test_properties(text: str, found: dict[str, str]) -> None:
-    assert parse_properties(text) == found
+def test_properties(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text) == expected
 
 
 @pytest.mark.parametrize(("text", "message"), [("a", "property 1"), ("a=1,,b=2", "property 2")])
@@ -229,5 +229,5 @@ def test_invalid_properties(text: str, message: str) -> None:
 
 
 def test_results_are_converted_to_tuples() -> None:
-    answer: list[Any] = [[0, 1], (1, 0)]
-    assert place(SPEC, VIEW, Answering(answer)) == ((0, 1), (1, 0))
+    result: list[Any] = [[0, 1], (1, 0)]
+    assert place(SPEC, VIEW, FixedPlacer(result)) == ((0, 1), (1, 0))

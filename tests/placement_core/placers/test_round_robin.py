@@ -1,4 +1,4 @@
-"""KIP-36's promises, and Kafka's own scenarios for them."""
+"""The guarantees of KIP-36, and the scenarios of Kafka's tests for them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from placement_core.placers.round_robin import SAMPLE, Alternation
 from placement_core.placers.spec import candidates
 from tests.support.placement import (
     check_form,
-    check_kept,
     check_leaders,
+    check_present_first,
     check_racks,
     check_replicas,
     cluster,
@@ -52,32 +52,32 @@ def test_equal_racks(racks: int, each: int, replicas: int, rounds: int, seed: in
 
 
 @given(rack_sizes(), st.integers(1, 5), st.data())
-def test_partitions_come_in_any_number_of_steps(
+def test_partitions_may_be_added_in_any_number_of_steps(
     racks: dict[int, str], replicas: int, data: st.DataObject
 ) -> None:
     replicas = min(replicas, len(racks))
     placer = RackAlternatingPlacer(seed=data.draw(seeds))
-    whole = placer.place(PlacementSpec(40, replicas, topic="t"), cluster(racks))
+    complete = placer.place(PlacementSpec(40, replicas, topic="t"), cluster(racks))
     cut = data.draw(st.integers(len(racks), 40))
     if cut < 40:
         spec = PlacementSpec(40 - cut, replicas, topic="t", first_partition=cut)
-        assert placer.place(spec, cluster(racks)) == whole[cut:]
-        # Another placer finds from what there is at least where the leaders go on.
+        assert placer.place(spec, cluster(racks)) == complete[cut:]
+        # Another placer derives from the present lists at least where leaders continue.
         other = RackAlternatingPlacer(seed=placer.seed + 1)
-        added = other.place(spec, cluster(racks, t=whole[:cut]))
-        assert [row[0] for row in added] == [row[0] for row in whole[cut:]]
+        added = other.place(spec, cluster(racks, t=complete[:cut]))
+        assert [row[0] for row in added] == [row[0] for row in complete[cut:]]
 
 
 def test_another_seed_continues_exactly_if_the_lists_determine_the_shift() -> None:
-    whole = RackAlternatingPlacer(seed=5).place(PlacementSpec(24, 3, topic="t"), cluster(EQUAL))
+    complete = RackAlternatingPlacer(seed=5).place(PlacementSpec(24, 3, topic="t"), cluster(EQUAL))
     for cut in (1, 6, 7, 13):
         spec = PlacementSpec(24 - cut, 3, topic="t", first_partition=cut)
-        added = RackAlternatingPlacer(seed=6).place(spec, cluster(EQUAL, t=whole[:cut]))
-        assert added == whole[cut:], cut
+        added = RackAlternatingPlacer(seed=6).place(spec, cluster(EQUAL, t=complete[:cut]))
+        assert added == complete[cut:], cut
 
 
 @given(rack_sizes(), st.integers(2, 5), st.integers(1, 30), st.integers(0, 40), seeds, st.data())
-def test_the_derived_shift_reproduces_most_lists(
+def test_the_derived_shift_reproduces_the_maximum_number_of_lists(
     racks: dict[int, str],
     replicas: int,
     partitions: int,
@@ -85,7 +85,7 @@ def test_the_derived_shift_reproduces_most_lists(
     seed: int,
     data: st.DataObject,
 ) -> None:
-    """Every shift is tried, and every list compared: slow and obvious."""
+    """The expected shift is computed by trying every shift on every list."""
     replicas = min(replicas, len(racks))
     view = cluster(racks)
     placer = RackAlternatingPlacer(start_index=seed % len(racks), shift=shift)
@@ -119,23 +119,23 @@ def test_one_added_partition_on_1000_brokers_continues_the_layout(racks: int) ->
 
 
 @given(rack_sizes(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 30), seeds)
-def test_added_replicas_are_those_of_a_topic_created_with_them(
-    racks: dict[int, str], one: int, other: int, partitions: int, seed: int
+def test_added_replicas_equal_those_of_a_new_topic(
+    racks: dict[int, str], first: int, second: int, partitions: int, seed: int
 ) -> None:
-    low, high = sorted((min(one, len(racks)), min(other, len(racks))))
+    low, high = sorted((min(first, len(racks)), min(second, len(racks))))
     placer = RackAlternatingPlacer(start_index=seed % 7, shift=seed % 5)
     present = placer.place(PlacementSpec(partitions, low), cluster(racks))
     spec = PlacementSpec(partitions, high, present=present)
-    grown = placer.place(spec, cluster(racks))
-    check_kept(grown, present)
-    assert grown == placer.place(PlacementSpec(partitions, high), cluster(racks))
+    extended = placer.place(spec, cluster(racks))
+    check_present_first(extended, present)
+    assert extended == placer.place(PlacementSpec(partitions, high), cluster(racks))
 
 
 @given(rack_sizes(), st.integers(1, 6), st.integers(0, 30), st.data())
-def test_more_replicas_for_any_lists(
+def test_replicas_are_added_to_any_lists(
     racks: dict[int, str], replicas: int, partitions: int, data: st.DataObject
 ) -> None:
-    """Dead brokers (ids from 100) keep their replicas; racks are filled from the empty ones."""
+    """Dead brokers (ids from 100) keep their replicas; racks without a replica come first."""
     replicas = min(replicas, len(racks))
     ids = st.sampled_from([*racks, 100, 101])
     lists = st.lists(ids, unique=True, max_size=replicas).map(tuple)
@@ -143,15 +143,17 @@ def test_more_replicas_for_any_lists(
     spec = PlacementSpec(len(present), replicas, present=present)
     placed = RackAlternatingPlacer(seed=partitions).place(spec, cluster(racks))
     check_form(placed, len(present), replicas, [*racks, 100, 101])
-    check_kept(placed, present)
+    check_present_first(placed, present)
     for row, before in zip(placed, present, strict=True):
-        had = {racks[broker] for broker in before if broker in racks}
-        new = [racks[broker] for broker in row[len(before) :]]
+        present_racks = {racks[broker] for broker in before if broker in racks}
+        added_racks = [racks[broker] for broker in row[len(before) :]]
         all_racks = set(racks.values())
-        assert len(had.union(new)) == min(len(had) + len(new), len(all_racks)), (row, before)
+        assert len(present_racks.union(added_racks)) == min(
+            len(present_racks) + len(added_racks), len(all_racks)
+        ), (row, before)
 
 
-def test_more_replicas_are_even_where_leaders_are_not() -> None:
+def test_added_replicas_are_even_if_leaders_are_not() -> None:
     spec = PlacementSpec(12, 3, present=((0,),) * 12)
     placed = RackAlternatingPlacer(seed=1).place(spec, cluster(EQUAL))
     check_racks(placed, EQUAL)
@@ -159,12 +161,9 @@ def test_more_replicas_are_even_where_leaders_are_not() -> None:
     assert {len([row for row in others if broker in row]) for broker in (1, 2, 3, 4)} == {6}
 
 
-# Kafka's own scenarios, with any seed where Kafka draws a start.
-
-
 @pytest.mark.parametrize("seed", range(5))
 class TestKafkasScenarios:
-    """The situations that Kafka's tests of rack-aware assignment set up."""
+    """Scenarios of Kafka's tests of rack-aware assignment, for any start index."""
 
     def test_equal_racks(self, seed: int) -> None:
         placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(60, 3), cluster(EQUAL))
@@ -210,19 +209,19 @@ class TestKafkasScenarios:
         check_replicas(placed, EQUAL)
 
     def test_a_single_rack(self, seed: int) -> None:
-        one = dict.fromkeys(range(6), "rack1")
-        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(12, 3), cluster(one))
-        check_form(placed, 12, 3, one)
-        check_leaders(placed, one)
-        check_replicas(placed, one)
+        single_rack = dict.fromkeys(range(6), "rack1")
+        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(12, 3), cluster(single_rack))
+        check_form(placed, 12, 3, single_rack)
+        check_leaders(placed, single_rack)
+        check_replicas(placed, single_rack)
 
-    def test_brokers_that_hold_the_partition_are_passed_over(self, seed: int) -> None:
+    def test_brokers_with_a_replica_are_skipped(self, seed: int) -> None:
         racks = {0: "a", 1: "b", 2: "c", 3: "a", 4: "a"}
         placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(6, 4), cluster(racks))
         check_form(placed, 6, 4, racks)
         check_racks(placed, racks)
 
-    def test_racks_are_ignored_on_demand(self, seed: int) -> None:
+    def test_racks_can_be_ignored(self, seed: int) -> None:
         partial = {**EQUAL, 1: None, 4: ""}
         placer = RackAlternatingPlacer(seed=seed)
         with pytest.raises(MissingRacksError, match="brokers 1, 4 without a rack") as raised:
@@ -241,13 +240,13 @@ class TestKafkasScenarios:
         check_racks(placed, {broker: EQUAL[broker] for broker in (0, 2, 3)})
 
 
-def test_a_seed_is_a_layout_and_each_topic_has_its_own() -> None:
+def test_layouts_depend_on_seed_and_topic() -> None:
     view = cluster(EQUAL)
     placer = RackAlternatingPlacer(seed=11)
     layouts = [placer.place(PlacementSpec(6, 3, topic=f"t{n}"), view) for n in range(20)]
     assert layouts == [placer.place(PlacementSpec(6, 3, topic=f"t{n}"), view) for n in range(20)]
     assert len({rows[0][0] for rows in layouts}) == 6
-    # Frozen for good: a plan made with a seed must be the same on every Python.
+    # A plan with a seed must be the same in every release of Python.
     assert placer.place(PlacementSpec(2, 3, topic="orders"), view) == SEED_11
 
 

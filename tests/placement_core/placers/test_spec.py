@@ -1,4 +1,4 @@
-"""What can be asked for."""
+"""PlacementSpec: validation and conversion of values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from placement_core import InvalidOptionError, PlacementSpec
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({"partitions": 0}, "partitions is 0: give a whole number, 1 or more"),
         ({"partitions": 1.5}, "partitions is 1.5"),
@@ -25,12 +25,12 @@ from placement_core import InvalidOptionError, PlacementSpec
         ),
     ],
 )
-def test_what_cannot_be_meant(values: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidOptionError, match=told):
+def test_invalid_values_are_rejected(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
         PlacementSpec(**{"partitions": 2, "replication_factor": 2, **values})
 
 
-def test_present_lists_become_tuples() -> None:
+def test_present_lists_are_converted_to_tuples() -> None:
     spec = PlacementSpec(3, 2, present=[[1, 2], []])  # type: ignore[arg-type]
     assert spec.present == ((1, 2), ())
     assert [spec.present_replicas(index) for index in range(3)] == [(1, 2), (), ()]

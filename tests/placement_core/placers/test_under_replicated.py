@@ -29,8 +29,8 @@ from placement_core.placers import (
     UnderReplicatedPlacer,
     place,
 )
-from tests.support.placement import check_form, check_kept, check_racks, cluster
-from tests.support.placer_plugin import Answering
+from tests.support.placement import check_form, check_present_first, check_racks, cluster
+from tests.support.placer_plugin import FixedPlacer
 
 PLACERS: list[ReplicaPlacer] = [
     SimplePlacer(seed=3),
@@ -39,7 +39,7 @@ PLACERS: list[ReplicaPlacer] = [
 ]
 
 
-def test_the_proposals_example() -> None:
+def test_the_example_of_kip_409() -> None:
     alone = cluster({1: "a"})
     assert place(PlacementSpec(2, 3), alone, UnderReplicatedPlacer()) == ((1, -1, -2), (1, -1, -2))
 
@@ -53,25 +53,27 @@ def test_one_of_three_racks_is_down() -> None:
     assert placed == ((0, 1, -1), (1, 0, -1), (0, 1, -1), (1, 0, -1))
 
 
-@pytest.mark.parametrize("least", [2, 3, 9])
-def test_too_few_brokers_to_write_are_refused_with_the_reason(least: int) -> None:
-    needed = min(least, 3)
+@pytest.mark.parametrize("min_insync", [2, 3, 9])
+def test_fewer_brokers_than_min_insync_replicas_are_refused(min_insync: int) -> None:
+    needed = min(min_insync, 3)
     with pytest.raises(PlacementError, match=f"{needed} in-sync replicas are needed") as error:
         place(
-            PlacementSpec(1, 3), cluster({4: "a"}), UnderReplicatedPlacer(min_insync_replicas=least)
+            PlacementSpec(1, 3),
+            cluster({4: "a"}),
+            UnderReplicatedPlacer(min_insync_replicas=min_insync),
         )
-    assert f"min.insync.replicas {least}" in str(error.value)
+    assert f"min.insync.replicas {min_insync}" in str(error.value)
     assert "there are 1 live brokers (broker 4)" in str(error.value)
 
 
-def test_min_insync_replicas_above_the_replication_factor_counts_as_that() -> None:
+def test_min_insync_replicas_is_capped_at_the_replication_factor() -> None:
     placer = UnderReplicatedPlacer(SimplePlacer(start_index=0), min_insync_replicas=3)
     assert place(PlacementSpec(1, 1), cluster("a"), placer) == ((0,),)
     with pytest.raises(PlacementError, match="2 in-sync replicas"):
         place(PlacementSpec(1, 2), cluster("a"), placer)
 
 
-def test_no_broker_at_all_is_refused() -> None:
+def test_a_cluster_without_live_brokers_is_refused() -> None:
     with pytest.raises(PlacementError, match=r"there are 0 live brokers \(none\)"):
         place(PlacementSpec(1, 3), cluster({}), UnderReplicatedPlacer())
 
@@ -94,25 +96,25 @@ def test_too_few_brokers_are_an_error_without_the_placer() -> None:
     racks=st.dictionaries(st.integers(0, 20), st.sampled_from("abc"), min_size=1, max_size=7),
     partitions=st.integers(1, 12),
     replicas=st.integers(1, 9),
-    least=st.integers(1, 9),
+    min_insync=st.integers(1, 9),
 )
-def test_as_many_placeholders_as_brokers_are_missing(
-    placer: ReplicaPlacer, racks: dict[int, str], partitions: int, replicas: int, least: int
+def test_one_placeholder_per_missing_broker(
+    placer: ReplicaPlacer, racks: dict[int, str], partitions: int, replicas: int, min_insync: int
 ) -> None:
     view, spec = cluster(dict(racks)), PlacementSpec(partitions, replicas, topic="t")
-    wrapped = UnderReplicatedPlacer(placer, least)
-    if len(racks) < min(least, replicas):
+    wrapped = UnderReplicatedPlacer(placer, min_insync)
+    if len(racks) < min(min_insync, replicas):
         with pytest.raises(PlacementError, match="needed to write"):
             place(spec, view, wrapped)
         return
     placed = place(spec, view, wrapped)
-    held = tuple(map(without_placeholders, placed))
-    have = min(replicas, len(racks))
-    check_form(held, partitions, have, racks)
-    assert all(row[have:] == placeholders(replicas - have) for row in placed)
+    on_live = tuple(map(without_placeholders, placed))
+    live_count = min(replicas, len(racks))
+    check_form(on_live, partitions, live_count, racks)
+    assert all(row[live_count:] == placeholders(replicas - live_count) for row in placed)
     if not isinstance(placer, SimplePlacer):
-        check_racks(held, racks)
-    if have == replicas:
+        check_racks(on_live, racks)
+    if live_count == replicas:
         assert placed == place(spec, view, placer)
 
 
@@ -148,7 +150,7 @@ def test_leaders_are_even_if_partitions_reach_different_numbers_of_replicas(
     spec = PlacementSpec(12, 4, topic=topic, present=present)
     placed = place(spec, view, UnderReplicatedPlacer(placer(seed=seed)))
     assert Counter(row[0] for row in placed) == {0: 6, 1: 6}
-    check_kept(placed, present)
+    check_present_first(placed, present)
 
 
 def test_added_partitions_continue_the_rotation() -> None:
@@ -162,7 +164,7 @@ def test_added_partitions_continue_the_rotation() -> None:
 
 def test_the_fallback_of_a_placer_that_defers_may_be_under_replicated() -> None:
     simple = SimplePlacer(start_index=0)
-    wrapped = UnderReplicatedPlacer(Answering(None))
+    wrapped = UnderReplicatedPlacer(FixedPlacer(None))
     assert place(PlacementSpec(2, 3), cluster("ab"), wrapped, fallback=simple) == (
         (0, 1, -1),
         (1, 0, -1),
@@ -173,16 +175,16 @@ def test_errors_name_the_wrapped_placer() -> None:
     with pytest.raises(PlacerError, match="placer like-topic: there is no topic 'x'"):
         place(PlacementSpec(1, 3), cluster("ab"), UnderReplicatedPlacer(LikeTopicPlacer("x")))
     with pytest.raises(PlacerError, match="which does not end in"):
-        place(PlacementSpec(1, 3), cluster("ab"), UnderReplicatedPlacer(Answering(((0, 1, 5),))))
+        place(PlacementSpec(1, 3), cluster("ab"), UnderReplicatedPlacer(FixedPlacer(((0, 1, 5),))))
 
 
-@pytest.mark.parametrize("least", [0, -1, True, 1.0, "2"])
-def test_invalid_min_insync_replicas_are_rejected(least: object) -> None:
+@pytest.mark.parametrize("min_insync", [0, -1, True, 1.0, "2"])
+def test_invalid_min_insync_replicas_are_rejected(min_insync: object) -> None:
     with pytest.raises(InvalidOptionError, match="min_insync_replicas"):
-        UnderReplicatedPlacer(min_insync_replicas=least)  # type: ignore[arg-type]
+        UnderReplicatedPlacer(min_insync_replicas=min_insync)  # type: ignore[arg-type]
 
 
-def test_it_wraps_once() -> None:
+def test_a_wrapped_placer_cannot_be_wrapped_again() -> None:
     with pytest.raises(InvalidOptionError, match="wrap it once"):
         UnderReplicatedPlacer(UnderReplicatedPlacer())
 

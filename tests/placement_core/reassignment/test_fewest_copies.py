@@ -15,7 +15,7 @@ from tests.support.reassignments import (
 
 
 @pytest.mark.parametrize("block", range(20))
-def test_no_target_is_more_even_or_nearer(block: int) -> None:
+def test_plans_match_the_optimum_of_cp_sat(block: int) -> None:
     for seed in range(block * 20, block * 20 + 20):
         case = random_case(seed)
         even = seed % 4 != 0

@@ -26,10 +26,10 @@ def with_rows(plan: Reassignment, rows: dict[TopicPartition, tuple[int, ...]]) -
 PLANTED: dict[str, Callable[[Reassignment], Reassignment]] = {
     "other partitions": lambda plan: replace(plan, target={}),
     "repeats a broker": lambda plan: with_rows(plan, {T[1]: (4, 4)}),
-    "2 were asked for": lambda plan: with_rows(plan, {T[1]: (4,)}),
-    "gone or drained": lambda plan: with_rows(plan, {T[1]: (4, 9)}),
+    "2 were requested": lambda plan: with_rows(plan, {T[1]: (4,)}),
+    "missing or drained": lambda plan: with_rows(plan, {T[1]: (4, 9)}),
     "breaks the rack rules": lambda plan: with_rows(plan, {T[1]: (2, 3)}),
-    "no plain ints": lambda plan: with_rows(plan, {T[1]: (4, 2.0)}),  # type: ignore[dict-item]
+    "not of type int": lambda plan: with_rows(plan, {T[1]: (4, 2.0)}),  # type: ignore[dict-item]
     "moves of": lambda plan: replace(plan, moves=()),
     "starts from": lambda plan: replace(
         plan, moves=tuple(Move(m.partition, (2, 4), m.after) for m in plan.moves)
@@ -40,7 +40,7 @@ PLANTED: dict[str, Callable[[Reassignment], Reassignment]] = {
 
 
 @pytest.mark.parametrize("message", PLANTED)
-def test_a_planted_fault_is_found(message: str) -> None:
+def test_planted_faults_are_detected(message: str) -> None:
     plan = plan_reassignment(VIEW)
     check_reassignment(VIEW, WANTED, (), plan)
     assert plan.moves

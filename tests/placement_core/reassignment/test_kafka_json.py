@@ -1,4 +1,4 @@
-"""Kafka's reassignment JSON, in and out."""
+"""Writing and parsing Kafka's reassignment JSON."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LAYOUTS = st.dictionaries(
 
 
 @given(LAYOUTS)
-def test_what_is_written_is_read_back(layout: dict[TopicPartition, tuple[int, ...]]) -> None:
+def test_json_round_trip(layout: dict[TopicPartition, tuple[int, ...]]) -> None:
     text = to_kafka_json(layout)
     assert from_kafka_json(text) == layout
     assert list(from_kafka_json(text)) == sorted(layout)
     assert json.loads(text)["version"] == 1
 
 
-def test_what_kafka_prints_is_read() -> None:
+def test_output_of_kafka_reassign_partitions_is_parsed() -> None:
     printed = (
         '{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":[3,1],'
         '"log_dirs":["any","any"]},{"topic":"orders","partition":0,"replicas":[1]}]}'
@@ -39,9 +39,9 @@ def test_what_kafka_prints_is_read() -> None:
 
 
 def row(**changes: object) -> str:
-    found = {"topic": "t", "partition": 0, "replicas": [1, 2], **changes}
-    kept = {key: value for key, value in found.items() if value is not ...}
-    return json.dumps({"version": 1, "partitions": [kept]})
+    fields = {"topic": "t", "partition": 0, "replicas": [1, 2], **changes}
+    present = {key: value for key, value in fields.items() if value is not ...}
+    return json.dumps({"version": 1, "partitions": [present]})
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_invalid_json_is_rejected(text: str, message: str) -> None:
     assert len(str(raised.value)) < 200
 
 
-def test_a_partition_that_comes_twice_is_refused() -> None:
+def test_duplicate_partitions_are_rejected() -> None:
     one = {"topic": "t", "partition": 0, "replicas": [1]}
     with pytest.raises(InvalidLayoutError, match=r"partitions\[1\]: t-0 is given twice"):
         from_kafka_json(json.dumps({"version": 1, "partitions": [one, one]}))

@@ -29,7 +29,7 @@ def loads(target: dict[TopicPartition, tuple[int, ...]]) -> Counter[int]:
     return Counter(broker for row in target.values() for broker in row)
 
 
-def test_an_even_layout_stays() -> None:
+def test_an_even_layout_is_unchanged() -> None:
     plan = plan_reassignment(cluster())
     assert (plan.moves, plan.copies, plan.leader_changes) == ((), 0, 0)
 
@@ -42,7 +42,7 @@ def test_draining_a_broker_copies_only_its_replicas() -> None:
     assert loads(dict(plan.target)) == {0: 12, 2: 6, 3: 6, 4: 6, 5: 6}
 
 
-def test_a_broker_that_is_gone_is_replaced() -> None:
+def test_replicas_of_a_missing_broker_are_replaced() -> None:
     view = cluster()
     view = replace(view, brokers=tuple(b for b in view.brokers if b.id != 1))
     plan = plan_reassignment(view)
@@ -57,10 +57,10 @@ def test_an_added_broker_takes_a_share_from_its_rack() -> None:
     assert loads(dict(plan.target)) == {0: 4, 1: 4, 6: 4, 2: 6, 3: 6, 4: 6, 5: 6}
 
 
-def test_an_added_rack_takes_a_share_from_all() -> None:
+def test_an_added_rack_takes_a_share_from_all_racks() -> None:
     view = cluster()
-    more = replace(view, brokers=(*view.brokers, Broker(6, "d"), Broker(7, "d")))
-    plan = plan_reassignment(more)
+    extended = replace(view, brokers=(*view.brokers, Broker(6, "d"), Broker(7, "d")))
+    plan = plan_reassignment(extended)
     assert plan.copies == 8
     assert set(loads(dict(plan.target)).values()) <= {4, 5}
 
@@ -79,47 +79,47 @@ def test_without_even_leaders_keep_their_replicas() -> None:
     view = cluster()
     rows = {TopicPartition("t", n): (0, 2 + n % 2, 4 + n % 2) for n in range(4)}
     view = replace(view, replicas=rows)
-    alone = plan_reassignment(view, replication_factor=1, even=False)
-    assert set(alone.target.values()) == {(0,)}
+    uneven = plan_reassignment(view, replication_factor=1, even=False)
+    assert set(uneven.target.values()) == {(0,)}
     assert loads(dict(plan_reassignment(view, replication_factor=1).target))[0] < 4
 
 
 def test_without_even_only_faults_are_repaired() -> None:
     view = cluster()
     rows = {**view.replicas, TopicPartition("t", 0): (0, 1, 4)}
-    more = ClusterView((*view.brokers, Broker(6, "a"), Broker(7, "d")), rows)
-    assert plan_reassignment(more).copies > 1
-    plan = plan_reassignment(more, even=False)
+    extended = ClusterView((*view.brokers, Broker(6, "a"), Broker(7, "d")), rows)
+    assert plan_reassignment(extended).copies > 1
+    plan = plan_reassignment(extended, even=False)
     assert plan.copies == 1
     assert sum(bool(move.adding) for move in plan.moves) == 1
 
 
-def test_other_topics_stay_and_count() -> None:
+def test_other_topics_are_unchanged_and_count_as_load() -> None:
     view = cluster(partitions=4, factor=1, racks="a", each=4)
-    other = {TopicPartition("s", n): (n % 2,) for n in range(4)}
-    view = replace(view, replicas={**view.replicas, **other})
+    other_topic = {TopicPartition("s", n): (n % 2,) for n in range(4)}
+    view = replace(view, replicas={**view.replicas, **other_topic})
     plan = plan_reassignment(view, topics=["t"])
     assert {p.topic for p in plan.target} == {"t"}
-    assert loads({**other, **plan.target}) == {0: 2, 1: 2, 2: 2, 3: 2}
+    assert loads({**other_topic, **plan.target}) == {0: 2, 1: 2, 2: 2, 3: 2}
 
 
-def test_racks_have_to_be_ignored_if_some_are_unknown() -> None:
+def test_partly_unknown_racks_are_rejected_unless_ignored() -> None:
     view = cluster()
-    some = replace(view, brokers=(*view.brokers[:5], Broker(5)))
+    partly_known = replace(view, brokers=(*view.brokers[:5], Broker(5)))
     with pytest.raises(InvalidOptionError, match="broker 5 without a rack, others with"):
-        plan_reassignment(some)
-    assert plan_reassignment(some, ignore_racks=True).copies == 0
-    none = replace(view, brokers=tuple(Broker(n) for n in range(6)))
-    assert plan_reassignment(none).copies == 0
+        plan_reassignment(partly_known)
+    assert plan_reassignment(partly_known, ignore_racks=True).copies == 0
+    rackless = replace(view, brokers=tuple(Broker(n) for n in range(6)))
+    assert plan_reassignment(rackless).copies == 0
 
 
 def test_the_order_of_the_input_does_not_matter() -> None:
     rng = random.Random(3)
     view = cluster(partitions=20)
-    more = replace(view, brokers=(*view.brokers, Broker(6, "d"), Broker(7, "d")))
-    expected = plan_reassignment(more)
+    extended = replace(view, brokers=(*view.brokers, Broker(6, "d"), Broker(7, "d")))
+    expected = plan_reassignment(extended)
     for _ in range(5):
-        brokers, rows = list(more.brokers), list(more.replicas.items())
+        brokers, rows = list(extended.brokers), list(extended.replicas.items())
         rng.shuffle(brokers)
         rng.shuffle(rows)
         assert plan_reassignment(ClusterView(tuple(brokers), dict(rows))) == expected
@@ -135,7 +135,7 @@ def test_targets_round_trip_through_json_and_moves_reverse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("options", "message"),
     [
         ({"drain": [9]}, "cannot drain broker 9: the cluster has brokers 0, 1"),
         ({"drain": range(6)}, "no broker would stay"),
@@ -147,9 +147,9 @@ def test_targets_round_trip_through_json_and_moves_reverse() -> None:
         ({"topics": ["nowhere"]}, "no topic nowhere"),
     ],
 )
-def test_impossible_plans_are_rejected(asked: dict[str, object], message: str) -> None:
+def test_impossible_plans_are_rejected(options: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message) as raised:
-        plan_reassignment(cluster(), **asked)  # type: ignore[arg-type]
+        plan_reassignment(cluster(), **options)  # type: ignore[arg-type]
     assert "\n" not in str(raised.value)
 
 

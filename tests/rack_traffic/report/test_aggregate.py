@@ -43,13 +43,13 @@ def test_all_bytes_and_costs_count_once(tmp_path: Path) -> None:
                 continue
             expected[key][index] += row["bytes"]
             expected[key][3] += row["cost"] or 0.0
-    found = (
+    actual = (
         {("pair", e.cluster, e.kind, e.from_rack, e.to_rack): e.traffic for e in summary.pairs}
         | {("hour", e.cluster, e.kind, e.hour): e.traffic for e in summary.hours}
         | {("group", e.cluster, e.group): e.traffic for e in summary.groups}
     )
-    assert found.keys() == expected.keys()
-    for key, traffic in found.items():
+    assert actual.keys() == expected.keys()
+    for key, traffic in actual.items():
         local, crossing, unknown, cost = expected[key]
         assert (traffic.local_bytes, traffic.crossing_bytes, traffic.unknown_bytes) == (
             local,
@@ -192,11 +192,11 @@ def test_tables_partitioned_by_hour_and_cluster(tmp_path: Path) -> None:
             part.write(tmp_path / "part", ("hourly",))
             named = divided / "hourly" / f"of_hour={hour:%Y-%m-%d-%H}" / f"of_cluster={cluster}"
             shutil.move(tmp_path / "part" / "hourly", named)
-    found = summary_at(divided)
-    assert [each.traffic.bytes for each in found.pairs] == [
+    partitioned = summary_at(divided)
+    assert [each.traffic.bytes for each in partitioned.pairs] == [
         each.traffic.bytes for each in whole.pairs
     ]
-    assert [each.group for each in found.groups] == [each.group for each in whole.groups]
+    assert [each.group for each in partitioned.groups] == [each.group for each in whole.groups]
 
 
 def test_the_same_input_gives_the_same_summary(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def pair(one: str | None, other: str | None, size: int) -> PairTotal:
     return PairTotal("main", "consume", one, other, traffic)
 
 
-def shown(figure: dict[str, Any]) -> list[float]:
+def cell_values(figure: dict[str, Any]) -> list[float]:
     return [
         value
         for trace in figure["data"]
@@ -35,8 +35,8 @@ def shown(figure: dict[str, Any]) -> list[float]:
 def test_each_cell_is_drawn_once_and_unknown_racks_are_set_apart() -> None:
     pairs = [pair("a", "a", 1), pair("a", "b", 2), pair("b", None, 4), pair(None, None, 8)]
     figure = charts.heat_map(rack_grid(pairs), "bytes", DOLLAR)
-    assert sorted(each for each in shown(figure) if each) == [1, 2, 4, 8]
-    assert len(shown(figure)) == 9
+    assert sorted(each for each in cell_values(figure) if each) == [1, 2, 4, 8]
+    assert len(cell_values(figure)) == 9
     texts = [text for trace in figure["data"] for row in trace["text"] for text in row if text]
     assert sorted(texts) == ["0"] * 5 + ["1 B", "2 B", "4 B", "8 B"]
     ticks = figure["layout"]["xaxis"]
@@ -48,12 +48,12 @@ def test_each_cell_is_drawn_once_and_unknown_racks_are_set_apart() -> None:
 def test_without_unknown_racks_there_is_no_row_or_column_for_them() -> None:
     figure = charts.heat_map(rack_grid([pair("a", "b", 1)]), "cost", DOLLAR)
     assert figure["layout"]["xaxis"]["ticktext"] == ["a", "b"]
-    alone = charts.heat_map(rack_grid([pair(None, None, 5)]), "cost", DOLLAR)
-    assert alone["layout"]["xaxis"]["ticktext"] == ["unknown"]
-    assert alone["data"][0]["text"] == [["?"]]
+    only_unknown = charts.heat_map(rack_grid([pair(None, None, 5)]), "cost", DOLLAR)
+    assert only_unknown["layout"]["xaxis"]["ticktext"] == ["unknown"]
+    assert only_unknown["data"][0]["text"] == [["?"]]
     assert charts.heat_map(rack_grid([]), "bytes", DOLLAR)["data"] == []
     produced = charts.heat_map(rack_grid([pair(None, "a", 1), pair(None, "b", 2)]), "bytes", DOLLAR)
-    assert shown(produced) == [1, 2]
+    assert cell_values(produced) == [1, 2]
     assert produced["layout"]["yaxis"]["ticktext"] == ["unknown"]
     assert produced["layout"]["xaxis"]["ticktext"] == ["a", "b"]
 
@@ -66,7 +66,7 @@ def test_bars_over_time_start_at_zero_and_add_up() -> None:
     assert figure["layout"]["yaxis"]["ticksuffix"] == " MB"
     assert {trace["name"]: trace["y"] for trace in figure["data"]} == {
         "unknown rack": [1.0],
-        "crosses racks": [3.0],
+        "across racks": [3.0],
         "in the same rack": [2.0],
     }
 
@@ -76,7 +76,7 @@ def test_bars_of_scenarios_and_groups_start_at_zero() -> None:
     figure = charts.what_if_chart(scenarios, DOLLAR)
     assert figure["data"][0]["x"] == [80.0, 4.0, 5.0]
     texts = [each["text"] for each in figure["layout"]["annotations"]]
-    assert texts[::2] == ["As it is", "rackward Range", "new one"]
+    assert texts[::2] == ["Current assignment", "rackward Range", "new one"]
     costly = charts.groups_chart([group("g", Traffic(1), change(75.0))], DOLLAR)
     assert [trace["x"] for trace in costly["data"]] == [[25.0], [75.0]]
     assert [each["text"] for each in costly["layout"]["annotations"]] == ["g", "$100 → $25.00"]
@@ -94,6 +94,6 @@ def test_markup_in_names_is_escaped() -> None:
 
 
 def test_quotes_in_names_are_shown_as_quotes() -> None:
-    """Plotly knows &lt; and &amp;, and shows &quot; as it is written."""
+    """Plotly unescapes &lt; and &amp;, but not &quot;."""
     bars = charts.groups_chart([group("say \"a\" & 'b'", Traffic(1), change(1.0))], DOLLAR)
     assert bars["layout"]["annotations"][0]["text"] == "say \"a\" &amp; 'b'"

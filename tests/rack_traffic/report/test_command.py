@@ -1,4 +1,4 @@
-"""``rackward traffic report`` as a user runs it."""
+"""The command ``rackward traffic report``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.traffic_report import Sample, platform
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    """The exit status of the command with ``arguments``."""
+    """Run the command with ``arguments``, and return its exit status."""
     monkeypatch.setattr(
         "sys.argv", ["rackward", "traffic", "report", *(str(each) for each in arguments)]
     )

@@ -35,20 +35,20 @@ def by_headline(summary: Summary) -> dict[str, Finding]:
 def test_changes_are_grouped_by_scenario_largest_saving_first() -> None:
     groups = [group(f"g{n}", CROSSES, change(10.0 * (5 - n))) for n in range(5)]
     groups.append(group("ranged", CROSSES, change(400.0, "rackward_range")))
-    found = findings(summary_of(*groups), DOLLAR)
-    assert [(each.priority, each.headline, each.saving_per_month) for each in found[:2]] == [
+    actual = findings(summary_of(*groups), DOLLAR)
+    assert [(each.priority, each.headline, each.saving_per_month) for each in actual[:2]] == [
         ("act", "Move 1 group to rackward's Range assignor", 400.0),
         ("act", "Move 5 groups to rackward's CooperativeSticky assignor", 150.0),
     ]
-    assert found[1].detail.startswith("Begin with g0 ($50.00), g1 ($40.00), g2 ($30.00).")
-    assert found[0].reliability == "measured"
+    assert actual[1].detail.startswith("Start with g0 ($50.00), g1 ($40.00), g2 ($30.00).")
+    assert actual[0].reliability == "measured"
 
 
-def test_few_groups_with_most_of_the_saving() -> None:
+def test_the_number_of_groups_with_most_of_the_saving() -> None:
     savings = [700.0, 100.0, *[20.0] * 10]
     groups = [group(f"g{n}", CROSSES, change(each, now=800)) for n, each in enumerate(savings)]
     (first, *_) = findings(summary_of(*groups), DOLLAR)
-    assert first.detail.endswith("2 of these groups bring 80.0 % of it.")
+    assert first.detail.endswith("2 of these groups account for 80.0 % of the saving.")
 
 
 def test_a_leader_layout_of_shared_topics() -> None:
@@ -61,19 +61,19 @@ def test_a_leader_layout_of_shared_topics() -> None:
         DOLLAR,
     )
     assert first.headline.startswith("Lay out leaders for 2 groups")
-    assert "1 group reads topics that others read too" in first.detail
+    assert "1 group reads topics that other groups also read." in first.detail
 
 
 @pytest.mark.parametrize(
     ("summary", "headline"),
     [
-        (Summary(), "No group read anything in this period"),
-        (summary_of(group("g", Traffic(100))), "No byte that groups read crossed racks"),
-        (summary_of(group("g", CROSSES)), "No what-if was given"),
-        (summary_of(group("g", CROSSES, change(0.0))), "No change would lower the cost"),
+        (Summary(), "No group consumed records in this period"),
+        (summary_of(group("g", Traffic(100))), "No consumer traffic crosses racks"),
+        (summary_of(group("g", CROSSES)), "No what-if results"),
+        (summary_of(group("g", CROSSES, change(0.0))), "No change reduces the cost"),
     ],
 )
-def test_without_a_saving_there_is_a_reason(summary: Summary, headline: str) -> None:
+def test_a_finding_explains_why_there_is_no_saving(summary: Summary, headline: str) -> None:
     assert headline in by_headline(summary)
     assert all(each.priority != "act" for each in by_headline(summary).values())
 
@@ -85,12 +85,12 @@ def test_unknown_racks_of_members_and_of_brokers() -> None:
         PairTotal("main", "consume", None, "a", Traffic(unknown_bytes=10_000)),
     )
     one = group("g", Traffic(local_bytes=70_000, unknown_bytes=30_000))
-    found = by_headline(summary_of(one, pairs=pairs))[
-        "30.0 % of what groups read has an unknown rack"
+    actual = by_headline(summary_of(one, pairs=pairs))[
+        "30.0 % of the bytes that groups read have an unknown rack"
     ]
-    assert found.priority == "check"
-    assert "20.0 kB went to members without a rack: set client.rack" in found.detail
-    assert "10.0 kB came from brokers without a rack" in found.detail
+    assert actual.priority == "check"
+    assert "20.0 kB were read by members without a rack: set client.rack" in actual.detail
+    assert "10.0 kB were read from brokers without a rack" in actual.detail
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_reliability_follows_from_shares(traffic: Traffic, level: str) -> None:
 def test_missing_data() -> None:
     one = group("g", Traffic(100, estimated_bytes=30, unsized_offsets=1234))
     summary = summary_of(one, rejected_rows=(RejectedRows("commits", "no offset", 7),))
-    found = by_headline(summary)
-    assert "30.0 % of what groups read is a usual rate, not a measurement" in found
-    assert "1,234 records read have no known size" in found
-    assert "commits: no offset (7 rows)" in found["7 snapshot rows were rejected"].detail
+    actual = by_headline(summary)
+    assert "30.0 % of the bytes that groups read are estimated" in actual
+    assert "The size of 1,234 records is unknown" in actual
+    assert "commits: no offset (7 rows)" in actual["7 snapshot rows were rejected"].detail
 
 
 def test_missing_hours() -> None:
@@ -128,7 +128,7 @@ def test_missing_hours() -> None:
     other = ClusterHours("web", 23, START, START + timedelta(hours=23))
     assert (
         missing_hours(Summary(clusters=(hours, other)))
-        == "4 hours of 24 are missing in cluster main (fewer or as many in 1 other)"
+        == "4 hours of 24 are missing in cluster main, and at most as many in 1 other cluster"
     )
 
 
@@ -138,18 +138,18 @@ def test_a_pair_of_racks_with_much_of_the_cost() -> None:
 
     pairs = (pair("a", "b", 6), pair("b", "a", 2), pair("a", "c", 2))
     one = group("g", CROSSES, change(1.0))
-    assert "60.0 % of the cost is read from rack a in rack b" in by_headline(
+    assert "60.0 % of the cost is traffic from rack a to rack b" in by_headline(
         summary_of(one, pairs=pairs)
     )
     even = tuple(pair(x, y, 1) for x in "abc" for y in "abc" if x != y)
     assert not any(
-        "of the cost is read" in each for each in by_headline(summary_of(one, pairs=even))
+        "of the cost is traffic" in each for each in by_headline(summary_of(one, pairs=even))
     )
 
 
 def test_replication_has_a_cost_and_no_saving() -> None:
     copied = PairTotal("main", "replicate", "a", "b", Traffic(crossing_bytes=10**9, cost=0.02))
     summary = summary_of(group("g", CROSSES), pairs=(copied,))
-    found = by_headline(summary)["Replication crosses racks too: 1.00 GB, $0.02"]
-    assert found.priority == "info"
-    assert found.saving_per_month is None
+    actual = by_headline(summary)["Replication across racks: 1.00 GB, $0.02"]
+    assert actual.priority == "info"
+    assert actual.saving_per_month is None

@@ -1,4 +1,4 @@
-"""Numbers for people."""
+"""Formats of numbers and names on the page."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def test_bytes_have_three_digits(size: int, text: str) -> None:
         (-3, "-$3.00"),
     ],
 )
-def test_money_is_whole_where_cents_are_noise(amount: float, text: str) -> None:
+def test_amounts_from_100_have_no_cents(amount: float, text: str) -> None:
     assert Currency("$").text(amount) == text
 
 
-def test_a_currency_code_stands_apart() -> None:
+def test_a_currency_code_is_followed_by_a_space() -> None:
     assert Currency("EUR").text(5) == "EUR 5.00"
     assert Currency("€").text(5) == "€5.00"
 
@@ -60,17 +60,17 @@ def test_a_currency_code_stands_apart() -> None:
         (1, "100 %"),
     ],
 )
-def test_shares_are_neither_0_nor_100_unless_they_are(part: float | None, text: str) -> None:
+def test_shares_are_not_rounded_to_0_or_100_percent(part: float | None, text: str) -> None:
     assert percent(part) == text
 
 
-def test_long_names_keep_both_ends() -> None:
+def test_long_names_are_cut_in_the_middle() -> None:
     assert cut_middle("abcdefghij", 10) == "abcdefghij"
     assert cut_middle("abcdefghijk", 10) == "abcd…ghijk"
     assert len(cut_middle("x" * 100, 9)) == 9
 
 
-def test_counts_agree_with_their_nouns() -> None:
+def test_count_forms_the_plural() -> None:
     assert [count(1, "group"), count(2, "group"), count(1200, "was", "were")] == [
         "1 group",
         "2 groups",

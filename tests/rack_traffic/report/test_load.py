@@ -30,8 +30,8 @@ def test_the_columns_are_those_of_the_pipelines_tables() -> None:
 
 
 def numbers(path: Path) -> list[int]:
-    found = InputTable("numbers", str(path), ONE).batches()
-    return sorted(value for rows in found for value in rows["x"].to_pylist())
+    batches = InputTable("numbers", str(path), ONE).batches()
+    return sorted(value for rows in batches for value in rows["x"].to_pylist())
 
 
 def write(folder: Path, name: str, *values: int) -> Path:
@@ -75,8 +75,8 @@ def test_no_error_contains_the_password_of_a_url() -> None:
 def test_tables_given_by_name_override_the_folder(tmp_path: Path) -> None:
     (tmp_path / "hourly").mkdir()
     (tmp_path / "ranking").mkdir()
-    found = find_tables(f"{tmp_path}/", {"ranking": "elsewhere", "what_if": None})
-    assert (found.hourly, found.ranking, found.what_if) == (
+    tables = find_tables(f"{tmp_path}/", {"ranking": "elsewhere", "what_if": None})
+    assert (tables.hourly, tables.ranking, tables.what_if) == (
         f"{tmp_path}/hourly",
         "elsewhere",
         None,

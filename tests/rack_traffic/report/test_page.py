@@ -1,4 +1,4 @@
-"""The page: untrusted names, no external references, the same document for the same input."""
+"""The page: untrusted names, external references, repeated runs, missing tables, size."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class Page(HTMLParser):
 
 def page_of(summary: Summary, **options: object) -> str:
     currency = Currency("$")
-    made = PageOptions(NOW, currency=currency, **options)  # type: ignore[arg-type]
-    return render_page(summary, findings(summary, currency), made)
+    page_options = PageOptions(NOW, currency=currency, **options)  # type: ignore[arg-type]
+    return render_page(summary, findings(summary, currency), page_options)
 
 
 def summary_with_name(name: str) -> Summary:
@@ -140,13 +140,13 @@ def test_the_same_input_gives_the_same_page() -> None:
     [
         (
             Summary(),
-            ["No traffic was measured", "No group read anything"],
+            ["No traffic was measured", "No group consumed records"],
             ["As a table", 'id="group-table"'],
         ),
         (
             summary_of(group("g", Traffic(5), None)),
-            ["Every group", "From rack to rack", "no what-if was given"],
-            ["What another assignment would cost", "that cost most", "All clusters</opt"],
+            ["Groups and recommended changes", "Traffic between racks", "no what-if results"],
+            ["What-if: cost per scenario", "with the highest cost", "All clusters</opt"],
         ),
         (
             summary_of(
@@ -154,7 +154,11 @@ def test_the_same_input_gives_the_same_page() -> None:
                 scenarios=(scenario("as_is", 100), scenario("rackward_range", 95)),
                 rejected_rows=None,
             ),
-            ["The group that costs most", "What another assignment", "Unknown: there is no table"],
+            [
+                "The group with the highest cost",
+                "What-if: cost per scenario",
+                "the table of rejected rows is missing",
+            ],
             ["counts with its current cost"],
         ),
     ],
@@ -176,7 +180,7 @@ def test_the_key_figures_are_at_the_top() -> None:
             )
         )
     ).words
-    top = words[: words.index("What to do", words.index("Reliability") + 8)]
+    top = words[: words.index("Recommendations", words.index("Reliability") + 8)]
     for each in ("$100", "$80.00", "90.0 %", "by changing 1 group of 1", "UTC"):
         assert each in top, each
 

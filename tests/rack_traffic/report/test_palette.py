@@ -1,8 +1,8 @@
-"""The colours of the page, as numbers: contrast after WCAG 2, and sight that lacks a colour.
+"""The colours of the page: contrast as defined by WCAG 2, and colour blindness.
 
-Text has to stand out 4.5 to 1 from what it is on, parts of charts and borders of controls 3 to 1.
-Colour blindness is simulated after Machado, Oliveira and Fernandes (2009), severity 1, in linear
-RGB; distances are CIE76 in Lab, where 2.3 is just noticeable.
+Text needs a contrast of at least 4.5 to 1 with its background; parts of charts and borders of
+controls need 3 to 1. Colour blindness is simulated after Machado, Oliveira and Fernandes (2009),
+severity 1, in linear RGB; distances are CIE76 in Lab, where 2.3 is just noticeable.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def lab(rgb: Vector) -> Vector:
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
-def test_the_reckoning_is_right() -> None:
+def test_contrast_and_distance_of_known_colours() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
-    # Red and green of one lightness, the classic trap, are hardly told apart without red cones.
+    # Red and green of equal lightness are hard to distinguish with deuteranopia.
     red, green = linear("#b04a30"), linear("#60701c")
     without = np.array(MACHADO["deuteranopia"])
     assert np.linalg.norm(lab(red) - lab(green)) > 40
@@ -70,41 +70,41 @@ def test_the_reckoning_is_right() -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_text_stands_out(theme: str) -> None:
+def test_text_has_enough_contrast(theme: str) -> None:
     colours = THEMES[theme]
     for text in ("ink", "muted", "link", "local-text", "crossing-text", "saving-text"):
-        for ground in ("page", "panel"):
-            found = contrast(colours[text], colours[ground])
-            assert found >= 4.5, (text, ground, found)
-    # White on blue and ink the other way round, in labels and chosen segments.
+        for background in ("page", "panel"):
+            ratio = contrast(colours[text], colours[background])
+            assert ratio >= 4.5, (text, background, ratio)
+    # Labels and selected segments have the colour of the panel on blue and on ink.
     assert contrast(colours["panel"], colours["local-text"]) >= 4.5
     assert contrast(colours["panel"], colours["ink"]) >= 4.5
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_bars_cells_and_borders_of_controls_stand_out(theme: str) -> None:
+def test_bars_cells_and_borders_of_controls_have_enough_contrast(theme: str) -> None:
     colours = THEMES[theme]
     for part in ("local", "crossing", "unknown", "neutral", "local-high", "crossing-high"):
-        found = contrast(colours[part], colours["panel"])
-        assert found >= 3, (part, found)
+        ratio = contrast(colours[part], colours["panel"])
+        assert ratio >= 3, (part, ratio)
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_numbers_in_cells_are_read_on_every_colour_between_low_and_high(theme: str) -> None:
-    # Lightness goes one way from low to high, so the ends are the worst.
+def test_text_in_cells_has_enough_contrast(theme: str) -> None:
+    # Lightness is monotonic from low to high, so the contrast is lowest at an end.
     colours = THEMES[theme]
     for hue in ("local", "crossing", "unknown"):
         for end in ("low", "high"):
-            found = contrast(colours["ink"], colours[f"{hue}-{end}"])
-            assert found >= 4.5, (hue, end, found)
+            ratio = contrast(colours["ink"], colours[f"{hue}-{end}"])
+            assert ratio >= 4.5, (hue, end, ratio)
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("sight", ["everyone", *MACHADO])
-def test_the_three_meanings_are_told_apart_by_everyone(theme: str, sight: str) -> None:
-    seen = np.array(MACHADO[sight]) if sight in MACHADO else np.eye(3)
+@pytest.mark.parametrize("vision", ["normal", *MACHADO])
+def test_the_three_colours_of_traffic_are_distinguishable(theme: str, vision: str) -> None:
+    seen = np.array(MACHADO[vision]) if vision in MACHADO else np.eye(3)
     for one, other in combinations(("local", "crossing", "unknown"), 2):
-        apart = np.linalg.norm(
+        distance = np.linalg.norm(
             lab(seen @ linear(THEMES[theme][one])) - lab(seen @ linear(THEMES[theme][other]))
         )
-        assert apart >= 20, (one, other, apart)
+        assert distance >= 20, (one, other, distance)

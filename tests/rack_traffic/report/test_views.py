@@ -1,4 +1,4 @@
-"""Bars over time: few enough to see, and complete."""
+"""Bars over time: their number is limited, and they cover all hours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.traffic_report import SUMMARY_START as START
         (24 * 700, 168, "week"),
     ],
 )
-def test_bars_are_few_enough_to_be_seen(hours: int, per_bar: int, text: str) -> None:
+def test_the_number_of_bars_is_limited(hours: int, per_bar: int, text: str) -> None:
     moments = [START + timedelta(hours=hour) for hour in range(hours)]
     assert hours_per_bar(moments) == per_bar
     assert bar_text(per_bar) == text

@@ -16,7 +16,7 @@ SPANS = "cluster string, broker int, rack string, since bigint, until bigint"
 
 
 def test_broker_racks(spark: SparkSession) -> None:
-    """A change is half-way between two snapshots; a missing rack is no change."""
+    """A rack changes half-way between two snapshots; a missing rack is no change."""
     brokers = frame(
         spark,
         "brokers",

@@ -15,7 +15,7 @@ TEN = datetime(2026, 3, 2, 10, tzinfo=UTC)
 
 
 def report(start: int, end: int, size: int, racks: str = "aa", **more: Any) -> dict[str, Any]:
-    """A report over minutes after ten."""
+    """Return a report from minute ``start`` to minute ``end`` after 10:00."""
     return {
         "cluster": "c",
         "group": "g",
@@ -36,7 +36,7 @@ def estimate(spark: SparkSession, hour: int, size: int, partition: int = 0) -> D
 
 
 def cells(rows: DataFrame) -> dict[tuple[int, int, str], tuple[int, int, int]]:
-    """(partition, hour after ten, racks) to (bytes, estimated, reported)."""
+    """Return a dict: (partition, hours after 10:00, racks) to (bytes, estimated, reported)."""
     return {
         (
             row["partition"],
@@ -47,7 +47,7 @@ def cells(rows: DataFrame) -> dict[tuple[int, int, str], tuple[int, int, int]]:
     }
 
 
-def test_a_covered_hour_is_the_clients(spark: SparkSession) -> None:
+def test_reports_replace_the_estimate_of_an_hour(spark: SparkSession) -> None:
     reports = [report(start, start + 10, 100) for start in range(0, 60, 10)]
     reported = reported_hours(frame(spark, "client_reports", reports))
     rows = estimate(spark, 0, 10_000).unionByName(estimate(spark, 1, 500))
@@ -59,7 +59,7 @@ def test_a_covered_hour_is_the_clients(spark: SparkSession) -> None:
     }
 
 
-def test_a_part_of_an_hour_leaves_the_rest_to_the_estimate(spark: SparkSession) -> None:
+def test_the_estimate_covers_the_part_of_an_hour_without_reports(spark: SparkSession) -> None:
     reported = reported_hours(frame(spark, "client_reports", [report(0, 15, 100)]))
     assert cells(replace_estimates(estimate(spark, 0, 1000), reported)) == {
         (0, 0, "aa"): (100, 0, 100),
@@ -67,7 +67,7 @@ def test_a_part_of_an_hour_leaves_the_rest_to_the_estimate(spark: SparkSession) 
     }
 
 
-def test_two_racks_in_one_report_cover_its_time_once(spark: SparkSession) -> None:
+def test_time_with_reports_from_two_racks_counts_once(spark: SparkSession) -> None:
     reports = [report(0, 30, 100, "aa"), report(0, 30, 40, "ba")]
     reported = reported_hours(frame(spark, "client_reports", [*reports, *reports]))
     assert cells(replace_estimates(estimate(spark, 0, 1000), reported)) == {
@@ -78,8 +78,8 @@ def test_two_racks_in_one_report_cover_its_time_once(spark: SparkSession) -> Non
 
 def test_a_report_across_hours_is_divided_by_time(spark: SparkSession) -> None:
     reports = [report(50, 80, 300)]
-    found = reported_hours(frame(spark, "client_reports", reports)).collect()
-    assert sorted((row["hour"].timestamp(), row["bytes"]) for row in found) == [
+    result = reported_hours(frame(spark, "client_reports", reports)).collect()
+    assert sorted((row["hour"].timestamp(), row["bytes"]) for row in result) == [
         (TEN.timestamp(), 100),
         (TEN.timestamp() + 3600, 200),
     ]
@@ -103,5 +103,5 @@ def test_replace_estimates(spark: SparkSession) -> None:
     reported = reported_hours(frame(spark, "client_reports", [report(0, 15, 100)]))
     hour = ("c", "consume", "g", "t", 0, TEN)
     expected = [(*hour, "a", "a", 100, 0, 100, 0), (*hour, "b", "a", 750, 75, 0, 0)]
-    found = replace_estimates(estimate(spark, 0, 1000), reported)
-    assert_frames_equal(found, spark.createDataFrame(expected, PARTITION_HOURS))
+    result = replace_estimates(estimate(spark, 0, 1000), reported)
+    assert_frames_equal(result, spark.createDataFrame(expected, PARTITION_HOURS))

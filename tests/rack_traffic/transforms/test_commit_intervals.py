@@ -34,7 +34,7 @@ def test_commit_intervals(spark: SparkSession) -> None:
                 ("g", 4, 50),
                 ("h", 1, 5),
                 ("h", 4, 6),
-                ("alone", 1, 1),
+                ("single", 1, 1),
             )
         ],
     )

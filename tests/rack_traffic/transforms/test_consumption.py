@@ -88,8 +88,8 @@ def test_consumption(spark: SparkSession) -> None:
         ("long gap", 7200, *racks, 0.0, False, 10),
     ]
     options = EstimationOptions(max_gap_hours=1.0, max_bytes_per_second=1000.0)
-    found = consumption(spark.createDataFrame(rows, INTERVALS), options).select(
+    result = consumption(spark.createDataFrame(rows, INTERVALS), options).select(
         *(column.strip().split()[0] for column in CONSUMPTION.split(","))
     )
     in_microseconds = [(topic, to_at * SECOND, *values) for topic, to_at, *values in expected]
-    assert_frames_equal(found, spark.createDataFrame(in_microseconds, CONSUMPTION))
+    assert_frames_equal(result, spark.createDataFrame(in_microseconds, CONSUMPTION))

@@ -36,10 +36,10 @@ def member(
 
 def events(spark: SparkSession, members: list[dict[str, Any]]) -> set[Event]:
     start = int(BEGIN.timestamp()) * 10**6
-    found = ownership_events(frame(spark, "members", members)).collect()
+    result = ownership_events(frame(spark, "members", members)).collect()
     rows = [
         ((row["at"] - start) // 60_000_000, row["partition"], row["owned"], row["rack"])
-        for row in found
+        for row in result
     ]
     assert len(set(rows)) == len(rows)
     return set(rows)

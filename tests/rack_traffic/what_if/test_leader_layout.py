@@ -1,4 +1,4 @@
-"""Layouts are remembered: for what is alike, and for nothing else."""
+"""The cache of layouts: equal groups share a layout, and different groups do not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_partition(case: GroupCase, number: int, each: PartitionCase) -> GroupCa
     return replace(case, partitions={**case.partitions, TopicPartition("t", number): each})
 
 
-OTHERS: dict[str, GroupCase] = {
+DIFFERENT_GROUPS: dict[str, GroupCase] = {
     "a leader": with_partition(CASE, 3, PartitionCase(1, (0, 1), (0, 1))),
     "replicas": with_partition(CASE, 3, PartitionCase(0, (0, 2), (0, 2))),
     "a partition more": with_partition(CASE, 4, PartitionCase(0, (0, 1), (0, 1))),
@@ -43,7 +43,7 @@ OTHERS: dict[str, GroupCase] = {
         CASE, members=(MEMBERS[0], replace(MEMBERS[1], topics=frozenset({"u"})))
     ),
 }
-ALIKE: dict[str, GroupCase] = {
+EQUAL_GROUPS: dict[str, GroupCase] = {
     "another group": replace(CASE, group="h", cluster="d"),
     "another hour": replace(
         CASE,
@@ -77,20 +77,20 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: len(calls)
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", DIFFERENT_GROUPS)
 def test_a_different_group_is_computed(name: str, computed: Callable[[], int]) -> None:
-    fresh = leader_layout(OTHERS[name])
+    fresh = leader_layout(DIFFERENT_GROUPS[name])
     layout._cached_leaders.cache_clear()
     leader_layout(CASE)
-    assert leader_layout(OTHERS[name]) == fresh
+    assert leader_layout(DIFFERENT_GROUPS[name]) == fresh
     assert computed() == 3
 
 
-@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize("name", EQUAL_GROUPS)
 def test_an_equal_group_is_cached(name: str, computed: Callable[[], int]) -> None:
-    fresh = leader_layout(ALIKE[name])
+    fresh = leader_layout(EQUAL_GROUPS[name])
     layout._cached_leaders.cache_clear()
-    assert leader_layout(CASE) == leader_layout(ALIKE[name]) == fresh
+    assert leader_layout(CASE) == leader_layout(EQUAL_GROUPS[name]) == fresh
     assert computed() == 2
 
 
@@ -102,7 +102,7 @@ def test_large_layouts_are_not_cached(
     assert computed() == 2
 
 
-def test_a_partition_without_a_leader_keeps_none() -> None:
+def test_a_partition_without_a_leader_gets_no_rack() -> None:
     with_leaders, _ = leader_layout(CASE)
     racks, moves = leader_layout(LEADERLESS)
     assert racks == {**with_leaders, TopicPartition("t", 3): None}

@@ -68,29 +68,29 @@ def test_all_scenarios_are_in_order() -> None:
 def test_a_group_that_reads_only_across_racks() -> None:
     """Each of two members has the partitions whose leaders are in the rack of the other."""
     group = case([0, 0, 1, 1], member("m", "a", [2, 3]), member("n", "b", [0, 1]), hours=2.0)
-    found = metrics(group)
-    now = found["as_is"]
+    by_scenario = metrics(group)
+    now = by_scenario["as_is"]
     assert (now.off_rack_partitions, now.local_bytes, now.crossing_bytes) == (4, 0, 10 * GB)
     assert now.cost == pytest.approx(10 * 0.02)
     assert now.cost_per_month == pytest.approx(0.2 / 2 * HOURS_PER_MONTH)
     assert (now.max_partitions, now.min_partitions, now.moves) == (2, 2, 0)
     assert (now.max_bytes, now.mean_bytes) == (7 * GB, 5 * GB)
-    assert found["apache_range"].moves == 4
-    assert found["apache_range"].crossing_bytes == 0
-    assert found["apache_cooperative_sticky"].crossing_bytes == 10 * GB
-    assert found["apache_cooperative_sticky"].moves == 0
-    ours = found["rackward_cooperative_sticky"]
+    assert by_scenario["apache_range"].moves == 4
+    assert by_scenario["apache_range"].crossing_bytes == 0
+    assert by_scenario["apache_cooperative_sticky"].crossing_bytes == 10 * GB
+    assert by_scenario["apache_cooperative_sticky"].moves == 0
+    ours = by_scenario["rackward_cooperative_sticky"]
     assert (ours.off_rack_partitions, ours.cost, ours.moves) == (0, 0.0, 4)
     # The partitions of broker 0 have a replica in rack b; those of broker 1 have none in rack a.
-    assert found["follower_fetching"].crossing_bytes == 7 * GB
-    assert found["follower_fetching"].moves == 0
+    assert by_scenario["follower_fetching"].crossing_bytes == 7 * GB
+    assert by_scenario["follower_fetching"].moves == 0
 
 
-def test_a_leader_layout_makes_local_what_no_assignment_can() -> None:
+def test_a_leader_layout_makes_more_partitions_local_than_any_assignment() -> None:
     group = case([0, 0, 0, 0], member("m", "a", [0, 1]), member("n", "b", [2, 3]))
-    found = metrics(group)
-    assert found["rackward_cooperative_sticky"].off_rack_partitions == 2
-    after = found["rackward_after_leader_layout"]
+    by_scenario = metrics(group)
+    assert by_scenario["rackward_cooperative_sticky"].off_rack_partitions == 2
+    after = by_scenario["rackward_after_leader_layout"]
     assert (after.off_rack_partitions, after.leader_moves) == (0, 2)
     assert after.max_partitions == 2
 
@@ -112,8 +112,8 @@ def test_a_partition_without_leader_or_owner() -> None:
 
 def owners(group: GroupCase, scenario: str) -> dict[TopicPartition, str]:
     """Return the owner of each partition under a scenario."""
-    (found,) = (each for each in scenario_assignments(group) if each.scenario == scenario)
-    return dict(found.owner)
+    (assignment,) = (each for each in scenario_assignments(group) if each.scenario == scenario)
+    return dict(assignment.owner)
 
 
 def group_of(members: list[Member], sizes: dict[str, int]) -> GroupCase:
@@ -172,15 +172,15 @@ def test_the_scenario_apache_range_equals_the_range_assignor(seed: int) -> None:
             )
             for number in rng.sample(range(30), rng.randint(1, 7))
         ]
-        found = owners(group_of(members, sizes), "apache_range")
-        assert found == range_assignor(members, sizes)
+        actual = owners(group_of(members, sizes), "apache_range")
+        assert actual == range_assignor(members, sizes)
 
 
 def test_apache_cooperative_sticky_moves_only_what_balance_requires() -> None:
     members = [member("m", "a", [0, 1, 2, 3]), member("n", "b", [4]), member("o", "c", [])]
     owner = owners(group_of(members, {"t": 6}), "apache_cooperative_sticky")
-    kept = [n for n in (0, 1, 2, 3) if owner[TopicPartition("t", n)] == "m"]
-    assert len(kept) == 2
+    unmoved = [n for n in (0, 1, 2, 3) if owner[TopicPartition("t", n)] == "m"]
+    assert len(unmoved) == 2
     assert owner[TopicPartition("t", 4)] == "n"
     assert sorted(owner.values()) == ["m", "m", "n", "n", "o", "o"]
 
@@ -259,9 +259,9 @@ def test_tables_on_spark(spark: SparkSession) -> None:
     hours.append(("c", "produce", None, "t", 0, BEGIN, None, "a", GB, 0, 0, 0))
     given = spark.createDataFrame(hours, PARTITION_HOURS)
     inputs = group_inputs(tables(spark), given, Interval.HOUR)
-    found = what_if(inputs, PriceTable()).persist()
-    rows = found.collect()
-    assert found.schema.names == WHAT_IF.names
+    scenarios = what_if(inputs, PriceTable()).persist()
+    rows = scenarios.collect()
+    assert scenarios.schema.names == WHAT_IF.names
     assert len(rows) == 2 * 2 * len(SCENARIOS)
     assert {row["shared_topics"] for row in rows} == {1}
     cell = {(row["group"], row["interval_start"].timestamp(), row["scenario"]): row for row in rows}
@@ -272,10 +272,10 @@ def test_tables_on_spark(spark: SparkSession) -> None:
         assert cell["bad", start, "rackward_range"]["crossing_bytes"] == 0
         assert cell["good", start, "as_is"]["local_bytes"] == 4 * GB
 
-    ranked = ranking(found)
+    ranked = ranking(scenarios)
     assert ranked.schema.names == RANKING.names
     rows = ranked.orderBy("rank").collect()
-    found.unpersist()
+    scenarios.unpersist()
     assert [(row["rank"], row["group"], row["scenario"]) for row in rows] == [
         (1, "bad", "rackward_range"),
         (2, "bad", "rackward_range"),

@@ -1,4 +1,4 @@
-"""Errors of connecting to servers that are not Kafka, or not with these settings."""
+"""Connection errors: servers other than Kafka, and Kafka with other settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from placement_core import InvalidOptionError
 from rackward.admin import AdminError, UnreachableError, connect, diagnose
 from tests.support.certificates import make_authority, write_file
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 Respond = Callable[[socket.socket], None]
 
@@ -25,7 +25,7 @@ Respond = Callable[[socket.socket], None]
 def server(respond: Respond, context: ssl.SSLContext | None = None) -> Iterator[int]:
     """Accept connections, pass each to ``respond``, and give the port."""
     with socket.create_server(("127.0.0.1", 0)) as listening, ExitStack() as connections:
-        listening.settimeout(PATIENCE)
+        listening.settimeout(TEST_TIMEOUT)
 
         def serve() -> None:
             while True:
@@ -46,9 +46,9 @@ def server(respond: Respond, context: ssl.SSLContext | None = None) -> Iterator[
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield int(listening.getsockname()[1])
-        # Wakes accept() in the other thread.
+        # Unblocks accept() in the other thread.
         listening.shutdown(socket.SHUT_RDWR)
-        thread.join(PATIENCE)
+        thread.join(TEST_TIMEOUT)
 
 
 def close(connection: socket.socket) -> None:
@@ -74,7 +74,7 @@ TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x46"
 
 
 def connect_error(
-    properties: dict[str, str], servers: str, timeout: float = PATIENCE
+    properties: dict[str, str], servers: str, timeout: float = TEST_TIMEOUT
 ) -> AdminError:
     with pytest.raises(AdminError) as raised, connect(properties, servers, timeout):
         pass
@@ -120,7 +120,7 @@ def test_a_silent_server_takes_no_longer_than_the_timeout() -> None:
 
 
 @pytest.mark.parametrize("servers", [1, 2])
-def test_a_slow_server_is_waited_for(monkeypatch: pytest.MonkeyPatch, servers: int) -> None:
+def test_a_slow_server_is_not_a_timeout(monkeypatch: pytest.MonkeyPatch, servers: int) -> None:
     monkeypatch.setattr(diagnose, "STEP_SECONDS", 0.1)
 
     def respond_late(connection: socket.socket) -> None:
@@ -143,15 +143,15 @@ def test_a_definite_error_takes_precedence_over_a_timeout(monkeypatch: pytest.Mo
 def test_unknown_hosts_and_closed_ports() -> None:
     assert "unknown host 'nowhere.invalid'" in str(connect_error({}, "nowhere.invalid:9092"))
     with socket.socket() as bound:
-        # Bound but not listening, so that no other process takes the port meanwhile.
+        # Bound but not listening, so that no other process can use the port.
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
-        alone = connect_error({}, address)
+        single = connect_error({}, address)
         both = connect_error({}, f"{address},{address}")
-    assert str(alone) == (
+    assert str(single) == (
         f"{address} refused the connection: check host and port, and that the broker is running"
     )
-    assert str(both) == f"none of the 2 bootstrap servers can be used: {alone}"
+    assert str(both) == f"none of the 2 bootstrap servers can be used: {single}"
 
 
 def test_certificate_errors_of_both_sides(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def metadata(version: int) -> Any:
         topics=[
             topic("orders", [partition(1, [2, 0], -1, [], [2]), partition(0, [0, 2], 0, [0], [2])]),
             topic("__consumer_offsets", [partition(0, [1], 1, [1], [])], internal=True),
-            topic("gone", [], error=3),
+            topic("deleted", [], error=3),
         ],
     )
     return MetadataResponse[version].decode(response.encode())
@@ -71,7 +71,7 @@ def test_parse_metadata(version: int) -> None:
     topic_id = str(TOPIC_ID) if version >= 10 else None
     assert state.topic_ids == {"__consumer_offsets": topic_id, "orders": topic_id}
     assert state.internal == {"__consumer_offsets"}
-    assert topic_errors(metadata(version)) == {"gone": 3}
+    assert topic_errors(metadata(version)) == {"deleted": 3}
 
 
 def test_internal_topics_can_be_left_out() -> None:

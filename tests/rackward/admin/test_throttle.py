@@ -116,7 +116,7 @@ def test_lists_longer_than_kafka_accepts_are_refused() -> None:
     st.sets(st.integers(0, 300), max_size=5),
     st.sets(st.integers(0, 300), max_size=3),
 )
-def test_entries_of_other_tools_are_left_alone(
+def test_entries_of_other_tools_are_not_changed(
     others: list[str], ours: set[int], preserved: set[int]
 ) -> None:
     before = {LEADER_REPLICAS: ",".join(others)} if others else {}

@@ -1,4 +1,4 @@
-"""Completion: the scripts, and the completions that they get."""
+"""Shell completion: the scripts and their completions."""
 
 from __future__ import annotations
 

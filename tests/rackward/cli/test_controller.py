@@ -44,7 +44,7 @@ def test_the_configurations_in_help_and_guide_are_valid(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"placement": {"placer": "nobody"}}, "placement: there is no placer 'nobody'"),
+        ({"placement": {"placer": "unknown"}}, "placement: there is no placer 'unknown'"),
         ({"placement": {"properties": {"sed": 1}}}, "has no property sed"),
         ({"placement": {"locator": "nowhere"}}, "there is no rack locator 'nowhere'"),
         ({"service": {"listen": "0.0.0.0:0"}, "health": {"listen": "off"}}, "mutual TLS"),

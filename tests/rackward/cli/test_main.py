@@ -14,7 +14,7 @@ import pytest
 
 import rackward.cli.main
 from placement_core import RackwardError
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 PLAIN = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb"}
 
@@ -26,7 +26,7 @@ def rackward_command(
         [sys.executable, "-m", "rackward.cli.main", *arguments],
         capture_output=True,
         text=True,
-        timeout=2 * PATIENCE,
+        timeout=2 * TEST_TIMEOUT,
         check=False,
         env=environment,
     )
@@ -105,7 +105,7 @@ for page in {pages!r}:
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        timeout=2 * PATIENCE,
+        timeout=2 * TEST_TIMEOUT,
         check=False,
         env=PLAIN,
     )
@@ -183,7 +183,7 @@ def test_a_signal_sets_the_exit_status_after_the_clean_up(signum: int, status: i
         assert process.stdout.readline() == "cleaning\n"
         # A second signal must not interrupt the clean-up.
         process.send_signal(signum)
-        out, err = process.communicate("go on\n", timeout=PATIENCE)
+        out, err = process.communicate("go on\n", timeout=TEST_TIMEOUT)
     assert process.returncode == status
     assert out == "cleaned up\n"
     assert "cleaning up" in err

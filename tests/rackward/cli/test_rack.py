@@ -14,7 +14,7 @@ from placement_core import InvalidOptionError
 from rackward.cli.main import app
 from tests.support.rack_plugin import install
 from tests.support.rack_sources import metadata_server
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 UNSET = {
     f"RACKWARD_{name}": None for name in ("RACK", "RACK_FILE", "RACK_FROM", "METADATA_ENDPOINT")
@@ -28,10 +28,10 @@ def rack(*arguments: str, **environ: str) -> Result:
 
 @pytest.fixture(autouse=True)
 def long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make timeouts of sources long: no test here is about them."""
+    """Set long timeouts for the sources, so that slow machines do not exceed them."""
     for name in ("CLOUD_TIMEOUT", "COMMAND_TIMEOUT"):
-        monkeypatch.setattr(f"assignors.rack_discovery.resolve.{name}", PATIENCE)
-    monkeypatch.setattr("rackward.cli.rack.search", partial(search, timeout=PATIENCE))
+        monkeypatch.setattr(f"assignors.rack_discovery.resolve.{name}", TEST_TIMEOUT)
+    monkeypatch.setattr("rackward.cli.rack.search", partial(search, timeout=TEST_TIMEOUT))
 
 
 def test_stdout_has_only_the_rack(tmp_path: Path) -> None:

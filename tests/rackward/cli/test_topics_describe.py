@@ -167,8 +167,8 @@ def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_does_not_change_strings(capsys: pytest.CaptureFixture[str]) -> None:
-    odd = {"a": ["[\n  1,\n  2\n]", "[ 1, 2 ]"], "b": [1, -2], "c": [], "d": [[1], [2, 3]]}
-    print_json("x", odd)
+    value = {"a": ["[\n  1,\n  2\n]", "[ 1, 2 ]"], "b": [1, -2], "c": [], "d": [[1], [2, 3]]}
+    print_json("x", value)
     text = capsys.readouterr().out
-    assert json.loads(text) == {"schema_version": 1, "command": "x", **odd}
+    assert json.loads(text) == {"schema_version": 1, "command": "x", **value}
     assert '"b": [1, -2]' in text

@@ -19,7 +19,7 @@ LAGGING = ClusterView(BROKERS)
 
 
 def set_views(monkeypatch: pytest.MonkeyPatch, by_port: dict[int, ClusterView]) -> None:
-    """Set the view of each broker: a real cluster's lag cannot be controlled."""
+    """Set the metadata of each broker, because the lag of a real broker cannot be controlled."""
 
     def read_view(ports: Sequence[int], _topics: Iterable[str] | None) -> ClusterView:
         return by_port[ports[0]]
@@ -28,7 +28,7 @@ def set_views(monkeypatch: pytest.MonkeyPatch, by_port: dict[int, ClusterView]) 
 
 
 def set_responses(monkeypatch: pytest.MonkeyPatch, *responses: dict[str, Any]) -> list[str]:
-    """Let brokers send these responses in turn; return the (growing) list of request names."""
+    """Make brokers send these responses in order; return the list of request names, which grows."""
     remaining, requests = list(responses), []
 
     def send(request: Any) -> Any:

@@ -13,7 +13,7 @@ import pytest
 
 from rackward.clusters import DownloadError, distribution
 from rackward.clusters.distribution import build_once, cache_directory, fetch_kafka
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,9 @@ def test_processes_that_download_at_the_same_time_download_once(tmp_path: Path) 
             assert process.stdin is not None
             process.stdin.write("\n")
             process.stdin.flush()
-        outputs = [process.communicate(timeout=PATIENCE)[0].splitlines() for process in processes]
+        outputs = [
+            process.communicate(timeout=TEST_TIMEOUT)[0].splitlines() for process in processes
+        ]
     finally:
         for process in processes:
             process.kill()

@@ -1,4 +1,4 @@
-"""Processes that end with their owner, however it ends. No Kafka is needed."""
+"""Processes end when their owner exits or is killed. These tests need no Kafka."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from rackward.clusters.errors import ClusterClosedError, ClusterError, ClusterTimeoutError
 from rackward.clusters.processes import Processes
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
 
@@ -64,14 +64,14 @@ def test_exit_codes_and_output(processes: Processes) -> None:
     out = processes.folder / "out"
     for word in ("first", "second"):
         processes.start("echo", [sys.executable, "-c", f"print({word!r}); exit(3)"], out)
-        assert processes.wait("echo", PATIENCE) == 3
+        assert processes.wait("echo", TEST_TIMEOUT) == 3
     assert out.read_text().split() == ["first", "second"]
     processes.start("sleep", SLEEP, out)
     assert processes.exit_code("sleep") is None
     with pytest.raises(ClusterTimeoutError, match=r"sleep did not exit within 0\.05 s"):
         processes.wait("sleep", 0.05)
     processes.signal("sleep", signal.SIGKILL)
-    assert processes.wait("sleep", PATIENCE) == -signal.SIGKILL
+    assert processes.wait("sleep", TEST_TIMEOUT) == -signal.SIGKILL
     processes.signal("sleep", signal.SIGKILL)
     with pytest.raises(ClusterError, match="could not start nothing"):
         processes.start("nothing", ["/no/such/program"], out)
@@ -93,13 +93,13 @@ def test_no_process_outlives_a_killed_owner(tmp_path: Path, number: signal.Signa
     owner.wait()
     wait_until(
         lambda: not is_alive(int(pid)) and not Path(folder).exists(),
-        PATIENCE,
-        "process and folder are gone",
+        TEST_TIMEOUT,
+        "process and folder no longer exist",
     )
-    wait_until((tmp_path / "on-exit").exists, PATIENCE, "the command for the exit has run")
+    wait_until((tmp_path / "on-exit").exists, TEST_TIMEOUT, "the command for the exit has run")
 
 
-def test_a_fork_of_the_owner_keeps_no_process_alive(tmp_path: Path) -> None:
+def test_processes_end_although_a_fork_of_the_owner_runs(tmp_path: Path) -> None:
     # The fork inherits the owner's end of the pipe, which therefore stays open.
     fork = "import os\nif os.fork(): os._exit(0)\nprint(os.getpid(), flush=True)\n"
     script = OWNER.replace("time.sleep(600)\n", f"{fork}time.sleep(600)\n")
@@ -107,14 +107,14 @@ def test_a_fork_of_the_owner_keeps_no_process_alive(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with out.open("w") as file:
         command = [sys.executable, "-c", script, str(tmp_path)]
-        subprocess.run(command, stdout=file, check=True, timeout=PATIENCE)
-    wait_until(lambda: out.read_text().count("\n") == 2, PATIENCE, "the fork prints its pid")
+        subprocess.run(command, stdout=file, check=True, timeout=TEST_TIMEOUT)
+    wait_until(lambda: out.read_text().count("\n") == 2, TEST_TIMEOUT, "the fork prints its pid")
     pid, folder, forked = out.read_text().split()
     try:
         wait_until(
             lambda: not is_alive(int(pid)) and not Path(folder).exists(),
-            PATIENCE,
-            "process and folder are gone",
+            TEST_TIMEOUT,
+            "process and folder no longer exist",
         )
         assert is_alive(int(forked))
     finally:
@@ -127,9 +127,9 @@ def test_close_ends_processes_whose_supervisor_was_killed(
     pid = processes.start("one", SLEEP, processes.folder / "out")
     os.kill(processes._supervisor.pid, signal.SIGKILL)
     with pytest.raises(ClusterError, match="supervisor process of the brokers has exited"):
-        processes.wait("one", PATIENCE)
+        processes.wait("one", TEST_TIMEOUT)
     processes.close()
-    wait_until(lambda: not is_alive(pid), PATIENCE, "the child process is gone")
+    wait_until(lambda: not is_alive(pid), TEST_TIMEOUT, "the child process has ended")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -140,5 +140,5 @@ def test_java_variables_of_the_user_are_not_inherited(
     with closing(Processes(tmp_path)) as processes:
         command = [sys.executable, "-c", "import os; print('JAVA_TOOL_OPTIONS' in os.environ)"]
         processes.start("one", command, processes.folder / "out")
-        processes.wait("one", PATIENCE)
+        processes.wait("one", TEST_TIMEOUT)
         assert (processes.folder / "out").read_text().strip() == "False"

@@ -135,7 +135,7 @@ def test_a_snapshot_that_cannot_be_written_is_a_failure(caplog: pytest.LogCaptur
     assert subject.result.error == "the disk is full"
     sink.error = None
     assert subject.run_once()
-    # The connection to the cluster is kept.
+    # The connection to the cluster stays open.
     assert len(opened) == 1
 
 

@@ -69,7 +69,7 @@ def test_unusual_names_of_clusters(tmp_path: Path) -> None:
     assert sink.last("eas") is None
 
 
-def test_the_time_of_the_last_snapshot_is_result_again(tmp_path: Path) -> None:
+def test_the_time_of_the_last_snapshot_is_read_from_the_files(tmp_path: Path) -> None:
     sink = ParquetSink(tmp_path)
     assert sink.last("east") is None
     for hours in (30, 0, 2):
@@ -140,7 +140,7 @@ for n in range(10_000):
 
 
 def test_a_killed_writer_leaves_only_complete_files(tmp_path: Path) -> None:
-    for turn in range(2):
+    for attempt in range(2):
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
         )
@@ -148,7 +148,7 @@ def test_a_killed_writer_leaves_only_complete_files(tmp_path: Path) -> None:
             assert writer.stdout is not None
             assert writer.stdout.readline().strip() == "0"
             # Kill at different points of the second snapshot or later.
-            threading.Event().wait(0.02 * turn)
+            threading.Event().wait(0.02 * attempt)
         finally:
             writer.send_signal(signal.SIGKILL)
             writer.wait(60)

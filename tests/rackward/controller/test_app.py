@@ -1,4 +1,4 @@
-"""The placement service as a controller starts it, on loopback and beyond."""
+"""The placement service of a controller, on loopback and on other addresses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rackward.placement_service import (
 )
 from tests.support.certificates import Authority, make_authority, write_file
 from tests.support.placement_server import first_brokers
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 ALL_ADDRESSES = "0.0.0.0"
 
@@ -71,7 +71,7 @@ def test_a_service_that_does_not_listen_in_time(monkeypatch: pytest.MonkeyPatch)
     give_up = threading.Event()
 
     async def listen(*_: object, **__: object) -> socket.socket:
-        await asyncio.to_thread(give_up.wait, PATIENCE)
+        await asyncio.to_thread(give_up.wait, TEST_TIMEOUT)
         raise ListeningError("too late")
 
     monkeypatch.setattr("rackward.placement_service.server._listen", listen)
@@ -85,6 +85,6 @@ def test_a_service_that_does_not_listen_in_time(monkeypatch: pytest.MonkeyPatch)
         give_up.set()
 
 
-def test_mutual_tls_is_required_beyond_loopback() -> None:
+def test_mutual_tls_is_required_except_on_loopback() -> None:
     with pytest.raises(InvalidOptionError, match="mutual TLS"):
         ServiceThread(PlacementService(first_brokers), ALL_ADDRESSES)

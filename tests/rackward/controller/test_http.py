@@ -22,7 +22,7 @@ from rackward.controller.http import (
 )
 from rackward.controller.reconciler import ReconcileStatus
 from rackward.placement_service import ServiceMetrics
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 METRICS = ControllerMetrics(
     ReconcileStatus(active=True, records=2, partitions=7, in_progress=3, waiting=4),
@@ -51,7 +51,9 @@ def server() -> Iterator[HealthServer]:
 
 def get(server: HealthServer, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{server.address}{path}", timeout=PATIENCE) as response:
+        with urllib.request.urlopen(
+            f"http://{server.address}{path}", timeout=TEST_TIMEOUT
+        ) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -85,13 +87,13 @@ def test_other_paths(server: HealthServer) -> None:
 
 
 def test_connections_are_limited(server: HealthServer) -> None:
-    """Connections beyond the limit are closed, and the server goes on."""
+    """The server closes connections beyond the limit, and continues to serve others."""
     with ExitStack() as stack:
         for _ in range(MAX_CONNECTIONS - 1):
-            stack.enter_context(socket.create_connection(server.address, PATIENCE))
+            stack.enter_context(socket.create_connection(server.address, TEST_TIMEOUT))
         assert get(server, "/health/live")[0] == 200
         for _ in range(50):
-            stack.enter_context(socket.create_connection(server.address, PATIENCE))
+            stack.enter_context(socket.create_connection(server.address, TEST_TIMEOUT))
 
     def is_live() -> bool:
         try:
@@ -100,7 +102,7 @@ def test_connections_are_limited(server: HealthServer) -> None:
             return False
 
     # The clients have closed their connections, which the server notices a moment later.
-    wait_until(is_live, PATIENCE, "the server responds again")
+    wait_until(is_live, TEST_TIMEOUT, "the server responds again")
 
 
 def test_a_port_that_is_in_use(server: HealthServer) -> None:

@@ -1,4 +1,4 @@
-"""Membership in the group of controllers, with a consumer that connects to nothing."""
+"""Membership in the group of controllers, with a consumer that does not connect."""
 
 from __future__ import annotations
 

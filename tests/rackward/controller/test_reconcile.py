@@ -81,7 +81,7 @@ def test_a_partition_moved_by_another_program_is_not_moved_back() -> None:
     assert row[:2] == (3, 4)
 
 
-def test_a_reassignment_in_progress_is_left_alone() -> None:
+def test_a_reassignment_in_progress_is_not_changed() -> None:
     record = pending(assigned={0: (0, 1, 2)})
     cluster = state(
         [0, 1, 2],
@@ -120,8 +120,8 @@ def test_a_broker_that_stays_down_while_it_copies_is_replaced() -> None:
     assert late.targets == {T0: None}
     assert late.records[0].assigned == {}
     # Without another broker, the reassignment is never cancelled.
-    alone = state([0, 1], {"t": {0: (0, 1, 2)}}, reassignments=copying)
-    assert plan_pass([record], alone, now=1e9, since=first.state).targets == {}
+    without_others = state([0, 1], {"t": {0: (0, 1, 2)}}, reassignments=copying)
+    assert plan_pass([record], without_others, now=1e9, since=first.state).targets == {}
 
 
 def test_reassignments_of_other_programs_are_not_cancelled() -> None:
@@ -144,11 +144,11 @@ def test_partitions_in_progress_are_limited() -> None:
 
 
 def test_the_record_of_a_deleted_topic_is_deleted_after_the_timeout() -> None:
-    gone = without_topic(state(RACKS, {"t": {0: (0, 1)}}), "t")
-    first = plan_pass([pending()], gone, now=100.0)
+    without_topic_t = without_topic(state(RACKS, {"t": {0: (0, 1)}}), "t")
+    first = plan_pass([pending()], without_topic_t, now=100.0)
     assert first.deleted == {}
-    assert plan_pass([pending()], gone, now=159.0, since=first.state).deleted == {}
-    late = plan_pass([pending()], gone, now=160.0, since=first.state)
+    assert plan_pass([pending()], without_topic_t, now=159.0, since=first.state).deleted == {}
+    late = plan_pass([pending()], without_topic_t, now=160.0, since=first.state)
     assert late.deleted == {"t/i": "the topic was deleted"}
 
 
@@ -230,7 +230,9 @@ def test_each_placeholder_is_filled_once(
             if killed != "request":
                 for tp, row in steps.targets.items():
                     assert row is not None
-                    assert tp.partition not in ongoing, "a reassignment in progress is left alone"
+                    assert tp.partition not in ongoing, (
+                        "a reassignment in progress was requested again"
+                    )
                     assert row[: len(lists[tp.partition])] == lists[tp.partition]
                     assert len(set(row)) == len(row) <= factor
                     ongoing[tp.partition] = row

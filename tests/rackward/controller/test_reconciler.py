@@ -1,4 +1,4 @@
-"""One pass of the reconciler: the order of its writes and requests, and when existing are none."""
+"""One pass of the reconciler: the order of its writes and requests, and passes without any."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LISTS: Lists = {"t": {0: (0, 1)}, PENDING_REPLICAS_TOPIC: {0: (0, 1, 2)}}
 
 
 class FakeLease:
-    """A lease that a test can lose; ``verifications`` are the results of `verify_ownership`."""
+    """A lease that can be lost; ``verifications`` are the results of `verify_ownership`."""
 
     def __init__(self, *records: PendingReplicas) -> None:
         self.owned = True

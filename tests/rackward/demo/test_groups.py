@@ -1,4 +1,4 @@
-"""When a group has settled."""
+"""Conditions under which a group is settled."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import socket
 from rackward.placement_service import ServiceLimits
 from rackward.placement_service.protocol import frame
 from rackward.placement_service.server import Connection, ConnectionState, new_streams
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 LARGE = bytes(40_000)
 """Less than asyncio's default buffer for writing, and more than these sockets' buffers."""
@@ -28,7 +28,7 @@ async def serve_one_request() -> None:
     reader, protocol = new_streams()
     transport, _ = await loop.connect_accepted_socket(lambda: protocol, server)
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-    connection = Connection("a test", ServiceLimits(response_seconds=PATIENCE))
+    connection = Connection("a test", ServiceLimits(response_seconds=TEST_TIMEOUT))
     requested = asyncio.Event()
 
     async def respond(message: bytes) -> bytes:
@@ -59,4 +59,4 @@ async def serve_one_request() -> None:
 
 
 def test_sending_lasts_until_the_client_has_received_the_response() -> None:
-    asyncio.run(asyncio.wait_for(serve_one_request(), PATIENCE))
+    asyncio.run(asyncio.wait_for(serve_one_request(), TEST_TIMEOUT))

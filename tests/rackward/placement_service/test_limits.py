@@ -1,4 +1,4 @@
-"""Limits: clients hold connections, send slowly or request too much, and others are served."""
+"""Limits: idle or slow clients and large requests do not prevent the service of others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.placement_server import (
     request_frame,
     run_service,
 )
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 CONNECTIONS = 1000
 
@@ -71,12 +71,12 @@ def test_a_thousand_idle_connections() -> None:
         assert can_place(service)
         wait_until(
             lambda: service.metrics.connections >= CONNECTIONS + 11,
-            PATIENCE,
+            TEST_TIMEOUT,
             "all connections are accepted",
         )
         wait_until(
             lambda: service.metrics.open_connections <= limits.connections,
-            PATIENCE,
+            TEST_TIMEOUT,
             "evicted connections are closed",
         )
         metrics = service.metrics
@@ -129,11 +129,11 @@ def test_a_client_that_sends_one_byte_at_a_time_is_disconnected() -> None:
         while not closed.is_set():
             assert can_place(service)
             assert dripping.is_alive() or closed.wait(1), "the slow client was never disconnected"
-        dripping.join(PATIENCE)
+        dripping.join(TEST_TIMEOUT)
         assert service.metrics.slow_connections == 1
 
 
-def test_a_silent_connection_is_closed_on() -> None:
+def test_a_connection_without_a_request_is_closed() -> None:
     with run_service(limits=ServiceLimits(idle_seconds=0.1)) as service, service.connect() as idle:
         assert receive_all(idle) == b""
         assert service.metrics.slow_connections == 1
@@ -153,9 +153,9 @@ def test_a_client_that_does_not_receive_responses_is_disconnected() -> None:
         sending = threading.Thread(target=send, daemon=True)
         sending.start()
         wait_until(
-            lambda: service.metrics.slow_connections == 1, PATIENCE, "the connection is closed"
+            lambda: service.metrics.slow_connections == 1, TEST_TIMEOUT, "the connection is closed"
         )
-        sending.join(PATIENCE)
+        sending.join(TEST_TIMEOUT)
         assert can_place(service)
 
 

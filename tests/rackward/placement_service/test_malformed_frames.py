@@ -1,4 +1,4 @@
-"""Malformed frames: their connection is closed, and the service goes on."""
+"""Malformed frames: the service closes their connection, and continues to serve others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def decode_response(message: bytes) -> Any:
 
 
 def is_malformed(sent: bytes | bytearray) -> bool:
-    """Return whether these bytes, and then the end, contain no complete frame with a request."""
+    """Return whether these bytes contain no complete frame with a request."""
     length = int.from_bytes(sent[:4], "big", signed=True)
     if len(sent) < 4 or not 0 <= length <= LIMITS.frame_bytes or len(sent) < 4 + length:
         return True
@@ -49,7 +49,7 @@ def is_malformed(sent: bytes | bytearray) -> bool:
 
 
 def mutate(sent: bytes, rng: random.Random) -> bytes:
-    """Return malformed bytes like these: some changed, some removed, or some added."""
+    """Return these bytes with some changed, removed or added, so that they are malformed."""
     while True:
         changed = bytearray(sent or b"\0")
         for _ in range(rng.randrange(3)):

@@ -25,7 +25,7 @@ from rackward.placement_service import (
 )
 from tests.support.placement import cluster
 from tests.support.placement_server import run_service
-from tests.support.placer_plugin import Answering
+from tests.support.placer_plugin import FixedPlacer
 
 ORDERS = SimplePlacer(seed=9).place(PlacementSpec(16, 3), cluster([None] * 6))
 VIEW = cluster(["/a/1", "/a/2", "/b/1", "/b/2", "/c/1", "/c/1"], orders=ORDERS)
@@ -39,11 +39,11 @@ BUILT_IN: dict[str, ReplicaPlacer] = {
 }
 CONFIGURED: dict[str, ReplicaPlacer] = {
     **BUILT_IN,
-    "none": Answering(None),
-    "raising": Answering(LookupError("the inventory\nis closed")),
-    "refusing": Answering(RackwardError("the room is full: build another")),
-    "wrong": Answering(((0, 0, 0),) * 16),
-    "ending": Answering(SystemExit(3)),
+    "none": FixedPlacer(None),
+    "raising": FixedPlacer(LookupError("the inventory\nis closed")),
+    "refusing": FixedPlacer(RackwardError("the room is full: build another")),
+    "wrong": FixedPlacer(((0, 0, 0),) * 16),
+    "ending": FixedPlacer(SystemExit(3)),
 }
 SHAPES = [(16, 3, ()), (1, 1, ()), (7, 2, (1, 2, 3, 4)), (5, 3, (0, 99)), (5, 7, ()), (16, 3, (5,))]
 

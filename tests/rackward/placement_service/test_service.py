@@ -28,37 +28,39 @@ from tests.support.placement_server import (
     request_frame,
     run_service,
 )
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 
 def refuses_connections(address: tuple[str, int]) -> bool:
     try:
-        socket.create_connection(address, PATIENCE).close()
+        socket.create_connection(address, TEST_TIMEOUT).close()
     except ConnectionRefusedError:
         return True
     return False
 
 
 def test_requests_in_progress_are_completed(gate: Gate) -> None:
-    limits = ServiceLimits(shutdown_seconds=PATIENCE)
+    limits = ServiceLimits(shutdown_seconds=TEST_TIMEOUT)
     with socket.socket() as idle, socket.socket() as busy:
         with run_service(gate.handler, limits) as service:
             for each in (idle, busy):
-                each.settimeout(PATIENCE)
+                each.settimeout(TEST_TIMEOUT)
                 each.connect(service.address)
             busy.sendall(request_frame(1, 2))
             gate.wait_for_request()
 
             def open_when_stopping() -> None:
                 wait_until(
-                    lambda: refuses_connections(service.address), PATIENCE, "the listener is closed"
+                    lambda: refuses_connections(service.address),
+                    TEST_TIMEOUT,
+                    "the listener is closed",
                 )
                 assert receive_all(idle) == b""
                 gate.open()
 
             opening = threading.Thread(target=open_when_stopping, daemon=True)
             opening.start()
-        opening.join(PATIENCE)
+        opening.join(TEST_TIMEOUT)
         assert receive_all(busy).hex().endswith("000000000300000000000000010000")
         assert service.metrics.open_connections == 0
 
@@ -66,7 +68,7 @@ def test_requests_in_progress_are_completed(gate: Gate) -> None:
 def test_requests_that_hang_are_abandoned(gate: Gate) -> None:
     limits = ServiceLimits(shutdown_seconds=0.05)
     with socket.socket() as busy:
-        busy.settimeout(PATIENCE)
+        busy.settimeout(TEST_TIMEOUT)
         with run_service(gate.handler, limits) as service:
             busy.connect(service.address)
             busy.sendall(request_frame(1, 2))
@@ -98,7 +100,7 @@ print("ended")
         [sys.executable, "-W", "error::ResourceWarning", "-c", program],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TEST_TIMEOUT,
         check=False,
     )
     assert (ended.stdout, ended.stderr, ended.returncode) == ("ended\n", "", 0)

@@ -24,7 +24,7 @@ from tests.support.placement_server import (
     request_frame,
     run_service,
 )
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def wait_for_failed_handshakes(service: RunningService, handshakes: int) -> None
     """The service closes the connection before it counts."""
     wait_until(
         lambda: service.metrics.failed_handshakes == handshakes,
-        PATIENCE,
+        TEST_TIMEOUT,
         f"{handshakes} failed handshakes",
     )
 
@@ -173,7 +173,7 @@ def test_a_handshake_that_takes_too_long(files: Files) -> None:
 
 
 def test_idle_handshakes_are_evicted(files: Files) -> None:
-    limits = ServiceLimits(connections=4, handshake_seconds=PATIENCE)
+    limits = ServiceLimits(connections=4, handshake_seconds=TEST_TIMEOUT)
     with run_service(limits=limits, tls=files.service) as service:
         silent = [service.connect() for _ in range(12)]
         assert place_as(service, files.client)

@@ -1,3 +1,5 @@
+"""Cancelling reassignments: of a plan, or all of them."""
+
 from __future__ import annotations
 
 from placement_core.cluster import Move
@@ -50,7 +52,7 @@ def test_cancelling_a_plan_restores_replicas_and_their_order() -> None:
     assert cluster.throttle.settings == {}
 
 
-def test_cancelling_everything_puts_the_leaders_first() -> None:
+def test_cancelling_all_reassignments_lists_the_leaders_first() -> None:
     cluster = cluster_in_progress()
     state, reassignments = cluster.describe(["t"])
     result, _ = run(cluster, Cancellation.of_all(reassignments, state))

@@ -1,3 +1,5 @@
+"""Execution of a plan on a simulated cluster: batches, failures, interruptions."""
+
 from __future__ import annotations
 
 import pytest
@@ -247,7 +249,7 @@ def test_a_cluster_that_stays_unreachable_ends_the_run() -> None:
 
 
 class Signal(BaseException):
-    """As a signal handler raises it."""
+    """The exception that a signal handler raises."""
 
 
 def test_a_signal_removes_the_throttle_and_the_run_can_be_resumed() -> None:
@@ -270,7 +272,7 @@ def test_a_signal_removes_the_throttle_and_the_run_can_be_resumed() -> None:
 
 
 @pytest.mark.parametrize("call", ["set_rate", "add_replicas", "remove_replicas", "remove"])
-def test_a_signal_during_a_change_of_the_throttle_does_not_leave_it_behind(call: str) -> None:
+def test_a_signal_during_a_change_of_the_throttle_removes_the_throttle(call: str) -> None:
     cluster = cluster_of(MOVES[:2])
     cluster.throttle.fails_once[call] = Signal()
     with pytest.raises(Signal):

@@ -1,3 +1,5 @@
+"""Plan files: writing, strict parsing, and reading kafka-reassign-partitions JSON."""
+
 from __future__ import annotations
 
 import io

@@ -1,3 +1,5 @@
+"""Planning of reassignments: repairs, drained brokers, placers, moves."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -50,13 +52,13 @@ def test_by_default_only_broken_rack_rules_are_repaired() -> None:
     assert sum(len(each.adding) for each in plan(state, even=True)) > 1
 
 
-def test_other_topics_stay() -> None:
+def test_other_topics_do_not_change() -> None:
     state = cluster_state({"t": [(0, 2)], "u": [(0, 1)]})
-    alone = cluster_state({"t": [(0, 2)]})
-    assert plan(state, replication_factor=3) == plan(alone, replication_factor=3)
+    without_u = cluster_state({"t": [(0, 2)]})
+    assert plan(state, replication_factor=3) == plan(without_u, replication_factor=3)
 
 
-def test_leaders_that_can_stay_do_unless_even() -> None:
+def test_leaders_do_not_change_without_need_unless_even() -> None:
     state = cluster_state({"t": [(0, 2, 4)] * 6})
     assert first_replicas(plan(state, replication_factor=4)) == [0] * 6
     # One partition does not change.
@@ -117,7 +119,7 @@ def test_a_placer_replaces_drained_brokers() -> None:
     assert first_replicas(moves) == [0, 2, 0]
 
 
-def test_anew_places_as_if_the_topic_were_new() -> None:
+def test_anew_ignores_the_present_replicas() -> None:
     placer = RackAlternatingPlacer(start_index=0, shift=0)
     moves = plan(cluster_state({"t": [(0, 1, 2)] * 6}), placer=placer, anew=True)
     assert replicas_after(moves)[:2] == [(0, 2, 4), (2, 4, 1)]

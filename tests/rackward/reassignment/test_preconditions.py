@@ -21,7 +21,7 @@ RAISING = Reassignment((1, 2, 3), adding=(2, 3), removing=())
 ELSEWHERE = Reassignment((4, 1), adding=(4,), removing=(1,))
 
 
-def test_a_plan_fits_the_cluster_that_it_was_made_for() -> None:
+def test_a_plan_fits_the_cluster_that_it_was_created_for() -> None:
     check_preconditions("p", PLAN, planned_state())
     status = ReassignmentStatus.of(PLAN.moves, planned_state(), {})
     assert set(status.states.values()) == {PartitionState.PENDING}
@@ -130,7 +130,7 @@ MOVED_RACK = planned_state(racks={**RACKS, 3: "a"})
 @pytest.mark.parametrize(
     ("plan", "state"),
     [
-        # Other leaders, a new broker, a broker that is down and gets nothing.
+        # Other leaders, a new broker, and a broker that is down and receives no replicas.
         (PLAN, replace(LEADERLESS, view=replace(LEADERLESS.view, leaders={}))),
         (replace(PLAN, rack_source=RackSource.LOCATOR), MOVED_RACK),
         (replace(PLAN, rack_source=RackSource.IGNORED), MOVED_RACK),
@@ -141,7 +141,7 @@ MOVED_RACK = planned_state(racks={**RACKS, 3: "a"})
         (PLAN, planned_state(topic_ids={"größen": ORDERS, "orders": None})),
     ],
 )
-def test_other_changes_do_not_matter(plan: Plan, state: ClusterState) -> None:
+def test_other_changes_are_no_error(plan: Plan, state: ClusterState) -> None:
     check_preconditions("p", plan, state)
 
 

@@ -1,3 +1,5 @@
+"""Progress of copying: bytes, rate, stalls and diverged partitions."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -20,7 +22,7 @@ STATE = ClusterState(None, ClusterView((), leaders={tp(0): 0, tp(1): 1, tp(2): 1
 
 
 def sizes(**bytes_by_replica: int) -> ReplicaSizes:
-    """``p0_b1=5``: the replica of partition 0 on broker 1 has 5 bytes."""
+    """Return sizes; ``p0_b1=5`` means that the replica of partition 0 on broker 1 has 5 bytes."""
     return {
         (tp(int(name[1])), int(name[4])): ReplicaSize(count, 0)
         for name, count in bytes_by_replica.items()
@@ -94,7 +96,7 @@ def test_progress_restarts_the_stall_timeout() -> None:
     assert detector.is_stalled(19)
 
 
-def test_only_partitions_that_stay_diverged_are_lasting() -> None:
+def test_only_partitions_that_remain_diverged_are_lasting() -> None:
     detector = StallDetector(stall_timeout=10, propagation_seconds=3, last_progress=0)
     assert detector.lasting(0, [tp(0), tp(1)]) == set()
     assert detector.lasting(2, [tp(0)]) == set()

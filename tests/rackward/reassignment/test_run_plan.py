@@ -1,3 +1,5 @@
+"""From a plan to an execution: checks, limits, batches."""
+
 from __future__ import annotations
 
 import pytest
@@ -42,7 +44,7 @@ def cluster() -> SimulatedCluster:
     return SimulatedCluster({move.partition: move.before for move in MOVES})
 
 
-def test_the_change_is_what_is_not_completed(cluster: SimulatedCluster) -> None:
+def test_the_change_has_only_moves_that_are_not_completed(cluster: SimulatedCluster) -> None:
     cluster.reassign({tp(0): (0, 1), tp(2): (3, 2)})
     prepared = prepare_run(request_for(cluster, BatchLimits(throttle=10)), cluster, accept)
     assert (prepared.completed, prepared.in_progress) == (1, 1)

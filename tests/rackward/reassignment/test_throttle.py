@@ -1,3 +1,5 @@
+"""The replication throttle during a run, after killed runs and beside other runs."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -50,11 +52,11 @@ def test_existing_settings_are_restored(cluster: SimulatedCluster) -> None:
     assert cluster.throttle.topics["t"] == lists
 
 
-def test_settings_from_before_a_killed_run_are_restored_by_the_next(
+def test_the_next_run_restores_the_settings_from_before_a_killed_run(
     cluster: SimulatedCluster,
 ) -> None:
     cluster.throttle.brokers.update(EXISTING_RATES)
-    # As a run leaves it that is killed.
+    # The throttle that a killed run leaves.
     cluster.throttle.set_rate(10)
     cluster.throttle.add_replicas([MOVE, Move(tp(4), (0,), (0, 2))])
     _, settings = run_throttled(cluster, 50)
@@ -71,14 +73,14 @@ def test_settings_from_before_a_killed_run_are_restored_by_the_next(
     assert cluster.throttle.settings == EXISTING_RATES
 
 
-def test_a_rate_that_was_changed_meanwhile_stays(cluster: SimulatedCluster) -> None:
+def test_a_rate_changed_during_the_run_is_not_restored(cluster: SimulatedCluster) -> None:
     cluster.throttle.set_rate(10)
     cluster.throttle.brokers["leader.replication.throttled.rate"] = "99"
     run_throttled(cluster, None)
     assert cluster.throttle.settings == {"leader.replication.throttled.rate": "99"}
 
 
-def test_entries_and_rates_of_another_run_stay(cluster: SimulatedCluster) -> None:
+def test_entries_and_rates_of_another_run_are_not_removed(cluster: SimulatedCluster) -> None:
     cluster.throttle.set_rate(10)
     cluster.throttle.add_replicas([Move(tp(4), (0,), (0, 2))])
     run_throttled(cluster, 50, in_progress={4})

@@ -81,7 +81,7 @@ def test_additional_partitions_need_enough_known_brokers() -> None:
 
 
 def test_additional_partitions_get_the_replication_factor_of_pending_replicas() -> None:
-    """Kafka requires lists of two replicas, like the existing ones; three brokers are live."""
+    """Kafka requires two replicas, like those of existing partitions; three brokers are live."""
     before = with_down({"t": [(0, 1), (1, 0)]}, [])
     targets = {
         TopicPartition("t", 0): ReplicationTarget(3),

@@ -21,7 +21,7 @@ def best_value(problem: Problem) -> Value:
     """Return the minimum objective."""
     if not problem.candidates:
         return value(problem, ())
-    # Variables: unit u is assigned to member m; then member m has at minimum_value k units.
+    # Variables: unit u is assigned to member m; then member m has at least k units.
     choices = [(unit, member) for unit, row in enumerate(problem.candidates) for member in row]
     units, members = len(problem.candidates), range(len(problem.before))
     shares = [(m, k) for m in members for k in range(1, min(problem.high[m], units) + 1)]
@@ -37,12 +37,12 @@ def best_value(problem: Problem) -> Value:
         rows.append((has | dict.fromkeys(steps, -1.0), 0, 0))
         rows.append((dict.fromkeys(steps, 1.0), problem.low[member], np.inf))
 
-    found = []
+    minima = []
     for figure, constant in figures(problem, given, filled):
         minimum_value = minimum(figure, rows, len(choices) + len(shares))
         rows.append((figure, -np.inf, minimum_value + 0.5))
-        found.append(minimum_value + constant)
-    return tuple(found)
+        minima.append(minimum_value + constant)
+    return tuple(minima)
 
 
 def figures(

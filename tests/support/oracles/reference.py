@@ -60,8 +60,8 @@ def range_reference(group: Group) -> Plan:
             problem, members = range_problem(facts, topics, loads, group.max_imbalance)
             solution = [members[m] for m in oracle_solver.best_solution(problem)]
         else:
-            found = apache_range(facts.members, topics[0], len(group.leader_racks[topics[0]]))
-            member_of = {n: index[id_] for id_, numbers in found.items() for n in numbers}
+            ranges = apache_range(facts.members, topics[0], len(group.leader_racks[topics[0]]))
+            member_of = {n: index[id_] for id_, numbers in ranges.items() for n in numbers}
             solution = [member_of[n] for n in range(len(member_of))]
         for number, member in enumerate(solution):
             assignee.update({(topic, number): member for topic in topics})

@@ -14,7 +14,7 @@ import rackward.cli.traffic.options as traffic_options
 from rack_traffic.errors import SparkError
 from rack_traffic.session import SparkOptions
 from rackward.cli.traffic.options import running_spark
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_spark_that_cannot_be_started_or_reached(
 ) -> None:
     command = [sys.executable, "-m", "rackward.cli.main", "traffic", "run", "in", str(tmp_path)]
     done = subprocess.run(
-        [*command, *options], check=False, capture_output=True, text=True, timeout=2 * PATIENCE
+        [*command, *options], check=False, capture_output=True, text=True, timeout=2 * TEST_TIMEOUT
     )
     assert done.returncode == 2, done.stderr
     error = done.stderr.splitlines()[-1]
@@ -44,10 +44,10 @@ def test_spark_that_cannot_be_started_or_reached(
 
 def test_a_jvm_that_ends_during_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     session = MagicMock()
-    session.stop.side_effect = Py4JNetworkError("the JVM is gone")
+    session.stop.side_effect = Py4JNetworkError("the JVM has exited")
     monkeypatch.setattr(traffic_options, "spark_session", lambda _options: session)
     with (
-        pytest.raises(SparkError, match=r"^Spark failed: the JVM is gone"),
+        pytest.raises(SparkError, match=r"^Spark failed: the JVM has exited"),
         running_spark(SparkOptions()),
     ):
         raise Py4JNetworkError("no answer")

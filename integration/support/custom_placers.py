@@ -1,4 +1,4 @@
-"""Placers of somebody else's, given to the tool as module:Class."""
+"""Custom placers for the command, given as module:Class."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from placement_core import ClusterView, PlacementSpec, ReplicaLists
 
 
 class Backwards:
-    """Brokers in falling order, every partition the same: easily told from ours."""
+    """Returns brokers in descending order, the same for all partitions, unlike built-in placers."""
 
     def __init__(self, lead: str = "5") -> None:
         self.lead = int(lead)
@@ -23,21 +23,21 @@ class Backwards:
 
 
 class Deferring:
-    """Leaves it to the simple placer."""
+    """Returns None: the simple placer is used instead."""
 
     def place(self, *_: object) -> None:
         return None
 
 
 class Raising:
-    """Fails."""
+    """Raises an error with two lines of text."""
 
     def place(self, *_: object) -> ReplicaLists:
         raise LookupError("the inventory\nis closed")
 
 
 class Repeating:
-    """Answers with a broker twice."""
+    """Returns replica lists that contain a broker twice."""
 
     def place(self, spec: PlacementSpec, *_: object) -> ReplicaLists:
         return ((0, 0),) * spec.partitions

@@ -1,7 +1,7 @@
 """Send small records to every partition of a topic at short intervals, from another process.
 
-kafka-python sends all records for a broker in one request; librdkafka sends one per partition. In a
-process of its own the producer takes no time of the consumers whose pauses are measured.
+kafka-python sends all records for a broker in one request; librdkafka sends one per partition.
+In its own process, the producer does not slow down the consumers whose pauses are measured.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from contextlib import contextmanager
 from kafka import KafkaProducer
 
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import TEST_TIMEOUT
 
 
 @contextmanager
-def drip(cluster: Cluster, topic: str, partitions: int, every: float) -> Iterator[None]:
+def produce_steadily(cluster: Cluster, topic: str, partitions: int, every: float) -> Iterator[None]:
     """Send a record to each partition every ``every`` seconds, until the block ends."""
     arguments = [cluster.bootstrap_servers, topic, str(partitions), str(every)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "integration.support.drip", *arguments], stdin=subprocess.PIPE
+        [sys.executable, "-m", "integration.support.steady_producer", *arguments],
+        stdin=subprocess.PIPE,
     )
     try:
         yield
@@ -31,7 +32,7 @@ def drip(cluster: Cluster, topic: str, partitions: int, every: float) -> Iterato
         assert process.stdin is not None
         process.stdin.close()
         try:
-            process.wait(PATIENCE)
+            process.wait(TEST_TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
