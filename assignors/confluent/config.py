@@ -9,9 +9,9 @@ librdkafka gets all properties that it knows, so that it refuses what it always 
     through the membership instead.
 ``client.rack``
     It would fetch from followers. The rack is the assignor's.
-``rackward.refresh``
-    Not one of its properties: a :class:`~assignors.RefreshPolicy`, which decides when moved leaders
-    justify a rebalance, or None for never.
+``rackward.refresh``, ``rackward.oauth.allow.http``
+    Not its properties. The first is a :class:`~assignors.RefreshPolicy`, which decides when moved
+    leaders justify a rebalance, or None for never. The second allows a token endpoint without TLS.
 
 It keeps ``group.id``, which does not make it a member: only ``subscribe`` would. With a group id,
 partitions that the application assigns itself start at the group's committed offsets, and
@@ -35,6 +35,7 @@ from assignors.connection import (
     kafka_python_settings,
     librdkafka_settings,
 )
+from assignors.connection.oidc import ALLOW_HTTP, CALLBACK, ENDPOINT, METHOD
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy, validate_refresh
 from assignors.rack_discovery import RackSource, resolve_rack
 from placement_core import InvalidOptionError
@@ -54,6 +55,8 @@ _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
 _JAVA_ONLY = {
     "receive.buffer.bytes",
     "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.oauthbearer.header.urlencode",
     "send.buffer.bytes",
     "ssl.enabled.protocols",
     "ssl.keystore.certificate.chain",
@@ -133,7 +136,7 @@ def librdkafka_config(
     config = {
         name: value
         for name, value in properties.items()
-        if name not in ("client.rack", STRATEGY_PROPERTY, REFRESH_PROPERTY)
+        if name not in ("client.rack", STRATEGY_PROPERTY, REFRESH_PROPERTY, ALLOW_HTTP)
     }
     if any(name in properties for name in _JAVA_ONLY):
         try:
@@ -141,6 +144,8 @@ def librdkafka_config(
         except ConnectionPropertyError as error:
             raise _invalid(str(error)) from error
         config = {k: v for k, v in config.items() if k not in CONNECTION_PROPERTIES} | connection
+    if config.get(ENDPOINT) and CALLBACK not in config:
+        config.setdefault(METHOD, "oidc")  # Java has no other use of the endpoint.
     # Any other value is left for librdkafka to refuse.
     if _get_str(config, "enable.auto.commit", "true").lower() in (*_TRUE, *_FALSE):
         config["enable.auto.commit"] = "false"

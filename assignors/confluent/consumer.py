@@ -46,6 +46,7 @@ from assignors.confluent.events import (
 )
 from assignors.confluent.internals import check_clients, check_group_metadata
 from assignors.confluent.member import GroupMember
+from assignors.confluent.oauth import share_oauth_callback
 from assignors.confluent.polling import WAKE_UP_TOPIC, NativeConsumer, Poller, PollTimeout, Ticker
 from assignors.group_leader import Assignment, log
 from assignors.group_leader.logs import format_list
@@ -83,6 +84,7 @@ class Consumer(confluent_kafka.Consumer):
             # librdkafka would abort the process.
             raise ValueError("Failed to create consumer: group.id must be set")
         validate(properties)
+        share_oauth_callback(properties)
         super().__init__(librdkafka_config(properties, _commit_callback(weakref.ref(self))))
         try:
             check_clients()

@@ -3,7 +3,8 @@
 Java's ``client.properties`` and librdkafka's configuration have different names for the same
 settings (``ssl.truststore.location`` and ``ssl.ca.location``, ``sasl.jaas.config`` and
 ``sasl.username``). This package reads both, also mixed, and returns the settings for kafka-python
-or for librdkafka. It imports no client library.
+or for librdkafka. It imports no client library, except for OAUTHBEARER, where kafka-python gets its
+tokens from an object of its own class.
 """
 
 from assignors.connection.kafka_python import kafka_python_settings

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
-from assignors.connection.properties import PropertyReader
+from assignors.connection.oidc import CALLBACK, TokenCredentials
+from assignors.connection.properties import ConnectionPropertyError, PropertyReader
 from assignors.connection.settings import read_settings
 from assignors.connection.tls import tls_context
 
@@ -31,7 +32,8 @@ def kafka_python_settings(properties: Mapping[str, object]) -> dict[str, object]
     ``properties`` may have Java's and librdkafka's names. KafkaConsumer, KafkaProducer and
     KafkaAdminClient of kafka-python 3 accept every keyword. Properties that do not concern the
     connection are left out. With TLS the result has an ``ssl_context``. Passwords are strings
-    whose ``repr`` is masked.
+    whose ``repr`` is masked. With OAUTHBEARER the result has a ``sasl_oauth_token_provider``, which
+    requests tokens when kafka-python needs them.
 
     Raise ConnectionPropertyError, which names the property.
     """
@@ -43,11 +45,29 @@ def kafka_python_settings(properties: Mapping[str, object]) -> dict[str, object]
         keywords["client_id"] = settings.client_id
     if settings.tls is not None:
         keywords["ssl_context"] = tls_context(settings.tls)
-    if settings.credentials is not None:
+    if isinstance(settings.credentials, TokenCredentials):
+        keywords["sasl_mechanism"] = "OAUTHBEARER"
+        keywords["sasl_oauth_token_provider"] = _token_provider(settings.credentials, properties)
+    elif settings.credentials is not None:
         keywords["sasl_mechanism"] = settings.credentials.mechanism
         keywords["sasl_plain_username"] = settings.credentials.username
         keywords["sasl_plain_password"] = settings.credentials.password
     return {**keywords, **_network_settings(PropertyReader(properties))}
+
+
+def _token_provider(credentials: TokenCredentials, properties: Mapping[str, object]) -> object:
+    # Not before OAUTHBEARER is used: they import kafka-python, and urllib with much of HTTP.
+    from assignors.connection.token_cache import TokenCache
+    from assignors.connection.token_endpoint import TokenEndpoint
+    from assignors.kafka_python.token_provider import TokenProvider
+
+    if credentials.oidc is not None:
+        return TokenProvider(TokenCache(TokenEndpoint(credentials.oidc).request))
+    if not hasattr(provider := properties[CALLBACK], "token"):
+        raise ConnectionPropertyError(
+            CALLBACK, "only assignors.confluent accepts a callback: set the OIDC properties"
+        )
+    return provider
 
 
 def _network_settings(reader: PropertyReader) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from assignors.connection.oidc import ENDPOINT, METHOD, OidcSettings, TokenCredentials
 from assignors.connection.properties import PropertyReader
 from assignors.connection.settings import LIBRDKAFKA_ONLY, read_settings
 from assignors.connection.tls import PROBE, KeyMaterial, TlsSettings
@@ -53,7 +54,11 @@ def librdkafka_settings(properties: Mapping[str, object]) -> dict[str, object]:
         config["client.id"] = settings.client_id
     if settings.tls is not None:
         config.update(_tls_settings(settings.tls))
-    if settings.credentials is not None:
+    if isinstance(settings.credentials, TokenCredentials):
+        config["sasl.mechanism"] = "OAUTHBEARER"
+        if settings.credentials.oidc is not None:
+            config.update(_oidc_settings(settings.credentials.oidc))
+    elif settings.credentials is not None:
         config["sasl.mechanism"] = settings.credentials.mechanism
         config["sasl.username"] = settings.credentials.username
         config["sasl.password"] = settings.credentials.password
@@ -85,6 +90,23 @@ def _tls_settings(tls: TlsSettings) -> dict[str, object]:
         config.update(_location_or_pem(key, "ssl.key"))
         if key.password is not None:
             config["ssl.key.password"] = key.password
+    return config
+
+
+def _oidc_settings(oidc: OidcSettings) -> dict[str, object]:
+    config: dict[str, object] = {
+        METHOD: "oidc",
+        ENDPOINT: oidc.endpoint,
+        "sasl.oauthbearer.client.id": oidc.client_id,
+        "sasl.oauthbearer.client.secret": oidc.client_secret,
+    }
+    if oidc.scope is not None:
+        config["sasl.oauthbearer.scope"] = oidc.scope
+    if oidc.extensions:
+        pairs = (f"{name}={value}" for name, value in oidc.extensions.items())
+        config["sasl.oauthbearer.extensions"] = ",".join(pairs)
+    if oidc.tls is not None and oidc.tls.trust is not None:
+        config.update(_location_or_pem(oidc.tls.trust, "https.ca"))
     return config
 
 

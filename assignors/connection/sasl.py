@@ -5,6 +5,8 @@ Java clients take credentials as the options of a login module, in a syntax of i
     org.apache.kafka.common.security.plain.PlainLoginModule required
         username="alice" password="alice-secret";
 
+For OAUTHBEARER see `assignors.connection.oidc`.
+
 No error contains any part of that text: in a malformed line the password may be anywhere.
 """
 
@@ -14,9 +16,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from assignors.connection.oidc import TokenCredentials, read_token_credentials
 from assignors.connection.properties import ConnectionPropertyError, PropertyReader, Secret
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _MECHANISM_NAMES = ("sasl.mechanism", "sasl.mechanisms")
 _JAAS = "sasl.jaas.config"
 _HINT = f"set it, or {_JAAS} with username and password"
@@ -24,18 +27,18 @@ _HINT = f"set it, or {_JAAS} with username and password"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A SASL mechanism, a user name and a password."""
+    """A SASL mechanism with a password: its name, a user name and the password."""
 
     mechanism: str
     username: str
     password: Secret
 
 
-def read_credentials(reader: PropertyReader) -> Credentials:
+def read_credentials(reader: PropertyReader) -> Credentials | TokenCredentials:
     """Return the credentials that the properties give, by Java's names or librdkafka's.
 
-    Raise ConnectionPropertyError for a mechanism that is not in MECHANISMS, for a missing user
-    name or password, and if ``sasl.jaas.config`` disagrees with the other properties.
+    Raise ConnectionPropertyError for a mechanism that is not in MECHANISMS, for credentials that
+    are missing, and if ``sasl.jaas.config`` disagrees with the other properties.
     """
     mechanism = (reader.get_str(*_MECHANISM_NAMES) or "").upper()
     if mechanism not in MECHANISMS:
@@ -44,10 +47,12 @@ def read_credentials(reader: PropertyReader) -> Credentials:
             reader.first_set(*_MECHANISM_NAMES) or _MECHANISM_NAMES[0],
             f"{problem}: set it to one of {', '.join(MECHANISMS)}",
         )
-    username, password = reader.get_str("sasl.username"), reader.get_secret("sasl.password")
     jaas = reader.get_secret(_JAAS)
-    if jaas is not None:
-        options = parse_jaas(jaas)
+    options = None if jaas is None else parse_jaas(jaas)
+    if mechanism == "OAUTHBEARER":
+        return read_token_credentials(reader, options)
+    username, password = reader.get_str("sasl.username"), reader.get_secret("sasl.password")
+    if options is not None:
         if options.get("tokenauth", "").lower() == "true":
             raise ConnectionPropertyError(_JAAS, "delegation tokens (tokenauth) are not supported")
         jaas_username = str(options.get("username", ""))
@@ -70,7 +75,7 @@ def _differ(one: str | None, other: str) -> bool:
 
 # ---- The syntax of sasl.jaas.config.
 
-_LOGIN_MODULES = ("PlainLoginModule", "ScramLoginModule")
+_LOGIN_MODULES = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule")
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _TOKEN = re.compile(
     r"""\s+ | //[^\n]* | /\*.*?\*/
@@ -83,11 +88,11 @@ _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _CONTROL_CHARACTERS = {
     "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
 }  # fmt: skip
-_FORM = 'write it as ...PlainLoginModule required username="..." password="...";'
+_FORM = 'write it as ...LoginModule required username="..." password="...";'
 
 
 def parse_jaas(text: str) -> dict[str, Secret]:
-    """Return the options of the one login module in ``text``, PlainLoginModule or ScramLoginModule.
+    """Return the options of the one login module in ``text``, which is in _LOGIN_MODULES.
 
     Raise ConnectionPropertyError, without any part of the text, for a text of another form and
     for other login modules.

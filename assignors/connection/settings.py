@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from assignors.connection.oidc import OIDC_PROPERTIES, TokenCredentials
 from assignors.connection.properties import ConnectionPropertyError, PropertyReader, server_list
 from assignors.connection.sasl import Credentials, read_credentials
 from assignors.connection.tls import TlsSettings, read_tls
@@ -75,7 +76,7 @@ SECURITY_PROPERTIES = {
     "ssl.truststore.location",
     "ssl.truststore.password",
     "ssl.truststore.type",
-}
+} | OIDC_PROPERTIES
 
 CONNECTION_PROPERTIES = frozenset(
     {"bootstrap.servers", "metadata.broker.list", "client.id"}
@@ -90,7 +91,16 @@ _IGNORED = (
     "sasl.client.callback.handler.class",
     "sasl.kerberos.",
     "sasl.login.",
-    "sasl.oauthbearer.",
+    "sasl.oauthbearer.assertion.",
+    "sasl.oauthbearer.clock.skew.",
+    "sasl.oauthbearer.config",
+    "sasl.oauthbearer.expected.",
+    "sasl.oauthbearer.grant.type",
+    "sasl.oauthbearer.jwks.",
+    "sasl.oauthbearer.jwt.",
+    "sasl.oauthbearer.metadata.authentication.",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
     "security.providers",
     "ssl.ca.certificate.stores",
     "ssl.engine.",
@@ -100,7 +110,7 @@ _IGNORED = (
     "ssl.secure.random.implementation",
     "ssl.trustmanager.algorithm",
 )
-_SECURITY_PREFIXES = ("ssl.", "sasl.", "security.", "enable.ssl.")
+_SECURITY_PREFIXES = ("ssl.", "sasl.", "security.", "enable.ssl.", "https.", "rackward.oauth.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +125,7 @@ class ConnectionSettings:
     client_id: str | None
     protocol: str
     tls: TlsSettings | None
-    credentials: Credentials | None
+    credentials: Credentials | TokenCredentials | None
 
 
 def read_settings(properties: Mapping[str, object]) -> ConnectionSettings:

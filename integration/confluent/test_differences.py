@@ -78,9 +78,25 @@ def test_an_empty_group_id(group: str | None) -> None:
         {"partition.assignment.strategy": None},
         # kafka-python requires more than one heartbeat per session.
         {"heartbeat.interval.ms": 6000, "session.timeout.ms": 6000},
-        # kafka-python supports neither librdkafka's mock brokers nor this mechanism here.
+        # The member cannot reach librdkafka's mock brokers, nor get tokens in every way.
         {"test.mock.num.brokers": 3},
-        {"sasl.mechanisms": "OAUTHBEARER", "security.protocol": "SASL_PLAINTEXT"},
+        {
+            "sasl.oauthbearer.metadata.authentication.type": "azure_imds",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.config": "query=api-version=1",
+            "sasl.oauthbearer.token.endpoint.url": "https://127.0.0.1:1/token",
+            "sasl.mechanisms": "OAUTHBEARER",
+            "security.protocol": "SASL_PLAINTEXT",
+        },
+        # The secret would be sent in clear text.
+        {
+            "sasl.oauthbearer.token.endpoint.url": "http://idp.invalid/token",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "x",
+            "sasl.oauthbearer.client.secret": "x",
+            "sasl.mechanisms": "OAUTHBEARER",
+            "security.protocol": "SASL_PLAINTEXT",
+        },
     ],
     ids=lambda value: ",".join(f"{k}={v}" for k, v in value.items()),
 )

@@ -177,9 +177,13 @@ def _authenticate(
         response = connection.send(SaslAuthenticateRequest[1](mechanism.auth_bytes()))
         if response.error_code:
             reason = one_line(response.error_message or "no reason given")
+            properties = (
+                "sasl.oauthbearer.client.id, sasl.oauthbearer.scope and the broker's issuer"
+                if name == "OAUTHBEARER"
+                else "sasl.username and sasl.password, or sasl.jaas.config"
+            )
             raise CredentialsError(
-                f"{server}: authentication failed ({reason}): check sasl.username and "
-                "sasl.password, or sasl.jaas.config"
+                f"{server}: authentication failed ({reason}): check {properties}"
             )
         try:
             mechanism.receive(response.auth_bytes)

@@ -1,0 +1,315 @@
+"""OAUTHBEARER on a real broker: tokens of a callback or of a token endpoint, which expire."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+
+from assignors.confluent import AIOConsumer
+from integration.support.command_line import one_line, rackward
+from integration.support.confluent import (
+    RACKWARD,
+    Callbacks,
+    Consumers,
+    Variant,
+    new_group,
+    poll_until,
+    read_records,
+)
+from integration.support.topics import new_name
+from rackward.clusters import LocalCluster
+from tests.support.certificates import Authority, make_authority, write_file
+from tests.support.token_server import (
+    CLIENT_ID,
+    SECRET,
+    TokenServer,
+    run_token_server,
+    send_json,
+    unsecured_token,
+)
+from tests.support.waiting import TEST_TIMEOUT
+
+LIFETIME = 6.0
+"""Seconds until a token expires, and with it the session of each connection."""
+
+EXPIRIES = 3
+WRONG_SECRET = "canary-looking-glass"
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "OAUTHBEARER"}
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A broker whose listener for clients requires OAUTHBEARER."""
+
+    cluster: LocalCluster
+    bootstrap: str
+    topic: str
+    authority: Authority
+    ca: str
+
+    def produce(self, count: int) -> None:
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers})
+        for _ in range(count):
+            producer.produce(self.topic, b"x")
+        assert producer.flush(TEST_TIMEOUT) == 0
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    listener = "listener.name.rack_0."
+    properties = {
+        "listener.security.protocol.map": (
+            "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,RACK_0:SASL_PLAINTEXT"
+        ),
+        f"{listener}sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{listener}oauthbearer.sasl.jaas.config": (
+            f'{MODULE} required unsecuredLoginStringClaim_sub="broker";'
+        ),
+        "auto.create.topics.enable": "true",
+        "num.partitions": "3",
+    }
+    authority = make_authority()
+    ca = write_file(tmp_path_factory.mktemp("oauth"), "ca.pem", authority.pem)
+    with LocalCluster(("a",), server_properties=properties) as cluster:
+        secured = Secured(cluster, cluster.bootstrap("a"), "t", authority, ca)
+        secured.produce(9)
+        yield secured
+
+
+@pytest.fixture
+def token_server(secured: Secured) -> Iterator[TokenServer]:
+    with run_token_server(secured.authority.sign("localhost")) as server:
+        yield server
+
+
+@dataclass
+class CountingCallback:
+    """An oauth_cb that records its calls and tokens."""
+
+    lifetime: float = LIFETIME
+    configs: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+
+    def __call__(self, config: str) -> tuple[str, float, str, dict[str, str]]:
+        self.configs.append(config)
+        self.tokens.append(unsecured_token(self.lifetime))
+        return self.tokens[-1], time.time() + self.lifetime, "alice", {}
+
+
+def oidc(server: TokenServer, secured: Secured, secret: str = SECRET) -> dict[str, Any]:
+    return {
+        **SASL,
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": server.url,
+        "sasl.oauthbearer.client.id": CLIENT_ID,
+        "sasl.oauthbearer.client.secret": secret,
+        "sasl.oauthbearer.scope": "kafka",
+        "https.ca.location": secured.ca,
+    }
+
+
+def read_past_expiry(secured: Secured, consumer: Any) -> None:
+    """Read and commit until several tokens have expired; the member must keep its partitions."""
+    callbacks = Callbacks()
+    consumer.subscribe([secured.topic], **callbacks.all)
+    read_records(consumer, 1)
+    member, calls = consumer.memberid(), list(callbacks.calls)
+    end = time.monotonic() + EXPIRIES * LIFETIME
+    while time.monotonic() < end:
+        secured.produce(3)
+        read_records(consumer, 3)
+        assert consumer.commit(asynchronous=False)
+    assert consumer.memberid() == member
+    assert callbacks.calls == calls
+    consumer.close()
+
+
+def assert_no_secret(output: str, *tokens: str) -> None:
+    assert SECRET not in output
+    assert WRONG_SECRET not in output
+    assert not [token for token in tokens if token in output]
+
+
+def assert_reauthenticated(variant: Variant, log: str) -> None:
+    """Assert that the membership's connection lived through the expiry of its tokens."""
+    assert "re-authentication failed" not in log
+    if variant is RACKWARD:
+        assert log.count("Beginning SASL re-authentication") >= EXPIRIES
+
+
+def test_tokens_of_a_callback_expire(
+    variant: Variant,
+    secured: Secured,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    callback = CountingCallback()
+    consumers = Consumers(variant, secured.bootstrap)
+    consumer = consumers({**SASL, "oauth_cb": callback, "sasl.oauthbearer.config": "a=b"})
+    read_past_expiry(secured, consumer)
+    assert set(callback.configs) == {"a=b"}
+    # No more calls than librdkafka makes for its own connections: one per 80 % of a lifetime.
+    assert EXPIRIES <= len(callback.tokens) <= EXPIRIES / 0.8 + 4
+    assert_reauthenticated(variant, caplog.text)
+    assert_no_secret(caplog.text + "".join(capfd.readouterr()), *callback.tokens)
+
+
+def test_tokens_of_an_endpoint_expire(
+    variant: Variant,
+    secured: Secured,
+    token_server: TokenServer,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    token_server.lifetime = LIFETIME
+    consumers = Consumers(variant, secured.bootstrap)
+    read_past_expiry(secured, consumers(oidc(token_server, secured)))
+    assert len(token_server.tokens) >= EXPIRIES
+    assert {form["scope"][0] for form in token_server.forms} == {"kafka"}
+    assert_reauthenticated(variant, caplog.text)
+    assert_no_secret(caplog.text + "".join(capfd.readouterr()), *token_server.tokens)
+
+
+def test_java_property_names(secured: Secured, token_server: TokenServer) -> None:
+    consumers = Consumers(RACKWARD, secured.bootstrap)
+    consumer = consumers(
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": token_server.url,
+            "sasl.login.callback.handler.class": HANDLER,
+            "sasl.jaas.config": jaas(secured),
+        }
+    )
+    consumer.subscribe([secured.topic])
+    assert len(read_records(consumer, 9)) == 9
+    assert consumer.commit(asynchronous=False)
+    consumer.close()
+    # Both clients requested one.
+    assert len(token_server.tokens) == 2
+
+
+def test_a_wrong_secret(
+    secured: Secured,
+    token_server: TokenServer,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    errors: list[Any] = []
+    consumers = Consumers(RACKWARD, secured.bootstrap)
+    consumer = consumers({**oidc(token_server, secured, WRONG_SECRET), "error_cb": errors.append})
+    consumer.subscribe([secured.topic])
+    line = "HTTP status 401 (invalid_client): check client id, client secret and scope"
+    poll_until(consumer, until=lambda _: errors and line in caplog.text, what="an error")
+    assert consumer.assignment() == []
+    assert KafkaError._AUTHENTICATION in {error.code() for error in errors}
+    started = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - started < TEST_TIMEOUT
+    shown = "".join(error.str() for error in errors) + "".join(capfd.readouterr())
+    assert_no_secret(shown + caplog.text)
+
+
+def test_a_callback_that_fails_for_a_while(secured: Secured) -> None:
+    callback = CountingCallback(lifetime=LIFETIME)
+
+    def failing_once(config: str) -> Any:
+        result = callback(config)
+        if len(callback.tokens) == 2:
+            raise RuntimeError("no token now")
+        return result
+
+    consumers = Consumers(RACKWARD, secured.bootstrap)
+    consumer = consumers({**SASL, "oauth_cb": failing_once})
+    consumer.subscribe([secured.topic])
+    read_records(consumer, 1)
+    # librdkafka calls it again ten seconds after a failure; the token expires meanwhile.
+    end = time.monotonic() + TEST_TIMEOUT
+    while len(callback.tokens) < 4:
+        assert time.monotonic() < end
+        consumer.poll(0.1)
+    secured.produce(3)
+    poll_until(
+        consumer, until=lambda messages: any(not each.error() for each in messages), what="a record"
+    )
+    assert consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+def test_the_asyncio_consumer(secured: Secured) -> None:
+    callback = CountingCallback()
+
+    async def run() -> None:
+        consumer = AIOConsumer(
+            {
+                **SASL,
+                "oauth_cb": callback,
+                "bootstrap.servers": secured.bootstrap,
+                "group.id": new_group(),
+                "auto.offset.reset": "earliest",
+                "partition.assignment.strategy": RACKWARD.cooperative,
+                "client.rack": "a",
+            }
+        )
+        await consumer.subscribe([secured.topic])
+        deadline = time.monotonic() + TEST_TIMEOUT
+        message = None
+        while message is None:
+            assert time.monotonic() < deadline
+            message = await consumer.poll(0.2)
+        assert message.error() is None
+        await consumer.close()
+
+    asyncio.run(run())
+    assert callback.tokens
+
+
+def jaas(secured: Secured, secret: str = SECRET) -> str:
+    return (
+        f'{MODULE} required clientId="{CLIENT_ID}" clientSecret="{secret}" scope="kafka"'
+        f' ssl.truststore.type="PEM" ssl.truststore.location="{secured.ca}";'
+    )
+
+
+def test_the_command_line(secured: Secured, token_server: TokenServer, tmp_path: Path) -> None:
+    def config(secret: str) -> str:
+        return write_file(
+            tmp_path,
+            "client.properties",
+            "security.protocol=SASL_PLAINTEXT\n"
+            "sasl.mechanism=OAUTHBEARER\n"
+            f"sasl.login.callback.handler.class={HANDLER}\n"
+            f"sasl.oauthbearer.token.endpoint.url={token_server.url}\n"
+            f"sasl.jaas.config={jaas(secured, secret)}\n",
+        )
+
+    topic = new_name("oauth")
+    create = ("topics", "create", topic, "-p", "2", "-r", "1", "--yes", "--command-config")
+    done = rackward(secured.bootstrap, *create, config(SECRET))
+    assert_no_secret(done.out + done.err, *token_server.tokens)
+    assert len(secured.cluster.view([topic]).replicas) == 2
+
+    failed = rackward(secured.bootstrap, *create, config(WRONG_SECRET), status=2)
+    assert "HTTP status 401 (invalid_client): check client id, client" in one_line(failed)
+    assert_no_secret(failed.out + failed.err)
+
+    token_server.respond = lambda handler: send_json(
+        handler, 200, {"access_token": "not.a.jws", "expires_in": 60}
+    )
+    refused = one_line(rackward(secured.bootstrap, *create, config(SECRET), status=2))
+    assert "authentication failed" in refused
+    assert "check sasl.oauthbearer.client.id" in refused
+    assert_no_secret(refused, "not.a.jws")
