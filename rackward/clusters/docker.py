@@ -94,7 +94,9 @@ class DockerCluster(Cluster):
         # It has no child processes: it removes the containers if this interpreter is killed.
         self._processes = Processes(directory)
         try:
-            self._processes.on_exit([sys.executable, docker_cleanup.__file__, self.label])
+            # -P: without the folder of the script on its path, where docker.py is this module.
+            clean_up = [sys.executable, "-P", docker_cleanup.__file__, self.label]
+            self._processes.on_exit(clean_up)
             self._finalizer = weakref.finalize(self, self._processes.close)
             self._start_all()
         except BaseException:
