@@ -19,6 +19,19 @@ in this layout::
     int32 generation
     int32 count, each: string topic, int32 count, each: int32 partition
 
+Members of one group run different releases while they are upgraded, and any of them may be elected
+leader. So the layout of a protocol name never changes, and a release may
+
+- append fields to the user data and count its version up: leaders of older releases read the
+  fields that they know, and ignore the rest;
+- change anything else (the order, type or meaning of a field, or what an assignment depends on)
+  only under a new protocol name, that is, a new ``name`` of the assignor. A group is upgraded by
+  listing the new assignor before the old one in all members, then removing the old one: brokers
+  choose a protocol that all members support, so that no leader reads user data of another layout.
+
+A version that this rule excludes, such as 0 or a negative one, is an error: the member counts as
+one without rack and claims.
+
 A field of the subscription takes precedence over the same field in the user data. Owned partitions
 differ in meaning: a member owns those in the subscription while it joins (it is cooperative, and
 reads on until it revokes them). It owned those in the user data until it joined, and has released
@@ -37,6 +50,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 USER_DATA_VERSION = 1
+"""The version that is sent. It grows when a field is appended, and never for another change."""
+
 NO_GENERATION = -1
 """The generation of a member that has not completed a join."""
 

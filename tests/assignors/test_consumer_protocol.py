@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
+from assignors.client_assignor import CooperativeStickyClientAssignor, RangeClientAssignor
 from assignors.consumer_protocol import (
+    USER_DATA_VERSION,
     ConsumerProtocolError,
     MemberSubscription,
     SubscriptionReader,
@@ -98,6 +100,64 @@ def test_the_documented_layout_of_user_data() -> None:
         b"\0\x01t" + b"\0\0\0\x02" + b"\0\0\0\x02" + b"\0\0\0\x05"
     )  # fmt: skip
     assert write_user_data(None, {}, -1) == b"\x01" + b"\xff\xff" + b"\xff" * 4 + b"\0" * 4
+
+
+# ---- Compatibility between releases. These bytes and names are sent by released versions: a change
+# that makes one of the following tests fail needs a new protocol name, not a new expectation.
+
+SENT_BY_RELEASES = {
+    1: bytes.fromhex(
+        "01"  # version
+        "0003617a31"  # rack "az1"
+        "00000007"  # generation 7
+        "00000002"  # two topics
+        "0006" "6f7264657273" "00000002" "00000000" "00000003"  # orders: 0, 3
+        "0008" "7061796d656e7473" "00000001" "00000007"  # payments: 7
+    ),
+}  # fmt: skip
+
+
+def test_the_user_data_of_every_release_is_read() -> None:
+    for version, data in SENT_BY_RELEASES.items():
+        assert data[0] == version
+        user_data = SubscriptionReader().read_user_data(data)
+        assert (user_data.rack, to_lists(user_data.owned), user_data.generation) == (
+            "az1",
+            OWNED,
+            7,
+        )
+    assert write_user_data("az1", OWNED, 7) == SENT_BY_RELEASES[USER_DATA_VERSION]
+    assert max(SENT_BY_RELEASES) == USER_DATA_VERSION
+
+
+@pytest.mark.parametrize("version", [2, 3, 127])
+def test_later_versions_begin_with_the_fields_of_every_release(version: int) -> None:
+    later = bytes((version,)) + SENT_BY_RELEASES[1][1:] + b"\0\x05fields of a later release"
+    assert SubscriptionReader().read_user_data(later) == SubscriptionReader().read_user_data(
+        SENT_BY_RELEASES[1]
+    )
+
+
+@pytest.mark.parametrize("version", [0, 128, 255])
+def test_user_data_of_a_version_that_cannot_be_has_no_rack_and_no_claims(version: int) -> None:
+    excluded = bytes((version,)) + SENT_BY_RELEASES[1][1:]
+    subscription = read(subscription_bytes(["orders"], version=0, user_data=excluded))
+    assert subscription.topics == {"orders"}
+    assert (subscription.rack, subscription.owned, subscription.generation) == (None, {}, -1)
+    assert subscription.errors == (f"user data: unknown version {version}",)
+
+
+def test_a_later_version_in_another_layout_has_no_rack_and_no_claims() -> None:
+    # What the rule forbids: version 2 with the generation first. The group still settles.
+    changed = b"\x02" + struct.pack(">ih", 7, 3) + b"az1"
+    subscription = read(subscription_bytes(["orders"], version=0, user_data=changed))
+    assert (subscription.rack, subscription.owned, subscription.generation) == (None, {}, -1)
+    assert len(subscription.errors) == 1
+
+
+def test_the_protocol_names_of_releases() -> None:
+    names = {each.name for each in (CooperativeStickyClientAssignor, RangeClientAssignor)}
+    assert names == {"leader-rack-aware-cooperative-sticky", "leader-rack-aware-range"}
 
 
 @pytest.mark.parametrize("length", range(len(FULL)))
