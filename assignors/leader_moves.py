@@ -30,7 +30,7 @@ from assignors.encoding import (
     encode_group,
     weight_steps,
 )
-from assignors.group_leader.logs import GroupContext, log, sanitize
+from assignors.group_leader.logs import GroupContext, format_error, log
 from assignors.group_leader.metadata import Leaders
 from assignors.group_leader.rebalance import JoinedMember, Rebalance, RebalanceResult
 from assignors.model import Assignor, LeaderRacks, Member, WeightSource
@@ -399,7 +399,7 @@ class LeaderMoveMonitor:
                 "checking for moved leaders failed: %s protocol=%s error=%s",
                 context,
                 self._rebalance.name,
-                sanitize(repr(error), 200),
+                format_error(error),
                 level=logging.ERROR,
                 traceback_of=error,
             )

@@ -75,6 +75,7 @@ from assignors.group_leader import (
     REVOCATION_TIMEOUT,
     GroupContext,
     Leaders,
+    format_error,
     log,
     read_leaders,
 )
@@ -222,7 +223,7 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
                     if self._unseen(topics) and responses < RESPONSES_WITHOUT_TOPIC:
                         await asyncio.sleep(self._retry_backoff_ms / 1000)
         except (TimeoutError, KafkaError) as error:
-            log.debug("group=%s: no metadata: %r", self.group_id, error)
+            log.debug("group=%s: no metadata: %s", self.group_id, format_error(error))
             return frozenset()
         # A topic that this member may not describe may exist for the members that subscribe to it.
         return frozenset(self._unseen(topics) - self._cluster.unauthorized_topics)
@@ -302,7 +303,7 @@ class MetadataPoller:
                 async with asyncio.timeout(interval):
                     answered = await client.force_metadata_update()
             except (TimeoutError, KafkaError) as error:
-                log.debug("group=%s: no metadata: %r", coordinator.group_id, error)
+                log.debug("group=%s: no metadata: %s", coordinator.group_id, format_error(error))
                 continue
             if answered and monitor.check(read, clock(), coordinator.context):
                 coordinator.request_rejoin()

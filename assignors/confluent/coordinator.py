@@ -23,7 +23,7 @@ from kafka.structs import TopicPartition
 
 from assignors.confluent.events import EventQueue, RebalanceEvent, RebalanceKind, error_message
 from assignors.confluent.offsets import PartitionKey, Position
-from assignors.group_leader import is_topic_name, log
+from assignors.group_leader import format_error, is_topic_name, log
 from assignors.kafka_python.commit_queue import MemberIdentity
 from assignors.kafka_python.coordinator import RackAwareCoordinator
 
@@ -247,7 +247,9 @@ class GroupCoordinator(RackAwareCoordinator):
         try:
             offsets = await self.fetch_committed_offsets_async(partitions, FETCH_COMMITTED_MS)
         except KafkaError as error:
-            log.debug("group=%s committed offsets not available: %r", self.group_id, error)
+            log.debug(
+                "group=%s committed offsets not available: %s", self.group_id, format_error(error)
+            )
             return None
         return {tuple(tp): Position(each.offset, each.leader_epoch) for tp, each in offsets.items()}
 

@@ -23,7 +23,7 @@ from assignors.confluent.coordinator import GroupCoordinator, RebalanceSupersede
 from assignors.confluent.events import EventQueue, FatalEvent, error_code, error_message
 from assignors.confluent.offsets import PartitionKey, Position
 from assignors.connection.properties import Secret
-from assignors.group_leader import Assignment, log
+from assignors.group_leader import Assignment, format_error, format_traceback, log
 from assignors.kafka_python.commit_queue import (
     REBALANCE_IN_PROGRESS,
     Commit,
@@ -222,7 +222,12 @@ class GroupMember:
                 self._work.clear()
             self._released.wait()
         except Exception as error:  # noqa: BLE001 - the application must get any error
-            log.exception("group=%s membership thread failed", self._configuration.group_id)
+            log.error(
+                "group=%s membership thread failed: %s\n%s",
+                self._configuration.group_id,
+                format_error(error),
+                format_traceback(error),
+            )
             reason = f"The group membership failed: {error!r}"
             self._events.put(error_message(KafkaError._FAIL, reason))
         finally:
@@ -295,7 +300,7 @@ class GroupMember:
             reason = f"JoinGroup failed: {KafkaError(code).str()}"
             self._events.put(error_message(code, reason))
         else:
-            log.debug("group=%s join failed: %r", self._configuration.group_id, error)
+            log.debug("group=%s join failed: %s", self._configuration.group_id, format_error(error))
 
     def _fence(self) -> None:
         if not self._fenced:
@@ -310,7 +315,9 @@ class GroupMember:
         try:
             coordinator.shut_down(LEAVE_MS)
         except (kafka_errors.KafkaError, RuntimeError) as error:
-            log.debug("group=%s LeaveGroup failed: %r", self._configuration.group_id, error)
+            log.debug(
+                "group=%s LeaveGroup failed: %s", self._configuration.group_id, format_error(error)
+            )
 
 
 def _retry_after_rebalance(commit: Commit, code: int) -> MemberIdentity | None:
@@ -383,9 +390,9 @@ class CoordinatorConnection:
 
     def _retry_later(self, timeout: float) -> None:
         log.debug(
-            "group=%s bootstrap failed: %r",
+            "group=%s bootstrap failed: %s",
             self._configuration.group_id,
-            self._bootstrap.exception,
+            format_error(self._bootstrap.exception),
         )
         self._changed.clear()
         self._close_client()
@@ -420,5 +427,7 @@ class CoordinatorConnection:
         try:
             client._net.run(client._manager.close)
         except (kafka_errors.KafkaError, RuntimeError) as error:
-            log.debug("group=%s close failed: %r", self._configuration.group_id, error)
+            log.debug(
+                "group=%s close failed: %s", self._configuration.group_id, format_error(error)
+            )
         client.close()

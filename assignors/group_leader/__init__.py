@@ -10,7 +10,15 @@ from assignors.group_leader.history import (
     AssignmentInputs,
     MemberAssignment,
 )
-from assignors.group_leader.logs import GroupContext, LogOnce, format_list, log, sanitize
+from assignors.group_leader.logs import (
+    GroupContext,
+    LogOnce,
+    format_error,
+    format_list,
+    format_traceback,
+    log,
+    sanitize,
+)
 from assignors.group_leader.metadata import (
     ClusterMetadata,
     Leaders,
@@ -46,7 +54,9 @@ __all__ = [
     "Rebalance",
     "RebalanceResult",
     "WeightSource",
+    "format_error",
     "format_list",
+    "format_traceback",
     "is_topic_name",
     "log",
     "read_leaders",

@@ -1,8 +1,8 @@
 """Log lines of a group's leader: each warning once, with group and generation, and sanitised.
 
-Member ids, topics, racks and client ids are sent by peers. Each of them passes `sanitize` or
-`format_list` before it becomes part of a line: a name with a line break must not look like a line
-of its own, and one of 32 KB must not fill the log.
+Member ids, topics, racks and client ids are sent by peers, and errors quote them. Each of them
+passes `sanitize`, `format_list` or `format_error` before it becomes part of a line: a name with a
+line break must not look like a line of its own, and one of 32 KB must not fill the log.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LogOnce:
             self._logged.popitem(last=False)
         if traceback_of is not None:
             message += "\n%s"
-            values += ("".join(traceback.format_tb(traceback_of.__traceback__)).rstrip(),)
+            values += (format_traceback(traceback_of),)
         log.log(level, message, *values)
 
     def reset(self, cause: Hashable) -> None:
@@ -78,6 +78,16 @@ def sanitize(text: str, max_length: int = 64) -> str:
     cut = text[: max_length + 1]
     plain = cut if cut.isprintable() else cut.encode("unicode_escape").decode()
     return plain if len(plain) <= max_length else f"{plain[: max_length - 3]}..."
+
+
+def format_error(error: BaseException | None, max_length: int = 200) -> str:
+    """Return type and text of ``error``, sanitised: it may quote a broker or another member."""
+    return sanitize(repr(error), max_length)
+
+
+def format_traceback(error: BaseException) -> str:
+    """Return the lines of code at which ``error`` was raised, without its text."""
+    return "".join(traceback.format_tb(error.__traceback__)).rstrip()
 
 
 def format_list(items: Sequence[object], max_items: int = 10) -> str:

@@ -15,6 +15,7 @@ from assignors.group_leader.logs import (
     NO_CONTEXT,
     GroupContext,
     LogOnce,
+    format_error,
     format_list,
     log,
     sanitize,
@@ -166,7 +167,7 @@ class Rebalance:
                 ("assignor", type(error)),
                 "assignor failed, assigning without regard to racks: protocol=%s error=%s",
                 self.name,
-                sanitize(repr(error), 200),
+                format_error(error),
                 level=logging.ERROR,
                 traceback_of=error,
             )
@@ -180,7 +181,7 @@ class Rebalance:
                 ("weights", type(error)),
                 "no weights: topic=%s error=%s",
                 sanitize(topic),
-                sanitize(repr(error), 200),
+                format_error(error),
             )
 
         return resolve_weights(self.weights, topics, on_error) or None

@@ -30,7 +30,7 @@ from kafka.errors import (
 )
 
 from assignors.client_assignor import is_client_assignor
-from assignors.group_leader import log
+from assignors.group_leader import log, sanitize
 from assignors.kafka_python.internals import check_kafka_python
 from assignors.kafka_python.nearest_replica import (
     DEFAULT_POLICY,
@@ -189,7 +189,13 @@ class NearestReplicas:
                     for part in topic.partitions:
                         tp = TopicPartition(topic.topic, part.partition_index)
                         if tp in fetch.partitions and _is_refusal(part):
-                            log.debug("%s-%d: broker %s: error %d", *tp, broker, part.error_code)
+                            log.debug(
+                                "%s-%d: broker %s: error %d",
+                                sanitize(tp.topic),
+                                tp.partition,
+                                broker,
+                                part.error_code,
+                            )
                             part.error_code = OffsetNotAvailableError.errno
                             refused.add(tp)
                 self._followers = self._followers.fetch_answered(broker, refused, self._clock())

@@ -13,7 +13,8 @@ from typing import Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -59,7 +60,7 @@ def print_json(command: str, fields: Mapping[str, Any]) -> None:
 def format_json(command: str, fields: Mapping[str, Any]) -> str:
     """Return the text of `print_json`; lists of numbers are on one line."""
     document = {"schema_version": SCHEMA_VERSION, "command": command, **fields}
-    text = json.dumps(document, indent=2, ensure_ascii=False)
+    text = _escape_json(json.dumps(document, indent=2, ensure_ascii=False))
     # JSON strings contain no line breaks, so that no string matches.
     return _NUMBER_LIST.sub(lambda match: f"[{' '.join(match[1].split())}]", text) + "\n"
 
@@ -67,8 +68,16 @@ def format_json(command: str, fields: Mapping[str, Any]) -> str:
 def print_json_line(command: str, event: str, fields: Mapping[str, Any]) -> None:
     """Print one line of JSON, and flush it."""
     document = {"schema_version": SCHEMA_VERSION, "command": command, "event": event, **fields}
-    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    sys.stdout.write(_escape_json(json.dumps(document, ensure_ascii=False)) + "\n")
     sys.stdout.flush()
+
+
+def _escape_json(text: str) -> str:
+    # json escapes the control characters below 0x20 only. Line breaks are between its tokens.
+    return "\n".join(
+        _CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
+        for line in text.split("\n")
+    )
 
 
 def table(title: str | None = None) -> Table:
@@ -85,11 +94,25 @@ def table(title: str | None = None) -> Table:
 
 
 class _EscapingConsole(Console):
-    """Escapes control characters other than line breaks in strings, also in cells of tables."""
+    """Escapes control characters other than line breaks, in strings and in all that is rendered."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        escaped = "\n".join(map(escape_controls, text.split("\n")))
-        return super().render_str(escaped, **options)
+        # Before the layout, so that columns are as wide as the escaped text.
+        return super().render_str(_escape_lines(text), **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        # A Text passes no render_str. Its columns are as wide as before: commands escape its text.
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(_escape_lines(segment.text), segment.style)
+
+
+def _escape_lines(text: str) -> str:
+    return "\n".join(map(escape_controls, text.split("\n")))
 
 
 def _console(*, stderr: bool) -> Console:
@@ -131,7 +154,7 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     try:
-        confirmed = typer.confirm(question, err=True)
+        confirmed = typer.confirm(escape_controls(question), err=True)
     except typer.Abort:
         # The end of the input: Ctrl-D.
         typer.echo(err=True)
@@ -143,13 +166,33 @@ def confirm(question: str, yes: bool) -> None:
 
 # Logging.
 
+_MAX_MESSAGE = 2000
+"""Characters of a logged message: peers send names of up to 32 KB, and errors quote them."""
+
+
+class _EscapingFormatter(logging.Formatter):
+    """One line per message: control characters are escaped, and long messages are cut.
+
+    The lines of a traceback, whose last ones are the text of the error, are escaped and indented.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        cut = record.message[: _MAX_MESSAGE + 1]
+        record.message = cut if len(cut) <= _MAX_MESSAGE else f"{cut[: _MAX_MESSAGE - 3]}..."
+        record.message = escape_controls(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:
+        lines = super().formatException(ei).split("\n")
+        return "\n".join(f"  {escape_controls(line[:_MAX_MESSAGE])}" for line in lines)
+
 
 @contextmanager
 def log_to_stderr(name: str) -> Iterator[None]:
     """Write what the logger ``name`` and its children log to stderr, with the time."""
     log = logging.getLogger(name)
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(_EscapingFormatter("%(asctime)s %(levelname)s %(message)s"))
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)

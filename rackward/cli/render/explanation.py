@@ -115,7 +115,10 @@ def _finding_table(explained: ExplainedGroup) -> Table:
 
 def _partition_lines(finding: LocalityFinding) -> list[str]:
     topics = list(finding.partitions.items())
-    lines = [f"{topic}: {partition_ranges(numbers)}" for topic, numbers in topics[:_MAX_TOPICS]]
+    lines = [
+        f"{escape_controls(topic)}: {partition_ranges(numbers)}"
+        for topic, numbers in topics[:_MAX_TOPICS]
+    ]
     if others := topics[_MAX_TOPICS:]:
         count = sum(len(numbers) for _, numbers in others)
         lines.append(f"and {count:,} of {format_count(len(others), 'more topic')}")
@@ -165,7 +168,7 @@ def _recommended_commands(explained: ExplainedGroup, mapping: str | None) -> lis
             "  rackward leaders apply leaders.json",
         ]
     better = [
-        f"{topic}-{number} to {_member_name(explained, member)}"
+        f"{escape_controls(topic)}-{number} to {_member_name(explained, member)}"
         for finding in findings
         for (topic, number), member in finding.better_members.items()
     ]

@@ -16,7 +16,9 @@ from assignors.group_leader import (
     JoinedMember,
     Leaders,
     LogOnce,
+    format_error,
     format_list,
+    format_traceback,
     sanitize,
 )
 from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata, RefreshPolicy
@@ -55,6 +57,19 @@ def test_the_number_of_causes_is_bounded(caplog: pytest.LogCaptureFixture) -> No
     log_once.log(1, "still known")
     log_once.log(0, "forgotten")
     assert caplog.messages == ["forgotten"]
+
+
+def test_errors_are_sanitised_and_tracebacks_do_not_quote_them() -> None:
+    try:
+        raise OSError(FORGED * 2000)
+    except OSError as error:
+        text, lines = format_error(error), format_traceback(error)
+    assert text.startswith("OSError(")
+    assert text.isprintable()
+    assert len(text) == 200
+    assert "test_logs.py" in lines
+    assert "forged" not in lines
+    assert format_error(None) == "None"
 
 
 FORGED = "x\nERROR forged\x1b[31m\r\u2028\u202e"

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import io
+import json
+import logging
+import re
 import sys
+from pathlib import Path
 
 import pytest
 import typer
+from rich.padding import Padding
+from rich.text import Text
 
+import rackward
 from placement_core import InvalidOptionError
 from rackward.cli.console import (
     confirm,
     escape_controls,
+    log_to_stderr,
+    print_json,
+    print_json_line,
     require_confirmation,
     stdout,
     table,
@@ -47,6 +57,83 @@ def test_consoles_escape_control_characters_in_lines_and_cells(
     assert "group \\x1b[31m" in shown
     assert "client\\x07-1\\x1b]0;title" in shown
     assert "first line\nsecond \\x1b[1m line" in shown
+
+
+def test_text_objects_in_tables_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = table()
+    rows.add_column("finding")
+    rows.add_row(Text("member \x1b[2J\x9b1m \u202e", style="red"))
+    stdout().print(Padding(rows, (0, 0, 0, 2)))
+    shown = capsys.readouterr().out
+    assert "member \\x1b" in shown
+    assert all(line.isprintable() for line in shown.split("\n"))
+
+
+def test_json_has_no_control_characters_and_is_read_as_it_was(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    value = "a\x1b[31m\x7f\x9b1m\n\u2028\u202eb"
+    print_json("groups explain", {"group": value})
+    print_json_line("placement apply", "done", {"group": value})
+    shown = capsys.readouterr().out
+    assert all(line.isprintable() for line in shown.split("\n"))
+    first, last = shown.rstrip("\n").rsplit("\n", 1)
+    assert json.loads(first)["group"] == json.loads(last)["group"] == value
+
+
+FORGED = "x\n2026-01-01 00:00:00,000 CRITICAL forged\r\x1b[31m\u2028\u202e"
+
+
+@pytest.mark.parametrize(
+    "logger",
+    [
+        "rackward.controller",
+        "rackward.controller.pending_replicas",
+        "rackward.collector",
+        "rackward.placement_service",
+        "rackward.assignors",
+        "rackward.traffic",
+    ],
+)
+def test_a_logged_message_is_one_short_line(
+    logger: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = logging.getLogger(logger)
+    with log_to_stderr("rackward"):
+        log.warning("group=%s", FORGED)
+        log.warning("group=%s", "g" * 32_768)
+        log.info("%s", FORGED * 1000)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    for line, level in zip(lines, ("WARNING", "WARNING", "INFO"), strict=True):
+        assert line.isprintable()
+        assert f" {level} " in line[:40]
+        assert len(line) < 4 * 2000
+    assert "group=x\\n2026-01-01 00:00:00,000 CRITICAL forged\\r\\x1b[31m\\u2028\\u202e" in lines[0]
+
+
+def test_no_command_logs_with_another_handler() -> None:
+    """The demo's processes write to a file, of a cluster that the demo has started."""
+    folder = Path(rackward.__file__).parent
+    handlers = {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*.py")
+        if re.search(r"logging\.\w*Handler\(|basicConfig", path.read_text()) is not None
+    }
+    assert handlers - {"cli/main.py", "demo/groups.py"} == {"cli/console.py"}
+
+
+def test_the_text_of_an_error_forges_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with log_to_stderr("rackward"):
+        try:
+            raise OSError(FORGED * 1000)
+        except OSError:
+            logging.getLogger("rackward.placement_service").warning("failed", exc_info=True)
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first.endswith(" WARNING failed")
+    assert others
+    assert all(line.isprintable() and line.startswith("  ") for line in others)
+    assert all(len(line) < 4 * 2000 for line in others)
 
 
 @pytest.mark.parametrize(

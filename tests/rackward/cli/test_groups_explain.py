@@ -11,6 +11,7 @@ from rich.console import Console
 
 from placement_core import ClusterView, InvalidOptionError
 from rackward.admin.groups import Group, GroupMember
+from rackward.cli.console import print_json, stdout
 from rackward.cli.render.explanation import explanation_json, show_explanation
 from rackward.group_explanation import (
     ExplainedGroup,
@@ -123,6 +124,37 @@ def test_another_assignor_and_better_members_are_named() -> None:
     assert all(names[each["member"]] == "abc"[each["partition"] % 3] for each in finding["better"])
     ours = " ".join(render(explain(LOPSIDED, view), width=400).split())
     assert "Rebalance the group, for example by restarting a member: 0 off-rack at best" in ours
+
+
+def test_no_name_of_a_peer_reaches_the_terminal_as_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Group, protocol, client and instance ids, racks, and a topic of broken metadata."""
+    forged = "\x1b[2J\x9b31m\r\u202e"
+    topic = TOPIC + forged
+    named = [
+        replace(
+            member(f"{name}{forged}", rack + forged, {topic: numbers}),
+            topics=frozenset({topic}),
+            instance_id=f"{name}{forged}" if name == "b1" else None,
+        )
+        for name, rack, numbers in (
+            ("a1", "a", (0, 1, 2, 3)),
+            ("b1", "b", (4, 5, 6, 10)),
+            ("c1", "c", (7, 8, 9, 11)),
+        )
+    ]
+    view = cluster_state({topic: [LED["abc"[p % 3]] for p in range(12)]}).view
+    brokers = tuple(replace(each, rack=f"{each.rack}{forged}") for each in view.brokers)
+    hostile = replace(group(*named, protocol=f"range{forged}"), id=f"billing{forged}")
+    for each in (view, replace(view, brokers=brokers)):
+        explained = explain(hostile, each)
+        show_explanation(explained, stdout(), None)
+        print_json("groups explain", explanation_json(explained))
+    shown = capsys.readouterr().out
+    assert "billing\\x1b[2J" in shown
+    assert "production\\x1b[2J" in shown
+    assert all(line.isprintable() for line in shown.split("\n"))
 
 
 def test_leaders_without_rack_and_partitions_without_leader() -> None:
