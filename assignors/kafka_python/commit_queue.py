@@ -33,7 +33,7 @@ from kafka import errors
 from kafka.protocol.consumer import OffsetCommitRequest
 from kafka.protocol.metadata import MetadataResponse
 
-from assignors.group_leader import log
+from assignors.group_leader import format_error, log
 
 TopicPartition = tuple[str, int]
 """Topic and partition number."""
@@ -183,7 +183,11 @@ class CommitQueue:
             except errors.KafkaError as error:
                 last_error = error
             except Exception as error:  # noqa: BLE001 - the callers have to get a response
-                log.warning("group=%s: commit failed: %r", self._coordinator.group_id, error)
+                log.warning(
+                    "group=%s: commit failed: %s",
+                    self._coordinator.group_id,
+                    format_error(error),
+                )
                 self._respond((commit, error) for commit in batch)
                 continue
             await self._coordinator.net.sleep(RETRY_BACKOFF)
@@ -218,7 +222,8 @@ class CommitQueue:
         request = _build_request(coordinator, member, offsets)
         try:
             # A request that times out closes its connection, so a retry cannot overtake it.
-            response = await coordinator.manager.send(request, node_id=self._connection_id(node))
+            connection = second_connection(coordinator.manager, node)
+            response = await coordinator.manager.send(request, node_id=connection)
         except errors.KafkaError as error:
             if not isinstance(error, errors.NodeNotReadyError | errors.TooManyInFlightRequests):
                 coordinator.coordinator_dead(error)
@@ -249,16 +254,20 @@ class CommitQueue:
         self._respond(responses)
         return len(responses) == len(batch)
 
-    def _connection_id(self, node: Any) -> str:
-        """Return the node id of a second connection to the coordinator, and register it."""
-        cluster = self._coordinator.manager.cluster
-        broker = cluster.broker_metadata(node)
-        node_id = f"commits-{node}"
-        # Registered anew each time: the broker's address may have changed.
-        cluster._coordinator_brokers[node_id] = MetadataResponse.MetadataResponseBroker(
-            node_id, broker.host, broker.port, None
-        )
-        return node_id
+
+def second_connection(manager: Any, node: Any) -> str:
+    """Return the node id of a second connection to the coordinator, and register it.
+
+    ``manager`` is a KafkaConnectionManager, ``node`` the node id of the coordinator.
+    """
+    cluster = manager.cluster
+    broker = cluster.broker_metadata(node)
+    node_id = f"commits-{node}"
+    # Registered anew each time: the broker's address may have changed.
+    cluster._coordinator_brokers[node_id] = MetadataResponse.MetadataResponseBroker(
+        node_id, broker.host, broker.port, None
+    )
+    return node_id
 
 
 def _merge_offsets(batch: list[Commit]) -> dict[TopicPartition, OffsetToCommit]:

@@ -33,7 +33,7 @@ Reads from followers
     have, but a redirect can be seen: kafka-python keeps the preferred replica per partition. It is
     looked at shortly after each rebalance and with each metadata update, and logged once.
 Faults of kafka-python
-    See :mod:`assignors.kafka_python.workarounds`.
+    See :mod:`assignors.kafka_python.workarounds` and :mod:`assignors.kafka_python.leaving`.
 """
 
 from __future__ import annotations
@@ -64,13 +64,14 @@ from assignors.group_leader import (
     GroupContext,
     Leaders,
     LogOnce,
+    format_error,
     format_list,
     log,
     read_leaders,
     sanitize,
 )
 from assignors.kafka_python.internals import check_kafka_python
-from assignors.kafka_python.workarounds import CommitFixes
+from assignors.kafka_python.leaving import LeaveFixes
 from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata
 
 SUBSCRIPTION_VERSION = 3
@@ -118,7 +119,7 @@ class MetadataPending(RetriableError):  # type: ignore[misc]
     """The leader has no metadata yet of topics that some member subscribes to."""
 
 
-class RackAwareCoordinator(CommitFixes):
+class RackAwareCoordinator(LeaveFixes):
     """kafka-python's coordinator, with a bound assignor for each of our assignors."""
 
     def __init__(self, client: Any, subscription: Any, **configs: Any) -> None:
@@ -216,7 +217,9 @@ class RackAwareCoordinator(CommitFixes):
             try:
                 await self._manager.wait_for(self._cluster.request_update(), 1000)
             except KafkaError as error:
-                log.debug("group=%s: no metadata: %s", self.group_id, error)
+                log.debug("group=%s: no metadata: %s", self.group_id, format_error(error))
+            if self._generation.is_lost():
+                raise MetadataPending("the consumer has left the group")
 
     async def _on_join_complete_async(
         self, generation: int, member_id: str, protocol: str, assignment: bytes

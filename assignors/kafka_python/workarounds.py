@@ -11,6 +11,8 @@ JoinFixes
     Joins that take longer than the ``poll`` that started them.
 CommitFixes
     Commits during a rebalance, and rebalance listeners that commit.
+LeaveFixes (:mod:`assignors.kafka_python.leaving`)
+    Leaving the group while joining it.
 
 Every method behaves exactly as kafka-python's own until ``enable_workarounds`` is called: by the
 coordinator of a consumer that has one of our assignors, or by the user for any other consumer.
@@ -24,6 +26,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,7 +49,7 @@ from kafka.future import Future
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import MemberState
 
-from assignors.group_leader import log
+from assignors.group_leader import format_error, log
 from assignors.kafka_python.commit_queue import (
     ILLEGAL_GENERATION,
     Commit,
@@ -337,7 +340,7 @@ class JoinFixes(CoordinatorLossFixes):
                 " records will be read again: %s",
                 self.group_id,
                 len(offsets),
-                error,
+                format_error(error),
             )
 
 
@@ -467,13 +470,21 @@ class CommitFixes(JoinFixes):
         finished = Future()
 
         def run() -> None:
+            failure: BaseException | None = None
             try:
                 method(arg)
             except BaseException as error:  # noqa: BLE001 - kafka-python raises it from poll
                 failure = error
-                self._net.call_soon_threadsafe(lambda: finished.failure(failure))
-            else:
-                self._net.call_soon_threadsafe(lambda: finished.success(None))
+
+            def report() -> None:
+                if failure is None:
+                    finished.success(None)
+                else:
+                    finished.failure(failure)
+
+            # The listener may have closed the consumer, and its event loop with it.
+            with suppress(RuntimeError):
+                self._net.call_soon_threadsafe(report)
 
         threading.Thread(target=run, name=f"rackward-listener-{self.group_id}", daemon=True).start()
         await finished

@@ -79,6 +79,8 @@ class Member(threading.Thread):
         self._make = make
         self._poll_interval = poll_interval
         self._ending = threading.Event()
+        self._may_poll = threading.Event()
+        self._may_poll.set()
         self._subscription: dict[str, Any] | None = None
         self.start()
 
@@ -94,6 +96,7 @@ class Member(threading.Thread):
                 for tp, offset in records:
                     self.group.reads_of(tp).seen.append((now, offset, self.label))
                 self._ending.wait(self._poll_interval)
+                self._may_poll.wait()
         except BaseException as error:  # noqa: BLE001 - raised by raise_errors
             self.error = error
         finally:
@@ -104,9 +107,18 @@ class Member(threading.Thread):
         """Change the subscription before the next poll."""
         self._subscription = {"topics": topics, "pattern": pattern}
 
+    def pause(self) -> None:
+        """Do not poll after the current poll, until `resume` or `end`."""
+        self._may_poll.clear()
+
+    def resume(self) -> None:
+        """Poll again."""
+        self._may_poll.set()
+
     def end(self) -> None:
         """Close the consumer after the current poll."""
         self._ending.set()
+        self._may_poll.set()
 
     def stop(self, timeout: float = TEST_TIMEOUT) -> None:
         """Close the consumer (a dynamic member leaves, a static one does not); end the thread."""
