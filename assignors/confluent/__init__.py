@@ -11,6 +11,7 @@
 
 from assignors.confluent.aio import AIOConsumer
 from assignors.confluent.consumer import Consumer
+from assignors.confluent.deserializing import DeserializingConsumer
 from assignors.library_internals import UnsupportedClientError
 
-__all__ = ["AIOConsumer", "Consumer", "UnsupportedClientError"]
+__all__ = ["AIOConsumer", "Consumer", "DeserializingConsumer", "UnsupportedClientError"]
