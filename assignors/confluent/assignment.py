@@ -7,6 +7,7 @@ eager group and incrementally in a cooperative one.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -54,6 +55,10 @@ class PartitionAssignment:
         self.callbacks: dict[RebalanceKind, RebalanceCallback] = {}
         self.owned: set[PartitionKey] | None = None
         """What the group has assigned; None before its first assignment and after a loss."""
+        self.rebalances = 0
+        """Number of assignments and revocations by the group."""
+        self.last_rebalance: float | None = None
+        """When the last of these began, by `time.monotonic`."""
         self._native = native
         self._committer = committer
         self._cooperative = cooperative
@@ -62,6 +67,11 @@ class PartitionAssignment:
         self._event: RebalanceEvent | None = None
         self._assigned_by_user = False
         self._pending_commits: list[Future[Any]] = []
+
+    @property
+    def handling(self) -> RebalanceKind | None:
+        """What the application's callback is being called for, if it is."""
+        return None if self._event is None else self._event.kind
 
     # ---- the application's calls
 
@@ -109,6 +119,8 @@ class PartitionAssignment:
         if keys is None:
             event.finish(True)
             return
+        self.rebalances += 1
+        self.last_rebalance = time.monotonic()
         self._event, self._assigned_by_user = event, False
         try:
             callback = self.callbacks.get(event.kind)

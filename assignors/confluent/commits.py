@@ -103,6 +103,10 @@ class OffsetCommitter:
             self._tracker.store(key, before)
         return None
 
+    def committed(self) -> dict[PartitionKey, Position]:
+        """Return the last committed offsets, as far as these are known, without a request."""
+        return self._tracker.committed()
+
     # ---- changes of the assignment
 
     def on_assign(

@@ -92,6 +92,8 @@ class Configuration:
     ignored_topics: tuple[str, ...]
     offset_reset: str
     on_commit: Callable[[Any, list[Any]], object] | None
+    logger: Any
+    collects_statistics: bool
 
     @property
     def cooperative(self) -> bool:
@@ -155,6 +157,12 @@ def librdkafka_config(
     return config
 
 
+def collects_statistics(properties: Mapping[Any, Any]) -> bool:
+    """Return whether librdkafka will call a ``stats_cb``."""
+    interval_ms = _get_int(_with_str_names(properties), "statistics.interval.ms", 0)
+    return callable(properties.get("stats_cb")) and interval_ms > 0
+
+
 def read_configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]) -> Configuration:
     """Return the configuration in properties that librdkafka has accepted.
 
@@ -209,6 +217,8 @@ def read_configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]
         ignored_topics=tuple(filter(None, (pattern.strip() for pattern in blacklist))),
         offset_reset=_get_str(named, "auto.offset.reset", "largest"),
         on_commit=named.get("on_commit"),
+        logger=named.get("logger"),
+        collects_statistics=collects_statistics(named),
     )
 
 

@@ -10,7 +10,8 @@ The parts, each with one job:
 - :mod:`~assignors.confluent.events` are its events for the application;
 - :mod:`~assignors.confluent.polling` handles them in the thread that polls;
 - :mod:`~assignors.confluent.assignment` calls the callbacks and assigns the partitions;
-- :mod:`~assignors.confluent.commits` commits offsets through the member.
+- :mod:`~assignors.confluent.commits` commits offsets through the member;
+- :mod:`~assignors.confluent.statistics` completes the statistics for ``stats_cb``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from typing import Any, Literal, cast, overload
 
 import confluent_kafka
@@ -28,6 +30,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from assignors.confluent.assignment import PartitionAssignment, RebalanceCallback
 from assignors.confluent.commits import OffsetCommitter
 from assignors.confluent.config import (
+    collects_statistics,
     group_metadata,
     librdkafka_config,
     merge_arguments,
@@ -40,6 +43,7 @@ from assignors.confluent.events import (
     Event,
     EventQueue,
     FatalEvent,
+    LogEvent,
     RebalanceEvent,
     RebalanceKind,
     kafka_exception,
@@ -48,6 +52,7 @@ from assignors.confluent.internals import check_clients, check_group_metadata
 from assignors.confluent.member import GroupMember
 from assignors.confluent.oauth import share_oauth_callback
 from assignors.confluent.polling import WAKE_UP_TOPIC, NativeConsumer, Poller, PollTimeout, Ticker
+from assignors.confluent.statistics import Statistics, completed
 from assignors.group_leader import Assignment, log
 from assignors.group_leader.logs import format_list
 from assignors.library_internals import UnsupportedClientError
@@ -85,7 +90,10 @@ class Consumer(confluent_kafka.Consumer):
             raise ValueError("Failed to create consumer: group.id must be set")
         validate(properties)
         share_oauth_callback(properties)
-        super().__init__(librdkafka_config(properties, _commit_callback(weakref.ref(self))))
+        config = librdkafka_config(properties, _commit_callback(weakref.ref(self)))
+        if collects_statistics(properties):
+            config["stats_cb"] = completed(properties["stats_cb"], _statistics(weakref.ref(self)))
+        super().__init__(config)
         try:
             check_clients()
             check_group_metadata(cast(bytes, super().consumer_group_metadata()))
@@ -120,6 +128,12 @@ class Consumer(confluent_kafka.Consumer):
             cooperative=configuration.cooperative,
             joined_cooperatively=self._joined_cooperatively,
             offset_reset=configuration.offset_reset,
+        )
+        self._statistics = Statistics(
+            self._member,
+            self._assignment,
+            self._committer,
+            read_committed=configuration.kafka_python["isolation_level"] == "read_committed",
         )
         self._ticker = Ticker(self, configuration.group_id)
         weakref.finalize(self, _abandon, self._member, self._ticker).atexit = False
@@ -373,6 +387,18 @@ class Consumer(confluent_kafka.Consumer):
         elif isinstance(event, FatalEvent):
             self._assignment.owned = None
             super().unassign()
+        elif isinstance(event, LogEvent):
+            self._log(event)
+
+    def _log(self, event: LogEvent) -> None:
+        """Log as confluent logs librdkafka's lines: in the thread that polls, which may raise."""
+        logger, client_id = (
+            self._configuration.logger,
+            self._configuration.kafka_python["client_id"],
+        )
+        # At close, an error of the logger must not prevent the last commits.
+        with suppress(Exception) if self._events.closed else nullcontext():
+            logger.log(event.level, "%s [%s] %s", event.name, client_id, event.message)
 
     def _is_idle(self) -> bool:
         if not self._member.is_subscribed:
@@ -395,6 +421,8 @@ class Consumer(confluent_kafka.Consumer):
         elif self._events and not timeout.wake_up_pending:
             self._poller.send_wake_up()
         self._committer.auto_commit(now)
+        if self._configuration.collects_statistics:
+            self._statistics.observe(now)
 
 
 def _commit_callback(
@@ -412,6 +440,14 @@ def _commit_callback(
             consumer._committer.on_native_commit(error, partitions)
 
     return on_commit
+
+
+def _statistics(reference: weakref.ref[Consumer]) -> Callable[[], Statistics | None]:
+    def statistics() -> Statistics | None:
+        consumer = reference()
+        return consumer._statistics if consumer is not None and consumer._initialized else None
+
+    return statistics
 
 
 def _event_callback(reference: weakref.ref[Consumer]) -> Callable[[], None]:

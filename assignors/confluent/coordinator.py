@@ -16,7 +16,13 @@ from typing import Any
 from confluent_kafka import KafkaError as Code
 from kafka import AsyncConsumerRebalanceListener
 from kafka.consumer.subscription_state import SubscriptionType
-from kafka.errors import FencedInstanceIdError, KafkaError
+from kafka.errors import (
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    KafkaError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
 from kafka.future import Future
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import TopicPartition
@@ -30,6 +36,18 @@ from assignors.kafka_python.coordinator import RackAwareCoordinator
 FETCH_COMMITTED_MS = 1000
 """Milliseconds that an assignment is held back for the group's committed offsets. A transaction in
 progress may delay these for longer: then librdkafka waits for them."""
+
+
+_TOPICS_CHANGED = "Metadata for subscribed topic(s) has changed"
+"""librdkafka's reason for a rebalance after new topics or partitions, and for the first one."""
+
+_REASONS = {
+    FencedInstanceIdError: "consumer fenced by newer instance",
+    IllegalGenerationError: "illegal generation",
+    RebalanceInProgressError: "rebalance in progress",
+    UnknownMemberIdError: "resetting member-id",
+}
+"""librdkafka's reasons for a rebalance, by the error of a heartbeat."""
 
 
 class RebalanceSuperseded(BaseException):
@@ -57,6 +75,8 @@ class GroupCoordinator(RackAwareCoordinator):
         **configs: Any,
     ) -> None:
         self.has_joined = False
+        self.rebalance_reason = ""
+        """Why the group rebalanced last, for the statistics."""
         self._requested = Subscription(frozenset())
         self._last_member: MemberIdentity | None = None
         self._leaves_permanently = False
@@ -123,6 +143,7 @@ class GroupCoordinator(RackAwareCoordinator):
         if self.is_lost:
             self.lose_partitions()
         else:
+            self.rebalance_reason = "unsubscribe"
             self._net.run(self._rebalance, RebalanceKind.REVOKE, None)
         self.commits.flush(timeout_ms / 1000)
         self._listener.reset()
@@ -186,20 +207,25 @@ class GroupCoordinator(RackAwareCoordinator):
     async def _send_heartbeat_request(self) -> Any:
         try:
             return await super()._send_heartbeat_request()
-        except FencedInstanceIdError:
-            self._on_fenced()
+        except KafkaError as error:
+            self.rebalance_reason = _REASONS.get(type(error), self.rebalance_reason)
+            if isinstance(error, FencedInstanceIdError):
+                self._on_fenced()
             raise
 
     def _handle_metadata_update(self, cluster: Any) -> None:
         if self._subscription.partitions_auto_assigned():
             self._match_topics()
             self._report_topic_errors(cluster)
+        previous = self._metadata_snapshot
         # Unauthorized topics have been reported; kafka-python would raise on its event loop.
         unauthorized, cluster.unauthorized_topics = cluster.unauthorized_topics, set()
         try:
             super()._handle_metadata_update(cluster)
         finally:
             cluster.unauthorized_topics = unauthorized
+        if self.has_joined and self._metadata_snapshot != previous:
+            self.rebalance_reason = _TOPICS_CHANGED
         self._wake()
 
     async def _on_join_complete_async(
@@ -260,6 +286,7 @@ class GroupCoordinator(RackAwareCoordinator):
         known = self._cluster.topics(exclude_internal_topics=False)
         topics = {topic for topic in self._requested.topics(known) if is_topic_name(topic)}
         if topics != self._subscription.subscription:
+            self.rebalance_reason = _TOPICS_CHANGED
             self._subscription.change_subscription(sorted(topics))
             self._cluster.set_topics(self._subscription.group_subscription())
 

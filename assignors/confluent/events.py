@@ -68,7 +68,16 @@ class FatalEvent:
     """This consumer can never join again: it stops reading, without any callback."""
 
 
-Event = RebalanceEvent | CommitResult | FatalEvent | Message
+@dataclass(frozen=True)
+class LogEvent:
+    """A log line of kafka-python for the application's ``logger``."""
+
+    level: int
+    name: str
+    message: str
+
+
+Event = RebalanceEvent | CommitResult | FatalEvent | LogEvent | Message
 """A Message is an error that ``poll`` and ``consume`` return."""
 
 
@@ -82,6 +91,11 @@ class EventQueue:
         self._refusing = False
         self._current: RebalanceEvent | None = None
         self.on_put: Callable[[], None] = lambda: None
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more events are accepted."""
+        return self._closed
 
     def put(self, event: Event) -> None:
         """Append an event. A rebalance that is refused is finished as not handled."""

@@ -7,6 +7,7 @@ application, and no call of the application waits for a join.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,9 +19,10 @@ from kafka.consumer.subscription_state import SubscriptionState
 from kafka.net.compat import KafkaNetClient
 
 from assignors.client_assignor import CooperativeStickyClientAssignor, RangeClientAssignor
+from assignors.confluent.client_logs import MEMBER_LOG_FILTER
 from assignors.confluent.config import Configuration
 from assignors.confluent.coordinator import GroupCoordinator, RebalanceSuperseded, Subscription
-from assignors.confluent.events import EventQueue, FatalEvent, error_code, error_message
+from assignors.confluent.events import EventQueue, FatalEvent, LogEvent, error_code, error_message
 from assignors.confluent.offsets import PartitionKey, Position
 from assignors.connection.properties import Secret
 from assignors.group_leader import Assignment, format_error, format_traceback, log
@@ -93,6 +95,25 @@ class GroupMember:
         """Whether this is a member of a generation, and no rebalance is in progress."""
         coordinator = self._coordinator
         return coordinator is not None and coordinator.stable() and not coordinator.need_rejoin()
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a join is in progress."""
+        return self._coordinator is not None and self._coordinator.rebalance_in_progress()
+
+    @property
+    def state(self) -> str:
+        """The state of the coordinator, by librdkafka's names: query-coord, up or term."""
+        if self._closing:
+            return "term"
+        coordinator = self._coordinator
+        known = coordinator is not None and coordinator.coordinator_id is not None
+        return "up" if known else "query-coord"
+
+    @property
+    def rebalance_reason(self) -> str:
+        """Why the group rebalanced last, as librdkafka puts it; "" if it is not known."""
+        return "" if self._coordinator is None else self._coordinator.rebalance_reason
 
     @property
     def is_lost(self) -> bool:
@@ -214,6 +235,7 @@ class GroupMember:
         self._work.set()
 
     def _run(self) -> None:
+        MEMBER_LOG_FILTER.add_current_thread(self._connection.forward_log)
         try:
             while not self._closing:
                 pause = self._step()
@@ -269,6 +291,7 @@ class GroupMember:
                 "group=%s session timed out: no heartbeat was answered",
                 self._configuration.group_id,
             )
+            coordinator.rebalance_reason = "session timed out"
             coordinator.reset_generation()
             coordinator.lose_partitions()
         if self._left_for_poll_timeout:
@@ -289,6 +312,7 @@ class GroupMember:
         log.warning("group=%s leaving: %s", self._configuration.group_id, reason)
         self._events.put(error_message(KafkaError._MAX_POLL_EXCEEDED, reason))
         self._poll_overdue = None
+        coordinator.rebalance_reason = "max.poll.interval.ms exceeded"
         coordinator.leave(LEAVE_MS, permanently=False)
 
     def _report_join_error(self, error: kafka_errors.KafkaError) -> None:
@@ -363,7 +387,8 @@ class CoordinatorConnection:
         if self._client is None:
             install_log_filters()
             self._client = KafkaNetClient(metrics=None, **self._settings)
-            self._client._net.start()
+            MEMBER_LOG_FILTER.install()
+            self._start(self._client._net)
             self._changed.clear()
             self._bootstrap = self._client._manager.bootstrap_async(None)
             self._bootstrap.add_both(lambda _: self._changed.set())
@@ -387,6 +412,24 @@ class CoordinatorConnection:
             metrics=None,
             **self._settings,
         )
+
+    def _start(self, net: Any) -> None:
+        """Start kafka-python's thread, with its log lines forwarded from the first one."""
+        run_forever = net.run_forever
+
+        def run() -> None:
+            MEMBER_LOG_FILTER.add_current_thread(self.forward_log)
+            run_forever()
+
+        net.run_forever = run
+        net.start()
+
+    def forward_log(self, record: logging.LogRecord) -> bool:
+        """Queue kafka-python's log record for the application's ``logger``, if it has one."""
+        if self._configuration.logger is None or self._events.closed:
+            return False
+        self._events.put(LogEvent(record.levelno, record.name, record.getMessage()))
+        return True
 
     def _retry_later(self, timeout: float) -> None:
         log.debug(

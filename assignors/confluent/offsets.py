@@ -59,9 +59,15 @@ class OffsetTracker:
         self._lock = threading.Lock()
 
     def store(self, key: PartitionKey, position: Position) -> None:
-        """Store an offset: the application's, or the position that a seek is about to reset."""
+        """Store an offset: the application's, or the position that a seek is about to reset.
+
+        A logical offset, which is negative, clears what is stored.
+        """
         with self._lock:
-            self._stored[key] = position
+            if position.offset >= 0:
+                self._stored[key] = position
+            else:
+                self._stored.pop(key, None)
 
     def forget_stored(self, keys: Iterable[PartitionKey]) -> None:
         """Drop the stored offsets: an assignment of these partitions begins or ends."""
@@ -73,6 +79,11 @@ class OffsetTracker:
         """Record offsets that a broker has committed."""
         with self._lock:
             self._committed.update(offsets)
+
+    def committed(self) -> dict[PartitionKey, Position]:
+        """Return the last committed offsets, as far as these are known."""
+        with self._lock:
+            return dict(self._committed)
 
     def forget_committed(self, keys: Iterable[PartitionKey]) -> None:
         """Drop the committed offsets: other members may commit from now on."""
@@ -146,13 +157,18 @@ def position_of(partition: TopicPartition) -> Position:
 
 
 def next_position(message: Message) -> TopicPartition:
-    """Return the offset to commit when ``message`` has been processed."""
+    """Return the offset to commit when ``message`` has been processed.
+
+    OFFSET_INVALID for a message of the application's own that has no offset.
+    """
     topic, partition, offset = message.topic(), message.partition(), message.offset()
-    assert topic is not None
-    assert partition is not None
-    assert offset is not None
     epoch = message.leader_epoch()
-    return TopicPartition(topic, partition, offset + 1, leader_epoch=-1 if epoch is None else epoch)
+    return TopicPartition(
+        topic or "",
+        -1 if partition is None else partition,
+        OFFSET_INVALID if offset is None else offset + 1,
+        leader_epoch=-1 if epoch is None else epoch,
+    )
 
 
 def to_partitions(positions: Mapping[PartitionKey, Position | None]) -> list[TopicPartition]:

@@ -181,6 +181,7 @@ INTERNALS: Internals = {
         "call_later(self, delay, task)",
         "call_soon_threadsafe(self, callback)",
         "run(self, coro, args)",
+        "run_forever(self)",
         "sleep(self, delay)",
         "start(self)",
     ],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -137,5 +139,31 @@ def test_two_members_in_one_loop(make: Callable[..., Any], filled: str) -> None:
             assert partition_keys(assignments[0]) | partition_keys(assignments[1]) == {
                 (filled, p) for p in range(3)
             }
+
+    asyncio.run(run())
+
+
+def test_statistics_and_the_logger(make: Callable[..., Any], filled: str) -> None:
+    statistics: list[dict[str, Any]] = []
+
+    async def stats_cb(text: str) -> None:
+        statistics.append(json.loads(text))
+
+    async def run() -> None:
+        logger = logging.Logger("test")
+        settings = {"statistics.interval.ms": 100, "stats_cb": stats_cb, "logger": logger}
+        consumer = make(new_group(), **settings, **{"enable.auto.commit": False})
+        await consumer.subscribe([filled])
+        await poll_until(consumer, lambda messages: len(messages) == 30)
+        await consumer.commit(asynchronous=False)
+
+        def lags(_: object) -> bool:
+            topics = statistics[-1]["topics"] if statistics else {}
+            partitions = topics.get(filled, {}).get("partitions", {})
+            lag = {each["consumer_lag"] for number, each in partitions.items() if number != "-1"}
+            return lag == {0} and statistics[-1]["cgrp"]["assignment_size"] == 3
+
+        await poll_until(consumer, lags)
+        await consumer.close()
 
     asyncio.run(run())

@@ -18,6 +18,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 
 import placement_core
 from integration.support.confluent import (
+    RACKWARD,
     Consumers,
     new_group,
     poll_until,
@@ -158,3 +159,32 @@ def test_statistics_and_log_callbacks(consumers: Consumers, filled: str) -> None
     )
     consumer.close()
     assert {thread for _, thread in called} == {here}
+
+
+def test_lines_of_the_membership_go_to_the_logger(
+    cluster: Cluster, filled: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines: list[tuple[str, int]] = []
+
+    class Recorder(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append((record.getMessage(), threading.get_ident()))
+
+    log = logging.Logger("test")
+    log.addHandler(Recorder())
+    with caplog.at_level(logging.INFO, "kafka"):
+        for settings in ({"logger": log}, {}):
+            consumers = Consumers(RACKWARD, cluster.bootstrap_servers)
+            consumer = consumers({"client.id": "billing", **settings})
+            consumer.subscribe([filled])
+            read_records(consumer, 30)
+            poll_until(consumer, until=lambda _: len(lines) > 5, what="log lines")
+            consumers.close()
+    joined = [line for line, _ in lines if "Successfully joined group" in line]
+    # A leader that waits for metadata repeats its join.
+    assert joined
+    assert joined[0].startswith("kafka.coordinator [billing] ")
+    assert {thread for _, thread in lines} == {threading.get_ident()}
+    # Neither consumer wrote any of them to kafka-python's loggers.
+    of_kafka = [each for each in caplog.records if each.name.startswith("kafka")]
+    assert [each for each in of_kafka if each.levelno < logging.WARNING] == []

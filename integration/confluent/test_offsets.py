@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, Message, TopicPartition
 
 from integration.support.confluent import (
     Consumers,
@@ -266,3 +266,28 @@ def test_commit_uses_stored_offsets(consumers: Consumers, filled: str) -> None:
         raised_code(automatic.store_offsets, offsets=[TopicPartition(filled, 0, 1)])
         == KafkaError._INVALID_ARG
     )
+
+
+def test_messages_that_were_not_read(consumers: Consumers, filled: str) -> None:
+    settings = {**MANUAL_COMMITS, "enable.auto.offset.store": False, "enable.partition.eof": True}
+    consumer = consumers({**settings, "auto.offset.reset": "latest"})
+    consumer.subscribe([filled])
+    (end,) = poll_until(consumer, until=lambda messages: len(messages) == 1, what="an end")[:1]
+    assert raised_code(consumer.store_offsets, end) == KafkaError._INVALID_ARG
+    assert raised_code(consumer.store_offsets, message=end) == KafkaError._INVALID_ARG
+    # The application's own message may lack an offset, which stores nothing.
+    assert consumer.store_offsets(Message(topic=filled, partition=0)) is None
+    assert raised_code(consumer.commit, asynchronous=False) == KafkaError._NO_OFFSET
+    without = Message(topic=filled, partition=0)
+    assert raised_code(consumer.commit, without, asynchronous=False) == KafkaError._NO_OFFSET
+    # OFFSET_INVALID clears what is stored.
+    consumer.store_offsets(Message(topic=filled, partition=0, offset=6))
+    consumer.store_offsets(offsets=[TopicPartition(filled, 0, OFFSET_INVALID)])
+    assert raised_code(consumer.commit, asynchronous=False) == KafkaError._NO_OFFSET
+    consumer.store_offsets(Message(topic=filled, partition=1, offset=6))
+    committed = offsets_of(consumer.commit(asynchronous=False))
+    assert {partition: offset for partition, offset in committed.items() if offset >= 0} == {1: 7}
+    with pytest.raises(TypeError):
+        consumer.store_offsets(end, None, None)
+    with pytest.raises(TypeError):
+        consumer.store_offsets(no_such_argument=1)

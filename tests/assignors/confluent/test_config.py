@@ -13,6 +13,7 @@ from assignors.confluent.config import (
     COOPERATIVE,
     RANGE,
     REFRESH_PROPERTY,
+    collects_statistics,
     group_metadata,
     librdkafka_config,
     merge_arguments,
@@ -210,3 +211,22 @@ def test_librdkafka_reads_group_metadata() -> None:
     for corrupt in (metadata[:-3], metadata[1:], metadata.replace(b"g", b"\7")):
         with pytest.raises(KafkaException, match="_BAD_MSG"):
             producer.send_offsets_to_transaction([], corrupt, 1)
+
+
+@pytest.mark.parametrize(
+    ("properties", "collects"),
+    [
+        ({}, False),
+        ({"stats_cb": print}, False),
+        ({"statistics.interval.ms": 100}, False),
+        ({"stats_cb": print, "statistics.interval.ms": 0}, False),
+        ({"stats_cb": print, "statistics.interval.ms": 100}, True),
+        ({"stats_cb": print, "statistics.interval.ms": "100"}, True),
+        # librdkafka refuses these.
+        ({"stats_cb": 5, "statistics.interval.ms": 100}, False),
+        ({"stats_cb": print, "statistics.interval.ms": "often"}, False),
+    ],
+)
+def test_whether_statistics_are_collected(properties: dict[str, Any], collects: bool) -> None:
+    assert collects_statistics(GROUP | properties) is collects
+    assert read_configuration(GROUP | properties, {}).collects_statistics is collects

@@ -13,7 +13,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import Message, TopicPartition
 
-from assignors.confluent import Consumer
+from assignors.confluent import Consumer, DeserializingConsumer
 from assignors.confluent.config import COOPERATIVE
 from assignors.group_leader import Assignment
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -86,6 +86,62 @@ def test_an_uninitialized_consumer_can_be_closed() -> None:
     with consumer as entered:
         assert entered is consumer
     consumer.close()
+
+
+def poll_for(consumer: Consumer, received: list[str]) -> None:
+    """Poll until there are statistics."""
+
+    def polled() -> bool:
+        consumer.poll(0.05)
+        return bool(received)
+
+    wait_until(polled, PATIENCE, "statistics")
+
+
+def test_statistics_without_a_subscription_are_librdkafkas() -> None:
+    received: list[str] = []
+    settings = {**SETTINGS, "statistics.interval.ms": 10, "stats_cb": received.append}
+    consumer = Consumer(settings)
+    poll_for(consumer, received)
+    consumer.close()
+    # Completed ones are written without spaces.
+    assert received[0].startswith("{ ")
+
+
+def test_an_abandoned_consumer_with_statistics_is_collected() -> None:
+    received: list[str] = []
+    settings = {**UNREACHABLE, "statistics.interval.ms": 10, "stats_cb": received.append}
+    consumer = Consumer(settings)
+    consumer.subscribe(["t"])
+    poll_for(consumer, received)
+    reference = weakref.ref(consumer)
+    del consumer
+
+    def collected() -> bool:
+        gc.collect()
+        return reference() is None
+
+    wait_until(collected, PATIENCE, "the consumer is collected")
+
+
+def test_a_deserializing_consumer_is_both_classes() -> None:
+    consumer = DeserializingConsumer(SETTINGS)
+    assert isinstance(consumer, Consumer)
+    assert isinstance(consumer, confluent_kafka.DeserializingConsumer)
+    consumer.close()
+    consumer.close()
+    for method in set(METHODS) - {"consume"}:
+        with pytest.raises(RuntimeError, match="closed"):
+            METHODS[method](consumer)
+
+
+def _check_types_of_deserialized(consumer: DeserializingConsumer[str, int]) -> None:
+    """Not called: mypy checks the types."""
+    message = consumer.poll(0)
+    if message is not None:
+        assert_type(message.deserialized_key(), str | None)
+        assert_type(message.deserialized_value(), int | None)
+    assert_type(consumer.last_assignment(), Assignment | None)
 
 
 def _check_types(consumer: Consumer, message: Message) -> None:

@@ -9,6 +9,7 @@ from confluent_kafka import (
     OFFSET_INVALID,
     OFFSET_STORED,
     KafkaError,
+    Message,
     TopicPartition,
 )
 
@@ -16,6 +17,7 @@ from assignors.confluent.offsets import (
     OffsetTracker,
     PartitionKey,
     Position,
+    next_position,
     with_errors,
     with_start_offsets,
 )
@@ -50,6 +52,36 @@ def test_a_seek_resets_the_position_and_not_the_stored_offset() -> None:
     tracker.store(A, Position(9))
     assert tracker.stored({A: None}) == {A: Position(9)}
     assert tracker.stored({A: Position(2)}) == {A: Position(2)}
+
+
+@pytest.mark.parametrize("logical", [OFFSET_INVALID, OFFSET_STORED, OFFSET_END])
+def test_a_logical_offset_clears_the_stored_offset(logical: int) -> None:
+    tracker = OffsetTracker(auto_store=False)
+    tracker.store(A, Position(3))
+    tracker.store(A, Position(logical))
+    assert tracker.uncommitted({A: Position(9)}) == {}
+
+
+def test_committed_offsets_are_copied() -> None:
+    tracker = OffsetTracker(auto_store=True)
+    tracker.record_committed({A: Position(3), B: Position(4)})
+    committed = tracker.committed()
+    tracker.forget_committed([A])
+    assert committed == {A: Position(3), B: Position(4)}
+    assert tracker.committed() == {B: Position(4)}
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (Message(topic="t", partition=1, offset=7), ("t", 1, 8)),
+        (Message(topic="t", partition=1), ("t", 1, OFFSET_INVALID)),
+        (Message(topic="t", offset=0), ("t", -1, 1)),
+    ],
+)
+def test_the_offset_after_a_message(message: Message, expected: tuple[str, int, int]) -> None:
+    partition = next_position(message)
+    assert (partition.topic, partition.partition, partition.offset) == expected
 
 
 def test_without_auto_store_the_position_is_not_stored() -> None:

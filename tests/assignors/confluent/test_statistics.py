@@ -1,0 +1,164 @@
+"""Completing librdkafka's statistics."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from assignors.confluent.events import RebalanceKind
+from assignors.confluent.offsets import PartitionKey, Position
+from assignors.confluent.statistics import (
+    GroupFields,
+    Statistics,
+    complete_statistics,
+    completed,
+    join_state,
+)
+
+GROUP = GroupFields("up", 900, "steady", 700, 3, "rebalance in progress", 2)
+CGRP = {
+    "state": "up",
+    "stateage": 900,
+    "join_state": "steady",
+    "rebalance_age": 700,
+    "rebalance_cnt": 3,
+    "rebalance_reason": "rebalance in progress",
+    "assignment_size": 2,
+}
+
+
+def complete(
+    statistics: Any, committed: dict[PartitionKey, Position] | None = None, **options: bool
+) -> Any:
+    text = statistics if isinstance(statistics, str) else json.dumps(statistics)
+    options = {"read_committed": True, **options}
+    return json.loads(complete_statistics(text, GROUP, committed or {}, **options))
+
+
+def of_partition(fields: Any, topic: str = "t", partition: str = "0") -> dict[str, Any]:
+    return {"topics": {topic: {"partitions": {partition: fields}}}}
+
+
+@pytest.mark.parametrize(
+    ("ends", "read_committed", "committed", "lag"),
+    [
+        ({"ls_offset": 10, "hi_offset": 12}, True, 4, 6),
+        ({"ls_offset": 10, "hi_offset": 12}, False, 4, 8),
+        ({"ls_offset": 10, "hi_offset": 12}, True, 0, 10),
+        ({"ls_offset": 10, "hi_offset": 12}, True, 10, 0),
+        # After the end: the log was truncated, or the end is not known yet.
+        ({"ls_offset": 10, "hi_offset": 12}, True, 11, -1),
+        ({"ls_offset": -1001, "hi_offset": -1001}, True, 4, -1),
+        ({}, True, 4, -1),
+        ({"ls_offset": "10"}, True, 4, -1),
+        ({"ls_offset": None}, True, 4, -1),
+    ],
+)
+def test_the_committed_offset_and_the_lag(
+    ends: dict[str, Any], read_committed: bool, committed: int, lag: int
+) -> None:
+    before = {"consumer_lag": -1, "consumer_lag_stored": 5, "committed_offset": -1001, **ends}
+    after = complete(
+        of_partition(before), {("t", 0): Position(committed, 7)}, read_committed=read_committed
+    )
+    assert after["topics"]["t"]["partitions"]["0"] == {
+        **before,
+        "commited_offset": committed,
+        "committed_offset": committed,
+        "committed_leader_epoch": 7,
+        "consumer_lag": lag,
+    }
+
+
+@pytest.mark.parametrize(
+    "statistics",
+    [
+        {},
+        {"topics": {}},
+        {"topics": None},
+        {"topics": []},
+        {"topics": {"t": None}},
+        {"topics": {"t": {}}},
+        {"topics": {"t": {"partitions": [1]}}},
+        of_partition(None),
+        of_partition(7),
+        # Offsets that librdkafka has fetched itself, of partitions that the member does not know.
+        of_partition({"committed_offset": 3, "consumer_lag": 4}, partition="1"),
+        of_partition({"committed_offset": 3, "consumer_lag": 4}, topic="other"),
+        of_partition({"committed_offset": -1001}, partition="-1"),
+        {"name": "rdkafka#consumer-1", "brokers": {"b": {"rtt": {"avg": 1.5}}}, "new": [None, {}]},
+    ],
+)
+def test_everything_else_stays(statistics: dict[str, Any]) -> None:
+    after = complete(statistics, {("t", 0): Position(4)})
+    assert after == {**statistics, "cgrp": CGRP}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, CGRP),
+        ({"cgrp": {"state": "up", "join_state": "init", "assignment_size": 0}}, CGRP),
+        ({"cgrp": {"state": "init", "some_new_field": 1}}, {**CGRP, "some_new_field": 1}),
+        ({"cgrp": None}, CGRP),
+        ({"cgrp": 3}, CGRP),
+    ],
+)
+def test_the_fields_of_the_group(before: dict[str, Any], after: dict[str, Any]) -> None:
+    assert complete(before)["cgrp"] == after
+
+
+@pytest.mark.parametrize("text", ["", "{", "no JSON", '{"a": "\x01"', "[]", "3", "null", '"t"'])
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert complete_statistics(text, GROUP, {}, read_committed=True) == text
+
+
+@dataclass
+class FakeMember:
+    is_stable: bool = False
+    is_joining: bool = False
+
+
+@pytest.mark.parametrize(
+    ("member", "handling", "state"),
+    [
+        (FakeMember(), None, "init"),
+        (FakeMember(is_joining=True), None, "wait-join"),
+        (FakeMember(is_stable=True), None, "steady"),
+        (FakeMember(is_joining=True), RebalanceKind.ASSIGN, "wait-assign-call"),
+        (FakeMember(is_joining=True), RebalanceKind.REVOKE, "wait-unassign-call"),
+        (FakeMember(), RebalanceKind.LOST, "wait-unassign-call"),
+    ],
+)
+def test_the_state_of_the_join(
+    member: FakeMember, handling: RebalanceKind | None, state: str
+) -> None:
+    assert join_state(member, handling) == state
+
+
+class FakeStatistics(Statistics):
+    def __init__(self) -> None:
+        pass
+
+    def complete(self, text: str) -> str:
+        return text + " completed"
+
+
+@pytest.mark.parametrize(
+    ("statistics", "passed"), [(None, "{}"), (FakeStatistics(), "{} completed")]
+)
+def test_the_callback_gets_completed_statistics(statistics: Statistics | None, passed: str) -> None:
+    received: list[str] = []
+    completed(received.append, lambda: statistics)("{}")
+    assert received == [passed]
+
+
+def test_an_exception_of_the_callback_is_raised() -> None:
+    def fail(_: str) -> None:
+        raise LookupError("planned")
+
+    with pytest.raises(LookupError, match="planned"):
+        completed(fail, lambda: None)("{}")
