@@ -15,7 +15,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from assignors.confluent import Consumer
 from assignors.confluent.offsets import PartitionKey
@@ -24,9 +24,11 @@ from integration.support.confluent import (
     RACKWARD,
     Callbacks,
     Consumers,
+    new_group,
     partition_keys,
     partition_offsets,
     poll_until,
+    read_records,
 )
 from integration.support.topics import committed, create_topic, new_name
 from rackward.clusters import Cluster
@@ -195,3 +197,33 @@ def test_subscribing_to_a_topic_without_metadata(
         commits.append(committed(cluster, group))
     assert kinds == [["lost", "assign"], ["revoke", "assign"]]
     assert commits == [{}, {(filled, p): 10 for p in range(3)}]
+
+
+@ON_A_CLUSTER
+@pytest.mark.parametrize("cooperative", [False, True], ids=["eager", "cooperative"])
+def test_no_common_group_with_librdkafkas_assignors(
+    both: tuple[Consumers, Consumers], filled: str, cooperative: bool
+) -> None:
+    # docs/confluent.md, "What is not possible": the group has to be stopped between the two.
+    group = new_group()
+    confluents, rackwards = (
+        make({"enable.auto.commit": False}, group=group, cooperative=cooperative) for make in both
+    )
+    confluents.subscribe([filled])
+    read_records(confluents, 30)
+    for partition, offset in ((0, 10), (1, 10), (2, 7)):
+        confluents.commit(offsets=[TopicPartition(filled, partition, offset)], asynchronous=False)
+    rackwards.subscribe([filled])
+    (error, *_) = poll_until(confluents, rackwards, until=bool, what="an error")
+    assert error.error().code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL
+    assert rackwards.assignment() == []
+    assert len(confluents.assignment()) == 3
+    confluents.close()
+    # It goes on trying, and reads on from the committed offsets.
+    messages = poll_until(
+        rackwards,
+        until=lambda messages: sum(each.error() is None for each in messages) == 3,
+        what="three records",
+    )
+    read = [(each.partition(), each.offset()) for each in messages if each.error() is None]
+    assert read == [(2, 7), (2, 8), (2, 9)]
