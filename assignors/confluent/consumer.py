@@ -54,13 +54,16 @@ from assignors.confluent.oauth import share_oauth_callback
 from assignors.confluent.polling import WAKE_UP_TOPIC, NativeConsumer, Poller, PollTimeout, Ticker
 from assignors.confluent.statistics import Statistics, completed
 from assignors.group_leader import Assignment, log
-from assignors.group_leader.logs import format_list
+from assignors.group_leader.logs import format_list, sanitize
 from assignors.library_internals import UnsupportedClientError
 
 LEAVE_TIMEOUT = 6.0
 """Seconds that ``close`` waits for the threads of the membership."""
 
 _NOT_GIVEN: Any = object()
+
+MAX_LOG_MESSAGE = 2000
+"""Characters of a line of kafka-python that are logged; peers may have sent a part of it."""
 
 
 class Consumer(confluent_kafka.Consumer):
@@ -392,13 +395,17 @@ class Consumer(confluent_kafka.Consumer):
 
     def _log(self, event: LogEvent) -> None:
         """Log as confluent logs librdkafka's lines: in the thread that polls, which may raise."""
-        logger, client_id = (
-            self._configuration.logger,
-            self._configuration.kafka_python["client_id"],
-        )
+        logger, configs = self._configuration.logger, self._configuration.kafka_python
+        client_id = configs["client_id"]
         # At close, an error of the logger must not prevent the last commits.
         with suppress(Exception) if self._events.closed else nullcontext():
-            logger.log(event.level, "%s [%s] %s", event.name, client_id, event.message)
+            logger.log(
+                event.level,
+                "%s [%s] %s",
+                sanitize(event.name),
+                client_id,
+                sanitize(event.message, MAX_LOG_MESSAGE),
+            )
 
     def _is_idle(self) -> bool:
         if not self._member.is_subscribed:

@@ -34,7 +34,7 @@ from integration.support.groups import ConsumerGroup, Member
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import create_topic, described, new_name
 from rackward.clusters import Cluster
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
@@ -83,7 +83,7 @@ class HeldUpGroup:
         client.subscribe(lambda _kind, _tps: None, topics=[self.topic])
 
     def poll(self, client: KafkaPythonClient, until: Callable[[], object], seconds: float) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TEST_TIMEOUT
         while not until():
             assert time.monotonic() < deadline, "the consumer did not get there"
             client.poll(seconds)
@@ -114,7 +114,7 @@ class HeldUpGroup:
         self.group.members["b1"].resume()
 
     def settle(self) -> dict[str, frozenset[PartitionId]]:
-        return self.group.settle(self.partitions, within=3 * PATIENCE)
+        return self.group.settle(self.partitions, within=3 * TEST_TIMEOUT)
 
 
 def is_parked(coordinator: Any) -> bool:
@@ -230,7 +230,7 @@ def test_leaving_does_not_wait_for_the_assignment_of_the_leader(cluster: Cluster
 
         def wait(*arguments: Any) -> Any:
             assigning.set()
-            proceed.wait(PATIENCE)
+            proceed.wait(TEST_TIMEOUT)
             return perform(*arguments)
 
         coordinator._perform_assignment = wait
@@ -245,7 +245,7 @@ def test_leaving_does_not_wait_for_the_assignment_of_the_leader(cluster: Cluster
         )
         follower.subscribe(lambda _kind, _tps: None, topics=[topic])
         try:
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + TEST_TIMEOUT
             while not (assigning.is_set() and is_parked(follower.consumer._coordinator)):
                 assert time.monotonic() < deadline
                 follower.poll(0.2)
@@ -278,12 +278,12 @@ def test_close_in_a_rebalance_listener_ends(cluster: Cluster) -> None:
         def poll() -> None:
             # kafka-python's event loop has stopped.
             with pytest.raises(KafkaError):
-                held.leaver.poll(PATIENCE)
+                held.leaver.poll(TEST_TIMEOUT)
 
         thread = threading.Thread(target=poll, daemon=True)
         thread.start()
-        wait_until(lambda: len(closed) == 2, PATIENCE, "close in the listener returns")
-        wait_until(lambda: not thread.is_alive(), PATIENCE / 4, "poll returns")
+        wait_until(lambda: len(closed) == 2, TEST_TIMEOUT, "close in the listener returns")
+        wait_until(lambda: not thread.is_alive(), TEST_TIMEOUT / 4, "poll returns")
         # The first one is the call of the listener by close.
         assert max(closed) < MAX_LEAVE
 
@@ -300,7 +300,7 @@ def test_a_confluent_consumer_leaves_without_waiting(cluster: Cluster, how: str)
             coordinator = consumer._member._coordinator
             return coordinator is not None and is_parked(coordinator)
 
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TEST_TIMEOUT
         while not has_joined():
             assert time.monotonic() < deadline
             consumer.poll(0.2)
@@ -310,7 +310,7 @@ def test_a_confluent_consumer_leaves_without_waiting(cluster: Cluster, how: str)
         if how == "unsubscribe":
             # The application handles the revocation in poll; then the consumer leaves.
             while consumer._member._coordinator.member_id:
-                assert time.monotonic() - started < PATIENCE
+                assert time.monotonic() - started < TEST_TIMEOUT
                 consumer.poll(0.05)
         print(f"confluent {how}: {time.monotonic() - started:.2f} s")
         assert time.monotonic() - started < MAX_LEAVE

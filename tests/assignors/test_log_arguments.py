@@ -23,6 +23,7 @@ SANITISED = re.compile(r"(sanitize|format_list|format_error|format_traceback)\("
 
 TRUSTED = {
     # This process's own configuration, or a constant of the code.
+    "client_id",
     "self.group_id",
     "coordinator.group_id",
     "self._coordinator.group_id",

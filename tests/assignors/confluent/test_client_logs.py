@@ -12,7 +12,7 @@ import pytest
 from assignors.confluent import Consumer
 from assignors.confluent.client_logs import MemberLogFilter
 from assignors.confluent.config import COOPERATIVE
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 SETTINGS = {
     "group.id": "g",
@@ -47,7 +47,7 @@ def kafka_log() -> Iterator[Recorder]:
 def run_in_thread(call: Callable[[], object]) -> None:
     thread = threading.Thread(target=call)
     thread.start()
-    thread.join(PATIENCE)
+    thread.join(TEST_TIMEOUT)
     assert not thread.is_alive()
 
 
@@ -107,7 +107,7 @@ def poll_for(consumer: Any, condition: Callable[[], object], what: str) -> None:
         consumer.poll(0.05)
         return bool(condition())
 
-    wait_until(polled, PATIENCE, what)
+    wait_until(polled, TEST_TIMEOUT, what)
 
 
 def test_lines_go_to_the_logger_in_the_thread_that_polls(kafka_log: Recorder) -> None:

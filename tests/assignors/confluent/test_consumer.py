@@ -95,7 +95,7 @@ def poll_for(consumer: Consumer, received: list[str]) -> None:
         consumer.poll(0.05)
         return bool(received)
 
-    wait_until(polled, PATIENCE, "statistics")
+    wait_until(polled, TEST_TIMEOUT, "statistics")
 
 
 def test_statistics_without_a_subscription_are_librdkafkas() -> None:
@@ -121,7 +121,7 @@ def test_an_abandoned_consumer_with_statistics_is_collected() -> None:
         gc.collect()
         return reference() is None
 
-    wait_until(collected, PATIENCE, "the consumer is collected")
+    wait_until(collected, TEST_TIMEOUT, "the consumer is collected")
 
 
 def test_a_deserializing_consumer_is_both_classes() -> None:

@@ -16,7 +16,7 @@ from kafka.structs import MemberState
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python import leaving
 from assignors.kafka_python.coordinator import MetadataPending
-from tests.support.kafka_python import Consumers, answer
+from tests.support.kafka_python import Consumers, receive_metadata
 
 NODE = "coordinator-1"
 SECOND = f"commits-{NODE}"
@@ -34,7 +34,7 @@ class Joining:
         self.closed: list[Any] = []
         self.join = Future()
         self.response: Any = SimpleNamespace(error_code=0, members=[])
-        answer(consumer, t=[0])
+        receive_metadata(consumer, t=[0])
         consumer._cluster._coordinator_brokers[NODE] = MetadataResponse.MetadataResponseBroker(
             NODE, "127.0.0.1", 1, None
         )
