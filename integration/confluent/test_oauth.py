@@ -45,6 +45,8 @@ WRONG_SECRET = "canary-looking-glass"
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "OAUTHBEARER"}
+LOGGER = {"logger": logging.getLogger("test_oauth")}
+"""Without a logger, lines of kafka-python below WARNING would be dropped."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ def test_tokens_of_a_callback_expire(
     caplog.set_level(logging.DEBUG)
     callback = CountingCallback()
     consumers = Consumers(variant, secured.bootstrap)
-    consumer = consumers({**SASL, "oauth_cb": callback, "sasl.oauthbearer.config": "a=b"})
+    consumer = consumers({**SASL, **LOGGER, "oauth_cb": callback, "sasl.oauthbearer.config": "a=b"})
     read_past_expiry(secured, consumer)
     assert set(callback.configs) == {"a=b"}
     # No more calls than librdkafka makes for its own connections: one per 80 % of a lifetime.
@@ -175,7 +177,7 @@ def test_tokens_of_an_endpoint_expire(
     caplog.set_level(logging.DEBUG)
     token_server.lifetime = LIFETIME
     consumers = Consumers(variant, secured.bootstrap)
-    read_past_expiry(secured, consumers(oidc(token_server, secured)))
+    read_past_expiry(secured, consumers({**oidc(token_server, secured), **LOGGER}))
     assert len(token_server.tokens) >= EXPIRIES
     assert {form["scope"][0] for form in token_server.forms} == {"kafka"}
     assert_reauthenticated(variant, caplog.text)
@@ -210,7 +212,9 @@ def test_a_wrong_secret(
     caplog.set_level(logging.DEBUG)
     errors: list[Any] = []
     consumers = Consumers(RACKWARD, secured.bootstrap)
-    consumer = consumers({**oidc(token_server, secured, WRONG_SECRET), "error_cb": errors.append})
+    consumer = consumers(
+        {**oidc(token_server, secured, WRONG_SECRET), **LOGGER, "error_cb": errors.append}
+    )
     consumer.subscribe([secured.topic])
     line = "HTTP status 401 (invalid_client): check client id, client secret and scope"
     poll_until(consumer, until=lambda _: errors and line in caplog.text, what="an error")
