@@ -12,26 +12,23 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kafka.net.sasl.oauth import AbstractTokenProvider
-
-from assignors.connection.access_token import AccessToken, is_token
+from assignors.connection.access_token import AccessToken, TokenError, is_token
 from assignors.connection.oidc import CALLBACK, validate_extensions
 from assignors.connection.properties import ConnectionPropertyError, Secret
-from assignors.kafka_python.token_provider import TokenUnavailableError
+from assignors.kafka_python.token_provider import TokenProvider
 
 WAIT_SECONDS = 2.0
 """Longest wait for librdkafka to call the callback after a token has expired."""
 
 
-class SharedOAuthCallback(AbstractTokenProvider):  # type: ignore[misc]
+class SharedOAuthCallback(TokenProvider):
     """The application's callback for librdkafka, and its tokens for kafka-python."""
 
     def __init__(self, callback: Callable[[str], Any]) -> None:
-        super().__init__()
+        super().__init__(self._wait_for_token)
         self._callback = callback
         self._changed = threading.Condition()
         self._latest: AccessToken | None = None
-        self._current: AccessToken | None = None
 
     def __call__(self, config: str) -> Any:
         """Return what the application's callback returns, and keep the token."""
@@ -43,21 +40,16 @@ class SharedOAuthCallback(AbstractTokenProvider):  # type: ignore[misc]
             self._changed.notify_all()
         return result
 
-    def token(self) -> str:
-        """Return a token that has not expired. Raise TokenUnavailableError in a bounded time."""
+    def _wait_for_token(self) -> AccessToken:
+        """Return a token that has not expired. Raise TokenError within WAIT_SECONDS."""
         with self._changed:
             self._changed.wait_for(self._is_valid, WAIT_SECONDS)
             if self._latest is None or not self._is_valid():
-                raise TokenUnavailableError(
+                raise TokenError(
                     "oauth_cb has returned no token that is valid now: check what it raises or"
                     " returns, and the expiry"
                 )
-            self._current = self._latest
-            return self._current.value
-
-    def extensions(self) -> dict[str, str]:
-        """Return the extensions of the last token."""
-        return {} if self._current is None else dict(self._current.extensions)
+            return self._latest
 
     def _is_valid(self) -> bool:
         return self._latest is not None and time.time() < self._latest.expires_at

@@ -57,13 +57,13 @@ def kafka_python_settings(properties: Mapping[str, object]) -> dict[str, object]
 
 def _token_provider(credentials: TokenCredentials, properties: Mapping[str, object]) -> object:
     # Not before OAUTHBEARER is used: they import kafka-python, and urllib with much of HTTP.
-    from assignors.connection.token_cache import TokenCache
+    from assignors.connection.access_token import TokenCache
     from assignors.connection.token_endpoint import TokenEndpoint
     from assignors.kafka_python.token_provider import TokenProvider
 
     if credentials.oidc is not None:
-        return TokenProvider(TokenCache(TokenEndpoint(credentials.oidc).request))
-    if not hasattr(provider := properties[CALLBACK], "token"):
+        return TokenProvider(TokenCache(TokenEndpoint(credentials.oidc).request).get)
+    if not isinstance(provider := properties[CALLBACK], TokenProvider):
         raise ConnectionPropertyError(
             CALLBACK, "only assignors.confluent accepts a callback: set the OIDC properties"
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from assignors.connection.access_token import AccessToken, TokenError
-from assignors.connection.token_cache import TokenCache
 
 
 class TokenUnavailableError(TokenError, KafkaConnectionError):  # type: ignore[misc]
@@ -14,21 +15,21 @@ class TokenUnavailableError(TokenError, KafkaConnectionError):  # type: ignore[m
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """Returns the tokens of a cache.
+    """Returns the tokens of ``source``, which raises TokenError if there is none that is valid.
 
     kafka-python calls `token`, and then `extensions` for those of the same token, when it opens a
     connection and when it authenticates again on one.
     """
 
-    def __init__(self, cache: TokenCache) -> None:
+    def __init__(self, source: Callable[[], AccessToken]) -> None:
         super().__init__()
-        self._cache = cache
+        self._source = source
         self._current: AccessToken | None = None
 
     def token(self) -> str:
         """Return a token that has not expired. Raise TokenUnavailableError in a bounded time."""
         try:
-            self._current = self._cache.get()
+            self._current = self._source()
         except TokenError as error:
             raise TokenUnavailableError(str(error)) from error
         return self._current.value

@@ -110,7 +110,7 @@ class TrafficReporter:
                 to_rack=self._rack,
             ):
                 self._send(self._group.encode(), value)
-        except Exception as error:  # noqa: BLE001 - whatever it is, consuming goes on
+        except Exception as error:  # noqa: BLE001 - a report must never stop the consumer
             self._warn(error)
 
     def close(self) -> None:

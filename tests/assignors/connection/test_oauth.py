@@ -18,10 +18,9 @@ from kafka.errors import KafkaConnectionError, RetriableError
 
 from assignors.confluent.config import COOPERATIVE, librdkafka_config, read_configuration
 from assignors.connection import ConnectionPropertyError, kafka_python_settings, librdkafka_settings
-from assignors.connection.access_token import AccessToken, TokenError
+from assignors.connection.access_token import AccessToken, TokenCache, TokenError
 from assignors.connection.properties import Secret
 from assignors.connection.settings import read_settings
-from assignors.connection.token_cache import TokenCache
 from assignors.connection.token_endpoint import MAX_RESPONSE_BYTES, TokenEndpoint
 from assignors.kafka_python.token_provider import TokenProvider
 from tests.support.certificates import Authority, make_authority, write_file
@@ -383,7 +382,7 @@ def test_a_request_without_end_is_given_up() -> None:
 
 def test_failures_are_not_repeated_at_once(server: TokenServer) -> None:
     server.respond = answering(503, None)
-    provider = TokenProvider(TokenCache(endpoint(by_properties(server.url)).request))
+    provider = TokenProvider(TokenCache(endpoint(by_properties(server.url)).request).get)
     for _ in range(5):
         with pytest.raises(KafkaConnectionError, match="HTTP status 503") as caught:
             provider.token()
