@@ -13,10 +13,10 @@ from rack_traffic.transforms.broker_racks import broker_racks
 from rack_traffic.transforms.client_reports import replace_estimates, reported_hours
 from rack_traffic.transforms.commit_intervals import commit_intervals
 from rack_traffic.transforms.consumption import consumption
+from rack_traffic.transforms.hourly import split_by_hour, sum_by_hour
 from rack_traffic.transforms.log_growth import log_growth
 from rack_traffic.transforms.ownership import ownership_events
 from rack_traffic.transforms.partition_states import partition_states
-from rack_traffic.transforms.split_by_hour import split_by_hour, sum_by_hour
 
 _CONSUMED_KEYS = ("cluster", "group", "topic", "partition")
 _APPENDED_KEYS = ("cluster", "topic", "partition", "kind")

@@ -13,7 +13,7 @@ from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from integration.support.clients import PartitionId
 from integration.support.collecting import new_protocol
 from integration.support.command_line import Done, rackward
-from integration.support.confluent_clients import Confluent
+from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import (
     off_rack,

@@ -15,7 +15,7 @@ import assignors.kafka_python
 from assignors import RefreshPolicy
 from integration.support.aiokafka_clients import AIOKafka
 from integration.support.clients import KafkaPython, PartitionId
-from integration.support.confluent_clients import Confluent
+from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.racks import BROKERS, evenly, off_rack, replicas_led_from
 from integration.support.topics import SteadyProducer, create_topic, new_name, with_admin

@@ -16,7 +16,7 @@ from assignors.rack_discovery import discover, resolve
 from assignors.rack_discovery.resolve import RackResolver, TtlCache
 from integration.support.aiokafka_clients import AIOKafka
 from integration.support.clients import KafkaPython, MakeClient, partitions_of
-from integration.support.confluent_clients import Confluent
+from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, new_name

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from assignors.confluent.offsets import PartitionKey
-from integration.support.confluent_clients import Confluent
+from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, replicas_led_from
 from integration.support.steady_producer import produce_steadily

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from assignors.confluent.offsets import PartitionKey
-from integration.support.confluent_clients import Confluent
+from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import SteadyProducer, committed, create_topic, new_name

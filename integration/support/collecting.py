@@ -19,7 +19,7 @@ from pyarrow import dataset
 
 from integration.support.aiokafka_clients import AIOKafka
 from integration.support.clients import KafkaPython, MakeClient, MemberConfig, OnChange, PartitionId
-from integration.support.confluent_clients import ConfluentClient
+from integration.support.confluent import ConfluentClient
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, new_name, with_admin

@@ -39,7 +39,7 @@ def make_client(client: str, assignor: str) -> MakeClient:
     name, protocol = ASSIGNORS[assignor]
     # Each process imports only the library of its member.
     if client == "confluent":
-        from integration.support.confluent_clients import Confluent
+        from integration.support.confluent import Confluent
 
         return Confluent(protocol)
     if client == "aiokafka":

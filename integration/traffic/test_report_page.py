@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from rack_traffic.report.findings import findings
 from rack_traffic.report.format import Currency
 from rack_traffic.report.page import PageOptions, render_page
-from tests.support.large_summary import GROUPS, UNTRUSTED_NAME, summary
+from tests.support.traffic_report import GROUPS, UNTRUSTED_NAME, summary
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 DEADLINE_MS = 120_000

@@ -9,10 +9,9 @@ from typing import Any
 
 from rack_traffic.output_tables import KINDS
 from rack_traffic.report import format as wording
-from rack_traffic.report.charts import heat_map, over_time
+from rack_traffic.report.charts import heat_map, over_time, rack_grid
 from rack_traffic.report.format import Currency
 from rack_traffic.report.model import HourTotal, Summary, Traffic, share, total
-from rack_traffic.report.rack_grid import rack_grid
 
 MAX_CLUSTERS = 12
 ALL_CLUSTERS = "All clusters"

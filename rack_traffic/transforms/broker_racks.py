@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from rack_traffic.transforms.split_by_hour import micros
+from rack_traffic.transforms.hourly import micros
 
 FOREVER = 1 << 62
 """A time in microseconds after every other time; before every other time if negative."""

@@ -5,13 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rack_traffic.transforms.split_by_hour import (
-    HOUR_US,
-    hour_numbers,
-    hour_start,
-    micros,
-    overlap_us,
-)
+from rack_traffic.transforms.hourly import HOUR_US, hour_numbers, hour_start, micros, overlap_us
 
 _PARTITION_HOUR = ("cluster", "group", "topic", "partition", "hour")
 _REPORT = ("cluster", "group", "member_id", "topic", "partition", "from_rack", "to_rack")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from rack_traffic.transforms.hourly import micros
 from rack_traffic.transforms.partition_states import BOUNDARIES, DENSITIES, PARTITION
-from rack_traffic.transforms.split_by_hour import micros
 
 _STATE_TYPES = {
     "topic_hash": "bigint",

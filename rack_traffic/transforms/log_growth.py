@@ -13,7 +13,7 @@ from rack_traffic.transforms.partition_states import PARTITION
 def log_growth(states: DataFrame, racks: DataFrame, estimation: EstimationOptions) -> DataFrame:
     """Return (cluster, topic, partition, kind, from_at, to_at, from_rack, from_rack_after, to_rack,
     to_rack_after, bytes, estimated, unsized_offsets): the appended bytes between the snapshots of
-    a partition, as input of :func:`~rack_traffic.transforms.split_by_hour.split_by_hour`.
+    a partition, as input of :func:`~rack_traffic.transforms.hourly.split_by_hour`.
 
     ``states`` is the result of ``partition_states`` and ``racks`` that of ``broker_racks``. There
     is one row of kind ``produce``, from an unknown rack to the leader's, and one of kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rack_traffic.transforms.split_by_hour import micros
+from rack_traffic.transforms.hourly import micros
 
 STABLE_STATES = ("Stable", "Empty", "Dead", "Reconciling", "Assigning")
 """The group states in which the assignments of the members are valid."""

@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from rack_traffic.transforms.broker_racks import with_rack
-from rack_traffic.transforms.split_by_hour import micros
+from rack_traffic.transforms.hourly import micros
 
 RANGE_AGES = (1, 4, 16, 64, 256)
 """Range n begins at the log's end of so many snapshots before."""

@@ -1,4 +1,4 @@
-"""Output of commands (tables on terminals, plain text in pipes, JSON) and confirmation prompts."""
+"""What commands show: tables, plain text in pipes, JSON, confirmation prompts, help of groups."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperGroup
 
 from placement_core import InvalidOptionError
 
@@ -201,3 +202,37 @@ def log_to_stderr(name: str) -> Iterator[None]:
     finally:
         log.removeHandler(handler)
         log.setLevel(level)
+
+
+# ---- Groups of subcommands, such as ``rackward topics``.
+
+
+class _WholeSummaries(TyperGroup):
+    """A group whose help shows the first sentence of each subcommand in full.
+
+    Typer would cut it to the width of the terminal.
+    """
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, command.get_short_help_str(limit=1000))
+                    for name in self.list_commands(ctx)
+                    if (command := self.get_command(ctx, name)) is not None
+                ]
+            )
+
+
+def command_group(summary: str) -> typer.Typer:
+    """Return a group without subcommands yet; ``summary`` is its help."""
+    group = typer.Typer(
+        cls=_WholeSummaries,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        help=summary,
+    )
+    # Without a callback, typer would merge a single command into the group.
+    group.callback()(lambda: None)
+    return group

@@ -12,8 +12,8 @@ from placement_core import InvalidOptionError
 from placement_core.locators import RackLocator
 from placement_core.placers import ReplicaPlacer, load_placer
 from rackward.cli import options
-from rackward.cli.connect import read_config_file
 from rackward.cli.console import log_to_stderr
+from rackward.cli.options import read_config_file
 from rackward.config_files import ConfigError
 from rackward.controller.config import ControllerConfig, read_config
 from rackward.rack_locators import load_locator

@@ -5,15 +5,28 @@ writes plans, :mod:`~rackward.reassignment.run_plan` checks and executes them an
 :mod:`~rackward.reassignment.cancel` cancels them.
 """
 
-from rackward.reassignment.cluster import LiveCluster, ReassignableCluster
-from rackward.reassignment.events import Event, EventHandler, ExecutionResult
+from rackward.reassignment.cluster import (
+    LiveCluster,
+    PartitionState,
+    ReassignableCluster,
+    ReassignmentStatus,
+    partition_state,
+)
 from rackward.reassignment.executor import Executor
 from rackward.reassignment.plan import BatchLimits, Plan, PlanKind, PlannedChange, RackSource
 from rackward.reassignment.plan_file import PlanFileError
-from rackward.reassignment.preconditions import StalePlanError, check_preconditions
-from rackward.reassignment.progress import Clock, ExecutionOptions
-from rackward.reassignment.run_plan import ForeignReassignmentError
-from rackward.reassignment.status import PartitionState, ReassignmentStatus, partition_state
+from rackward.reassignment.progress import (
+    Clock,
+    Event,
+    EventHandler,
+    ExecutionOptions,
+    ExecutionResult,
+)
+from rackward.reassignment.run_plan import (
+    ForeignReassignmentError,
+    StalePlanError,
+    check_preconditions,
+)
 
 __all__ = [
     "BatchLimits",

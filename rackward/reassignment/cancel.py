@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.admin import ClusterState, Reassignment
-from rackward.reassignment.cluster import ReassignableCluster
-from rackward.reassignment.events import (
+from rackward.reassignment.cluster import ReassignableCluster, leads_to
+from rackward.reassignment.executor import verify
+from rackward.reassignment.progress import (
+    Clock,
     EventHandler,
+    ExecutionOptions,
     ExecutionResult,
     PartitionFailed,
     ReassignmentsCancelled,
 )
-from rackward.reassignment.executor import verify
-from rackward.reassignment.progress import Clock, ExecutionOptions
-from rackward.reassignment.status import leads_to
 from rackward.reassignment.throttle import remove_throttle
 
 

@@ -23,28 +23,30 @@ from placement_core import TopicPartition
 from placement_core.cluster import Move
 from placement_core.reassignment import Batch, split_into_batches
 from rackward.admin import AdminError, ClusterState
-from rackward.reassignment.cluster import ReassignableCluster
-from rackward.reassignment.events import (
+from rackward.reassignment.cluster import (
+    PartitionState,
+    ReassignableCluster,
+    ReassignmentStatus,
+    partition_state,
+)
+from rackward.reassignment.progress import (
     BatchStarted,
+    Clock,
     EventHandler,
+    ExecutionOptions,
     ExecutionResult,
     LeadersElected,
     LeftInProgress,
+    Observation,
     PartitionFailed,
     Progressed,
+    ProgressMeter,
     RequestFailed,
+    StallDetector,
     Started,
     WaitingForBrokers,
-)
-from rackward.reassignment.progress import (
-    Clock,
-    ExecutionOptions,
-    Observation,
-    ProgressMeter,
-    StallDetector,
     missing_brokers,
 )
-from rackward.reassignment.status import PartitionState, ReassignmentStatus, partition_state
 from rackward.reassignment.throttle import throttle_replicas, throttled
 from rackward.units import format_brokers
 

@@ -9,14 +9,14 @@ from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.admin import AdminError, ClusterState, RefusedError, UnauthorizedError
 from rackward.reassignment.cluster import Throttle
-from rackward.reassignment.events import (
+from rackward.reassignment.progress import (
     BrokerThrottleFound,
+    Clock,
     EventHandler,
     ThrottleNotRemoved,
     ThrottleRemoved,
     ThrottleSet,
 )
-from rackward.reassignment.progress import Clock
 
 REMOVE_TIMEOUT_SECONDS = 20.0
 _RETRY_PAUSE_SECONDS = 0.2

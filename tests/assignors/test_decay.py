@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRacks, Member
-from tests.support.assignment_exact import check_sticky
+from tests.support.assignments import check_sticky
 from tests.support.random_groups import (
     Group,
     locality,

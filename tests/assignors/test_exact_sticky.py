@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.support.assignment_exact import check_sticky
+from tests.support.assignments import check_sticky
 from tests.support.random_groups import LARGE, MIDDLE, SMALL, Group, groups, random_group
 
 CHUNK = 250

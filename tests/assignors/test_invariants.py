@@ -9,8 +9,8 @@ from typing import TypeVar
 import pytest
 
 from assignors import LeaderRacks, Member, Plan
-from tests.support import assignment_invariants as invariants
-from tests.support.assignment_facts import owner_of, read_group, weight_steps
+from tests.support import assignments as invariants
+from tests.support.assignments import owner_of, read_group, weight_steps
 
 TOPICS = frozenset({"t", "u"})
 MEMBERS = (

@@ -8,7 +8,7 @@ import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
 from assignors.model import load_factor
-from tests.support.assignment_exact import check_range, check_sticky
+from tests.support.assignments import check_range, check_sticky
 from tests.support.random_groups import Group
 
 TOPIC = frozenset({"t"})

@@ -13,8 +13,7 @@ import pytest
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, Plan
 from assignors.encoding import encode_group
 from placement_core import InvalidGroupError, InvalidOptionError
-from tests.support.assignment_facts import read_group
-from tests.support.assignment_invariants import check_plan
+from tests.support.assignments import check_plan, read_group
 
 TOPIC = frozenset({"t"})
 ASSIGNORS = (LeaderRackAwareRange, LeaderRackAwareCooperativeSticky)

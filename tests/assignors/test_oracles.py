@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from tests.support.assignment_facts import Facts, read_group
 from tests.support.assignment_problems import Problem, range_problem, sticky_parts, topic_groups
-from tests.support.network_oracle import levels, topic_classes
+from tests.support.assignments import Facts, read_group
+from tests.support.networks import levels, topic_classes
 from tests.support.oracles import brute_force as oracle_brute
 from tests.support.oracles import levels as oracle_levels
 from tests.support.oracles import solver as oracle_solver

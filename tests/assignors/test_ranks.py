@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from assignors import Member
-from tests.support.assignment_exact import check_range, check_sticky
+from tests.support.assignments import check_range, check_sticky
 from tests.support.random_groups import Group
 
 LENGTHS = [2, 3, 4, 7, 16, 40, 90]

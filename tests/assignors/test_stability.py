@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
-from tests.support.assignment_exact import check_range, check_sticky
+from tests.support.assignments import check_range, check_sticky
 from tests.support.random_groups import (
     MIDDLE,
     Group,

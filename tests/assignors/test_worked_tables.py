@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
-from tests.support.assignment_exact import check_range, check_sticky
+from tests.support.assignments import check_range, check_sticky
 from tests.support.random_groups import Group
 
 ALL = ("t0", "t1", "t2")

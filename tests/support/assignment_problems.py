@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from assignors import Member
-from tests.support.assignment_facts import UNASSIGNED, Facts, level_counts, rack_levels
-from tests.support.network_oracle import components, levels, topic_classes
+from tests.support.assignments import UNASSIGNED, Facts, level_counts, rack_levels
+from tests.support.networks import components, levels, topic_classes
 
 Value = tuple[int, ...]
 """An objective vector, the most important figure first; lower is better."""

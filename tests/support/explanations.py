@@ -8,7 +8,6 @@ from random import Random
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
 from assignors.explain import LocalityFinding, Remedy, RemedyKind
-from tests.support.assignment_facts import UNASSIGNED, Facts, level_counts, rack_levels, read_group
 from tests.support.assignment_problems import (
     Problem,
     Value,
@@ -16,6 +15,7 @@ from tests.support.assignment_problems import (
     sticky_parts,
     topic_groups,
 )
+from tests.support.assignments import UNASSIGNED, Facts, level_counts, rack_levels, read_group
 from tests.support.oracles import brute_force as oracle_brute
 from tests.support.oracles import solver as oracle_solver
 from tests.support.random_groups import Group

@@ -1,6 +1,6 @@
 """``rackward groups``: locality of consumer groups."""
 
-from rackward.cli.command_group import command_group
+from rackward.cli.console import command_group
 from rackward.cli.groups import explain as groups_explain
 
 app = command_group("Explain why consumer groups read partitions from other racks.")

@@ -1,6 +1,6 @@
 """``rackward leaders``: plan and change the leaders of partitions."""
 
-from rackward.cli.command_group import command_group
+from rackward.cli.console import command_group
 from rackward.cli.leaders import apply as leaders_apply
 from rackward.cli.leaders import plan as leaders_plan
 

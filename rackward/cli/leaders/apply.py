@@ -5,15 +5,11 @@ from __future__ import annotations
 from rackward.admin import ClusterState, read_state
 from rackward.cli import options
 from rackward.cli.apply import APPLY_EPILOG, PlanArgument, StallTimeout, run_plan
-from rackward.cli.connect import ClusterOptions
 from rackward.cli.console import require_confirmation
-from rackward.cli.options import RunOptions, parse_batch_limits
+from rackward.cli.options import ClusterOptions, RunOptions, parse_batch_limits
 from rackward.reassignment import LiveCluster, PlanKind, check_preconditions
 from rackward.reassignment.plan_file import display_name, load_plan
-from rackward.reassignment.progress import (
-    DEFAULT_LEADER_BATCH_PARTITIONS,
-    DEFAULT_STALL_TIMEOUT,
-)
+from rackward.reassignment.progress import DEFAULT_LEADER_BATCH_PARTITIONS, DEFAULT_STALL_TIMEOUT
 from rackward.reassignment.run_plan import ExecutionRequest
 
 EPILOG = APPLY_EPILOG

@@ -14,9 +14,8 @@ from placement_core.leaders import ConsumerDemand, plan_leaders
 from rackward.admin import AdminConnection, ClusterState, read_replica_sizes, read_state
 from rackward.admin.offsets import LATEST, read_log_offsets
 from rackward.cli import options
-from rackward.cli.connect import ClusterOptions
 from rackward.cli.console import stderr
-from rackward.cli.options import match_topics, parse_placement
+from rackward.cli.options import ClusterOptions, match_topics, parse_placement
 from rackward.cli.placement.plan import format_now, rack_source
 from rackward.cli.render.plan import (
     PLAN_JSON,

@@ -1,6 +1,6 @@
 """``rackward placement``: check, plan, execute and cancel replica placement."""
 
-from rackward.cli.command_group import command_group
+from rackward.cli.console import command_group
 from rackward.cli.placement import apply as placement_apply
 from rackward.cli.placement import cancel as placement_cancel
 from rackward.cli.placement import check as placement_check

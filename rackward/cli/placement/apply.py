@@ -13,9 +13,8 @@ from rackward.cli.apply import (
     check_one_source,
     run_plan,
 )
-from rackward.cli.connect import ClusterOptions
 from rackward.cli.console import require_confirmation
-from rackward.cli.options import RunOptions, parse_batch_limits
+from rackward.cli.options import ClusterOptions, RunOptions, parse_batch_limits
 from rackward.reassignment import LiveCluster, PlanKind, check_preconditions
 from rackward.reassignment.plan_file import display_name, load_kafka_json, load_plan
 from rackward.reassignment.progress import DEFAULT_STALL_TIMEOUT

@@ -12,7 +12,6 @@ from placement_core import InvalidOptionError
 from rackward.admin import ClusterState, read_reassignments, read_state
 from rackward.cli import options
 from rackward.cli.apply import MAX_LISTED_PARTITIONS, OptionalPlanArgument, print_result
-from rackward.cli.connect import ClusterOptions
 from rackward.cli.console import (
     confirm,
     print_json_line,
@@ -20,7 +19,7 @@ from rackward.cli.console import (
     table,
     table_console,
 )
-from rackward.cli.options import RunOptions
+from rackward.cli.options import ClusterOptions, RunOptions
 from rackward.cli.render.progress import progress_reporter
 from rackward.cli.render.topics import replicas_text
 from rackward.reassignment import ExecutionOptions, LiveCluster, PlanKind

@@ -11,9 +11,8 @@ from placement_core.audit import Severity, audit
 from placement_core.locators import apply_locator
 from rackward.admin import read_state
 from rackward.cli import options
-from rackward.cli.connect import ClusterOptions
 from rackward.cli.console import print_json, stderr, stdout
-from rackward.cli.options import match_topics, parse_placement
+from rackward.cli.options import ClusterOptions, match_topics, parse_placement
 from rackward.cli.render.audit import audit_json, show_audit
 from rackward.topics.creator import read_min_isr, read_replication_targets
 from rackward.topics.health import without_adding_replicas

@@ -10,8 +10,8 @@ import typer
 from placement_core import InvalidOptionError
 from rackward.admin import ClusterState, read_state
 from rackward.cli import options
-from rackward.cli.connect import ClusterOptions
 from rackward.cli.options import (
+    ClusterOptions,
     match_topics,
     parse_batch_limits,
     parse_broker_ids,

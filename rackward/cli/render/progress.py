@@ -14,7 +14,8 @@ from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
 from rackward.cli.console import print_json_line
-from rackward.reassignment import Event, EventHandler, events
+from rackward.reassignment import Event, EventHandler
+from rackward.reassignment import progress as events
 from rackward.reassignment.progress import Progress
 from rackward.units import format_brokers, format_bytes, format_count, format_duration
 

@@ -1,6 +1,6 @@
 """``rackward topics``: create, extend and describe topics."""
 
-from rackward.cli.command_group import command_group
+from rackward.cli.console import command_group
 from rackward.cli.topics import create as topics_create
 from rackward.cli.topics import describe as topics_describe
 

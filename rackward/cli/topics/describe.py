@@ -17,8 +17,8 @@ from rackward.admin import (
     read_state,
 )
 from rackward.cli import options
-from rackward.cli.connect import ClusterOptions
 from rackward.cli.console import print_json, stdout
+from rackward.cli.options import ClusterOptions
 from rackward.cli.render.topics import Description, describe_json, show_description
 from rackward.topics.creator import read_min_isr, read_replication_targets
 from rackward.topics.health import listed_topics, partition_health

@@ -13,8 +13,8 @@ from assignors.connection import server_list
 from placement_core import InvalidOptionError
 from rackward.admin import AdminConnection, connect
 from rackward.cli import options
-from rackward.cli.connect import read_config_file
 from rackward.cli.console import escape_controls, log_to_stderr, print_json, stdout, table
+from rackward.cli.options import read_config_file
 from rackward.collector import (
     ClusterResult,
     ClusterSource,

@@ -13,7 +13,7 @@ from placement_core import InvalidOptionError
 from rack_traffic.consumer_properties import java_consumer_properties
 from rack_traffic.options import EstimationOptions
 from rackward.cli import options
-from rackward.cli.connect import connection_properties
+from rackward.cli.options import connection_properties
 from rackward.cli.traffic import options as traffic_options
 from rackward.cli.traffic.options import running_spark
 

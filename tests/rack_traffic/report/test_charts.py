@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rack_traffic.report import charts
+from rack_traffic.report.charts import rack_grid
 from rack_traffic.report.format import Currency
 from rack_traffic.report.model import PairTotal, Traffic
-from rack_traffic.report.rack_grid import rack_grid
 from tests.support.traffic_report import SUMMARY_START as START
 from tests.support.traffic_report import change, group, scenario
 

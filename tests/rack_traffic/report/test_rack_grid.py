@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rack_traffic.report.charts import MAX_RACKS, rack_grid
 from rack_traffic.report.model import PairTotal, Traffic, total
-from rack_traffic.report.rack_grid import MAX_RACKS, rack_grid
 
 
 def pair(one: str | None, other: str | None, size: int) -> PairTotal:

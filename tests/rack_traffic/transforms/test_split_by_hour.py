@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from rack_traffic.transforms.split_by_hour import HOUR_US, split_by_hour, sum_by_hour
+from rack_traffic.transforms.hourly import HOUR_US, split_by_hour, sum_by_hour
 from tests.support.traffic_frames import assert_frames_equal
 
 INTERVALS = (

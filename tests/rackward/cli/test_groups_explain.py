@@ -21,7 +21,7 @@ from rackward.group_explanation import (
     topics_read,
 )
 from rackward.host_racks import HostRacks
-from tests.support.cluster_states import cluster_state
+from tests.support.simulated_cluster import cluster_state
 
 TOPIC = "orders.of-a-rather-long-name-as-they-come.in-production"
 LED = {"a": (0, 2, 4), "b": (2, 4, 0), "c": (4, 0, 2)}

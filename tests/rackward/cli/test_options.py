@@ -8,12 +8,7 @@ import pytest
 
 from placement_core import InvalidOptionError
 from placement_core.placers import LikeTopicPlacer, RackAlternatingPlacer, SimplePlacer
-from rackward.cli.options import (
-    match_topics,
-    parse_broker_ids,
-    parse_key_values,
-    parse_placement,
-)
+from rackward.cli.options import match_topics, parse_broker_ids, parse_key_values, parse_placement
 from rackward.rack_locators import FileLocator
 
 

@@ -12,7 +12,7 @@ from placement_core.cluster import Move
 from placement_core.leaders import Locality
 from rackward.cli.render.plan import change_json, show_change
 from rackward.reassignment import PlannedChange
-from tests.support.cluster_states import cluster_state
+from tests.support.simulated_cluster import cluster_state
 
 T = "orders.of-a-rather-long-name-as-they-come.in-production"
 VIEW = cluster_state({T: [(0,)] * 30, "u": [(1, 3), (2, 4)]}).view

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from placement_core import TopicPartition
 from rackward.cli.render.progress import progress_reporter, progress_text
-from rackward.reassignment import Event, events
+from rackward.reassignment import Event
+from rackward.reassignment import progress as events
 from rackward.reassignment.progress import Progress
 
 PARTITION = TopicPartition("orders", 3)

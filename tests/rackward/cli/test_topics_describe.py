@@ -13,7 +13,7 @@ from rackward.admin import ClusterState, Reassignment
 from rackward.cli.console import print_json
 from rackward.cli.render.topics import Description, describe_json, show_description
 from rackward.topics.health import Note, listed_topics, partition_health
-from tests.support.cluster_states import cluster_state
+from tests.support.simulated_cluster import cluster_state
 
 
 def describe(state: ClusterState, *, unhealthy: bool = False) -> Description:

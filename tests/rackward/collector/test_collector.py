@@ -13,7 +13,7 @@ import pytest
 from rackward.admin import UnauthorizedError, UnreachableError
 from rackward.collector import ClusterSource, Collector, SinkError, Snapshot, SourceError
 from rackward.collector.collector import Worker
-from tests.support.snapshots import snapshot
+from tests.support.traffic_frames import snapshot
 
 SOURCE = ClusterSource("east", {})
 

@@ -11,7 +11,7 @@ from assignors.traffic_reports import TrafficCounter, report_messages
 from rack_traffic.snapshot_tables import CLIENT_REPORTS, SNAPSHOT_TABLES
 from rackward.collector.client_reports import MAX_BYTES, report_rows
 from rackward.collector.topic_sink import to_messages, to_values
-from tests.support.snapshots import AT, snapshot
+from tests.support.traffic_frames import AT, snapshot
 
 
 def test_messages_of_a_snapshot() -> None:

@@ -18,7 +18,7 @@ from pyarrow import dataset, parquet
 from rack_traffic.snapshot_tables import SNAPSHOT_TABLES, arrow_schema
 from rackward.collector import SinkError
 from rackward.collector.parquet_sink import ParquetSink
-from tests.support.snapshots import AT, snapshot
+from tests.support.traffic_frames import AT, snapshot
 
 
 def read(root: Path, table: str) -> pa.Table:

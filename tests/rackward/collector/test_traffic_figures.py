@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.traffic_figures import Figures, counted, per_pair, unknown_bytes
+from tests.support.traffic_frames import Figures, counted, per_pair, unknown_bytes
 
 
 def row(group: str, one: str | None, other: str | None, count: int, kind: str = "consume") -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from placement_core.cluster import Move
 from rackward.admin import Reassignment
-from rackward.reassignment import Event, ExecutionOptions, ExecutionResult, events
+from rackward.reassignment import Event, ExecutionOptions, ExecutionResult
+from rackward.reassignment import progress as events
 from rackward.reassignment.cancel import Cancellation, cancel
 from tests.support.simulated_cluster import SimulatedCluster, tp
 

@@ -7,7 +7,8 @@ import pytest
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.admin import AdminError
-from rackward.reassignment import Event, ExecutionOptions, ExecutionResult, Executor, events
+from rackward.reassignment import Event, ExecutionOptions, ExecutionResult, Executor
+from rackward.reassignment import progress as events
 from tests.support.simulated_cluster import SimulatedCluster, tp
 
 MOVES = [

@@ -23,7 +23,7 @@ from rackward.reassignment.planner import (
     plan_moves,
     planning_view,
 )
-from tests.support.cluster_states import cluster_state
+from tests.support.simulated_cluster import cluster_state
 
 T = frozenset({"t"})
 

@@ -19,9 +19,8 @@ from rackward.reassignment.run_plan import (
     moves_to_target,
     prepare_run,
 )
-from tests.support.cluster_states import cluster_state
 from tests.support.plans import PLAN, planned_state
-from tests.support.simulated_cluster import SimulatedCluster, tp
+from tests.support.simulated_cluster import SimulatedCluster, cluster_state, tp
 
 MOVES = (
     Move(tp(0), (0,), (0, 1)),

@@ -10,7 +10,8 @@ from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.admin import AdminError, UnauthorizedError
 from rackward.admin.throttle import Rates
-from rackward.reassignment import Event, ExecutionOptions, Executor, events
+from rackward.reassignment import Event, ExecutionOptions, Executor
+from rackward.reassignment import progress as events
 from rackward.reassignment.throttle import throttled
 from tests.support.simulated_cluster import SimulatedCluster, tp
 

@@ -18,7 +18,7 @@ from rackward.topics.creator import pending_replicas
 from rackward.topics.health import Note, partition_health
 from rackward.topics.planner import plan_additional_partitions, plan_new_topics
 from tests.rackward.cli.test_topics_describe import render
-from tests.support.cluster_states import cluster_state
+from tests.support.simulated_cluster import cluster_state
 
 RACKS = ["a", "b", "c"]
 PLACEMENT = parse_placement(seed=1)

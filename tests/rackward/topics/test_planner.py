@@ -20,7 +20,7 @@ from rackward.topics.planner import (
     plan_new_topics,
     topic_shape,
 )
-from tests.support.cluster_states import RACKS, cluster_state
+from tests.support.simulated_cluster import RACKS, cluster_state
 
 STATE = cluster_state({"old": [(0, 2), (2, 4), (4, 0)]})
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tests.support.assignment_facts import UNASSIGNED
 from tests.support.assignment_problems import Problem, Value, value
+from tests.support.assignments import UNASSIGNED
 
 MAX_SOLUTIONS = 70_000
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assignors import Plan
-from tests.support.assignment_facts import Facts, level_counts, read_group
-from tests.support.assignment_invariants import count_moved
 from tests.support.assignment_problems import (
     apache_range,
     racks_matter,
@@ -14,6 +12,7 @@ from tests.support.assignment_problems import (
     sticky_parts,
     topic_groups,
 )
+from tests.support.assignments import Facts, count_moved, level_counts, read_group
 from tests.support.oracles import solver as oracle_solver
 from tests.support.random_groups import Group
 

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 import numpy as np
 from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
-from tests.support.assignment_facts import UNASSIGNED
 from tests.support.assignment_problems import Problem, Value, check_bounds, value
+from tests.support.assignments import UNASSIGNED
 
 LARGEST_COST = 2**61
 """OR-tools multiplies costs by the number of nodes, in 64 bits."""
