@@ -15,8 +15,14 @@ import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
 from assignors.encoding import encode_group
-from tests.support.assignment_problems import racks_matter, range_problem, sticky_parts, value
-from tests.support.assignments import assignees_of, check_plan, read_group
+from tests.support.assignment_problems import (
+    racks_matter,
+    range_problem,
+    read_group,
+    sticky_parts,
+    value,
+)
+from tests.support.assignments import assignees_of, check_plan
 from tests.support.oracles import brute_force
 
 TOPIC = frozenset({"t"})

@@ -10,7 +10,7 @@ import pytest
 
 from assignors import LeaderRacks, Member, Plan
 from tests.support import assignments as invariants
-from tests.support.assignments import owner_of, read_group, weight_steps
+from tests.support.assignment_problems import owner_of, read_group, weight_steps
 
 TOPICS = frozenset({"t", "u"})
 MEMBERS = (

@@ -13,7 +13,8 @@ import pytest
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, Plan
 from assignors.encoding import encode_group
 from placement_core import InvalidGroupError, InvalidOptionError
-from tests.support.assignments import check_plan, read_group
+from tests.support.assignment_problems import read_group
+from tests.support.assignments import check_plan
 
 TOPIC = frozenset({"t"})
 ASSIGNORS = (LeaderRackAwareRange, LeaderRackAwareCooperativeSticky)

@@ -6,9 +6,16 @@ from random import Random
 
 import pytest
 
-from tests.support.assignment_problems import Problem, range_problem, sticky_parts, topic_groups
-from tests.support.assignments import Facts, read_group
-from tests.support.networks import levels, topic_classes
+from tests.support.assignment_problems import (
+    Facts,
+    Problem,
+    levels,
+    range_problem,
+    read_group,
+    sticky_parts,
+    topic_classes,
+    topic_groups,
+)
 from tests.support.oracles import brute_force as oracle_brute
 from tests.support.oracles import levels as oracle_levels
 from tests.support.oracles import solver as oracle_solver

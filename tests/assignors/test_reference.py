@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from assignors import Plan
-from tests.support.assignments import assignees_of, check_range_plan, check_sticky_plan, read_group
+from tests.support.assignment_problems import read_group
+from tests.support.assignments import assignees_of, check_range_plan, check_sticky_plan
 from tests.support.oracles.reference import plan_of, range_reference, sticky_reference
 from tests.support.random_groups import MIDDLE, SMALL, Group, random_group
 

@@ -1,4 +1,8 @@
-"""The problem that all oracles solve, and the objective of a solution.
+"""A group as plain tables, the problem that all oracles solve, and the objective of a solution.
+
+``read_group`` computes the tables from the documentation and not by the code under test: every
+checker and oracle reads a group through it. It shares only the ``Member`` value with ``assignors``,
+so that a fault there (in reading a rack, a claim, a weight) is not repeated here.
 
 A problem assigns units to members. For the sticky assignor a unit is a partition; for the range
 assignor it is an index of a group of topics, and counts as many partitions as the group has topics.
@@ -7,13 +11,146 @@ All oracles read the same small tables of integers, and share no code that solve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from assignors import Member
-from tests.support.assignments import UNASSIGNED, Facts, level_counts, rack_levels
-from tests.support.networks import components, levels, topic_classes
+
+WEIGHT_STEPS = 100
+UNASSIGNED = -1
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A group. A cell is a partition that has a subscriber.
+
+    members     sorted by id; a member's number is its index
+    cells       (topic, partition), sorted
+    candidates  per cell: the members that subscribe to it
+    owner       per cell: the member that owns it before the assignment, or UNASSIGNED
+    crossed     per cell and member: how many levels lie between the leader and the member
+    steps       per cell: its traffic weight in steps (1 without weights)
+    depth       levels of the deepest leader's rack; deeper levels of a member's rack do not count
+    """
+
+    members: tuple[Member, ...]
+    cells: tuple[tuple[str, int], ...]
+    candidates: tuple[tuple[int, ...], ...]
+    owner: tuple[int, ...]
+    crossed: tuple[tuple[int, ...], ...]
+    steps: tuple[int, ...]
+    depth: int
+
+
+def rack_levels(rack: object) -> tuple[str, ...]:
+    """Return the levels of a rack, widest first; empty if the rack is unknown."""
+    if not isinstance(rack, str) or rack == "":
+        return ()
+    if rack[0] == "/":
+        return tuple(part for part in rack.split("/") if part != "")
+    return (rack,)
+
+
+def levels_between(leader: tuple[str, ...], member: tuple[str, ...], depth: int) -> int:
+    """Return how many levels are crossed from a member to a leader; 0 if the leader is unknown."""
+    if leader == ():
+        return 0
+    if member == ():
+        return depth
+    if leader == member:
+        return 0
+    shared = 0
+    while shared < min(len(leader), len(member)) and leader[shared] == member[shared]:
+        shared += 1
+    return depth - shared
+
+
+def weight_steps(
+    cells: Sequence[tuple[str, int]], weights: Mapping[str, Sequence[float]] | None
+) -> tuple[int, ...]:
+    """Return each cell's weight in steps of a hundredth of the heaviest."""
+    if weights is None:
+        return (1,) * len(cells)
+    known: dict[tuple[str, int], float] = {}
+    for topic, partition in cells:
+        row = weights.get(topic, ())
+        if partition < len(row) and math.isfinite(row[partition]) and row[partition] >= 0:
+            known[topic, partition] = row[partition]
+    if not known or max(known.values()) == 0:
+        return (1,) * len(cells)
+    heaviest = max(known.values())
+    mean = sum(known.values()) / len(known)
+    return tuple(max(1, round(known.get(cell, mean) / heaviest * WEIGHT_STEPS)) for cell in cells)
+
+
+def owner_of(cell: tuple[str, int], members: Sequence[Member]) -> int:
+    """Return the member with the only claim of the highest generation, if it subscribes."""
+    topic, partition = cell
+    claims = [
+        (member.generation, index)
+        for index, member in enumerate(members)
+        if any(type(n) is int and n == partition for n in member.owned.get(topic, ()))
+    ]
+    if not claims:
+        return UNASSIGNED
+    newest = max(generation for generation, _ in claims)
+    assignees = [index for generation, index in claims if generation == newest]
+    if len(assignees) != 1 or topic not in members[assignees[0]].topics:
+        return UNASSIGNED
+    return assignees[0]
+
+
+def read_group(
+    members: Iterable[Member],
+    leader_racks: Mapping[str, Sequence[str | None]],
+    weights: Mapping[str, Sequence[float]] | None = None,
+) -> Facts:
+    """Return the tables of a group, whose members have distinct ids."""
+    ordered = tuple(sorted(members, key=lambda member: member.id))
+    subscribed = {topic for member in ordered for topic in member.topics}
+    cells = tuple(
+        (topic, partition)
+        for topic in sorted(subscribed & set(leader_racks))
+        for partition in range(len(leader_racks[topic]))
+    )
+    leader_levels = {cell: rack_levels(leader_racks[cell[0]][cell[1]]) for cell in cells}
+    depth = max(1, *(len(levels) for levels in [*leader_levels.values(), ()]))
+    member_levels = [rack_levels(member.rack)[:depth] for member in ordered]
+    return Facts(
+        members=ordered,
+        cells=cells,
+        candidates=tuple(
+            tuple(i for i, member in enumerate(ordered) if topic in member.topics)
+            for topic, _ in cells
+        ),
+        owner=tuple(owner_of(cell, ordered) for cell in cells),
+        crossed=tuple(
+            tuple(levels_between(leader_levels[cell], member, depth) for member in member_levels)
+            for cell in cells
+        ),
+        steps=weight_steps(cells, weights),
+        depth=depth,
+    )
+
+
+def level_counts(crossed: Iterable[tuple[int, int]], depth: int) -> tuple[int, ...]:
+    """Return the weight that crosses each level, widest first, from (levels crossed, weight)."""
+    pairs = list(crossed)
+    return tuple(
+        sum(weight for levels, weight in pairs if levels >= depth - level) for level in range(depth)
+    )
+
+
+# ---- What must hold for every plan of every group.
+#
+# Each checker raises AssertionError with the values that are wrong. The figures of a plan are
+# computed again from its partitions, in the simplest way.
+
+Assignees = tuple[int, ...]
+"""Per cell of the facts, the number of the member that it is assigned to."""
+
 
 Value = tuple[int, ...]
 """An objective vector, the most important figure first; lower is better."""
@@ -222,3 +359,87 @@ def part_of(facts: Facts, inside: frozenset[int], limits: dict[int, int] | None 
         local_first=limits is not None,
     )
     return Part(problem, cells, members)
+
+
+# ---- The balanced blocks of a group, by enumeration.
+#
+# ``max_imbalance`` is a share of the level of a member's block, so the tests need levels that are
+# computed independently. In each connected component of topics and members, h is the average load
+# rounded up. Either loads of h and h-1 alone are possible, and the component is one block of level
+# h, or some set of topics is too large for its subscribers. Then the smallest set with the maximum
+# excess is split off with its subscribers, and both parts are treated alike. Enumerating all sets
+# of topic classes is slow, and simple enough for an oracle.
+
+Sizes = dict[frozenset[int], int]
+"""Subscribers of a class of topics to the partitions of all topics of that class."""
+
+
+def topic_classes(facts: Facts) -> Sizes:
+    """Return the number of partitions by set of subscribers, without empty topics."""
+    sizes: Sizes = {}
+    for candidates in facts.candidates:
+        key = frozenset(candidates)
+        sizes[key] = sizes.get(key, 0) + 1
+    return sizes
+
+
+def components(sizes: Sizes, members: frozenset[int]) -> Iterator[tuple[Sizes, frozenset[int]]]:
+    """Yield the parts of a group that share no member, by their lowest member."""
+    left = set(members)
+    while left:
+        inside = {min(left)}
+        grown = True
+        while grown:
+            touching = [subscribers for subscribers in sizes if subscribers & inside]
+            wider = inside.union(*touching)
+            grown = wider != inside
+            inside = wider
+        left -= inside
+        part = {subscribers: size for subscribers, size in sizes.items() if subscribers & inside}
+        yield part, frozenset(inside)
+
+
+def too_large(sizes: Sizes, members: int, h: int) -> tuple[set[frozenset[int]], set[int]] | None:
+    """Return the classes that do not fit into loads of h and h-1, and their subscribers, or None.
+
+    ``members * h - partitions`` blanks, at most one per member, turn "h or h-1" into "exactly h". A
+    set of classes is too large if it exceeds the capacity of its subscribers, with the blanks (then
+    members outside can still take one each) or without. The sets of maximum excess are closed under
+    intersection; the smallest is returned.
+    """
+    classes = list(sizes)
+    blanks = members * h - sum(sizes.values())
+    max_excess = 0
+    smallest: set[frozenset[int]] = set()
+    for bits in range(1, 1 << len(classes)):
+        chosen = {key for position, key in enumerate(classes) if bits >> position & 1}
+        subscribers = len(frozenset().union(*chosen))
+        size = sum(sizes[key] for key in chosen)
+        excess = max(size - h * subscribers, size + blanks - members - (h - 1) * subscribers)
+        if excess > max_excess:
+            max_excess, smallest = excess, chosen
+        elif excess == max_excess and max_excess > 0:
+            smallest = smallest & chosen
+    if max_excess == 0:
+        return None
+    return smallest, set(frozenset().union(*smallest))
+
+
+def levels(sizes: Sizes, members: frozenset[int]) -> dict[int, int]:
+    """Return the level of each member's block: its average load, rounded up."""
+    level_of: dict[int, int] = {}
+    for part, inside in components(sizes, members):
+        h = -(-sum(part.values()) // len(inside))
+        split = too_large(part, len(inside), h)
+        if split is None:
+            level_of.update(dict.fromkeys(inside, h))
+            continue
+        heavy, crowded = split
+        level_of.update(levels({key: part[key] for key in heavy}, frozenset(crowded)))
+        rest: Sizes = {}
+        for key, size in part.items():
+            if key not in heavy:
+                outside = key - crowded
+                rest[outside] = rest.get(outside, 0) + size
+        level_of.update(levels(rest, inside - crowded))
+    return level_of

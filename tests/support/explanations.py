@@ -9,13 +9,17 @@ from random import Random
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
 from assignors.explain import LocalityFinding, Remedy, RemedyKind
 from tests.support.assignment_problems import (
+    UNASSIGNED,
+    Facts,
     Problem,
     Value,
+    level_counts,
+    rack_levels,
     range_problem,
+    read_group,
     sticky_parts,
     topic_groups,
 )
-from tests.support.assignments import UNASSIGNED, Facts, level_counts, rack_levels, read_group
 from tests.support.oracles import brute_force as oracle_brute
 from tests.support.oracles import solver as oracle_solver
 from tests.support.random_groups import Group

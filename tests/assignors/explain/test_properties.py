@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assignors.explain import Explanation, Reason, explain
-from tests.support.assignments import UNASSIGNED, rack_levels
+from tests.support.assignment_problems import UNASSIGNED, rack_levels
 from tests.support.explanations import (
     Case,
     apply_remedy,

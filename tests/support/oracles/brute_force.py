@@ -7,8 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tests.support.assignment_problems import Problem, Value, value
-from tests.support.assignments import UNASSIGNED
+from tests.support.assignment_problems import UNASSIGNED, Problem, Value, value
 
 MAX_SOLUTIONS = 70_000
 

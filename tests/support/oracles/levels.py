@@ -10,8 +10,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from tests.support.assignment_problems import Problem, Value, value
-from tests.support.assignments import UNASSIGNED
+from tests.support.assignment_problems import UNASSIGNED, Problem, Value, value
 
 Terms = dict[int, float]
 """A linear expression: variable to coefficient."""

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 
 from assignors import Plan
 from tests.support.assignment_problems import (
+    Facts,
     apache_range,
+    level_counts,
     racks_matter,
     range_problem,
+    read_group,
     sticky_parts,
     topic_groups,
 )
-from tests.support.assignments import Facts, count_moved, level_counts, read_group
+from tests.support.assignments import count_moved
 from tests.support.oracles import solver as oracle_solver
 from tests.support.random_groups import Group
 

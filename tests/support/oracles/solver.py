@@ -17,8 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
-from tests.support.assignment_problems import Problem, Value, check_bounds, value
-from tests.support.assignments import UNASSIGNED
+from tests.support.assignment_problems import UNASSIGNED, Problem, Value, check_bounds, value
 
 LARGEST_COST = 2**61
 """OR-tools multiplies costs by the number of nodes, in 64 bits."""
