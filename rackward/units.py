@@ -1,14 +1,17 @@
-"""Quantities and lists as text: bytes, durations, counts, broker ids, names."""
+"""Quantities as text (bytes, durations, counts, broker ids, names), and deadlines."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from placement_core import InvalidOptionError
 from rack_traffic.report.format import bytes_text as format_bytes
 
 __all__ = [
+    "Deadline",
     "format_brokers",
     "format_bytes",
     "format_count",
@@ -72,3 +75,27 @@ def format_list(values: Sequence[object], limit: int = 5) -> str:
     """Return ``a, b, c``, or the first ``limit`` of the values and ``, ...``."""
     shown = ", ".join(map(str, values[:limit]))
     return f"{shown}, ..." if len(values) > limit else shown
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """Expires ``seconds`` after it was created, on a monotonic ``clock``; see `after`."""
+
+    seconds: float
+    expires_at: float
+    clock: Callable[[], float]
+
+    @classmethod
+    def after(cls, seconds: float, clock: Callable[[], float] = time.monotonic) -> Deadline:
+        """Return the deadline ``seconds`` from now."""
+        return cls(seconds, clock() + seconds, clock)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left; 0 once it has expired."""
+        return max(0.0, self.expires_at - self.clock())
+
+    @property
+    def remaining_ms(self) -> int:
+        """Milliseconds left, at least 1, as the ``timeout_ms`` of Kafka's requests."""
+        return max(1, int(self.remaining * 1000))

@@ -7,14 +7,16 @@ or for librdkafka. It imports no client library, except for OAUTHBEARER, where k
 tokens from an object of its own class.
 """
 
-from assignors.connection.kafka_python import kafka_python_settings
-from assignors.connection.librdkafka import librdkafka_settings
 from assignors.connection.properties import (
     ConnectionPropertyError,
     read_properties,
     server_list,
 )
-from assignors.connection.settings import CONNECTION_PROPERTIES
+from assignors.connection.settings import (
+    CONNECTION_PROPERTIES,
+    kafka_python_settings,
+    librdkafka_settings,
+)
 
 __all__ = [
     "CONNECTION_PROPERTIES",

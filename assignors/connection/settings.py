@@ -1,15 +1,28 @@
-"""Which connection properties there are, and what a set of them means for any client."""
+"""Connection settings: which properties there are, and their form for each client library.
+
+`read_settings` reads a set of properties with Java's and librdkafka's names.
+`kafka_python_settings` and `librdkafka_settings` translate it for a client.
+"""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 
-from assignors.connection.oidc import OIDC_PROPERTIES, TokenCredentials
+from assignors.connection.oidc import (
+    CALLBACK,
+    ENDPOINT,
+    METHOD,
+    OIDC_PROPERTIES,
+    OidcSettings,
+    TokenCredentials,
+)
 from assignors.connection.properties import ConnectionPropertyError, PropertyReader, server_list
 from assignors.connection.sasl import Credentials, read_credentials
-from assignors.connection.tls import TlsSettings, read_tls
+from assignors.connection.tls import PROBE, KeyMaterial, TlsSettings, read_tls, tls_context
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SERVERS = ("bootstrap.servers", "metadata.broker.list")
@@ -157,3 +170,221 @@ def validate_names(names: Iterable[str]) -> None:
         similar = get_close_matches(name, sorted(SECURITY_PROPERTIES), n=1)
         hint = f"did you mean {similar[0]}?" if similar else "remove it, or correct the name"
         raise ConnectionPropertyError(name, f"unknown security property: {hint}")
+
+
+# ---- Connection settings as keyword arguments of kafka-python's clients.
+
+NEVER_MS = 2**31 - 1
+_DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
+
+# librdkafka's own names come first: if both are given, Java's has the narrower meaning.
+_MILLISECONDS = {
+    "request_timeout_ms": ("socket.timeout.ms", "request.timeout.ms"),
+    "reconnect_backoff_ms": ("reconnect.backoff.ms",),
+    "reconnect_backoff_max_ms": ("reconnect.backoff.max.ms",),
+    "retry_backoff_ms": ("retry.backoff.ms",),
+}
+_BUFFERS = {
+    "receive_buffer_bytes": ("socket.receive.buffer.bytes", "receive.buffer.bytes"),
+    "send_buffer_bytes": ("socket.send.buffer.bytes", "send.buffer.bytes"),
+}
+
+
+def kafka_python_settings(properties: Mapping[str, object]) -> dict[str, object]:
+    """Return the connection settings in ``properties`` as keyword arguments of kafka-python.
+
+    ``properties`` may have Java's and librdkafka's names. KafkaConsumer, KafkaProducer and
+    KafkaAdminClient of kafka-python 3 accept every keyword. Properties that do not concern the
+    connection are left out. With TLS the result has an ``ssl_context``. Passwords are strings
+    whose ``repr`` is masked. With OAUTHBEARER the result has a ``sasl_oauth_token_provider``, which
+    requests tokens when kafka-python needs them.
+
+    Raise ConnectionPropertyError, which names the property.
+    """
+    settings = read_settings(properties)
+    keywords: dict[str, object] = {"security_protocol": settings.protocol}
+    if settings.servers:
+        keywords["bootstrap_servers"] = list(settings.servers)
+    if settings.client_id is not None:
+        keywords["client_id"] = settings.client_id
+    if settings.tls is not None:
+        keywords["ssl_context"] = tls_context(settings.tls)
+    if isinstance(settings.credentials, TokenCredentials):
+        keywords["sasl_mechanism"] = "OAUTHBEARER"
+        keywords["sasl_oauth_token_provider"] = _token_provider(settings.credentials, properties)
+    elif settings.credentials is not None:
+        keywords["sasl_mechanism"] = settings.credentials.mechanism
+        keywords["sasl_plain_username"] = settings.credentials.username
+        keywords["sasl_plain_password"] = settings.credentials.password
+    return {**keywords, **_network_keywords(PropertyReader(properties))}
+
+
+def _token_provider(credentials: TokenCredentials, properties: Mapping[str, object]) -> object:
+    # Not before OAUTHBEARER is used: they import kafka-python, and urllib with much of HTTP.
+    from assignors.connection.access_token import TokenCache
+    from assignors.connection.token_endpoint import TokenEndpoint
+    from assignors.kafka_python.token_provider import TokenProvider
+
+    if credentials.oidc is not None:
+        return TokenProvider(TokenCache(TokenEndpoint(credentials.oidc).request).get)
+    if not isinstance(provider := properties[CALLBACK], TokenProvider):
+        raise ConnectionPropertyError(
+            CALLBACK, "only assignors.confluent accepts a callback: set the OIDC properties"
+        )
+    return provider
+
+
+def _network_keywords(reader: PropertyReader) -> dict[str, object]:
+    keywords: dict[str, object] = {}
+    for keyword, names in _MILLISECONDS.items():
+        if (value := reader.get_int(*names)) is not None:
+            keywords[keyword] = value
+    for keyword, names in _BUFFERS.items():
+        # Java's -1 and librdkafka's 0 mean the operating system's default, as None does here.
+        if (value := reader.get_int(*names, min_value=-1)) is not None and value > 0:
+            keywords[keyword] = value
+    refresh = reader.get_int("topic.metadata.refresh.interval.ms", min_value=-1)
+    max_age = refresh if refresh is not None else reader.get_int("metadata.max.age.ms")
+    if max_age is not None:
+        keywords["metadata_max_age_ms"] = NEVER_MS if max_age < 0 else max_age
+    if (max_idle := reader.get_int("connections.max.idle.ms", min_value=-1)) is not None:
+        # Java's -1 and librdkafka's 0 mean never.
+        keywords["connections_max_idle_ms"] = max_idle if max_idle > 0 else NEVER_MS
+    if (max_bytes := reader.get_int("receive.message.max.bytes", min_value=1000)) is not None:
+        keywords["receive_message_max_bytes"] = max_bytes
+    if (lookup := reader.get_enum("client.dns.lookup", _DNS_LOOKUPS)) is not None:
+        keywords["client_dns_lookup"] = lookup
+    keepalive = reader.get_bool("socket.keepalive.enable")
+    nagle_disabled = reader.get_bool("socket.nagle.disable")
+    if keepalive is not None or nagle_disabled is not None:
+        options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, int(nagle_disabled is not False))]
+        if keepalive:
+            options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
+        keywords["socket_options"] = options
+    return keywords
+
+
+# ---- Connection settings under librdkafka's names.
+
+# librdkafka's name: the names to read it from, and librdkafka's lower and upper limit.
+_INTEGERS: dict[str, tuple[tuple[str, ...], int, int]] = {
+    "socket.timeout.ms": (("socket.timeout.ms", "request.timeout.ms"), 10, 300_000),
+    "socket.connection.setup.timeout.ms": ((), 1000, 2**31 - 1),
+    "connections.max.idle.ms": ((), 0, 2**31 - 1),
+    "reconnect.backoff.ms": ((), 0, 3_600_000),
+    "reconnect.backoff.max.ms": ((), 0, 3_600_000),
+    "retry.backoff.ms": ((), 1, 300_000),
+    "metadata.max.age.ms": ((), 1, 86_400_000),
+    "topic.metadata.refresh.interval.ms": ((), -1, 3_600_000),
+    "receive.message.max.bytes": ((), 1000, 2**31 - 1),
+    "socket.receive.buffer.bytes": (
+        ("socket.receive.buffer.bytes", "receive.buffer.bytes"),
+        0,
+        100_000_000,
+    ),
+    "socket.send.buffer.bytes": (
+        ("socket.send.buffer.bytes", "send.buffer.bytes"),
+        0,
+        100_000_000,
+    ),
+}
+_BOOLEANS = ("socket.keepalive.enable", "socket.nagle.disable")
+_VERBATIM = ("client.dns.lookup", *sorted(LIBRDKAFKA_ONLY))
+
+
+def librdkafka_settings(properties: Mapping[str, object]) -> dict[str, object]:
+    """Return the connection settings in ``properties`` under librdkafka's names.
+
+    ``properties`` may have Java's and librdkafka's names. Properties that do not concern the
+    connection are left out. Numbers outside librdkafka's limits become the nearest limit. Of a
+    certificate chain given as text librdkafka may send the first certificate only: give a file if
+    the chain matters.
+
+    Raise ConnectionPropertyError, which names the property.
+    """
+    settings = read_settings(properties)
+    config: dict[str, object] = {"security.protocol": settings.protocol.lower()}
+    if settings.servers:
+        config["bootstrap.servers"] = ",".join(settings.servers)
+    if settings.client_id is not None:
+        config["client.id"] = settings.client_id
+    if settings.tls is not None:
+        config.update(_tls_settings(settings.tls))
+    if isinstance(settings.credentials, TokenCredentials):
+        config["sasl.mechanism"] = "OAUTHBEARER"
+        if settings.credentials.oidc is not None:
+            config.update(_oidc_settings(settings.credentials.oidc))
+    elif settings.credentials is not None:
+        config["sasl.mechanism"] = settings.credentials.mechanism
+        config["sasl.username"] = settings.credentials.username
+        config["sasl.password"] = settings.credentials.password
+    reader = PropertyReader(properties)
+    if reader.get_str("ssl.ca.location") == PROBE and settings.tls is not None:
+        config["ssl.ca.location"] = PROBE
+    return {**config, **_network_properties(reader)}
+
+
+def _tls_settings(tls: TlsSettings) -> dict[str, object]:
+    config: dict[str, object] = {}
+    if not tls.verify:
+        config["enable.ssl.certificate.verification"] = "false"
+    if not tls.check_host:
+        config["ssl.endpoint.identification.algorithm"] = "none"
+    if tls.ciphers is not None:
+        config["ssl.cipher.suites"] = tls.ciphers
+    if tls.crl is not None:
+        config["ssl.crl.location"] = _expand(tls.crl)
+    if tls.trust is not None:
+        config.update(_location_or_pem(tls.trust, "ssl.ca"))
+    if tls.certificate is not None and tls.certificate.pkcs12:
+        config["ssl.keystore.location"] = _expand(str(tls.certificate.path))
+        if tls.certificate.password is not None:
+            config["ssl.keystore.password"] = tls.certificate.password
+    elif tls.certificate is not None:
+        key = tls.key or tls.certificate
+        config.update(_location_or_pem(tls.certificate, "ssl.certificate"))
+        config.update(_location_or_pem(key, "ssl.key"))
+        if key.password is not None:
+            config["ssl.key.password"] = key.password
+    return config
+
+
+def _oidc_settings(oidc: OidcSettings) -> dict[str, object]:
+    config: dict[str, object] = {
+        METHOD: "oidc",
+        ENDPOINT: oidc.endpoint,
+        "sasl.oauthbearer.client.id": oidc.client_id,
+        "sasl.oauthbearer.client.secret": oidc.client_secret,
+    }
+    if oidc.scope is not None:
+        config["sasl.oauthbearer.scope"] = oidc.scope
+    if oidc.extensions:
+        pairs = (f"{name}={value}" for name, value in oidc.extensions.items())
+        config["sasl.oauthbearer.extensions"] = ",".join(pairs)
+    if oidc.tls is not None and oidc.tls.trust is not None:
+        config.update(_location_or_pem(oidc.tls.trust, "https.ca"))
+    return config
+
+
+def _location_or_pem(material: KeyMaterial, name: str) -> dict[str, object]:
+    if material.path is not None:
+        return {f"{name}.location": _expand(material.path)}
+    return {f"{name}.pem": material.text}
+
+
+def _expand(path: str) -> str:
+    return str(Path(path).expanduser())
+
+
+def _network_properties(reader: PropertyReader) -> dict[str, object]:
+    config: dict[str, object] = {}
+    for name, (names, lower, upper) in _INTEGERS.items():
+        if (value := reader.get_int(*(names or (name,)), min_value=-1)) is not None:
+            config[name] = min(max(value, lower), upper)
+    for name in _BOOLEANS:
+        if (flag := reader.get_bool(name)) is not None:
+            config[name] = "true" if flag else "false"
+    for name in _VERBATIM:
+        if (text := reader.get_str(name)) is not None:
+            config[name] = text
+    return config

@@ -31,7 +31,7 @@ from rackward.collector import HostRacks, Patterns, Selection, Snapshot, take_sn
 from rackward.collector.collector import Worker
 from rackward.collector.parquet_sink import ParquetSink
 from rackward.collector.topic_sink import TopicSink
-from rackward.deadline import Deadline
+from rackward.units import Deadline
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 # On containers all clients have one address, that of the engine's gateway.

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 
 from placement_core.audit.model import (
+    MAX_NAMED,
     Audit,
     AuditInput,
     Figures,
@@ -27,13 +28,10 @@ from placement_core.audit.model import (
     Partitions,
     ReplicaCounts,
     Severity,
-    format_partitions,
-    group_by_topic,
-)
-from placement_core.audit.replication import (
-    MAX_NAMED,
     availability_findings,
     failure_domains,
+    format_partitions,
+    group_by_topic,
     partitions_lost_with,
     placeholder_findings,
     rack_loss_findings,
@@ -41,9 +39,9 @@ from placement_core.audit.replication import (
 )
 from placement_core.cluster import ClusterView, TopicPartition
 from placement_core.errors import InvalidOptionError, format_brokers
+from placement_core.placers.under_replicated import ReplicationTarget
 from placement_core.rack_bounds import RackTree
 from placement_core.racks import parse_rack
-from placement_core.under_replication import ReplicationTarget
 
 
 def audit(

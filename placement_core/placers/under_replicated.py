@@ -2,7 +2,7 @@
 
 Goal. Create a topic although some brokers are down: its partitions get the replicas that live
 brokers can hold, and a placeholder, -1, -2, -3 ..., for each one that is missing (see
-:mod:`placement_core.cluster`). :mod:`placement_core.under_replication` fills them later.
+:mod:`placement_core.cluster`). `fill_placeholders` fills them later.
 
 Constraints. There must be at least min(``min_insync_replicas``, RF) live brokers, so that producers
 can write with any acks from the first moment on. Leaders are as even over the live brokers as the
@@ -23,11 +23,13 @@ Worked example, RF 3, brokers 0 in rack a and 1 in rack b live, 2 in rack c down
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from placement_core.cluster import (
+    Broker,
     ClusterView,
     TopicPartition,
     with_placeholders,
@@ -42,6 +44,7 @@ from placement_core.placers.spec import (
     eligible_brokers,
     require_int,
 )
+from placement_core.racks import RackPath, parse_rack
 
 UNNAMED_TOPIC = ""
 """Stands for the topic of a spec without a name; Kafka has no topic of this name."""
@@ -138,3 +141,121 @@ class UnderReplicatedPlacer:
             rows[start:end] = map(tuple, layout)
             start = end
         return tuple(rows)
+
+
+# ---- Filling placeholders: brokers for the missing replicas once they are available (KIP-409).
+#
+# A placeholder of a partition is filled by a live broker that does not hold the partition yet. Of
+# several, in this order:
+#
+# 1. the broker whose rack has the fewest replicas of the partition, the widest level first; a
+#    broker with an unknown rack counts as standing where all the others do;
+# 2. the broker with the fewest replicas in all, so that a broker that has just joined gets some;
+# 3. the broker with the lowest id.
+#
+# Replicas stay where they are, in their order. New ones are appended, so that leaders do not
+# change.
+#
+# Worked example: racks {0: a, 1: b, 2: a, 3: c}, RF 3. The list (0, 1, -1) becomes (0, 1, 3), since
+# rack c has no replica; without broker 3 it becomes (0, 1, 2).
+#
+# The decision depends on the present lists alone. A partition that has all its replicas is never
+# changed, and repeating the decision, or taking it after a broker has left and returned, changes
+# nothing twice.
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationTarget:
+    """The replicas that a partition shall have.
+
+    ``offline_replicas`` are brokers that were down when the partition was created and were put
+    into its list because the cluster accepted no shorter one. While such a broker is down, its
+    replica counts as a placeholder.
+    """
+
+    replication_factor: int
+    offline_replicas: frozenset[int] = frozenset()
+
+
+def counted_replicas(
+    row: Iterable[int], target: ReplicationTarget, live: Collection[int]
+) -> tuple[int, ...]:
+    """Return the replicas of a list without placeholders and offline replicas that are down."""
+    return tuple(
+        broker
+        for broker in without_placeholders(row)
+        if broker in live or broker not in target.offline_replicas
+    )
+
+
+def fill_placeholders(
+    view: ClusterView,
+    targets: Mapping[TopicPartition, ReplicationTarget],
+    reassigning: Collection[TopicPartition] = (),
+    offline_brokers: Iterable[Broker] = (),
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the new replica list of each partition that gets at least one more replica now.
+
+    ``view`` has the live brokers and the lists of the whole cluster, from which the load of each
+    broker is counted. ``reassigning`` are partitions under reassignment: they are left alone, and
+    their lists contain the replicas that they are getting. ``offline_brokers`` are known brokers
+    that are not live: their replicas count in their racks.
+
+    Partitions that the view does not have are omitted. With too few brokers, a partition gets as
+    many replicas as there are brokers for.
+    """
+    live = view.racks().keys()
+    racks = {broker.id: parse_rack(broker.rack) for broker in (*offline_brokers, *view.brokers)}
+    depth = max((len(rack) for rack in racks.values() if rack is not None), default=0)
+    nodes = {broker: _nodes(rack, depth) for broker, rack in racks.items()}
+    loads = Counter(broker for row in view.replicas.values() for broker in row)
+    filled: dict[TopicPartition, tuple[int, ...]] = {}
+    for partition in sorted(targets.keys() & view.replicas.keys()):
+        if partition in reassigning:
+            continue
+        row, target = view.replicas[partition], targets[partition]
+        counted = counted_replicas(row, target, live)
+        added = _added(counted, target.replication_factor, live, nodes, loads)
+        if added:
+            loads.update(added)
+            offline = tuple(b for b in without_placeholders(row) if b not in counted)
+            filled[partition] = (*counted, *added, *offline)[: target.replication_factor]
+    return filled
+
+
+Nodes = tuple[RackPath, ...] | None
+"""The path down to each level of a rack, widest first; None for an unknown rack."""
+
+
+def _nodes(rack: RackPath | None, depth: int) -> Nodes:
+    return None if rack is None else tuple(rack[: level + 1] for level in range(depth))
+
+
+def _added(
+    counted: tuple[int, ...],
+    replication_factor: int,
+    live: Collection[int],
+    nodes: Mapping[int, Nodes],
+    loads: Counter[int],
+) -> tuple[int, ...]:
+    """Return the brokers that take the missing replicas, as far as there are any."""
+    added: list[int] = []
+    while len(counted) + len(added) < replication_factor:
+        holders = [*counted, *added]
+        replicas_below: Counter[RackPath] = Counter(
+            node for broker in holders for node in set(nodes.get(broker) or ())
+        )
+        ranked = []
+        for broker in live:
+            if broker not in holders:
+                levels = nodes[broker]
+                crowding = (
+                    (len(holders),)
+                    if levels is None
+                    else tuple(replicas_below[node] for node in levels)
+                )
+                ranked.append((crowding, loads[broker], broker))
+        if not ranked:
+            break
+        added.append(min(ranked)[-1])
+    return tuple(added)

@@ -3,7 +3,7 @@
 Objectives, in this order:
 
 1. Every partition has its replication factor, on distinct brokers that stay, and satisfies the rack
-   rules (:mod:`placement_core.rack_bounds`): each rack at most one replica while there are as many
+   rules (:mod:`placement_core.racks`): each rack at most one replica while there are as many
    racks; else at least one, and as even as the racks' brokers permit; with levels, the widest
    first.
 2. The minimum sum of squared replicas per broker that 1 permits: floor or ceiling of the mean, if

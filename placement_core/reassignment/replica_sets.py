@@ -26,7 +26,7 @@ class ReplicaSets:
     bounds_of
         Per partition, the row of ``lower`` and ``upper`` for its replication factor.
     lower, upper
-        ``[row, node]``: the bounds of each node of ``tree`` (:mod:`placement_core.rack_bounds`).
+        ``[row, node]``: the bounds of each node of ``tree`` (:mod:`placement_core.racks`).
     pinned
         Per partition, a broker of ``chosen`` that keeps its replica whatever the loads; -1: none.
     """

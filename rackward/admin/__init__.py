@@ -1,7 +1,6 @@
 """Reading and changing a live cluster through kafka-python (the extra ``kafka-python``)."""
 
 from rackward.admin.client import TIMEOUT_SECONDS, AdminConnection, connect
-from rackward.admin.configs import parse_min_isr, read_broker_configs, read_topic_configs
 from rackward.admin.errors import (
     AdminError,
     AdminTimeoutError,
@@ -15,11 +14,14 @@ from rackward.admin.errors import (
 from rackward.admin.metadata import (
     ClusterState,
     Reassignment,
+    ReplicaSize,
+    ReplicaSizes,
     check_topics,
     read_reassignments,
+    read_replica_sizes,
     read_state,
 )
-from rackward.admin.offsets import ReplicaSize, ReplicaSizes, read_replica_sizes
+from rackward.admin.topics import parse_min_isr, read_broker_configs, read_topic_configs
 
 __all__ = [
     "TIMEOUT_SECONDS",

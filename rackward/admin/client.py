@@ -18,17 +18,17 @@ from kafka import errors as kafka_errors
 from assignors.connection import kafka_python_settings
 from assignors.kafka_python.log_filters import install_log_filters
 from placement_core import InvalidOptionError
-from rackward.admin.diagnose import pick_bootstrap_server
 from rackward.admin.errors import (
     NOT_CONTROLLER,
     AdminError,
     AdminTimeoutError,
     UnreachableError,
     from_code,
+    pick_bootstrap_server,
     reason_of,
     wrap,
 )
-from rackward.deadline import Deadline
+from rackward.units import Deadline
 
 CLIENT_ID = "rackward"
 TIMEOUT_SECONDS = 20.0

@@ -1,16 +1,26 @@
-"""Errors of requests to a cluster: one line each, which ends in what to do about it.
+"""Errors of requests to a cluster, and the diagnosis of connections that fail.
 
-Two functions make them: `from_code` out of an error code in a broker's response, and `wrap` out of
-an exception of kafka-python.
+Each error is one line, which ends in what to do about it. `from_code` makes it from an error code
+in a broker's response, `wrap` from an exception of kafka-python.
+
+kafka-python retries whatever is wrong with a connection and then reports a timeout. Before the
+client starts, `RawConnection` goes through the same steps once (host name, port, TLS, Kafka
+protocol, SASL), and the step that fails determines the error that a user sees.
 """
 
 from __future__ import annotations
 
 import re
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
 
 from kafka import errors as kafka_errors
 
 from placement_core import RackwardError
+from rackward.units import Deadline
 
 
 class AdminError(RackwardError):
@@ -154,3 +164,260 @@ def one_line(text: object) -> str:
 def _words(name: str) -> str:
     """Return ``InvalidReplicationFactorError`` as ``invalid replication factor``."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", name.removesuffix("Error")).lower()
+
+
+STEP_SECONDS = 5.0
+"""Timeout of each step while there are other bootstrap servers to try."""
+
+_TLS_ALERT, _TLS_HANDSHAKE = b"\x15\x03", b"\x16\x03"
+_UNSUPPORTED_SASL_MECHANISM, _ILLEGAL_SASL_STATE = 33, 34
+
+
+class _SilentError(UnreachableError):
+    """The server did not respond; it may still do so."""
+
+
+def pick_bootstrap_server(settings: Mapping[str, Any], deadline: Deadline) -> str:
+    """Return the first bootstrap server that accepts this client, as ``host:port``.
+
+    ``settings`` are keyword arguments of kafka-python. Servers that do not respond are tried again
+    until the deadline. Raises an AdminError about the first server that failed with a definite
+    fault, or about the first one if none responded.
+    """
+    servers: Sequence[str] = settings["bootstrap_servers"]
+    errors: dict[str, AdminError] = {}
+    candidates = servers
+    timeout = STEP_SECONDS if len(servers) > 1 else deadline.seconds
+    while candidates and (deadline.remaining or not errors):
+        for server in candidates:
+            if errors and not deadline.remaining:
+                break
+            try:
+                _probe(server, settings, min(timeout, max(deadline.remaining, 0.05)))
+            except CredentialsError:
+                # The other servers share these users, and repeated failures may lock an account.
+                raise
+            except AdminError as error:
+                errors[server] = error
+            else:
+                return server
+        # Servers that are merely slow share the time that is left.
+        candidates = [each for each in candidates if isinstance(errors.get(each), _SilentError)]
+        timeout = deadline.remaining / max(1, len(candidates))
+    definite = [each for each in errors.values() if not isinstance(each, _SilentError)]
+    first = (definite or list(errors.values()))[0]
+    if len(servers) == 1:
+        raise first
+    raise type(first)(f"none of the {len(servers)} bootstrap servers can be used: {first}")
+
+
+class NotKafkaError(RackwardError, OSError):
+    """The response is not Kafka's; ``received`` holds its first bytes."""
+
+    def __init__(self, received: bytes) -> None:
+        self.received = received[:16]
+        super().__init__(f"the response is not Kafka's: it begins with {self.received!r}")
+
+
+class RawConnection:
+    """A connection to one broker that sends one request at a time and never retries.
+
+    A full client chooses the broker itself and hides individual faults behind its retries. Here the
+    caller chooses the broker, and every fault is raised as it is. kafka-python's protocol layer
+    encodes and decodes. ``timeout``, in seconds, applies to each step; ``context`` enables TLS.
+    Raises OSError if the server cannot be reached.
+    """
+
+    def __init__(
+        self, host: str, port: int, timeout: float, context: ssl.SSLContext | None = None
+    ) -> None:
+        from kafka.protocol.parser import KafkaProtocol
+
+        self._protocol = KafkaProtocol(client_id="rackward", ident=f"{host}:{port}")
+        self._first_bytes = b""
+        self._socket: socket.socket = socket.create_connection((host, port), timeout)
+        if context is not None:
+            try:
+                self._socket = context.wrap_socket(self._socket, server_hostname=host.rstrip("."))
+            except BaseException:
+                self._socket.close()
+                raise
+
+    def send(self, request: Any) -> Any:
+        """Send a request of a fixed version (``SomeRequest[3](...)``) and return its response.
+
+        Raises NotKafkaError if the response cannot be Kafka's, and other OSErrors.
+        """
+        from kafka.errors import KafkaError
+
+        self._protocol.send_request(request)
+        self._socket.sendall(self._protocol.send_bytes())
+        while True:
+            received = self._socket.recv(65536)
+            self._first_bytes = (self._first_bytes + received)[:16]
+            if not received:
+                if self._first_bytes and not self._first_bytes.startswith(b"\0"):
+                    raise NotKafkaError(self._first_bytes)
+                raise ConnectionError("the broker closed the connection")
+            try:
+                responses = self._protocol.receive_bytes(received)
+            except KafkaError as error:
+                raise NotKafkaError(self._first_bytes) from error
+            for _, response in responses:
+                return response
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+
+def _probe(server: str, settings: Mapping[str, Any], timeout: float) -> None:
+    """Connect, authenticate and send one request. Raises AdminError."""
+    host, _, port = server.rpartition(":")
+    protocol = str(settings["security_protocol"])
+    try:
+        context = settings.get("ssl_context")
+        connection = RawConnection(host.strip("[]"), int(port), timeout, context)
+    except ssl.SSLError as error:
+        raise _handshake_error(server, error, protocol) from error
+    except OSError as error:
+        raise _os_error(server, error, protocol, timeout) from error
+    with closing(connection):
+        try:
+            _send_first_requests(connection, server, settings, protocol)
+        except OSError as error:
+            raise _os_error(server, error, protocol, timeout) from error
+
+
+def _send_first_requests(
+    connection: RawConnection, server: str, settings: Mapping[str, Any], protocol: str
+) -> None:
+    from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+
+    connection.send(ApiVersionsRequest[0]())
+    if protocol.startswith("SASL_"):
+        _authenticate(connection, server, settings, protocol)
+    # A listener that requires SASL closes a connection without it only at this request.
+    connection.send(MetadataRequest[1](topics=[]))
+
+
+def _authenticate(
+    connection: RawConnection, server: str, settings: Mapping[str, Any], protocol: str
+) -> None:
+    """Authenticate as the client will. Raises CredentialsError with the broker's reason, which
+    kafka-python loses when the broker closes the connection right after it."""
+    from kafka.net.sasl import get_sasl_mechanism
+    from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+    name = settings["sasl_mechanism"]
+    response = connection.send(SaslHandshakeRequest[1](mechanism=name))
+    if response.error_code == _UNSUPPORTED_SASL_MECHANISM:
+        raise CredentialsError(
+            f"{server} does not support the SASL mechanism {name}: set sasl.mechanism to one of "
+            f"{', '.join(sorted(response.mechanisms))}"
+        )
+    if response.error_code == _ILLEGAL_SASL_STATE:
+        raise CredentialsError(
+            f"{server} has no SASL on this listener: set security.protocol to "
+            f"{protocol.removeprefix('SASL_')}, or use another port"
+        )
+    mechanism = get_sasl_mechanism(name)(host=server.rpartition(":")[0], **settings)
+    while not mechanism.is_done():
+        response = connection.send(SaslAuthenticateRequest[1](mechanism.auth_bytes()))
+        if response.error_code:
+            reason = one_line(response.error_message or "no reason given")
+            properties = (
+                "sasl.oauthbearer.client.id, sasl.oauthbearer.scope and the broker's issuer"
+                if name == "OAUTHBEARER"
+                else "sasl.username and sasl.password, or sasl.jaas.config"
+            )
+            raise CredentialsError(
+                f"{server}: authentication failed ({reason}): check {properties}"
+            )
+        try:
+            mechanism.receive(response.auth_bytes)
+        except ValueError as error:
+            raise CredentialsError(
+                f"{server} did not prove that it has the password ({one_line(error)}): it may be "
+                "an impostor, or sasl.mechanism may be wrong"
+            ) from error
+
+
+def _os_error(server: str, error: OSError, protocol: str, timeout: float) -> AdminError:
+    """Return what an error of the socket means to the user."""
+    match error:
+        case NotKafkaError():
+            if error.received.startswith((_TLS_ALERT, _TLS_HANDSHAKE)):
+                return UnreachableError(
+                    f"{server} requires TLS: set security.protocol to SSL or SASL_SSL in "
+                    "--command-config"
+                )
+            return UnreachableError(f"the server at {server} is not Kafka: check the port")
+        case socket.gaierror():
+            host = server.rpartition(":")[0]
+            return UnreachableError(f"unknown host {host!r}: check the name")
+        case TimeoutError():
+            return _SilentError(
+                f"{server} did not respond within {timeout:.3g} s: check the address, and "
+                "firewalls on the way"
+            )
+        case ConnectionRefusedError():
+            return UnreachableError(
+                f"{server} refused the connection: check host and port, and that the broker is "
+                "running"
+            )
+        case ssl.SSLError() if (alert := _reason(error)) and "certificate" in alert:
+            return _client_certificate_error(server, alert)
+        case ConnectionError() | ssl.SSLError():
+            if protocol in ("SSL", "SASL_SSL"):
+                cause = "may require a client certificate or SASL, or may not use TLS"
+            elif protocol == "PLAINTEXT":
+                cause = "may require TLS or SASL"
+            else:
+                cause = "may require TLS"
+            return UnreachableError(
+                f"{server} closed the connection ({protocol}): the listener {cause}; set "
+                "security.protocol and its settings in --command-config, or use another port"
+            )
+    return UnreachableError(
+        f"{server} cannot be reached: {error.strerror or error}; check address and network"
+    )
+
+
+def _handshake_error(server: str, error: ssl.SSLError, protocol: str) -> AdminError:
+    """Return what a failed TLS handshake means to the user."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = error.verify_message.rstrip(".")
+        if "mismatch" in reason:
+            return UnreachableError(
+                f"the certificate of {server} is for another name ({reason}): use a name that is "
+                "in it, or set ssl.endpoint.identification.algorithm to none"
+            )
+        return UnreachableError(
+            f"the certificate of {server} is not trusted ({reason}): set ssl.ca.location or "
+            "ssl.truststore.location to the authority that signed it"
+        )
+    reason = _reason(error)
+    if "alert" in reason and "certificate" in reason:
+        return _client_certificate_error(server, reason)
+    if isinstance(error, ssl.SSLEOFError) or "version number" in reason or "record" in reason:
+        plain = "SASL_PLAINTEXT" if protocol.startswith("SASL_") else "PLAINTEXT"
+        return UnreachableError(
+            f"{server} does not use TLS: set security.protocol to {plain}, or use the port of its "
+            "TLS listener"
+        )
+    return UnreachableError(
+        f"the TLS handshake with {server} failed ({reason}): it may require a client certificate "
+        "(ssl.keystore.location), or other ssl.enabled.protocols or ssl.cipher.suites"
+    )
+
+
+def _client_certificate_error(server: str, reason: str) -> AdminError:
+    return CredentialsError(
+        f"{server} requires a client certificate that it trusts ({reason}): set "
+        "ssl.certificate.location and ssl.key.location, or ssl.keystore.location"
+    )
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).replace("_", " ").lower()

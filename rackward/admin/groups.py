@@ -15,7 +15,7 @@ from assignors.consumer_protocol import ConsumerProtocolError, SubscriptionReade
 from placement_core import TopicPartition
 from rackward.admin.client import AdminConnection
 from rackward.admin.errors import COORDINATOR_LOADING, AdminError, TooOldError, from_code
-from rackward.deadline import Deadline
+from rackward.units import Deadline
 
 CLASSIC, CONSUMER = "classic", "consumer"
 MAX_METADATA_BYTES = 1 << 20

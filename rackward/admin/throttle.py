@@ -28,7 +28,9 @@ from dataclasses import dataclass, field
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
 from rackward.admin.client import AdminConnection
-from rackward.admin.configs import (
+from rackward.admin.errors import UNKNOWN_TOPIC, AdminTimeoutError, RefusedError, UnreachableError
+from rackward.admin.metadata import read_state
+from rackward.admin.topics import (
     ALL_BROKERS,
     ConfigChange,
     ConfigOp,
@@ -39,14 +41,7 @@ from rackward.admin.configs import (
     describe_configs,
     read_topic_configs,
 )
-from rackward.admin.errors import (
-    UNKNOWN_TOPIC,
-    AdminTimeoutError,
-    RefusedError,
-    UnreachableError,
-)
-from rackward.admin.metadata import read_state
-from rackward.deadline import Deadline
+from rackward.units import Deadline
 
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"

@@ -15,7 +15,7 @@ from placement_core import ClusterView, TopicPartition
 from rackward.clusters.errors import ClusterError, ClusterTimeoutError, requires_extra
 
 if TYPE_CHECKING:
-    from rackward.admin.diagnose import RawConnection
+    from rackward.admin.errors import RawConnection
 
 RESPONSE_TIMEOUT = 30.0
 """Seconds until some broker must answer; each is tried again and again meanwhile."""
@@ -209,7 +209,7 @@ def _check(operation: str, response: Mapping[str, Any]) -> None:
 def _connection(port: int, timeout: float) -> AbstractContextManager[RawConnection]:
     with requires_extra("cluster"):
         import kafka  # noqa: F401
-    from rackward.admin.diagnose import RawConnection
+    from rackward.admin.errors import RawConnection
 
     return closing(RawConnection("127.0.0.1", port, timeout))
 

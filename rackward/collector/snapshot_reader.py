@@ -34,8 +34,7 @@ from rackward.admin.groups import (
     list_groups,
     read_committed_offsets,
 )
-from rackward.admin.metadata import read_topics
-from rackward.admin.offsets import EARLIEST, LATEST, read_log_offsets
+from rackward.admin.metadata import EARLIEST, LATEST, read_log_offsets, read_topics
 from rackward.collector.config import Selection
 from rackward.collector.rows import (
     Row,

@@ -17,7 +17,7 @@ from placement_core import RackwardError, ReplicaLists
 from placement_core.locators import RackLocator
 from placement_core.placers import ReplicaPlacer
 from rackward.admin import AdminError, CredentialsError, UnauthorizedError, read_state
-from rackward.admin.configs import read_default_min_isr
+from rackward.admin.topics import read_default_min_isr
 from rackward.controller.config import ControllerConfig
 from rackward.controller.http import ControllerMetrics, Health, HealthServer, MetricsCollector
 from rackward.controller.leader_layout import apply_leader_layout

@@ -22,14 +22,18 @@ from assignors.connection import kafka_python_settings
 from placement_core import PlacementSpec, RackwardError, TopicPartition
 from placement_core.cluster import with_placeholders, without_placeholders
 from placement_core.placers import MultiLevelPlacer, UnderReplicatedPlacer, place
-from placement_core.under_replication import ReplicationTarget, counted_replicas
+from placement_core.placers.under_replicated import ReplicationTarget, counted_replicas
 from rackward.admin import AdminConnection, AdminError, AdminTimeoutError, ClusterState, read_state
 from rackward.admin.client import CLIENT_ID
-from rackward.admin.configs import read_topic_configs
 from rackward.admin.errors import wrap
 from rackward.admin.producer import ReliableProducer
-from rackward.admin.topics import NewPartitions, create_partitions, wait_for_layout
-from rackward.deadline import Deadline
+from rackward.admin.topics import (
+    NewPartitions,
+    create_partitions,
+    read_topic_configs,
+    wait_for_layout,
+)
+from rackward.units import Deadline
 
 PENDING_REPLICAS_TOPIC = "_rackward_intents"
 CONTROLLER_GROUP = "rackward-controller"
@@ -63,7 +67,7 @@ class PendingReplicas:
         The digest of the replicas that these partitions were to be created with (see
         `layout_digest`): it identifies the topic while ``topic_id`` is None.
     offline_replicas
-        See :class:`placement_core.under_replication.ReplicationTarget`.
+        See :class:`placement_core.placers.under_replicated.ReplicationTarget`.
     assigned
         Partition number to the replica list that a controller has chosen and perhaps requested
         already. The next controller requests the same.

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from placement_core import ClusterView, TopicPartition
-from placement_core.under_replication import (
+from placement_core.placers.under_replicated import (
     ReplicationTarget,
     counted_replicas,
     fill_placeholders,

@@ -18,6 +18,7 @@ from rackward.clusters import Cluster, DockerCluster, LocalCluster
 from rackward.clusters.base import DEFAULT_RACKS
 from rackward.demo import DemoError
 from rackward.demo.environment import Environment, client_racks, existing_cluster
+from rackward.demo.metrics import STRATEGIES
 from rackward.demo.output import (
     SCHEMA,
     ProgressReporter,
@@ -26,7 +27,6 @@ from rackward.demo.output import (
     to_json,
 )
 from rackward.demo.runner import DemoRunner, Options
-from rackward.demo.steps import STRATEGIES
 
 
 class ClusterType(StrEnum):

@@ -34,8 +34,7 @@ from assignors.kafka_python import (
     install,
 )
 from rackward.demo import DemoError
-from rackward.demo.metrics import Assignment
-from rackward.demo.steps import Strategy
+from rackward.demo.metrics import Assignment, Strategy
 
 RESPONSE_TIMEOUT = 60.0
 SETTLE_TIMEOUT = 180.0

@@ -22,12 +22,12 @@ from rackward.demo.metrics import (
     AssignmentSnapshot,
     DemoResult,
     StepResult,
+    Strategy,
     StrategyResult,
     TrafficMatrix,
     cross_rack_bytes,
     share,
 )
-from rackward.demo.steps import Strategy
 
 MIN_TABLE_WIDTH = 80
 """Columns of a table of all strategies; on narrower terminals each strategy has its own table."""

@@ -19,6 +19,7 @@ from random import Random
 from placement_core import ClusterView, RackwardError, TopicPartition
 from rackward.demo import DemoError
 from rackward.demo.environment import (
+    BackgroundProducer,
     Environment,
     TrafficMeter,
     choose_leader_moves,
@@ -26,16 +27,19 @@ from rackward.demo.environment import (
 )
 from rackward.demo.groups import GroupProcess, GroupReport, wait_until_settled
 from rackward.demo.metrics import (
+    STRATEGIES,
     AssignmentSnapshot,
     DemoResult,
+    Event,
+    Step,
     StepResult,
     StrategyResult,
     TrafficMatrix,
     moved_partitions,
+    skipped_steps,
+    steps_for,
 )
 from rackward.demo.output import ProgressReporter, StrategyStatus
-from rackward.demo.producer import BackgroundProducer
-from rackward.demo.steps import STRATEGIES, Event, Step, skipped_steps, steps_for
 
 MEMBERS_PER_RACK = 2
 MOVED_LEADERS_SHARE = 0.1

@@ -5,20 +5,22 @@ of another request, so the service has a port of its own, and clients never send
 """
 
 from rackward.placement_service.client import create_replica_placement
-from rackward.placement_service.errors import (
+from rackward.placement_service.handler import PlacementHandler, PlacementRequest, place_replicas
+from rackward.placement_service.protocol import (
+    DEFAULT_ADDRESS,
+    Address,
     ListeningError,
     MalformedFrameError,
+    MutualTls,
     NotAPlacementServiceError,
     PlacementServiceError,
+    ServiceLimits,
     ServiceRefusedError,
     ServiceTlsError,
     ServiceUnreachableError,
 )
-from rackward.placement_service.handler import PlacementHandler, PlacementRequest, place_replicas
-from rackward.placement_service.protocol import DEFAULT_ADDRESS, Address, ServiceLimits
 from rackward.placement_service.server import PlacementService, ServiceMetrics
 from rackward.placement_service.service_thread import ServiceThread
-from rackward.placement_service.tls import MutualTls
 
 __all__ = [
     "DEFAULT_ADDRESS",

@@ -19,15 +19,6 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from assignors.connection import server_list
 from placement_core import InvalidOptionError, ReplicaLists
 from rackward.admin.errors import one_line
-from rackward.deadline import Deadline
-from rackward.placement_service.errors import (
-    MalformedFrameError,
-    NotAPlacementServiceError,
-    PlacementServiceError,
-    ServiceRefusedError,
-    ServiceTlsError,
-    ServiceUnreachableError,
-)
 from rackward.placement_service.messages import (
     CreateReplicaPlacementRequest,
     CreateReplicaPlacementResponse,
@@ -37,11 +28,18 @@ from rackward.placement_service.protocol import (
     CREATE_REPLICA_PLACEMENT,
     Address,
     ErrorCode,
+    MalformedFrameError,
+    MutualTls,
+    NotAPlacementServiceError,
+    PlacementServiceError,
+    ServiceRefusedError,
+    ServiceTlsError,
+    ServiceUnreachableError,
     decode,
     encode,
     frame,
 )
-from rackward.placement_service.tls import MutualTls
+from rackward.units import Deadline
 
 TIMEOUT_SECONDS = 30.0
 

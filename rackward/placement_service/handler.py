@@ -24,7 +24,6 @@ from placement_core.placers import (
     place,
 )
 from rackward.admin.errors import one_line
-from rackward.placement_service.errors import UnknownRequestError
 from rackward.placement_service.messages import (
     CreateReplicaPlacementRequest,
     CreateReplicaPlacementResponse,
@@ -36,6 +35,7 @@ from rackward.placement_service.protocol import (
     UNSUPPORTED_VERSION,
     ErrorCode,
     ServiceLimits,
+    UnknownRequestError,
     api_versions_response,
     decode,
     encode,

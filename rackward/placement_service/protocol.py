@@ -15,8 +15,9 @@ the frame ends. kafka-python decodes only frames that pass.
 
 from __future__ import annotations
 
+import ssl
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -24,9 +25,49 @@ from typing import Any, NamedTuple
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.schemas import BaseField
 
-from placement_core import InvalidOptionError
-from rackward.placement_service.errors import MalformedFrameError
+from assignors.connection import ConnectionPropertyError
+from assignors.connection.tls import KeyMaterial, TlsSettings, server_tls_context, tls_context
+from placement_core import InvalidOptionError, RackwardError
 from rackward.placement_service.messages import CreateReplicaPlacementRequest
+
+# ---- Errors of the placement service and of its client.
+
+
+class MalformedFrameError(RackwardError, ValueError):
+    """Bytes that are not a message of this service; the text never contains the bytes."""
+
+
+class UnknownRequestError(MalformedFrameError):
+    """A request of a key or a version that this service does not serve."""
+
+
+class PlacementServiceError(RackwardError):
+    """A call of a placement service failed."""
+
+
+class ListeningError(PlacementServiceError):
+    """The service cannot listen on its address."""
+
+
+class ServiceUnreachableError(PlacementServiceError):
+    """The service cannot be reached, or did not respond in time."""
+
+
+class ServiceTlsError(PlacementServiceError):
+    """Service and client do not trust each other's certificates, or only one of them uses TLS."""
+
+
+class NotAPlacementServiceError(PlacementServiceError):
+    """The server is something else, such as a Kafka broker or a web server."""
+
+
+class ServiceRefusedError(PlacementServiceError):
+    """The service responded with an error; ``code`` is one of Kafka's error codes."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_ADDRESS = f"{LOOPBACK}:9480"
@@ -267,3 +308,62 @@ class _Walker:
         if length < 0 and not (length == -1 and nullable):
             raise MalformedFrameError(f"a text or an array of length {length}")
         return max(0, length)
+
+
+# ---- Mutual TLS: both sides authenticate with certificates.
+
+_PASSWORD = "ssl.key.password"
+
+
+@dataclass(frozen=True, slots=True)
+class MutualTls:
+    """PEM files of a server or of a client.
+
+    ca_file
+        Authorities that sign the other side's certificate; may be a folder of files.
+    cert_file
+        This side's certificate, with intermediate certificates.
+    key_file
+        Its key, without a password; None if it is in ``cert_file``.
+    """
+
+    ca_file: str
+    cert_file: str
+    key_file: str | None = None
+
+    def server_context(self) -> ssl.SSLContext:
+        """Return a context for TLS 1.2 or later that requires trusted client certificates.
+
+        Raises ConnectionPropertyError, which names the file that cannot be used.
+        """
+        return self._context(server_tls_context)
+
+    def client_context(self) -> ssl.SSLContext:
+        """Return a context for TLS 1.2 or later that verifies the server's certificate and name.
+
+        Raises ConnectionPropertyError, which names the file that cannot be used.
+        """
+        return self._context(tls_context)
+
+    def _context(self, make: Callable[[TlsSettings], ssl.SSLContext]) -> ssl.SSLContext:
+        tls = TlsSettings(
+            trust=KeyMaterial("ca_file", path=self.ca_file),
+            certificate=KeyMaterial("cert_file", path=self.cert_file),
+            key=None if self.key_file is None else KeyMaterial("key_file", path=self.key_file),
+            verify=True,
+            check_host=True,
+            ciphers=None,
+            crl=None,
+            versions=None,
+        )
+        try:
+            return make(tls)
+        except ConnectionPropertyError as error:
+            if error.name != _PASSWORD:
+                raise
+            # The error would advise a property that does not exist here.
+            raise ConnectionPropertyError(
+                "cert_file" if self.key_file is None else "key_file",
+                "its key is encrypted: give one without a password, in a file that only the "
+                "service can read",
+            ) from error

@@ -27,7 +27,6 @@ from enum import Enum, auto
 from typing import TypeVar
 
 from placement_core import InvalidOptionError
-from rackward.placement_service.errors import ListeningError, MalformedFrameError
 from rackward.placement_service.handler import (
     Immediate,
     PlacementHandler,
@@ -35,8 +34,15 @@ from rackward.placement_service.handler import (
     Response,
     parse_request,
 )
-from rackward.placement_service.protocol import LOOPBACK, Address, ServiceLimits, frame
-from rackward.placement_service.tls import MutualTls
+from rackward.placement_service.protocol import (
+    LOOPBACK,
+    Address,
+    ListeningError,
+    MalformedFrameError,
+    MutualTls,
+    ServiceLimits,
+    frame,
+)
 
 _BACKLOG = 512
 _MAX_PORT = 65535

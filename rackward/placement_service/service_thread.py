@@ -6,10 +6,8 @@ import asyncio
 import threading
 from concurrent.futures import Future
 
-from rackward.placement_service.errors import ListeningError
-from rackward.placement_service.protocol import LOOPBACK, Address
+from rackward.placement_service.protocol import LOOPBACK, Address, ListeningError, MutualTls
 from rackward.placement_service.server import PlacementService
-from rackward.placement_service.tls import MutualTls
 
 TIMEOUT_SECONDS = 60.0
 """For the service to start, and to stop; both take milliseconds on an idle machine."""

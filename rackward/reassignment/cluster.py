@@ -21,7 +21,7 @@ from rackward.admin import (
 )
 from rackward.admin.reassignments import elect_preferred_leaders, reassign
 from rackward.admin.throttle import BrokerThrottle, Rates, ReplicationThrottle
-from rackward.deadline import Deadline
+from rackward.units import Deadline
 
 _SIZES_TIMEOUT_SECONDS = 3.0
 """Sizes are for information only: a broker that just failed must not delay everything else."""

@@ -8,10 +8,9 @@ from enum import StrEnum
 
 from placement_core import ClusterView, TopicPartition
 from placement_core.audit import audit
-from placement_core.cluster import Move
+from placement_core.cluster import Load, Move, cluster_load
 from placement_core.leaders import Locality
 from rackward.admin import ClusterState
-from rackward.broker_load import Load, cluster_load
 
 PlanOptions = Mapping[str, str | int | float | bool | list[str] | list[int] | dict[str, int] | None]
 """The command-line options that a plan was made with, for information; never a secret."""

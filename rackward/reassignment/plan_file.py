@@ -38,11 +38,10 @@ import msgspec
 from msgspec import Meta
 
 from placement_core import InvalidLayoutError, RackwardError, TopicPartition
-from placement_core.cluster import Move
+from placement_core.cluster import Load, Move
 from placement_core.leaders import Locality
 from placement_core.reassignment import from_kafka_json
 from rack_traffic.atomic_write import write_atomically
-from rackward.broker_load import Load
 from rackward.reassignment.plan import (
     BatchLimits,
     Plan,

@@ -9,16 +9,18 @@ from contextlib import closing
 from dataclasses import replace
 
 from placement_core import InvalidOptionError, TopicPartition
-from placement_core.under_replication import ReplicationTarget, counted_replicas
+from placement_core.placers.under_replicated import ReplicationTarget, counted_replicas
 from rackward.admin import AdminConnection, AdminError, ClusterState, UnauthorizedError, read_state
-from rackward.admin.configs import (
+from rackward.admin.topics import (
     MIN_INSYNC_REPLICAS,
+    NewPartitions,
+    create_partitions,
     parse_min_isr,
     read_broker_configs,
     read_default_min_isr,
     read_topic_configs,
+    wait_for_layout,
 )
-from rackward.admin.topics import NewPartitions, create_partitions, wait_for_layout
 from rackward.controller.pending_replicas import (
     CONTROLLER_GROUP,
     PENDING_REPLICAS_TOPIC,

@@ -8,7 +8,7 @@ from enum import Enum
 
 from placement_core import ClusterView, TopicPartition
 from placement_core.audit import Finding, Kind, audit
-from placement_core.under_replication import ReplicationTarget
+from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.admin import ClusterState
 
 

@@ -12,7 +12,7 @@ from placement_core import (
     ReplicaLists,
     TopicPartition,
 )
-from placement_core.cluster import without_placeholders
+from placement_core.cluster import ClusterLoad, cluster_load, without_placeholders
 from placement_core.locators import RackLocator, apply_locator
 from placement_core.placers import (
     PlacementError,
@@ -21,10 +21,9 @@ from placement_core.placers import (
     UnderReplicatedPlacer,
     place,
 )
-from placement_core.under_replication import ReplicationTarget
+from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.admin import ClusterState, check_topics
 from rackward.admin.topics import NewPartitions
-from rackward.broker_load import ClusterLoad, cluster_load
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_core import Broker, ClusterView, TopicPartition, parse_rack
-from placement_core.under_replication import ReplicationTarget, counted_replicas, fill_placeholders
+from placement_core.placers.under_replicated import (
+    ReplicationTarget,
+    counted_replicas,
+    fill_placeholders,
+)
 from tests.support.placement import cluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

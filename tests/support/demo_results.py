@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from rackward.demo.metrics import (
+    STEPS,
+    STRATEGIES,
     AssignmentSnapshot,
     DemoResult,
+    Event,
+    Step,
     StepResult,
+    Strategy,
     StrategyResult,
     TrafficMatrix,
 )
-from rackward.demo.steps import STEPS, STRATEGIES, Event, Step, Strategy
 
 RACKS = ("a", "b", "c")
 LEADER_RACKS = ("a", "b", "c", "a", "b", "c")

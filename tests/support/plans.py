@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from placement_core import Broker, ClusterView, TopicPartition
-from placement_core.cluster import Move
+from placement_core.cluster import Load, Move
 from placement_core.leaders import Locality
 from rackward.admin import ClusterState, Reassignment
-from rackward.broker_load import Load
 from rackward.reassignment import BatchLimits, Plan, PlanKind, RackSource
 
 RACKS: dict[int, str | None] = {1: "a", 2: "b", 3: "c", 4: None}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rackward.admin import ClusterState, read_state
 from rackward.cli import options
-from rackward.cli.apply import APPLY_EPILOG, PlanArgument, StallTimeout, run_plan
 from rackward.cli.console import require_confirmation
 from rackward.cli.options import ClusterOptions, RunOptions, parse_batch_limits
+from rackward.cli.placement.apply import APPLY_EPILOG, PlanArgument, StallTimeout, run_plan
 from rackward.reassignment import LiveCluster, PlanKind, check_preconditions
 from rackward.reassignment.plan_file import display_name, load_plan
 from rackward.reassignment.progress import DEFAULT_LEADER_BATCH_PARTITIONS, DEFAULT_STALL_TIMEOUT

@@ -12,7 +12,7 @@ import typer
 from placement_core import ClusterView, InvalidOptionError, TopicPartition
 from placement_core.leaders import ConsumerDemand, plan_leaders
 from rackward.admin import AdminConnection, ClusterState, read_replica_sizes, read_state
-from rackward.admin.offsets import LATEST, read_log_offsets
+from rackward.admin.metadata import LATEST, read_log_offsets
 from rackward.cli import options
 from rackward.cli.console import stderr
 from rackward.cli.options import ClusterOptions, match_topics, parse_placement

@@ -2,23 +2,187 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from placement_core import InvalidOptionError, TopicPartition
 from rackward.admin import ClusterState, read_state
 from rackward.cli import options
-from rackward.cli.apply import (
-    APPLY_EPILOG,
-    Additional,
-    OptionalPlanArgument,
-    ReassignmentFile,
-    StallTimeout,
-    check_one_source,
-    run_plan,
-)
-from rackward.cli.console import require_confirmation
+from rackward.cli.console import confirm, print_json_line, require_confirmation, table_console
 from rackward.cli.options import ClusterOptions, RunOptions, parse_batch_limits
-from rackward.reassignment import LiveCluster, PlanKind, check_preconditions
+from rackward.cli.render.plan import change_json, show_change
+from rackward.cli.render.progress import progress_reporter
+from rackward.reassignment import ExecutionResult, LiveCluster, PlanKind, check_preconditions
 from rackward.reassignment.plan_file import display_name, load_kafka_json, load_plan
-from rackward.reassignment.progress import DEFAULT_STALL_TIMEOUT
-from rackward.reassignment.run_plan import ExecutionRequest, moves_to_target, read_leader_sizes
+from rackward.reassignment.progress import DEFAULT_BATCH_PARTITIONS, DEFAULT_STALL_TIMEOUT
+from rackward.reassignment.run_plan import (
+    ExecutionRequest,
+    execute_plan,
+    moves_to_target,
+    prepare_run,
+    read_leader_sizes,
+)
+from rackward.units import format_brokers, format_count
+
+# ---- Running a plan from the command line; shared by the commands of `placement` and `leaders`.
+
+MAX_LISTED_PARTITIONS = 20
+
+PlanArgument = Annotated[str, typer.Argument(metavar="PLAN", help="The plan file; - is stdin.")]
+OptionalPlanArgument = Annotated[
+    str | None, typer.Argument(metavar="PLAN", help="The plan file; - is stdin.")
+]
+ReassignmentFile = Annotated[
+    str | None,
+    typer.Option(
+        "--reassignment-json-file",
+        metavar="FILE",
+        help="Instead of PLAN: a JSON file of kafka-reassign-partitions. It does not contain the "
+        "state that it was made for, so only its target is checked.",
+    ),
+]
+StallTimeout = Annotated[
+    float,
+    typer.Option(
+        "--stall-timeout",
+        metavar="SECONDS",
+        min=0.0,
+        help="Give up after this many seconds without progress.",
+    ),
+]
+Additional = Annotated[
+    bool,
+    typer.Option(
+        "--additional",
+        help="Run beside reassignments that are not the plan's, and replace those of the plan's "
+        "partitions.",
+    ),
+]
+
+APPLY_EPILOG = """
+Exit status: 0 success, verified; 1 the result differs from the plan, or declined at the prompt; 2
+error (reason on stderr); 130 interrupted with Ctrl-C. Ctrl-C removes the throttle. The cluster
+continues what it is copying: apply the plan again to resume, or cancel it with placement cancel.
+
+\b
+JSON: a line for each event, {schema_version: 1, command, event, ...}:
+ planned (the fields of plan's JSON), started, throttle_set, batch_started,
+ progressed (number, batches, completed, partitions, bytes_copied, bytes,
+ rate, seconds_left), partition_failed (topic, partition, reason),
+ waiting_for_brokers, request_failed, leaders_elected, throttle_removed,
+ throttle_not_removed, left_in_progress; the last one is finished {ok, dry_run,
+ completed, failed: [{topic, partition, reason}], in_progress, out_of_sync,
+ wrong_leader, throttle_leftovers}.
+"""
+
+
+def check_one_source(plan: str | None, reassignment_file: str | None) -> None:
+    """Raise InvalidOptionError unless exactly one is given."""
+    if (plan is None) == (reassignment_file is None):
+        raise InvalidOptionError("give either PLAN or --reassignment-json-file FILE")
+
+
+def run_plan(
+    command: str,
+    request: ExecutionRequest,
+    cluster: LiveCluster,
+    options: RunOptions,
+    check: Callable[[ClusterState], None],
+    *,
+    source: str,
+    stall_timeout: float,
+    allow_foreign: bool = False,
+    default_batch_partitions: int = DEFAULT_BATCH_PARTITIONS,
+) -> None:
+    """Check a request, show it, ask for confirmation, execute it and report the result.
+
+    ``source`` are the arguments of the command line that name the plan. ``check`` raises an error
+    if the plan does not fit the state of its topics. Raises RackwardError, and typer.Exit(1) if
+    the result differs from the plan.
+    """
+    prepared = prepare_run(request, cluster, check, allow_foreign=allow_foreign)
+    console = table_console(options.as_json)
+    change = prepared.change
+    if change.moves:
+        show_change(change, console, every_partition=options.every_partition)
+    if prepared.completed:
+        console.print(f"Already as planned: {format_count(prepared.completed, 'partition')}.")
+    if prepared.in_progress:
+        console.print(f"Already in progress: {format_count(prepared.in_progress, 'partition')}.")
+    if options.as_json:
+        fields = {"dry_run": options.dry_run, **change_json(change)}
+        print_json_line(command, "planned", fields)
+    if options.dry_run:
+        console.print("Dry run: nothing was changed.")
+        return
+    if change.moves:
+        confirm(f"Change {format_count(len(change.moves), 'partition')}?", options.yes)
+    with progress_reporter(command, console, source, options.as_json) as emit:
+        result = execute_plan(
+            request,
+            cluster,
+            emit,
+            stall_timeout=stall_timeout,
+            allow_foreign=allow_foreign,
+            default_batch_partitions=default_batch_partitions,
+        )
+    print_result(command, result, console, options.as_json, "as planned")
+
+
+def print_result(
+    command: str, result: ExecutionResult, console: Console, as_json: bool, state: str
+) -> None:
+    """Print a result; ``state`` describes completed partitions. Raises typer.Exit(1) unless ok."""
+    if as_json:
+        print_json_line(command, "finished", {"dry_run": False, **_result_json(result)})
+    completed = format_count(result.completed, "partition")
+    if result.ok:
+        verified = f"{completed} {state}, all replicas in sync, " if result.completed else ""
+        console.print(f"Done and verified: {verified}no throttle left.", style="green")
+        return
+    console.print(f"NOT complete: {completed} {state}.", style="red")
+    _print_problems(result.failed, console)
+    _print_problems(
+        {tp: f"not in sync on {format_brokers(ids)}" for tp, ids in result.out_of_sync.items()},
+        console,
+    )
+    _print_problems(result.wrong_leader, console)
+    for leftover in result.throttle_leftovers:
+        console.print(f"  throttle not removed: {leftover}")
+    raise typer.Exit(1)
+
+
+def _print_problems(problems: Mapping[TopicPartition, str], console: Console) -> None:
+    for (topic, number), reason in list(problems.items())[:MAX_LISTED_PARTITIONS]:
+        console.print(f"  {topic}-{number}: {reason}")
+    if len(problems) > MAX_LISTED_PARTITIONS:
+        console.print(f"  ... and {len(problems) - MAX_LISTED_PARTITIONS:,} more")
+
+
+def _result_json(result: ExecutionResult) -> dict[str, Any]:
+    return {
+        "ok": result.ok,
+        "completed": result.completed,
+        "failed": _reasons_json(result.failed),
+        "in_progress": [list(tp) for tp in result.in_progress],
+        "out_of_sync": [
+            {"topic": topic, "partition": number, "brokers": list(brokers)}
+            for (topic, number), brokers in result.out_of_sync.items()
+        ],
+        "wrong_leader": _reasons_json(result.wrong_leader),
+        "throttle_leftovers": list(result.throttle_leftovers),
+    }
+
+
+def _reasons_json(reasons: Mapping[TopicPartition, str]) -> list[dict[str, Any]]:
+    return [
+        {"topic": topic, "partition": number, "reason": reason}
+        for (topic, number), reason in reasons.items()
+    ]
+
 
 EPILOG = APPLY_EPILOG
 COMMAND = "placement apply"

@@ -11,7 +11,6 @@ from rich.table import Table
 from placement_core import InvalidOptionError
 from rackward.admin import ClusterState, read_reassignments, read_state
 from rackward.cli import options
-from rackward.cli.apply import MAX_LISTED_PARTITIONS, OptionalPlanArgument, print_result
 from rackward.cli.console import (
     confirm,
     print_json_line,
@@ -20,8 +19,9 @@ from rackward.cli.console import (
     table_console,
 )
 from rackward.cli.options import ClusterOptions, RunOptions
+from rackward.cli.placement.apply import MAX_LISTED_PARTITIONS, OptionalPlanArgument, print_result
+from rackward.cli.render.load import replicas_text
 from rackward.cli.render.progress import progress_reporter
-from rackward.cli.render.topics import replicas_text
 from rackward.reassignment import ExecutionOptions, LiveCluster, PlanKind
 from rackward.reassignment.cancel import Cancellation
 from rackward.reassignment.cancel import cancel as execute_cancellation

@@ -1,19 +1,20 @@
-"""Load of brokers and racks before and after a change, as a table and as JSON."""
+"""Load of brokers and racks before and after a change, as table and JSON; replica lists as text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
-from rackward.broker_load import ClusterLoad, Load
+from placement_core.cluster import ClusterLoad, Load
 from rackward.cli.console import table
 
 MAX_BROKER_ROWS = 30
 """With more brokers, a table has one row per rack with the ranges of its brokers."""
 
 NO_RACK = "(no rack)"
+_MAX_RACK_LENGTH = 10
 
 
 def load_table(title: str, load: ClusterLoad) -> Table:
@@ -71,3 +72,13 @@ def _cells(load: Load) -> list[str]:
 def _ranges(loads: Sequence[Load]) -> Iterator[str]:
     for values in zip(*(_fields(load).values() for load in loads), strict=True):
         yield format_range(values)
+
+
+def replicas_text(row: tuple[int, ...], racks: Mapping[int, str | None]) -> str:
+    """Return ``0:a 2:b 4:c``, or ``0 2 4`` if racks are unknown or have long names."""
+    longest = max((len(rack or "") for rack in racks.values()), default=0)
+    if longest > _MAX_RACK_LENGTH or not any(racks.values()):
+        return " ".join(map(str, row))
+    return " ".join(
+        f"{broker}:{racks.get(broker) or '-'}" if broker >= 0 else str(broker) for broker in row
+    )

@@ -12,13 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from placement_core import ClusterView, InvalidOptionError
-from placement_core.cluster import Move
+from placement_core.cluster import Move, cluster_load
 from placement_core.leaders import Locality
 from placement_core.reassignment import to_kafka_json
-from rackward.broker_load import cluster_load
 from rackward.cli.console import print_json, stderr, stdout, table
-from rackward.cli.render.load import load_json, load_table
-from rackward.cli.render.topics import replicas_text
+from rackward.cli.render.load import load_json, load_table, replicas_text
 from rackward.reassignment import Plan, PlannedChange
 from rackward.reassignment.plan import bytes_to_copy, count_copies, count_leader_changes
 from rackward.reassignment.plan_file import STDIO, format_plan, write_text

@@ -13,12 +13,19 @@ from rich.table import Table
 from rich.text import Text
 
 from placement_core import ReplicaLists, TopicPartition
-from placement_core.under_replication import ReplicationTarget
+from placement_core.cluster import ClusterLoad, cluster_load
+from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.admin import ClusterState
 from rackward.admin.topics import NewPartitions
-from rackward.broker_load import ClusterLoad, cluster_load
 from rackward.cli.console import escape_controls, table
-from rackward.cli.render.load import MAX_BROKER_ROWS, NO_RACK, format_range, load_json, load_table
+from rackward.cli.render.load import (
+    MAX_BROKER_ROWS,
+    NO_RACK,
+    format_range,
+    load_json,
+    load_table,
+    replicas_text,
+)
 from rackward.controller.pending_replicas import layout_with_placeholders
 from rackward.topics.health import Health, Note
 from rackward.topics.planner import PlacementOptions, TopicsPlan
@@ -29,7 +36,6 @@ MAX_LISTED_PARTITIONS = 60
 MIN_LISTED_PARTITIONS = 6
 """Partitions of each planned topic that are listed in any case."""
 
-_MAX_RACK_LENGTH = 10
 _MAX_GRID_WIDTH = 200
 _MARGIN = 2
 _GAP = 3
@@ -102,16 +108,6 @@ def plan_json(plan: TopicsPlan, options: PlacementOptions) -> dict[str, Any]:
         ],
         **load_json(plan.load),
     }
-
-
-def replicas_text(row: tuple[int, ...], racks: Mapping[int, str | None]) -> str:
-    """Return ``0:a 2:b 4:c``, or ``0 2 4`` if racks are unknown or have long names."""
-    longest = max((len(rack or "") for rack in racks.values()), default=0)
-    if longest > _MAX_RACK_LENGTH or not any(racks.values()):
-        return " ".join(map(str, row))
-    return " ".join(
-        f"{broker}:{racks.get(broker) or '-'}" if broker >= 0 else str(broker) for broker in row
-    )
 
 
 def _heading(new: NewPartitions, options: PlacementOptions) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from placement_core import InvalidOptionError
-from rackward.admin import AdminError, UnreachableError, connect, diagnose
+from rackward.admin import AdminError, UnreachableError, connect, errors
 from tests.support.certificates import make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT
 
@@ -121,7 +121,7 @@ def test_a_silent_server_takes_no_longer_than_the_timeout() -> None:
 
 @pytest.mark.parametrize("servers", [1, 2])
 def test_a_slow_server_is_not_a_timeout(monkeypatch: pytest.MonkeyPatch, servers: int) -> None:
-    monkeypatch.setattr(diagnose, "STEP_SECONDS", 0.1)
+    monkeypatch.setattr(errors, "STEP_SECONDS", 0.1)
 
     def respond_late(connection: socket.socket) -> None:
         time.sleep(0.5)
@@ -134,7 +134,7 @@ def test_a_slow_server_is_not_a_timeout(monkeypatch: pytest.MonkeyPatch, servers
 
 
 def test_a_definite_error_takes_precedence_over_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnose, "STEP_SECONDS", 0.1)
+    monkeypatch.setattr(errors, "STEP_SECONDS", 0.1)
     with server(ignore) as silent, server(close) as other:
         error = connect_error({}, f"127.0.0.1:{silent},127.0.0.1:{other}", timeout=1.0)
     assert f"servers can be used: 127.0.0.1:{other} closed the connection" in str(error)

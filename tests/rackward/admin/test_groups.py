@@ -10,7 +10,7 @@ import pytest
 
 from rackward.admin.errors import COORDINATOR_LOADING, AdminError
 from rackward.admin.groups import ListedGroup, list_groups
-from rackward.deadline import Deadline
+from rackward.units import Deadline
 
 UNAUTHORIZED = 30
 

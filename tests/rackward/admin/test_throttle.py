@@ -13,7 +13,6 @@ from placement_core import InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
 from rackward.admin import AdminConnection, TooOldError, UnreachableError
 from rackward.admin import throttle as throttle_module
-from rackward.admin.configs import ConfigChange, ConfigOp
 from rackward.admin.throttle import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -28,7 +27,8 @@ from rackward.admin.throttle import (
     throttled_partitions,
     throttled_replicas,
 )
-from rackward.deadline import Deadline
+from rackward.admin.topics import ConfigChange, ConfigOp
+from rackward.units import Deadline
 from tests.support.simulated_cluster import apply_changes
 
 rates = st.none() | st.integers(0, 2**62)

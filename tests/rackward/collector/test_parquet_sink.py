@@ -131,7 +131,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 from rackward.collector.parquet_sink import ParquetSink
-from tests.support.snapshots import AT, snapshot
+from tests.support.traffic_frames import AT, snapshot
 sink = ParquetSink(Path(sys.argv[1]))
 for n in range(10_000):
     sink.write(snapshot(at=AT + timedelta(seconds=n), partitions=5_000))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_core import TopicPartition
-from placement_core.under_replication import ReplicationTarget
+from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.controller.pending_replicas import (
     InvalidRecordError,
     PendingReplicas,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from rackward.demo.metrics import (
+    STEPS,
     AssignmentSnapshot,
     cross_rack_bytes,
     moved_partitions,
     share,
+    steps_for,
     sum_matrices,
 )
-from rackward.demo.steps import STEPS, steps_for
 from tests.support.demo_results import (
     LEADER_RACKS,
     LOCAL,

@@ -9,9 +9,8 @@ import re
 import pytest
 from rich.console import Console
 
-from rackward.demo.metrics import DemoResult
+from rackward.demo.metrics import DemoResult, steps_for
 from rackward.demo.output import SCHEMA, print_result, to_json
-from rackward.demo.steps import steps_for
 from tests.support.demo_results import demo_result
 
 

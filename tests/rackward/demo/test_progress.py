@@ -7,6 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
+from rackward.demo.metrics import STRATEGIES
 from rackward.demo.output import (
     LiveProgressReporter,
     ProgressReporter,
@@ -14,7 +15,6 @@ from rackward.demo.output import (
     progress_reporter,
     status_table,
 )
-from rackward.demo.steps import STRATEGIES
 from tests.support.demo_results import snapshot, traffic
 
 

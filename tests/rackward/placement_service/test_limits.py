@@ -20,11 +20,7 @@ from rackward.placement_service import (
     ServiceRefusedError,
     create_replica_placement,
 )
-from rackward.placement_service.protocol import (
-    ErrorCode,
-    encode,
-    frame,
-)
+from rackward.placement_service.protocol import ErrorCode, encode, frame
 from tests.support.placement_server import (
     Gate,
     RunningService,

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from placement_core import Broker, InvalidOptionError, TopicPartition
-from placement_core.cluster import Move
+from placement_core.cluster import Load, Move
 from placement_core.locators import MetadataLocator
 from placement_core.placers import MultiLevelPlacer, RackAlternatingPlacer, SimplePlacer
 from rackward.admin import ClusterState, Reassignment
-from rackward.broker_load import Load
 from rackward.reassignment import BatchLimits, PlanKind, RackSource
 from rackward.reassignment.plan import build_plan, view_after
 from rackward.reassignment.plan_file import format_plan, parse_plan

@@ -9,10 +9,11 @@ import pytest
 from placement_core import TopicPartition
 from placement_core.audit import Kind, Severity, audit
 from placement_core.placers import PlacementError
-from placement_core.under_replication import ReplicationTarget
+from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.admin import ClusterState
 from rackward.cli.options import parse_placement
-from rackward.cli.render.topics import Description, describe_json, plan_json, replicas_text
+from rackward.cli.render.load import replicas_text
+from rackward.cli.render.topics import Description, describe_json, plan_json
 from rackward.controller.pending_replicas import layout_digest
 from rackward.topics.creator import pending_replicas
 from rackward.topics.health import Note, partition_health

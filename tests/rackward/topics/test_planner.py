@@ -7,13 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from placement_core import InvalidOptionError, RackwardError, TopicPartition
+from placement_core.cluster import Load
 from placement_core.errors import LocatorError
 from placement_core.placers import PlacementError
 from rackward.admin import RefusedError
 from rackward.admin.topics import NewPartitions
-from rackward.broker_load import Load
 from rackward.cli.options import parse_placement
-from rackward.cli.render.topics import plan_json, replicas_text
+from rackward.cli.render.load import replicas_text
+from rackward.cli.render.topics import plan_json
 from rackward.topics.planner import (
     TopicsPlan,
     plan_additional_partitions,
