@@ -17,14 +17,7 @@ from rackward.cli import options
 from rackward.cli.console import stderr
 from rackward.cli.options import ClusterOptions, match_topics, parse_placement
 from rackward.cli.placement.plan import format_now, rack_source
-from rackward.cli.render.plan import (
-    PLAN_JSON,
-    Format,
-    Output,
-    PlanFormat,
-    check_output,
-    write_plan,
-)
+from rackward.cli.render.plan import PLAN_JSON, Format, Output, PlanFormat, check_output, write_plan
 from rackward.group_readers import (
     count_rackless_members,
     demand_of_group,

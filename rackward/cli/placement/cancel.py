@@ -20,7 +20,7 @@ from rackward.cli.console import (
 )
 from rackward.cli.options import ClusterOptions, RunOptions
 from rackward.cli.placement.apply import MAX_LISTED_PARTITIONS, OptionalPlanArgument, print_result
-from rackward.cli.render.load import replicas_text
+from rackward.cli.render.plan import replicas_text
 from rackward.cli.render.progress import progress_reporter
 from rackward.reassignment import ExecutionOptions, LiveCluster, PlanKind
 from rackward.reassignment.cancel import Cancellation

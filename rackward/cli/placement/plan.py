@@ -17,14 +17,7 @@ from rackward.cli.options import (
     parse_broker_ids,
     parse_placement,
 )
-from rackward.cli.render.plan import (
-    PLAN_JSON,
-    Format,
-    Output,
-    PlanFormat,
-    check_output,
-    write_plan,
-)
+from rackward.cli.render.plan import PLAN_JSON, Format, Output, PlanFormat, check_output, write_plan
 from rackward.reassignment import PlanKind, RackSource
 from rackward.reassignment.plan import build_plan
 from rackward.reassignment.planner import (

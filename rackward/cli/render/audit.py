@@ -11,7 +11,7 @@ from placement_core import ClusterView
 from placement_core.audit import Audit, Severity
 from placement_core.audit.model import ReplicaCounts
 from rackward.cli.console import table
-from rackward.cli.render.load import MAX_BROKER_ROWS, NO_RACK, format_range
+from rackward.cli.render.plan import MAX_BROKER_ROWS, NO_RACK, format_range
 from rackward.units import format_count
 
 MAX_FINDINGS = 25

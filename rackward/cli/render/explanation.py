@@ -19,7 +19,7 @@ from assignors.explain import (
     remedy_text,
 )
 from rackward.cli.console import escape_controls, table
-from rackward.cli.render.load import NO_RACK
+from rackward.cli.render.plan import NO_RACK
 from rackward.group_explanation import ExplainedGroup
 from rackward.units import format_count
 

@@ -18,7 +18,7 @@ from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.admin import ClusterState
 from rackward.admin.topics import NewPartitions
 from rackward.cli.console import escape_controls, table
-from rackward.cli.render.load import (
+from rackward.cli.render.plan import (
     MAX_BROKER_ROWS,
     NO_RACK,
     format_range,

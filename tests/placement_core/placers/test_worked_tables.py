@@ -13,7 +13,7 @@ from placement_core.placers import (
     SimplePlacer,
     UnderReplicatedPlacer,
 )
-from placement_core.placers.ring import Ring
+from placement_core.placers.multi_level import Ring
 from placement_core.placers.round_robin import Alternation
 from placement_core.placers.spec import candidates
 from tests.support.placement import cluster, layout

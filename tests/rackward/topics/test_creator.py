@@ -12,7 +12,7 @@ from placement_core.placers import PlacementError
 from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.admin import ClusterState
 from rackward.cli.options import parse_placement
-from rackward.cli.render.load import replicas_text
+from rackward.cli.render.plan import replicas_text
 from rackward.cli.render.topics import Description, describe_json, plan_json
 from rackward.controller.pending_replicas import layout_digest
 from rackward.topics.creator import pending_replicas

@@ -13,7 +13,7 @@ from placement_core.placers import PlacementError
 from rackward.admin import RefusedError
 from rackward.admin.topics import NewPartitions
 from rackward.cli.options import parse_placement
-from rackward.cli.render.load import replicas_text
+from rackward.cli.render.plan import replicas_text
 from rackward.cli.render.topics import plan_json
 from rackward.topics.planner import (
     TopicsPlan,
