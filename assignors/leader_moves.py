@@ -19,22 +19,15 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from assignors.encoding import (
-    UNASSIGNED,
-    current_owners,
-    encode_assignment,
-    encode_group,
-    weight_steps,
-)
 from assignors.group_leader.logs import GroupContext, format_error, log
 from assignors.group_leader.metadata import Leaders
-from assignors.group_leader.rebalance import JoinedMember, Rebalance, RebalanceResult
-from assignors.model import Assignor, LeaderRacks, Member, WeightSource
 from placement_core.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from assignors.group_leader.rebalance import JoinedMember, Rebalance, RebalanceResult
+    from assignors.model import Assignor, LeaderRacks, Member, WeightSource
 
 # ---- The policy.
 
@@ -215,6 +208,17 @@ def locality_gain(
 
     Partitions without an owner do not count. Raises what ``assignor`` raises.
     """
+    # Here, because a consumer that does not lead its group needs the policy, and no numpy.
+    import numpy as np
+
+    from assignors.encoding import (
+        UNASSIGNED,
+        current_owners,
+        encode_assignment,
+        encode_group,
+        weight_steps,
+    )
+
     group = encode_group(members, leader_racks)
     before = current_owners(group)
     after = encode_assignment(group, assignor.assign(members, leader_racks, weights).partitions)

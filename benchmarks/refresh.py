@@ -12,7 +12,7 @@ from typing import Any
 from assignors import LeaderRackAwareCooperativeSticky, RefreshPolicy
 from assignors.consumer_protocol import MemberSubscription
 from assignors.group_leader import GroupContext, JoinedMember, LogOnce, Rebalance
-from assignors.kafka_python.coordinator import read_metadata
+from assignors.kafka_python.leading import read_metadata
 from assignors.leader_moves import LeaderMoveMonitor
 from benchmarks.shapes import RACKS, Leaders
 from benchmarks.wire import cluster_metadata, metadata_response, update_metadata

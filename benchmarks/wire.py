@@ -17,7 +17,7 @@ from assignors.client_assignor import BoundAssignor, read_members
 from assignors.consumer_protocol import write_assignments
 from assignors.group_leader import GroupContext
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
-from assignors.kafka_python.coordinator import read_metadata
+from assignors.kafka_python.leading import read_metadata
 from benchmarks.shapes import RACKS, Leaders
 
 METADATA_VERSION = 9

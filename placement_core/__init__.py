@@ -1,5 +1,7 @@
 """The pure core of rackward: racks, cluster values and the algorithms over them. No I/O."""
 
+from typing import TYPE_CHECKING
+
 from placement_core.cluster import Broker, ClusterView, Move, TopicPartition, moves_between
 from placement_core.errors import (
     InvalidGroupError,
@@ -7,7 +9,7 @@ from placement_core.errors import (
     InvalidOptionError,
     RackwardError,
 )
-from placement_core.placers.spec import PlacementSpec, ReplicaLists
+from placement_core.lazy_exports import lazy_exports
 from placement_core.racks import (
     RackPath,
     common_levels,
@@ -16,6 +18,13 @@ from placement_core.racks import (
     parse_rack,
     tie_break,
 )
+
+if TYPE_CHECKING:
+    from placement_core.placers.spec import PlacementSpec, ReplicaLists
+else:
+    __getattr__ = lazy_exports(
+        __name__, {"placement_core.placers.spec": ["PlacementSpec", "ReplicaLists"]}
+    )
 
 __all__ = [
     "Broker",

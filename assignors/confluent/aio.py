@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import confluent_kafka.aio
 
 from assignors.confluent.consumer import Consumer
 from assignors.confluent.internals import check_clients
-from assignors.group_leader import Assignment
+
+if TYPE_CHECKING:
+    from assignors.group_leader import Assignment
 
 _CALLBACKS = ("error_cb", "throttle_cb", "stats_cb", "on_commit", "logger")
 

@@ -22,7 +22,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -53,9 +53,12 @@ from assignors.confluent.member import GroupMember
 from assignors.confluent.oauth import share_oauth_callback
 from assignors.confluent.polling import WAKE_UP_TOPIC, NativeConsumer, Poller, PollTimeout, Ticker
 from assignors.confluent.statistics import Statistics, completed
-from assignors.group_leader import Assignment, log
+from assignors.group_leader import log
 from assignors.group_leader.logs import format_list, sanitize
 from assignors.library_internals import UnsupportedClientError
+
+if TYPE_CHECKING:
+    from assignors.group_leader import Assignment
 
 LEAVE_TIMEOUT = 6.0
 """Seconds that ``close`` waits for the threads of the membership."""

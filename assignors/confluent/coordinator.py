@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from confluent_kafka import KafkaError as Code
 from kafka import AsyncConsumerRebalanceListener
@@ -31,7 +31,11 @@ from assignors.confluent.events import EventQueue, RebalanceEvent, RebalanceKind
 from assignors.confluent.offsets import PartitionKey, Position
 from assignors.group_leader import format_error, is_topic_name, log
 from assignors.kafka_python.commit_queue import MemberIdentity
-from assignors.kafka_python.coordinator import RackAwareCoordinator
+from assignors.kafka_python.coordinator import KafkaPythonBoundAssignor, RackAwareCoordinator
+
+if TYPE_CHECKING:
+    from assignors.client_assignor import ClientAssignor
+    from assignors.confluent.connection import DeferredAssignor
 
 FETCH_COMMITTED_MS = 1000
 """Milliseconds that an assignment is held back for the group's committed offsets. A transaction in
@@ -89,6 +93,9 @@ class GroupCoordinator(RackAwareCoordinator):
         super().__init__(client, subscription, **configs)
         # PollTimeout detects an application that does not poll. Brokers get the real interval.
         self.heartbeat.config["max_poll_interval_ms"] = float("inf")
+
+    def _bind(self, assignors: Iterable[Any]) -> list[Any]:
+        return [DeferredBoundAssignor(each, self) for each in assignors]
 
     # ---- the state of the membership
 
@@ -304,6 +311,14 @@ class GroupCoordinator(RackAwareCoordinator):
             if reported.get(topic) != code:
                 reason = f"Subscribed topic not available: {topic}: {Code(code).str()}"
                 self._events.put(error_message(code, reason, topic))
+
+
+class DeferredBoundAssignor(KafkaPythonBoundAssignor):
+    """A bound DeferredAssignor, see :mod:`assignors.confluent.connection`."""
+
+    def client_assignor(self) -> ClientAssignor:
+        """Construct the assignor the first time."""
+        return cast("DeferredAssignor", self.assignor).client_assignor()
 
 
 Rebalance = Callable[[RebalanceKind, Iterable[PartitionKey] | None], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""One member of the group: kafka-python's coordinator, on connections and a thread of its own.
+"""One member of the group: kafka-python's coordinator, driven by a thread.
 
 One thread is kafka-python's event loop, which sends the heartbeats. The other one, here, drives the
 joins, which take as long as the group and the application take. Neither ever runs code of the
@@ -7,25 +7,21 @@ application, and no call of the application waits for a join.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 from kafka import errors as kafka_errors
-from kafka.consumer.subscription_state import SubscriptionState
-from kafka.net.compat import KafkaNetClient
 
-from assignors.client_assignor import CooperativeStickyClientAssignor, RangeClientAssignor
 from assignors.confluent.client_logs import MEMBER_LOG_FILTER
 from assignors.confluent.config import Configuration
+from assignors.confluent.connection import CoordinatorConnection
 from assignors.confluent.coordinator import GroupCoordinator, RebalanceSuperseded, Subscription
-from assignors.confluent.events import EventQueue, FatalEvent, LogEvent, error_code, error_message
+from assignors.confluent.events import EventQueue, FatalEvent, error_code, error_message
 from assignors.confluent.offsets import PartitionKey, Position
-from assignors.connection.properties import Secret
-from assignors.group_leader import Assignment, format_error, format_traceback, log
+from assignors.group_leader import format_error, format_traceback, log
 from assignors.kafka_python.commit_queue import (
     REBALANCE_IN_PROGRESS,
     Commit,
@@ -33,7 +29,9 @@ from assignors.kafka_python.commit_queue import (
     MemberIdentity,
     never_retry,
 )
-from assignors.kafka_python.log_filters import install_log_filters
+
+if TYPE_CHECKING:
+    from assignors.group_leader import Assignment
 
 JOIN_MS = 200
 """Milliseconds after which a thread that waits for a join checks for other work."""
@@ -49,9 +47,6 @@ JOIN_BACKOFF = 1.0
 
 LEAVE_MS = 5000
 """Milliseconds to send the LeaveGroup request."""
-
-MAX_CONNECT_BACKOFF = 10.0
-"""Seconds between attempts to connect, at most."""
 
 CommitCallback = Callable[[int, Mapping[PartitionKey, int]], None]
 """Gets the error code of a commit as a whole, and the code of each partition."""
@@ -346,131 +341,3 @@ class GroupMember:
 
 def _retry_after_rebalance(commit: Commit, code: int) -> MemberIdentity | None:
     return commit.member if code == REBALANCE_IN_PROGRESS else None
-
-
-# ---- kafka-python's connections.
-
-
-class CoordinatorConnection:
-    """Builds a GroupCoordinator on kafka-python's client.
-
-    It builds what `kafka.KafkaConsumer` would build from its parts, without the part that fetches
-    and without waiting: if no server can be reached, the application gets librdkafka's errors, and
-    the membership goes on trying. ``wake`` and ``on_fenced`` are the coordinator's.
-    """
-
-    def __init__(
-        self,
-        configuration: Configuration,
-        events: EventQueue,
-        wake: Callable[[], None],
-        on_fenced: Callable[[], None],
-    ) -> None:
-        self._configuration = configuration
-        self._settings = dict(configuration.kafka_python)
-        self._events = events
-        self._wake, self._on_fenced = wake, on_fenced
-        strategy = (
-            CooperativeStickyClientAssignor if configuration.cooperative else RangeClientAssignor
-        )
-        self.assignor = strategy(rack=configuration.rack, refresh=configuration.refresh)
-        self._client: Any = None
-        self._bootstrap: Any = None
-        self._backoff = 0.1
-        self._changed = threading.Event()
-
-    def connect(self, timeout: float) -> GroupCoordinator | None:
-        """Return a coordinator on a connected client; None if there is none within ``timeout``."""
-        if not self._settings.get("bootstrap_servers"):
-            self._changed.wait(timeout)
-            return None
-        if self._client is None:
-            install_log_filters()
-            self._client = KafkaNetClient(metrics=None, **self._settings)
-            MEMBER_LOG_FILTER.install()
-            self._start(self._client._net)
-            self._changed.clear()
-            self._bootstrap = self._client._manager.bootstrap_async(None)
-            self._bootstrap.add_both(lambda _: self._changed.set())
-        if not self._changed.wait(timeout):
-            return None
-        if not self._bootstrap.succeeded():
-            self._retry_later(timeout)
-            return None
-        manager = self._client._manager
-        # kafka-python has brokers create missing topics. librdkafka does so only if configured,
-        # and then by itself.
-        manager.cluster.config["allow_auto_create_topics"] = False
-        return GroupCoordinator(
-            self._client,
-            SubscriptionState(),
-            events=self._events,
-            wake=self._wake,
-            on_fenced=self._on_fenced,
-            assignors=[self.assignor],
-            api_version=manager.broker_version,
-            metrics=None,
-            **self._settings,
-        )
-
-    def _start(self, net: Any) -> None:
-        """Start kafka-python's thread, with its log lines forwarded from the first one."""
-        run_forever = net.run_forever
-
-        def run() -> None:
-            MEMBER_LOG_FILTER.add_current_thread(self.forward_log)
-            run_forever()
-
-        net.run_forever = run
-        net.start()
-
-    def forward_log(self, record: logging.LogRecord) -> bool:
-        """Queue kafka-python's log record for the application's ``logger``, if it has one."""
-        if self._configuration.logger is None or self._events.closed:
-            return False
-        self._events.put(LogEvent(record.levelno, record.name, record.getMessage()))
-        return True
-
-    def _retry_later(self, timeout: float) -> None:
-        log.debug(
-            "group=%s bootstrap failed: %s",
-            self._configuration.group_id,
-            format_error(self._bootstrap.exception),
-        )
-        self._changed.clear()
-        self._close_client()
-        self._changed.wait(min(self._backoff, timeout))
-        self._backoff = min(2 * self._backoff, MAX_CONNECT_BACKOFF)
-
-    def set_credentials(self, username: str, password: str) -> None:
-        """Authenticate with these from now on."""
-        credentials = {
-            "sasl_plain_username": username,
-            "sasl_plain_password": Secret(password),
-        }
-        self._settings.update(credentials)
-        if self._client is not None:
-            self._client._manager.config.update(credentials)
-            self.clear_auth_failures()
-
-    def clear_auth_failures(self) -> None:
-        """Have kafka-python try brokers again at which authentication failed."""
-        if self._client is not None:
-            self._client._manager._auth_failures.clear()
-
-    def close(self) -> None:
-        """Close all connections, and end kafka-python's thread."""
-        self._changed.set()
-        self._close_client()
-
-    def _close_client(self) -> None:
-        client, self._client = self._client, None
-        if client is None:
-            return
-        try:
-            client._net.run(client._manager.close)
-        except (kafka_errors.KafkaError, RuntimeError) as error:
-            log.debug(
-                "group=%s close failed: %s", self._configuration.group_id, format_error(error)
-            )
-        client.close()

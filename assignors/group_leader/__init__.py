@@ -4,12 +4,8 @@ An adapter reads the members' subscriptions and the client's metadata, calls :me
 and sends the assignments that it returns.
 """
 
-from assignors.group_leader.history import (
-    Assignment,
-    AssignmentHistory,
-    AssignmentInputs,
-    MemberAssignment,
-)
+from typing import TYPE_CHECKING
+
 from assignors.group_leader.logs import (
     GroupContext,
     LogOnce,
@@ -25,16 +21,47 @@ from assignors.group_leader.metadata import (
     is_topic_name,
     read_leaders,
 )
-from assignors.group_leader.rebalance import (
-    METADATA_TIMEOUT,
-    REVOCATION_TIMEOUT,
-    Assignments,
-    HasAssignmentHistory,
-    JoinedMember,
-    Rebalance,
-    RebalanceResult,
-)
-from assignors.model import Assignor, WeightSource
+from placement_core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from assignors.group_leader.history import (
+        Assignment,
+        AssignmentHistory,
+        AssignmentInputs,
+        MemberAssignment,
+    )
+    from assignors.group_leader.rebalance import (
+        METADATA_TIMEOUT,
+        REVOCATION_TIMEOUT,
+        Assignments,
+        HasAssignmentHistory,
+        JoinedMember,
+        Rebalance,
+        RebalanceResult,
+    )
+    from assignors.model import Assignor, WeightSource
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "assignors.group_leader.history": [
+                "Assignment",
+                "AssignmentHistory",
+                "AssignmentInputs",
+                "MemberAssignment",
+            ],
+            "assignors.group_leader.rebalance": [
+                "METADATA_TIMEOUT",
+                "REVOCATION_TIMEOUT",
+                "Assignments",
+                "HasAssignmentHistory",
+                "JoinedMember",
+                "Rebalance",
+                "RebalanceResult",
+            ],
+            "assignors.model": ["Assignor", "WeightSource"],
+        },
+    )
 
 __all__ = [
     "METADATA_TIMEOUT",

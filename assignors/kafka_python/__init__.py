@@ -9,16 +9,41 @@ see :mod:`assignors.kafka_python.coordinator`. Pass instances: a class is only a
 ``install()``.
 """
 
-from assignors.client_assignor import CoordinatorNotPatchedError
-from assignors.kafka_python.assignors import (
-    LeaderRackAwareCooperativeStickyAssignor,
-    LeaderRackAwareRangeAssignor,
-)
-from assignors.kafka_python.coordinator import enable_workarounds, install, uninstall
-from assignors.kafka_python.nearest_fetcher import NearestReplicas, read_from_nearest
-from assignors.kafka_python.nearest_replica import NearestPolicy
-from assignors.kafka_python.traffic_reporter import TrafficReporter
-from assignors.library_internals import UnsupportedClientError
+from typing import TYPE_CHECKING
+
+from placement_core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from assignors.client_assignor import CoordinatorNotPatchedError
+    from assignors.kafka_python.assignors import (
+        LeaderRackAwareCooperativeStickyAssignor,
+        LeaderRackAwareRangeAssignor,
+        install,
+        uninstall,
+    )
+    from assignors.kafka_python.coordinator import enable_workarounds
+    from assignors.kafka_python.nearest_fetcher import NearestReplicas, read_from_nearest
+    from assignors.kafka_python.nearest_replica import NearestPolicy
+    from assignors.kafka_python.traffic_reporter import TrafficReporter
+    from assignors.library_internals import UnsupportedClientError
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "assignors.client_assignor": ["CoordinatorNotPatchedError"],
+            "assignors.kafka_python.assignors": [
+                "LeaderRackAwareCooperativeStickyAssignor",
+                "LeaderRackAwareRangeAssignor",
+                "install",
+                "uninstall",
+            ],
+            "assignors.kafka_python.coordinator": ["enable_workarounds"],
+            "assignors.kafka_python.nearest_fetcher": ["NearestReplicas", "read_from_nearest"],
+            "assignors.kafka_python.nearest_replica": ["NearestPolicy"],
+            "assignors.kafka_python.traffic_reporter": ["TrafficReporter"],
+            "assignors.library_internals": ["UnsupportedClientError"],
+        },
+    )
 
 __all__ = [
     "CoordinatorNotPatchedError",

@@ -1,20 +1,44 @@
-"""The two assignors in kafka-python's terms."""
+"""The two assignors in kafka-python's terms, and the patch for the coordinator that they need."""
 
 from __future__ import annotations
 
 from typing import NoReturn
 
+import kafka.consumer.group
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
 from assignors.client_assignor import (
+    ClassPatch,
     ClientAssignor,
     CooperativeStickyClientAssignor,
     RangeClientAssignor,
 )
 from assignors.group_leader import WeightSource
-from assignors.kafka_python.coordinator import install
+from assignors.kafka_python.coordinator import RackAwareCoordinator
+from assignors.kafka_python.internals import check_kafka_python
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from assignors.rack_discovery import RackSource
+
+_patch = ClassPatch(kafka.consumer.group, "ConsumerCoordinator", RackAwareCoordinator)
+
+
+def install() -> None:
+    """Make every KafkaConsumer that is constructed from now on use RackAwareCoordinator.
+
+    Constructing one of our assignors does this too. Idempotent and thread-safe. Raises
+    UnsupportedClientError if the installed kafka-python lacks what the adapter relies on.
+    """
+    check_kafka_python()
+    _patch.install()
+
+
+def uninstall() -> None:
+    """Make new KafkaConsumers use kafka-python's own coordinator again.
+
+    Consumers that exist keep theirs. Assignors that exist cannot be given to new consumers until
+    `install` is called again.
+    """
+    _patch.uninstall()
 
 
 class _KafkaPythonAssignor(ClientAssignor, AbstractPartitionAssignor):  # type: ignore[misc]

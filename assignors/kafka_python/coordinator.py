@@ -1,9 +1,10 @@
 """The group coordinator of a KafkaConsumer that has one of our assignors.
 
 kafka-python 3.0 calls an assignor for its metadata and for an assignment, and passes it each new
-assignment. That is too little in several ways, so `install` makes every KafkaConsumer that is
-constructed afterwards use the subclass of kafka-python's coordinator below. It behaves exactly like
-kafka-python's own unless the consumer has one of our assignors; then it differs as follows:
+assignment. That is too little in several ways, so `assignors.kafka_python.install` makes every
+KafkaConsumer that is constructed afterwards use the subclass of kafka-python's coordinator below.
+It behaves exactly like kafka-python's own unless the consumer has one of our assignors; then it
+differs as follows; see :mod:`assignors.kafka_python.leading` for what only a group leader does.
 
 Owned partitions
     An assignor is not called for partitions that are lost (an expired session, ``unsubscribe``) nor
@@ -40,64 +41,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
-import kafka.consumer.group
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
 from kafka.errors import KafkaError, RetriableError
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from assignors.client_assignor import (
-    BoundAssignor,
-    ClassPatch,
-    ClientAssignor,
-    bind,
-    log_revocation_timeout,
-    read_members,
-    topics_of,
-)
-from assignors.consumer_protocol import NO_GENERATION, write_assignments, write_user_data
-from assignors.group_leader import (
-    METADATA_TIMEOUT,
-    REVOCATION_TIMEOUT,
-    GroupContext,
-    Leaders,
-    LogOnce,
-    format_error,
-    format_list,
-    log,
-    read_leaders,
-    sanitize,
-)
+from assignors.consumer_protocol import NO_GENERATION, write_user_data
+from assignors.group_leader import GroupContext, LogOnce, format_error, log, sanitize
 from assignors.kafka_python.internals import check_kafka_python
 from assignors.kafka_python.leaving import LeaveFixes
-from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata
+
+if TYPE_CHECKING:
+    from assignors.client_assignor import ClientAssignor
+    from assignors.kafka_python.leading import GroupLeader
 
 SUBSCRIPTION_VERSION = 3
 """The first version of ConsumerProtocolSubscription that has a field for the rack."""
 
 FOLLOWER_CHECK_SECONDS = 5.0
 """Seconds after an assignment by which brokers have redirected the consumer, if they do."""
-
-
-def install() -> None:
-    """Make every KafkaConsumer that is constructed from now on use RackAwareCoordinator.
-
-    Constructing one of our assignors does this too. Idempotent and thread-safe. Raises
-    UnsupportedClientError if the installed kafka-python lacks what the adapter relies on.
-    """
-    check_kafka_python()
-    _patch.install()
-
-
-def uninstall() -> None:
-    """Make new KafkaConsumers use kafka-python's own coordinator again.
-
-    Consumers that exist keep theirs. Assignors that exist cannot be given to new consumers until
-    `install` is called again.
-    """
-    _patch.uninstall()
 
 
 def enable_workarounds(consumer: Any) -> None:
@@ -127,19 +90,15 @@ class RackAwareCoordinator(LeaveFixes):
         # First: the I/O thread may deliver metadata while the base class initialises.
         self.last_generation = NO_GENERATION
         self._metadata_responses = 0
-        self._unseen_topics: dict[str, int] = {}
-        self._metadata_deadline: float | None = None
+        self._leader: GroupLeader | None = None
         self._log_once = LogOnce()
-        assignors = bind(
-            configs.get("assignors", ()), lambda each: KafkaPythonBoundAssignor(each, self)
-        )
+        assignors = self._bind(configs.get("assignors", ()))
         self._bound = {
             each.name: each for each in assignors if isinstance(each, KafkaPythonBoundAssignor)
         }
         if self._bound:
             configs = {**configs, "assignors": assignors}
         super().__init__(client, subscription, **configs)
-        self._metadata_poller = MetadataPoller(self._cluster)
         for bound in self._bound.values():
             self._log_once = bound.assignor.log_once
         if self._bound and all(_wants_workarounds(each.assignor) for each in self._bound.values()):
@@ -152,6 +111,12 @@ class RackAwareCoordinator(LeaveFixes):
                 " remove client_rack and pass the rack to the assignor",
                 configs["client_rack"],
             )
+
+    def _bind(self, assignors: Iterable[Any]) -> list[Any]:
+        """Return ``assignors`` with each of ours replaced by a bound one."""
+        from assignors.client_assignor import bind
+
+        return bind(assignors, lambda each: KafkaPythonBoundAssignor(each, self))
 
     # ---- used by bound assignors
 
@@ -176,39 +141,41 @@ class RackAwareCoordinator(LeaveFixes):
 
     def poll(self, timeout_ms: float | None = None) -> bool:
         """Also check the leaders of partitions, if this consumer leads the group."""
-        now = time.monotonic()
-        if (
-            self._metadata_poller.due(self._metadata_responses, now)
-            and self.stable()
-            and not self.need_rejoin()
-            and self._metadata_poller.check(self._metadata_responses, now, self.context)
-        ):
-            self.request_rejoin()
+        if self._leader is not None:
+            poller, now = self._leader.poller, time.monotonic()
+            if (
+                poller.due(self._metadata_responses, now)
+                and self.stable()
+                and not self.need_rejoin()
+                and poller.check(self._metadata_responses, now, self.context)
+            ):
+                self.request_rejoin()
         return super().poll(timeout_ms=timeout_ms)
 
     def _perform_assignment(self, leader_id: str, protocol_name: str, members: Any) -> Any:
         bound = self._bound.get(protocol_name)
         if bound is None:
             return super()._perform_assignment(leader_id, protocol_name, members)
-        joined = read_members((m.member_id, m.group_instance_id, m.metadata) for m in members)
-        deleted_topics = self._await_metadata(topics_of(joined))
+        # Imported here, because other members of the group need no numpy.
+        from assignors.kafka_python.leading import REVOCATION_TIMEOUT, GroupLeader
+
+        leader = self._leader = self._leader or GroupLeader(self._cluster, self._subscription)
+        responses, now = self._metadata_responses, time.monotonic()
+        joined, deleted_topics = leader.read_members(members, responses, now)
         # A change of this snapshot, which has the topics of the whole group, is a rebalance.
         self._metadata_snapshot = self._build_metadata_snapshot(self._subscription, self._cluster)
         self._assignment_snapshot = self._metadata_snapshot
         self._is_leader = True
         self._cluster.request_update()
-        now = time.monotonic()
-        read = partial(read_metadata, self._cluster)
-        result = bound.assign(joined, read, deleted_topics, self.context, now)
-        if result.withheld:
-            self.call_later(
-                REVOCATION_TIMEOUT, self._check_revocation, self.context, result.withheld
-            )
-        self._metadata_poller.watch(bound.monitor, now)
-        return write_assignments(result.assignments)
+        assignor = bound.client_assignor()
+        encoded, withheld = leader.assign(assignor, joined, deleted_topics, self.context, now)
+        if withheld:
+            self.call_later(REVOCATION_TIMEOUT, self._check_revocation, self.context, withheld)
+        return encoded
 
     async def _join_and_sync(self) -> Any:
-        self._metadata_poller.watch(None, time.monotonic())
+        if self._leader is not None:
+            self._leader.poller.watch(None, time.monotonic())
         while True:
             try:
                 return await super()._join_and_sync()
@@ -237,35 +204,10 @@ class RackAwareCoordinator(LeaveFixes):
 
     # ---- implementation
 
-    def _await_metadata(self, topics: set[str]) -> frozenset[str]:
-        """Return those of ``topics`` that do not exist.
-
-        Raises MetadataPending while brokers may still return metadata of one of the others.
-        """
-        self._subscription.group_subscribe(topics)
-        self._cluster.set_topics(self._subscription.group_subscription())
-        unseen = {topic for topic in topics if not self._cluster.partitions_for_topic(topic)}
-        # The next response may be to a request that was sent before this topic was of interest; a
-        # topic that the second one lacks as well does not exist.
-        self._unseen_topics = {
-            topic: self._unseen_topics.get(topic, self._metadata_responses) for topic in unseen
-        }
-        pending = {
-            topic
-            for topic, responses in self._unseen_topics.items()
-            if self._metadata_responses < responses + 2
-        }
-        if pending:
-            now = time.monotonic()
-            if self._metadata_deadline is None:
-                self._metadata_deadline = now + METADATA_TIMEOUT
-            if now < self._metadata_deadline:
-                raise MetadataPending(format_list(sorted(pending)))
-        self._metadata_deadline = None
-        return frozenset(unseen - pending)
-
     def _check_revocation(self, context: GroupContext, withheld: int) -> None:
         """Request a rebalance if there was none since withheld partitions had to be revoked."""
+        from assignors.client_assignor import log_revocation_timeout
+
         if self.stable() and self.generation_id == context.generation:
             log_revocation_timeout(context, withheld)
             self.request_rejoin()
@@ -286,17 +228,49 @@ class RackAwareCoordinator(LeaveFixes):
                 return
 
 
-def _wants_workarounds(assignor: ClientAssignor) -> bool:
+class Strategy(Protocol):
+    """The part of a ClientAssignor that a consumer uses before it leads its group."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cooperative(self) -> bool: ...
+
+    @property
+    def rack(self) -> str | None: ...
+
+    @property
+    def log_once(self) -> LogOnce: ...
+
+
+def _wants_workarounds(assignor: Strategy) -> bool:
     """Return the option of that name, which only the public classes of this adapter have."""
     return bool(getattr(assignor, "workarounds", True))
 
 
-class KafkaPythonBoundAssignor(BoundAssignor, AbstractPartitionAssignor):  # type: ignore[misc]
-    """A bound assignor as kafka-python's coordinator calls it."""
+class KafkaPythonBoundAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
+    """One of our assignors in a consumer, as kafka-python's coordinator calls it."""
 
-    def __init__(self, assignor: ClientAssignor, coordinator: RackAwareCoordinator) -> None:
-        super().__init__(assignor)
+    def __init__(self, assignor: Strategy, coordinator: RackAwareCoordinator) -> None:
+        self.assignor = assignor
         self._coordinator = coordinator
+
+    def client_assignor(self) -> ClientAssignor:
+        """Return what assigns if this consumer is elected leader."""
+        return cast("ClientAssignor", self.assignor)
+
+    @property
+    def name(self) -> str:
+        """The protocol name."""
+        return self.assignor.name
+
+    def assign(self, cluster: Any, members: Any) -> NoReturn:  # noqa: ARG002
+        """Raise TypeError: the coordinator assigns."""
+        raise TypeError("kafka-python's own coordinator called an assignor of rackward's")
+
+    def on_assignment(self, *assignment: Any) -> None:
+        """Do nothing: what the consumer owns is read from its coordinator when it joins."""
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
         """Return the rebalance protocols of the strategy, the preferred one first."""
@@ -333,74 +307,3 @@ class KafkaPythonBoundAssignor(BoundAssignor, AbstractPartitionAssignor):  # typ
         else:
             subscription.user_data = write_user_data(rack, owned, generation)
         return subscription
-
-
-class MetadataPoller:
-    """Requests metadata at an interval, and has a LeaderMoveMonitor check each response.
-
-    kafka-python refreshes metadata every five minutes, and when a leader that this consumer reads
-    from is gone: too late, or never, for partitions that other members read.
-    """
-
-    def __init__(self, cluster: Any) -> None:
-        self._cluster = cluster
-        self._monitor: LeaderMoveMonitor | None = None
-        self._next_request = 0.0
-        self._responses_at_request: int | None = None
-
-    def watch(self, monitor: LeaderMoveMonitor | None, now: float) -> None:
-        """Have ``monitor`` check the responses from now on; None: stop."""
-        self._monitor, self._responses_at_request = monitor, None
-        if monitor is not None:
-            self._next_request = now + monitor.interval
-
-    def due(self, responses: int, now: float) -> bool:
-        """Return whether `check` has something to do.
-
-        ``responses`` is the number of metadata responses received so far.
-        """
-        return self._monitor is not None and (
-            now >= self._next_request or self._has_response(responses)
-        )
-
-    def check(self, responses: int, now: float, context: GroupContext) -> bool:
-        """Check a new response, or request one; return whether to request a rebalance."""
-        monitor = self._monitor
-        if monitor is None:
-            return False
-        if self._has_response(responses):
-            self._responses_at_request = None
-            return monitor.check(partial(read_metadata, self._cluster), now, context)
-        self._next_request = now + monitor.interval
-        self._responses_at_request = responses
-        self._cluster.request_update()
-        return False
-
-    def _has_response(self, responses: int) -> bool:
-        return self._responses_at_request is not None and responses > self._responses_at_request
-
-
-def read_metadata(
-    cluster: Any, topics: Iterable[str]
-) -> tuple[Leaders, Iterable[PartitionMetadata]]:
-    """Return the leaders' racks and the replicas of ``topics`` from a ClusterMetadata."""
-    names = list(topics)
-    racks = {broker.node_id: broker.rack for broker in cluster.brokers()}
-    # There is no public way to the replicas. Each response replaces the dictionary as a whole.
-    known = cluster._partitions
-    partitions = (
-        PartitionMetadata(
-            topic,
-            number,
-            partition.leader_id,
-            partition.leader_epoch,
-            partition.replica_nodes,
-            partition.isr_nodes,
-        )
-        for topic in names
-        for number, partition in known.get(topic, {}).items()
-    )
-    return read_leaders(cluster, racks, names), partitions
-
-
-_patch = ClassPatch(kafka.consumer.group, "ConsumerCoordinator", RackAwareCoordinator)

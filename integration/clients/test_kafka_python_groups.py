@@ -105,7 +105,7 @@ def test_topics_that_the_leader_does_not_subscribe_to(
     cluster: Cluster, strategy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Brokers may respond late on a busy machine.
-    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_TIMEOUT", TEST_TIMEOUT)
+    monkeypatch.setattr("assignors.kafka_python.leading.METADATA_TIMEOUT", TEST_TIMEOUT)
     leader_topic, other_topic = new_name("leader"), new_name("other")
     create_topic(cluster, leader_topic, replicas_led_from(evenly(6)))
     create_topic(cluster, other_topic, replicas_led_from(evenly(6)))

@@ -136,7 +136,7 @@ def test_a_member_that_subscribes_to_five_thousand_missing_topics(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Members may take long to decode the responses.
-    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_TIMEOUT", TEST_TIMEOUT)
+    monkeypatch.setattr("assignors.kafka_python.leading.METADATA_TIMEOUT", TEST_TIMEOUT)
     existing, stem = new_name("existing"), new_name("absent")
     absent = [f"{stem}-{number:04}" for number in range(5000)]
     create_topic(cluster, existing, replicas_led_from(evenly(12)))

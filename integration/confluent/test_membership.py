@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import partial
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
 
 from integration.support.confluent import (
+    RACKWARD,
     Callbacks,
     Consumers,
     new_group,
@@ -18,7 +21,7 @@ from integration.support.confluent import (
 )
 from integration.support.topics import committed, create_topic, described, new_name
 from rackward.clusters import Cluster
-from tests.support.waiting import wait_until
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
@@ -202,3 +205,53 @@ def test_a_restarted_static_member_gets_its_partitions_back(
     poll_until(restarted, dynamic, until=lambda _: restarted.assignment(), what="an assignment")
     assert [p.partition for p in restarted.assignment()] == [p.partition for p in before]
     assert calls.calls == []
+
+
+MEMBER = """
+import sys, time
+from assignors.confluent import Consumer
+
+def poll_until(condition):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "no result within 120 s"
+        consumer.poll(0.1)
+    print(len(consumer.assignment()), "numpy" in sys.modules, flush=True)
+
+bootstrap, group, topic = sys.argv[1:]
+consumer = Consumer({
+    "bootstrap.servers": bootstrap,
+    "group.id": group,
+    "partition.assignment.strategy": "leader-rack-aware-range",
+    "client.rack": "a",
+    "heartbeat.interval.ms": 200,
+})
+consumer.subscribe([topic])
+poll_until(consumer.assignment)
+poll_until(consumer.last_assignment)
+consumer.close()
+"""
+
+
+def test_a_member_imports_numpy_when_it_leads_its_group(cluster: Cluster, filled: str) -> None:
+    group, consumers = new_group(), Consumers(RACKWARD, cluster.bootstrap_servers)
+    leader = consumers(group=group)
+    leader.subscribe([filled])
+    read_records(leader, 30)
+    assert leader.last_assignment() is not None
+    member = subprocess.Popen(
+        [sys.executable, "-c", MEMBER, cluster.bootstrap_servers, group, filled],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        poll_until(leader, until=lambda _: 0 < len(leader.assignment()) < 3, what="a second member")
+        assert member.stdout is not None
+        assert member.stdout.readline().split()[1:] == ["False"]
+        leader.close()
+        assert member.communicate(timeout=TEST_TIMEOUT)[0].split()[1:] == ["True"]
+        assert member.returncode == 0
+    finally:
+        member.kill()
+        member.wait()
+        consumers.close()

@@ -268,3 +268,26 @@ def test_other_consumers_are_unchanged(use: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+SUBSCRIBE = """
+import sys
+from assignors.confluent import Consumer
+consumer = Consumer(%r)
+consumer.subscribe(["t"])
+consumer.poll(0.5)
+assert consumer.assignments() == ()
+consumer.close()
+print(*sorted(set(sys.modules) & {"numpy", "assignors.client_assignor", "placement_core.placers"}))
+"""
+
+
+def test_a_consumer_that_never_leads_its_group_does_not_import_what_assigns() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SUBSCRIBE % UNREACHABLE],
+        capture_output=True,
+        text=True,
+        timeout=TEST_TIMEOUT,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("", "")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from assignors.confluent import Consumer, config, member
+from assignors.confluent import Consumer, config, connection
 from assignors.confluent.events import EventQueue
 from assignors.connection import (
     ConnectionPropertyError,
@@ -207,18 +207,18 @@ def test_new_credentials_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
             constructed.append(settings)
             raise ZeroDivisionError
 
-    monkeypatch.setattr(member, "KafkaNetClient", Client)
+    monkeypatch.setattr(connection, "KafkaNetClient", Client)
     settings = config.read_configuration(
         {**GROUP, **SASL, "bootstrap.servers": "a:1", "sasl.username": "u", "sasl.password": "p"},
         {},
     )
-    connection = member.CoordinatorConnection(
+    connected = connection.CoordinatorConnection(
         settings, EventQueue(), wake=lambda: None, on_fenced=lambda: None
     )
-    connection.set_credentials("alice", CANARY)
+    connected.set_credentials("alice", CANARY)
     with pytest.raises(ZeroDivisionError):
-        connection.connect(0.0)
+        connected.connect(0.0)
     (keywords,) = constructed
     assert keywords["sasl_plain_password"] == CANARY
     assert_masked(keywords)
-    assert_masked(vars(connection))
+    assert_masked(vars(connected))

@@ -78,7 +78,7 @@ def test_a_topic_missing_from_two_responses_does_not_exist(
 def test_owners_keep_a_topic_if_no_metadata_arrives_in_time(
     consumers: Consumers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assignors.kafka_python.coordinator.METADATA_TIMEOUT", 0.0)
+    monkeypatch.setattr("assignors.kafka_python.leading.METADATA_TIMEOUT", 0.0)
     consumer = consumers(Sticky(rack="a"))
     receive_metadata(consumer, t=[0])
     members = [

@@ -1,0 +1,158 @@
+"""What the coordinator of a KafkaConsumer does as the leader of its group.
+
+This module imports numpy and the assignors, so the coordinator imports it when its consumer leads
+for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from assignors.client_assignor import BoundAssignor, ClientAssignor, read_members, topics_of
+from assignors.consumer_protocol import write_assignments
+from assignors.group_leader import (
+    METADATA_TIMEOUT,
+    REVOCATION_TIMEOUT,
+    GroupContext,
+    JoinedMember,
+    Leaders,
+    format_list,
+    read_leaders,
+)
+from assignors.kafka_python.coordinator import MetadataPending
+from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata
+
+__all__ = ["REVOCATION_TIMEOUT", "GroupLeader", "MetadataPoller", "read_metadata"]
+
+
+class GroupLeader:
+    """Assigns the partitions of a group for the coordinator of one consumer.
+
+    ``cluster`` and ``subscription`` are the consumer's ClusterMetadata and SubscriptionState.
+    Everywhere ``responses`` is the number of metadata responses received so far, and ``now`` is a
+    time of `time.monotonic`.
+    """
+
+    def __init__(self, cluster: Any, subscription: Any) -> None:
+        self.poller = MetadataPoller(cluster)
+        self._cluster = cluster
+        self._subscription = subscription
+        self._assignors: dict[str, BoundAssignor] = {}
+        self._unseen_topics: dict[str, int] = {}
+        self._metadata_deadline: float | None = None
+
+    def read_members(
+        self, members: Iterable[Any], responses: int, now: float
+    ) -> tuple[list[JoinedMember], frozenset[str]]:
+        """Return the members of a JoinGroup response, and those of their topics that do not exist.
+
+        Raises MetadataPending while brokers may still return metadata of one of the others.
+        """
+        joined = read_members((m.member_id, m.group_instance_id, m.metadata) for m in members)
+        return joined, self._deleted_topics(topics_of(joined), responses, now)
+
+    def assign(
+        self,
+        assignor: ClientAssignor,
+        joined: Sequence[JoinedMember],
+        deleted_topics: frozenset[str],
+        context: GroupContext,
+        now: float,
+    ) -> tuple[dict[str, bytes], int]:
+        """Return the encoded assignment of each member, and the number of withheld partitions.
+
+        From then on the leaders of the partitions are monitored.
+        """
+        if assignor.name not in self._assignors:
+            self._assignors[assignor.name] = BoundAssignor(assignor)
+        bound = self._assignors[assignor.name]
+        read = partial(read_metadata, self._cluster)
+        result = bound.assign(joined, read, deleted_topics, context, now)
+        self.poller.watch(bound.monitor, now)
+        return write_assignments(result.assignments), result.withheld
+
+    def _deleted_topics(self, topics: set[str], responses: int, now: float) -> frozenset[str]:
+        self._subscription.group_subscribe(topics)
+        self._cluster.set_topics(self._subscription.group_subscription())
+        unseen = {topic for topic in topics if not self._cluster.partitions_for_topic(topic)}
+        # The next response may be to a request that was sent before this topic was of interest; a
+        # topic that the second one lacks as well does not exist.
+        self._unseen_topics = {topic: self._unseen_topics.get(topic, responses) for topic in unseen}
+        pending = {topic for topic, first in self._unseen_topics.items() if responses < first + 2}
+        if pending:
+            if self._metadata_deadline is None:
+                self._metadata_deadline = now + METADATA_TIMEOUT
+            if now < self._metadata_deadline:
+                raise MetadataPending(format_list(sorted(pending)))
+        self._metadata_deadline = None
+        return frozenset(unseen - pending)
+
+
+class MetadataPoller:
+    """Requests metadata at an interval, and has a LeaderMoveMonitor check each response.
+
+    kafka-python refreshes metadata every five minutes, and when a leader that this consumer reads
+    from is gone: too late, or never, for partitions that other members read.
+    """
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+        self._monitor: LeaderMoveMonitor | None = None
+        self._next_request = 0.0
+        self._responses_at_request: int | None = None
+
+    def watch(self, monitor: LeaderMoveMonitor | None, now: float) -> None:
+        """Have ``monitor`` check the responses from now on; None: stop."""
+        self._monitor, self._responses_at_request = monitor, None
+        if monitor is not None:
+            self._next_request = now + monitor.interval
+
+    def due(self, responses: int, now: float) -> bool:
+        """Return whether `check` has something to do.
+
+        ``responses`` is the number of metadata responses received so far.
+        """
+        return self._monitor is not None and (
+            now >= self._next_request or self._has_response(responses)
+        )
+
+    def check(self, responses: int, now: float, context: GroupContext) -> bool:
+        """Check a new response, or request one; return whether to request a rebalance."""
+        monitor = self._monitor
+        if monitor is None:
+            return False
+        if self._has_response(responses):
+            self._responses_at_request = None
+            return monitor.check(partial(read_metadata, self._cluster), now, context)
+        self._next_request = now + monitor.interval
+        self._responses_at_request = responses
+        self._cluster.request_update()
+        return False
+
+    def _has_response(self, responses: int) -> bool:
+        return self._responses_at_request is not None and responses > self._responses_at_request
+
+
+def read_metadata(
+    cluster: Any, topics: Iterable[str]
+) -> tuple[Leaders, Iterable[PartitionMetadata]]:
+    """Return the leaders' racks and the replicas of ``topics`` from a ClusterMetadata."""
+    names = list(topics)
+    racks = {broker.node_id: broker.rack for broker in cluster.brokers()}
+    # There is no public way to the replicas. Each response replaces the dictionary as a whole.
+    known = cluster._partitions
+    partitions = (
+        PartitionMetadata(
+            topic,
+            number,
+            partition.leader_id,
+            partition.leader_epoch,
+            partition.replica_nodes,
+            partition.isr_nodes,
+        )
+        for topic in names
+        for number, partition in known.get(topic, {}).items()
+    )
+    return read_leaders(cluster, racks, names), partitions
