@@ -1,18 +1,18 @@
 """Read records of a topic in a separate process, and print the time and memory as JSON.
 
-``python -m benchmarks.confluent_reader CLIENT METHOD QUEUE_BACKOFF_MS BOOTSTRAP TOPIC RECORDS``
+``python -m benchmarks.confluent_reader CLIENT METHOD BOOTSTRAP GROUP TOPIC RECORDS FREEZE``
 
-CLIENT is ``confluent`` or ``rackward``, METHOD is ``poll`` or ``consume``.
+CLIENT is ``confluent`` or ``rackward``, METHOD is ``poll`` or ``consume``. FREEZE is 1 to call
+``gc.freeze()`` before reading, else 0.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import resource
 import sys
 import time
-import uuid
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +24,24 @@ BATCH = 1000
 WARM_UP = 4
 """Before the measurement, 1 / WARM_UP of the records are read."""
 
-IDLE_TIMEOUT = 60.0
-"""Seconds without a record after which the reader gives up."""
+IDLE_CALLS = 60
+"""Calls of a second without a record after which the reader gives up."""
 
 
-def make_consumer(client: str, bootstrap: str, queue_backoff_ms: int) -> Any:
+def make_consumer(client: str, bootstrap: str, group: str) -> Any:
     """Return confluent's consumer, or ours with the corresponding assignor."""
     import confluent_kafka
 
     settings = {
         "bootstrap.servers": bootstrap,
-        "group.id": f"bench-{uuid.uuid4().hex[:8]}",
+        "group.id": group,
         "auto.offset.reset": "earliest",
         "partition.assignment.strategy": "cooperative-sticky",
         "client.rack": "a",
-        "fetch.queue.backoff.ms": queue_backoff_ms,
+        # librdkafka's pause when its queue is full; by default (1000) readers mostly wait for it.
+        "fetch.queue.backoff.ms": 10,
+        # Most of the memory, and by default (64 MB) its size varies from run to run.
+        "queued.max.messages.kbytes": 8192,
     }
     if client == "confluent":
         return confluent_kafka.Consumer(settings)
@@ -49,54 +52,55 @@ def make_consumer(client: str, bootstrap: str, queue_backoff_ms: int) -> Any:
     return assignors.confluent.Consumer(settings | strategy)
 
 
-def batch_reader(consumer: Any, method: str) -> Callable[[int], Sequence[Any]]:
-    """Return a function that reads up to a number of records, fewer after a second without any."""
-    if method == "consume":
-        return lambda max_records: consumer.consume(max_records, 1.0)
-
-    def poll_batch(max_records: int) -> list[Any]:
-        records = []
-        for _ in range(max_records):
-            message = consumer.poll(1.0)
-            if message is None:
-                break
-            records.append(message)
-        return records
-
-    return poll_batch
-
-
-def measure(consumer: Any, method: str, topic: str, records: int) -> dict[str, float]:
-    """Return the seconds, CPU seconds and bytes of ``records`` records after the warm-up."""
-    read_batch = batch_reader(consumer, method)
+def measure(
+    consumer: Any, method: str, topic: str, records: int, *, freeze: bool
+) -> dict[str, float]:
+    """Return the CPU seconds of ``records`` records after the warm-up, and the memory in bytes."""
+    read = poll if method == "poll" else consume
     consumer.subscribe([topic])
-    read(read_batch, records // WARM_UP)
+    read(consumer, records // WARM_UP)
+    if freeze:
+        gc.freeze()
     started, cpu = time.perf_counter(), time.process_time()
-    size = read(read_batch, records)
+    read(consumer, records)
     return {
         "seconds": time.perf_counter() - started,
         "cpu": time.process_time() - cpu,
-        "bytes": size,
+        "memory": peak_memory(),
     }
 
 
-def read(read_batch: Callable[[int], Sequence[Any]], records: int) -> int:
-    """Read the next ``records`` records, and return their size in bytes."""
-    count = size = 0
-    deadline = time.monotonic() + IDLE_TIMEOUT
-    while count < records:
+def consume(consumer: Any, records: int) -> None:
+    """Read the next ``records`` records in batches."""
+    idle = 0
+    while records and idle < IDLE_CALLS:
         # Not more than there are: consume waits for the number that it is called with.
-        batch = read_batch(min(BATCH, records - count))
-        if batch:
-            deadline = time.monotonic() + IDLE_TIMEOUT
-        elif time.monotonic() > deadline:
-            sys.exit(f"{count} of {records} records, and none for {IDLE_TIMEOUT:g} s")
+        batch = consumer.consume(min(BATCH, records), 1.0)
         for message in batch:
             if message.error() is not None:
                 raise KafkaException(message.error())
-            size += len(message)
-        count += len(batch)
-    return size
+        records -= len(batch)
+        idle = 0 if batch else idle + 1
+    _check_end(records)
+
+
+def poll(consumer: Any, records: int) -> None:
+    """Read the next ``records`` records one by one."""
+    idle = 0
+    while records and idle < IDLE_CALLS:
+        message = consumer.poll(1.0)
+        if message is None:
+            idle += 1
+            continue
+        if message.error() is not None:
+            raise KafkaException(message.error())
+        records -= 1
+    _check_end(records)
+
+
+def _check_end(missing: int) -> None:
+    if missing:
+        sys.exit(f"{missing} records were not read in {IDLE_CALLS} calls of 1 s")
 
 
 def peak_memory() -> int:
@@ -111,11 +115,11 @@ def peak_memory() -> int:
 
 def main() -> None:
     """Run the measurement that the arguments describe."""
-    client, method, queue_backoff_ms, bootstrap, topic, records = sys.argv[1:]
-    consumer = make_consumer(client, bootstrap, int(queue_backoff_ms))
-    result = measure(consumer, method, topic, int(records))
+    client, method, bootstrap, group, topic, records, freeze = sys.argv[1:]
+    consumer = make_consumer(client, bootstrap, group)
+    result = measure(consumer, method, topic, int(records), freeze=freeze == "1")
     consumer.close()
-    print(json.dumps(result | {"peak": peak_memory()}))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from kafka import errors as kafka_errors
 from kafka.consumer.subscription_state import SubscriptionState
 from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 
-from assignors.confluent.client_logs import MEMBER_LOG_FILTER
+from assignors.confluent.client_logs import MEMBER_LOG_FILTER, Forward
 from assignors.confluent.config import Configuration
 from assignors.confluent.coordinator import GroupCoordinator
 from assignors.confluent.events import EventQueue, LogEvent
@@ -47,6 +49,8 @@ class CoordinatorConnection:
         self._events = events
         self._wake, self._on_fenced = wake, on_fenced
         self.assignor = DeferredAssignor(configuration)
+        self._net: Any = None
+        self._manager: Any = None
         self._client: Any = None
         self._bootstrap: Any = None
         self._backoff = 0.1
@@ -59,21 +63,22 @@ class CoordinatorConnection:
             return None
         if self._client is None:
             install_log_filters()
-            self._client = KafkaNetClient(metrics=None, **self._settings)
+            self._net = MemberEventLoop(self.forward_log, metrics=None, **self._settings)
+            self._manager = KafkaConnectionManager(self._net, metrics=None, **self._settings)
+            self._client = KafkaNetClient(net=self._net, manager=self._manager)
             MEMBER_LOG_FILTER.install()
-            self._start(self._client._net)
+            self._net.start()
             self._changed.clear()
-            self._bootstrap = self._client._manager.bootstrap_async(None)
+            self._bootstrap = self._manager.bootstrap_async(None)
             self._bootstrap.add_both(lambda _: self._changed.set())
         if not self._changed.wait(timeout):
             return None
         if not self._bootstrap.succeeded():
             self._retry_later(timeout)
             return None
-        manager = self._client._manager
         # kafka-python has brokers create missing topics. librdkafka does so only if configured,
         # and then by itself.
-        manager.cluster.config["allow_auto_create_topics"] = False
+        self._manager.cluster.config["allow_auto_create_topics"] = False
         return GroupCoordinator(
             self._client,
             SubscriptionState(),
@@ -81,21 +86,10 @@ class CoordinatorConnection:
             wake=self._wake,
             on_fenced=self._on_fenced,
             assignors=[self.assignor],
-            api_version=manager.broker_version,
+            api_version=self._manager.broker_version,
             metrics=None,
             **self._settings,
         )
-
-    def _start(self, net: Any) -> None:
-        """Start kafka-python's thread, with its log lines forwarded from the first one."""
-        run_forever = net.run_forever
-
-        def run() -> None:
-            MEMBER_LOG_FILTER.add_current_thread(self.forward_log)
-            run_forever()
-
-        net.run_forever = run
-        net.start()
 
     def forward_log(self, record: logging.LogRecord) -> bool:
         """Queue kafka-python's log record for the application's ``logger``, if it has one."""
@@ -123,13 +117,13 @@ class CoordinatorConnection:
         }
         self._settings.update(credentials)
         if self._client is not None:
-            self._client._manager.config.update(credentials)
+            self._manager.config.update(credentials)
             self.clear_auth_failures()
 
     def clear_auth_failures(self) -> None:
         """Have kafka-python try brokers again at which authentication failed."""
         if self._client is not None:
-            self._client._manager._auth_failures.clear()
+            self._manager._auth_failures.clear()
 
     def close(self) -> None:
         """Close all connections, and end kafka-python's thread."""
@@ -141,12 +135,25 @@ class CoordinatorConnection:
         if client is None:
             return
         try:
-            client._net.run(client._manager.close)
+            self._net.run(self._manager.close)
         except (kafka_errors.KafkaError, RuntimeError) as error:
             log.debug(
                 "group=%s close failed: %s", self._configuration.group_id, format_error(error)
             )
         client.close()
+
+
+class MemberEventLoop(NetworkSelector):  # type: ignore[misc]
+    """kafka-python's event loop. The log lines of its thread go to ``forward``."""
+
+    def __init__(self, forward: Forward, **configs: Any) -> None:
+        super().__init__(**configs)
+        self._forward = forward
+
+    def run_forever(self) -> None:
+        """Run in kafka-python's thread until the loop is closed."""
+        MEMBER_LOG_FILTER.add_current_thread(self._forward)
+        super().run_forever()
 
 
 class DeferredAssignor:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from confluent_kafka import KafkaError as Code
 from kafka import AsyncConsumerRebalanceListener
 from kafka.consumer.subscription_state import SubscriptionType
+from kafka.coordinator.base import BaseCoordinator
 from kafka.errors import (
     FencedInstanceIdError,
     IllegalGenerationError,
@@ -32,6 +33,7 @@ from assignors.confluent.offsets import PartitionKey, Position
 from assignors.group_leader import format_error, is_topic_name, log
 from assignors.kafka_python.commit_queue import MemberIdentity
 from assignors.kafka_python.coordinator import KafkaPythonBoundAssignor, RackAwareCoordinator
+from assignors.kafka_python.workarounds import is_generation, wait_for
 
 if TYPE_CHECKING:
     from assignors.client_assignor import ClientAssignor
@@ -106,21 +108,20 @@ class GroupCoordinator(RackAwareCoordinator):
         They outlast the membership: a commit before the application handles the loss of its
         partitions is refused for its old generation, instead of accepted for lack of one.
         """
-        with self._lock:
-            if self._generation.is_lost() and self._last_member is not None:
-                return self._last_member
-            return (self._generation.generation_id, self._generation.member_id)
+        membership = self.membership
+        if self._last_member is None or is_generation(membership):
+            return membership
+        return self._last_member
 
     @property
     def member_id(self) -> str:
         """The current member id, "" if there is none."""
-        return str(self._generation.member_id)
+        return self.membership[1]
 
     @property
     def is_lost(self) -> bool:
         """Whether the group has rebalanced without this member since it last joined."""
-        with self._lock:
-            return self.has_joined and self._generation.is_lost()
+        return self.has_joined and not self.in_generation
 
     @property
     def session_expired(self) -> bool:
@@ -130,19 +131,19 @@ class GroupCoordinator(RackAwareCoordinator):
     @property
     def has_topics(self) -> bool:
         """Whether there is a topic to join for."""
-        return bool(self._subscription.subscription)
+        return bool(self.subscription.subscription)
 
     # ---- called by GroupMember
 
     def subscribe(self, subscription: Subscription, metadata_ms: int) -> None:
         """Subscribe to topics; for patterns, after waiting ``metadata_ms`` for all topics."""
-        self._subscription._set_subscription_type(SubscriptionType.AUTO_TOPICS)
-        self._subscription.rebalance_listener = self._listener
+        self.subscription._set_subscription_type(SubscriptionType.AUTO_TOPICS)
+        self.subscription.rebalance_listener = self._listener
         self._requested = subscription
-        self._cluster.need_all_topic_metadata = bool(subscription.patterns)
+        self.cluster.need_all_topic_metadata = bool(subscription.patterns)
         if subscription.patterns:
-            response = self._cluster.request_update()
-            self._net.run(self._manager.wait_for, response, metadata_ms)
+            response = self.cluster.request_update()
+            self.net.run(wait_for, self.net, response, metadata_ms)
         self._match_topics()
 
     def revoke_and_leave(self, timeout_ms: int) -> None:
@@ -151,42 +152,41 @@ class GroupCoordinator(RackAwareCoordinator):
             self.lose_partitions()
         else:
             self.rebalance_reason = "unsubscribe"
-            self._net.run(self._rebalance, RebalanceKind.REVOKE, None)
+            self.net.run(self._rebalance, RebalanceKind.REVOKE, None)
         self.commits.flush(timeout_ms / 1000)
         self._listener.reset()
         self.leave(timeout_ms, permanently=True)
-        self._subscription.unsubscribe()
+        self.subscription.unsubscribe()
         self._last_member = None
 
     def lose_partitions(self) -> None:
         """Have the application handle the loss of all its partitions."""
-        self._net.run(self._listener.on_partitions_lost)
-        self._subscription.assign_from_subscribed([])
+        self.net.run(self._listener.on_partitions_lost)
+        self.subscription.assign_from_subscribed([])
 
     def leave(self, timeout_ms: int, *, permanently: bool) -> None:
         """Leave the group. With an instance id, which is kept for a restart, only permanently."""
         self._leaves_permanently = permanently
         try:
-            self._net.run(self.maybe_leave_group_async, None, timeout_ms)
+            self.net.run(self.maybe_leave_group_async, None, timeout_ms)
         finally:
             self._leaves_permanently = False
 
     def shut_down(self, timeout_ms: int) -> None:
         """Leave as a member that may restart if it has an instance id, and stop heartbeats."""
-        self._close_heartbeat()
-        self.leave(timeout_ms, permanently=False)
+        # Not ConsumerCoordinator's, which has the listener revoke the partitions.
+        BaseCoordinator.close(self, timeout_ms)
         if self._heartbeat_loop_future is not None:
-            self._net.run(self._manager.wait_for, self._heartbeat_loop_future, timeout_ms)
+            self.net.run(wait_for, self.net, self._heartbeat_loop_future, timeout_ms)
 
     def on_commit_response(self, member: MemberIdentity, codes: set[int]) -> None:
         """Reset the membership if the response to a commit of ``member`` shows that it is lost."""
-        with self._lock:
-            if (self._generation.generation_id, self._generation.member_id) != member:
-                return
-            if Code.UNKNOWN_MEMBER_ID in codes:
-                self.reset_generation()
-            elif Code.ILLEGAL_GENERATION in codes and not self.rebalance_in_progress():
-                self.reset_generation(member[1])
+        if self.membership != member:
+            return
+        if Code.UNKNOWN_MEMBER_ID in codes:
+            self.reset_generation()
+        elif Code.ILLEGAL_GENERATION in codes and not self.rebalance_in_progress():
+            self.reset_generation(member[1])
 
     # ---- called by kafka-python
 
@@ -197,9 +197,9 @@ class GroupCoordinator(RackAwareCoordinator):
 
     def reset_generation(self, member_id: str = "") -> None:
         """Forget the membership, except for what :attr:`member` still needs."""
-        with self._lock:
-            if not self._generation.is_lost():
-                self._last_member = (self._generation.generation_id, self._generation.member_id)
+        membership = self.membership
+        if is_generation(membership):
+            self._last_member = membership
         super().reset_generation(member_id)
         self._wake()
 
@@ -221,7 +221,7 @@ class GroupCoordinator(RackAwareCoordinator):
             raise
 
     def _handle_metadata_update(self, cluster: Any) -> None:
-        if self._subscription.partitions_auto_assigned():
+        if self.subscription.partitions_auto_assigned():
             self._match_topics()
             self._report_topic_errors(cluster)
         previous = self._metadata_snapshot
@@ -240,7 +240,7 @@ class GroupCoordinator(RackAwareCoordinator):
     ) -> None:
         self.has_joined = True
         new = set(map(tuple, ConsumerProtocolAssignment.decode(assignment).partitions()))
-        old = set(map(tuple, self._subscription.assigned_partitions()))
+        old = set(map(tuple, self.subscription.assigned_partitions()))
         self._listener.on_join_complete(added=len(new - old))
         await super()._on_join_complete_async(generation, member_id, protocol, assignment)
         await self._listener.on_changes_reported()
@@ -262,7 +262,7 @@ class GroupCoordinator(RackAwareCoordinator):
 
         def on_done(handled: bool) -> None:
             try:
-                self._net.call_soon_threadsafe(lambda: done.success(handled))
+                self.net.call_soon_threadsafe(lambda: done.success(handled))
             except RuntimeError:  # The event loop is closed.
                 return
 
@@ -290,12 +290,12 @@ class GroupCoordinator(RackAwareCoordinator):
 
     def _match_topics(self) -> None:
         """Subscribe to the topics that match the application's subscription at this moment."""
-        known = self._cluster.topics(exclude_internal_topics=False)
+        known = self.cluster.topics(exclude_internal_topics=False)
         topics = {topic for topic in self._requested.topics(known) if is_topic_name(topic)}
-        if topics != self._subscription.subscription:
+        if topics != self.subscription.subscription:
             self.rebalance_reason = _TOPICS_CHANGED
-            self._subscription.change_subscription(sorted(topics))
-            self._cluster.set_topics(self._subscription.group_subscription())
+            self.subscription.change_subscription(sorted(topics))
+            self.cluster.set_topics(self.subscription.group_subscription())
 
     def _report_topic_errors(self, cluster: Any) -> None:
         """Queue an error for each unavailable topic that is subscribed to by name, once."""

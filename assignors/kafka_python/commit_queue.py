@@ -31,7 +31,7 @@ from typing import Any, Protocol
 
 from kafka import errors
 from kafka.protocol.consumer import OffsetCommitRequest
-from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorResponse
 
 from assignors.group_leader import format_error, log
 
@@ -260,13 +260,14 @@ def second_connection(manager: Any, node: Any) -> str:
 
     ``manager`` is a KafkaConnectionManager, ``node`` the node id of the coordinator.
     """
-    cluster = manager.cluster
-    broker = cluster.broker_metadata(node)
-    node_id = f"commits-{node}"
-    # Registered anew each time: the broker's address may have changed.
-    cluster._coordinator_brokers[node_id] = MetadataResponse.MetadataResponseBroker(
-        node_id, broker.host, broker.port, None
-    )
+    cluster, node_id = manager.cluster, f"commits-{node}"
+    broker, known = cluster.broker_metadata(node), cluster.broker_metadata(node_id)
+    # The broker's address may have changed.
+    if known is None or (known.host, known.port) != (broker.host, broker.port):
+        response = FindCoordinatorResponse(
+            error_code=0, node_id=node_id, host=broker.host, port=broker.port
+        )
+        cluster.add_coordinator(response, CoordinatorType.GROUP, node_id, synthesize_node_id=False)
     return node_id
 
 

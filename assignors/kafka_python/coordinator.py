@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
 from kafka.errors import KafkaError, RetriableError
@@ -51,6 +51,7 @@ from assignors.consumer_protocol import NO_GENERATION, write_user_data
 from assignors.group_leader import GroupContext, LogOnce, format_error, log, sanitize
 from assignors.kafka_python.internals import check_kafka_python
 from assignors.kafka_python.leaving import LeaveFixes
+from assignors.kafka_python.workarounds import wait_for
 
 if TYPE_CHECKING:
     from assignors.client_assignor import ClientAssignor
@@ -123,7 +124,7 @@ class RackAwareCoordinator(LeaveFixes):
     @property
     def generation_id(self) -> int:
         """The generation that is being joined, or was joined last."""
-        return int(self._generation.generation_id)
+        return self.membership[0]
 
     @property
     def context(self) -> GroupContext:
@@ -133,7 +134,7 @@ class RackAwareCoordinator(LeaveFixes):
     def owned_partitions(self) -> dict[str, list[int]]:
         """Return what this consumer is assigned at this moment, topic to sorted partitions."""
         owned: dict[str, list[int]] = {}
-        for topic, partition in sorted(self._subscription.assigned_partitions()):
+        for topic, partition in sorted(self.subscription.assigned_partitions()):
             owned.setdefault(topic, []).append(partition)
         return owned
 
@@ -159,14 +160,13 @@ class RackAwareCoordinator(LeaveFixes):
         # Imported here, because other members of the group need no numpy.
         from assignors.kafka_python.leading import REVOCATION_TIMEOUT, GroupLeader
 
-        leader = self._leader = self._leader or GroupLeader(self._cluster, self._subscription)
+        leader = self._leader = self._leader or GroupLeader(self.cluster, self.subscription)
         responses, now = self._metadata_responses, time.monotonic()
         joined, deleted_topics = leader.read_members(members, responses, now)
         # A change of this snapshot, which has the topics of the whole group, is a rebalance.
-        self._metadata_snapshot = self._build_metadata_snapshot(self._subscription, self._cluster)
-        self._assignment_snapshot = self._metadata_snapshot
-        self._is_leader = True
-        self._cluster.request_update()
+        self._metadata_snapshot = self._build_metadata_snapshot(self.subscription, self.cluster)
+        # Has kafka-python keep the snapshot, as the leader; it finds no members to decode.
+        super()._perform_assignment(leader_id, protocol_name, [])
         assignor = bound.client_assignor()
         encoded, withheld = leader.assign(assignor, joined, deleted_topics, self.context, now)
         if withheld:
@@ -182,10 +182,10 @@ class RackAwareCoordinator(LeaveFixes):
             except MetadataPending as pending:
                 log.debug("group=%s: waiting for metadata of topics %s", self.group_id, pending)
             try:
-                await self._manager.wait_for(self._cluster.request_update(), 1000)
+                await wait_for(self.net, self.cluster.request_update(), 1000)
             except KafkaError as error:
                 log.debug("group=%s: no metadata: %s", self.group_id, format_error(error))
-            if self._generation.is_lost():
+            if not self.in_generation:
                 raise MetadataPending("the consumer has left the group")
 
     async def _on_join_complete_async(
@@ -213,7 +213,7 @@ class RackAwareCoordinator(LeaveFixes):
             self.request_rejoin()
 
     def _warn_of_follower_reads(self) -> None:
-        for partition, state in list(self._subscription.assignment.items()):
+        for partition, state in list(self.subscription.assignment.items()):
             replica = state.preferred_read_replica()
             if replica is not None:
                 self._log_once.log(
@@ -265,9 +265,9 @@ class KafkaPythonBoundAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         """The protocol name."""
         return self.assignor.name
 
-    def assign(self, cluster: Any, members: Any) -> NoReturn:  # noqa: ARG002
-        """Raise TypeError: the coordinator assigns."""
-        raise TypeError("kafka-python's own coordinator called an assignor of rackward's")
+    def assign(self, cluster: Any, members: Any) -> dict[str, bytes]:  # noqa: ARG002
+        """Return nothing: the coordinator assigns."""
+        return {}
 
     def on_assignment(self, *assignment: Any) -> None:
         """Do nothing: what the consumer owns is read from its coordinator when it joins."""

@@ -15,7 +15,7 @@ from kafka.cluster import ClusterMetadata
 from kafka.consumer.fetcher import Fetcher
 from kafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
-from kafka.coordinator.base import Generation
+from kafka.coordinator.base import BaseCoordinator
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
 from kafka.net.compat import KafkaNetClient
@@ -34,11 +34,12 @@ INTERNALS: Internals = {
         "self._client",
         "self._coordinator",
         "self._fetcher",
-        "self._subscription",
         "_poll_once(self, timer, max_records, update_offsets)",
     ],
     kafka.KafkaAdminClient: ["self._manager"],
+    BaseCoordinator: ["close(self, timeout_ms)"],
     ConsumerCoordinator: [
+        "__init__(self, client, subscription, configs)",
         # overridden
         "poll(self, timeout_ms)",
         "need_rejoin(self)",
@@ -65,15 +66,14 @@ INTERNALS: Internals = {
         "ensure_active_group(self, timeout_ms)",
         "ensure_coordinator_ready(self, timeout_ms)",
         "ensure_coordinator_ready_async(self, timeout_ms)",
+        "group_metadata(self)",
         "fetch_committed_offsets_async(self, partitions, timeout_ms)",
         "poll_heartbeat(self)",
         "rebalance_in_progress(self)",
         "stable(self)",
         "_build_metadata_snapshot(self, subscription, cluster)",
-        "_close_heartbeat(self)",
         "_commit_offsets_sync_async(self, offsets, timeout_ms)",
         "_enable_heartbeat(self)",
-        "_handle_leave_group_response(self, response)",
         "_handle_offset_commit_response(self, offsets, send_time, response)",
         "_invoke_completed_offset_commit_callbacks(self)",
         "_maybe_auto_commit_offsets_async(self)",
@@ -85,19 +85,10 @@ INTERNALS: Internals = {
         "self.heartbeat",
         "self.rejoining",
         "self.state",
-        "self._assignment_snapshot",
-        "self._client",
-        "self._cluster",
-        "self._generation",
         "self._heartbeat_loop_future",
-        "self._is_leader",
         "self._join_task",
-        "self._lock",
-        "self._manager",
         "self._metadata_snapshot",
-        "self._net",
         "self._rebalance_protocol",
-        "self._subscription",
     ],
     AbstractPartitionAssignor: [
         "name",
@@ -106,7 +97,6 @@ INTERNALS: Internals = {
         "assign(self, cluster, members)",
         "on_assignment(self, assignment, generation)",
     ],
-    Generation: ["has_member_id(self)", "is_lost(self)"],
     Heartbeat: [
         "session_timeout_expired(self)",
         "self.config",
@@ -130,6 +120,7 @@ INTERNALS: Internals = {
     ],
     TopicPartitionState: ["clear_preferred_read_replica(self)", "preferred_read_replica(self)"],
     ClusterMetadata: [
+        "add_coordinator(self, response, key_type, key, synthesize_node_id)",
         "broker_metadata(self, broker_id)",
         "brokers(self)",
         "leader_for_partition(self, partition)",
@@ -141,7 +132,6 @@ INTERNALS: Internals = {
         "self.config",
         "self.need_all_topic_metadata",
         "self.unauthorized_topics",
-        "self._coordinator_brokers",
         "self._future",
         "self._last_successful_refresh_ms",
         "self._lock",
@@ -159,25 +149,29 @@ INTERNALS: Internals = {
         "self._subscriptions",
     ],
     KafkaConnectionManager: [
+        "__init__(self, net, configs)",
         "auth_failure(self, node_id)",
         "bootstrap_async(self, timeout_ms, refresh)",
         "close(self, node_id, timeout_ms)",
         "connection_delay(self, node_id)",
         "run(self, coro, args)",
         "send(self, request, node_id, request_timeout_ms)",
-        "wait_for(self, future, timeout_ms)",
         "broker_version",
         "self.cluster",
         "self.config",
         "self._auth_failures",
     ],
     KafkaNetClient: [
+        "__init__(self, net, manager, configs)",
         "is_disconnected(self, node_id)",
         "close(self, node_id)",
+        "cluster",
         "self._manager",
         "self._net",
     ],
     NetworkSelector: [
+        "__init__(self, configs)",
+        "cancel(self, task)",
         "call_later(self, delay, task)",
         "call_soon_threadsafe(self, callback)",
         "run(self, coro, args)",

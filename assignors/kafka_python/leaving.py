@@ -13,13 +13,13 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, for_code
 from kafka.protocol.consumer import LeaveGroupRequest
 from kafka.structs import MemberState
 
 from assignors.group_leader import format_error, log
 from assignors.kafka_python.commit_queue import second_connection
-from assignors.kafka_python.workarounds import MIN_COMMIT_TIMEOUT_MS, CommitFixes
+from assignors.kafka_python.workarounds import MIN_COMMIT_TIMEOUT_MS, CommitFixes, wait_for
 
 JOIN_END_MS = 1000
 """Milliseconds that leaving waits for the first response to a new member, which has the member id,
@@ -46,22 +46,22 @@ class LeaveFixes(CommitFixes):
         """Leave the group, and reset generation and member id; static members only reset them."""
         join = self._join_task
         joining = join is not None and not join.is_done
-        has_id_only = self.state is MemberState.UNJOINED and self._generation.has_member_id()
+        has_id_only = self.state is MemberState.UNJOINED and bool(self.membership[1])
         if not self.workarounds_enabled or not (joining or has_id_only):
             await super().maybe_leave_group_async(reason, timeout_ms)
             return
         node = self.coordinator()
         if node is not None and self.is_dynamic_member():
-            if not self._generation.has_member_id():
+            if not self.membership[1]:
                 # Brokers answer the first JoinGroup of a new member at once, with its id.
                 await self._wait_for_join(join)
-            if self._generation.has_member_id():
+            if self.membership[1]:
                 await self._flush_commits()
                 await self._send_leave_group(node, reason, timeout_ms)
         self._forget_membership()
         if joining and not join.is_done:
             if node is not None:
-                self._manager.close(node)
+                self.manager.close(node)
             await self._wait_for_join(join)
             # A response that had been received may have ended the join successfully.
             self._forget_membership()
@@ -74,18 +74,18 @@ class LeaveFixes(CommitFixes):
     async def _wait_for_join(self, join: Any) -> None:
         # The error of a join is of no interest to a member that leaves.
         with suppress(Exception):
-            await self._manager.wait_for(join, JOIN_END_MS)
+            await wait_for(self.net, join, JOIN_END_MS)
 
     async def _flush_commits(self) -> None:
         deadline = time.monotonic() + MIN_COMMIT_TIMEOUT_MS / 1000
         while self.commits.flush(0) and time.monotonic() < deadline:
-            await self._net.sleep(FLUSH_PAUSE)
+            await self.net.sleep(FLUSH_PAUSE)
 
     async def _send_leave_group(
         self, node: Any, reason: str | None, timeout_ms: float | None
     ) -> None:
         """Send LeaveGroup once, and wait for its response; log a failure."""
-        member_id = self._generation.member_id
+        _, member_id = self.membership
         identity = LeaveGroupRequest.MemberIdentity(
             member_id=member_id,
             group_instance_id=self.group_instance_id,
@@ -93,8 +93,11 @@ class LeaveFixes(CommitFixes):
         )
         request = LeaveGroupRequest(group_id=self.group_id, member_id=member_id, members=[identity])
         try:
-            sent = self._manager.send(request, node_id=second_connection(self._manager, node))
-            self._handle_leave_group_response(await self._manager.wait_for(sent, timeout_ms))
+            sent = self.manager.send(request, node_id=second_connection(self.manager, node))
+            response = await wait_for(self.net, sent, timeout_ms)
+            for code in (response.error_code, *(each.error_code for each in response.members)):
+                if code:
+                    raise for_code(code)()
         except KafkaError as error:
             log.warning(
                 "group=%s: LeaveGroup failed, so the group waits for this member until its session"

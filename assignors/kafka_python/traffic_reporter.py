@@ -159,7 +159,7 @@ class TrafficReporter:
 
     def _assigned(self) -> Iterable[tuple[TopicPartition, str | None]]:
         cluster = self._consumer._client.cluster
-        for tp in sorted(self._consumer._subscription.assigned_partitions()):
+        for tp in sorted(self._consumer.assignment()):
             leader = cluster.leader_for_partition(tp)
             if leader is not None and leader >= 0:
                 yield (tp.topic, tp.partition), self._broker_rack(leader)
@@ -170,9 +170,8 @@ class TrafficReporter:
 
     def _member_id(self) -> str:
         """Return the member id; before the consumer has joined, its client id."""
-        generation = getattr(self._consumer._coordinator, "_generation", None)
-        member_id = generation.member_id if generation is not None else ""
-        return member_id or str(self._consumer.config["client_id"])
+        member_id = self._consumer.group_metadata().member_id
+        return str(member_id or self._consumer.config["client_id"])
 
     def _send_by_producer(self, key: bytes, value: bytes) -> None:
         self._producer.send(self._topic, key=key, value=value).add_errback(self._warn)

@@ -49,6 +49,7 @@ from kafka.future import Future
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import MemberState
 
+from assignors.consumer_protocol import NO_GENERATION
 from assignors.group_leader import format_error, log
 from assignors.kafka_python.commit_queue import (
     ILLEGAL_GENERATION,
@@ -76,6 +77,34 @@ def short_timeout(timeout_ms: float | None) -> float:
     return SHORT_TIMEOUT_MS if timeout_ms is None else min(timeout_ms, SHORT_TIMEOUT_MS)
 
 
+def is_generation(membership: MemberIdentity) -> bool:
+    """Return whether these are the generation and the id of a member of a group."""
+    generation, member_id = membership
+    return generation != NO_GENERATION and bool(member_id)
+
+
+async def wait_for(net: Any, future: Any, timeout_ms: float | None) -> Any:
+    """Return the result of a future of kafka-python's, or raise its error.
+
+    Raise KafkaTimeoutError after ``timeout_ms`` milliseconds (None: never). ``net`` is the event
+    loop. kafka-python 3.0 has such a method, and 3.1 another one.
+    """
+    first = Future()
+
+    def on_timeout() -> None:
+        if not first.is_done:
+            first.failure(KafkaTimeoutError(f"timed out after {timeout_ms:g} ms"))
+
+    future.add_callback(lambda value: first.is_done or first.success(value))
+    future.add_errback(lambda error: first.is_done or first.failure(error))
+    timer = None if timeout_ms is None else net.call_later(timeout_ms / 1000, on_timeout)
+    try:
+        return await first
+    finally:
+        if timer is not None:
+            net.cancel(timer)
+
+
 # ---- Metadata
 
 
@@ -84,15 +113,28 @@ class MetadataFixes(ConsumerCoordinator):  # type: ignore[misc]
 
     def __init__(self, client: Any, subscription: Any, **configs: Any) -> None:
         # First: the I/O thread may deliver metadata while the base class initialises.
+        self.manager, self.net, self.cluster = client._manager, client._net, client.cluster
+        self.client, self.subscription = client, subscription
         self.workarounds_enabled = False
         self._metadata_retry_scheduled = False
         super().__init__(client, subscription, **configs)
+
+    @property
+    def membership(self) -> MemberIdentity:
+        """Generation and member id, (-1, "") outside the group."""
+        metadata = self.group_metadata()
+        return (metadata.generation_id, metadata.member_id)
+
+    @property
+    def in_generation(self) -> bool:
+        """Whether this consumer is a member of a generation, as far as it knows."""
+        return is_generation(self.membership)
 
     def enable_workarounds(self) -> None:
         """Work around kafka-python's faults in this consumer from now on; idempotent."""
         if not self.workarounds_enabled:
             self.workarounds_enabled = True
-            tolerate_unknown_broker(self._manager)
+            tolerate_unknown_broker(self.manager)
 
     def call_later(self, seconds: float, method: Callable[..., None], *values: object) -> None:
         """Call a method of this object on the I/O thread, unless it is collected by then."""
@@ -102,7 +144,7 @@ class MetadataFixes(ConsumerCoordinator):  # type: ignore[misc]
             if (alive := reference()) is not None:
                 alive(*values)
 
-        self._net.call_later(seconds, call)
+        self.net.call_later(seconds, call)
 
     def _handle_metadata_update(self, cluster: Any) -> None:
         super()._handle_metadata_update(cluster)
@@ -115,7 +157,7 @@ class MetadataFixes(ConsumerCoordinator):  # type: ignore[misc]
 
     def _retry_metadata(self) -> None:
         self._metadata_retry_scheduled = False
-        self._cluster.request_update()
+        self.cluster.request_update()
 
 
 def tolerate_unknown_broker(manager: Any) -> None:
@@ -204,7 +246,7 @@ class CoordinatorLossFixes(MetadataFixes):
 
     def _may_read_without_coordinator(self) -> bool:
         node = self.coordinator_id
-        if not self.workarounds_enabled or not (node is None or self._client.is_disconnected(node)):
+        if not self.workarounds_enabled or not (node is None or self.client.is_disconnected(node)):
             return False
         last_heartbeat = min(self.heartbeat.last_send, self.heartbeat.last_receive)
         session_seconds = self.config["session_timeout_ms"] / 1000
@@ -212,13 +254,13 @@ class CoordinatorLossFixes(MetadataFixes):
 
     def _has_partitions(self) -> bool:
         """Return whether partitions are assigned to this consumer as a member of the group."""
-        return not self._generation.is_lost() and bool(self._subscription.assigned_partitions())
+        return self.in_generation and bool(self.subscription.assigned_partitions())
 
     async def _send_group_coordinator_request(self) -> Any:
         if self.workarounds_enabled:
             next_lookup = self._last_lookup + self.config["retry_backoff_ms"] / 1000
             if (pause := next_lookup - time.monotonic()) > 0:
-                await self._net.sleep(pause)
+                await self.net.sleep(pause)
             self._last_lookup = time.monotonic()
         return await super()._send_group_coordinator_request()
 
@@ -255,7 +297,7 @@ class JoinFixes(CoordinatorLossFixes):
 
     def need_rejoin(self) -> bool:
         """Return whether to join, or to go on with a join that has begun."""
-        in_group = self._subscription.partitions_auto_assigned()
+        in_group = self.subscription.partitions_auto_assigned()
         if self.workarounds_enabled and self.rejoining and in_group:
             return True
         return bool(super().need_rejoin())
@@ -276,7 +318,7 @@ class JoinFixes(CoordinatorLossFixes):
             self._maybe_auto_commit_offsets_async()
         else:
             # A pattern waits for metadata first, which takes longer than a short timeout.
-            has_pattern = self._subscription.subscribed_pattern is not None
+            has_pattern = self.subscription.subscribed_pattern is not None
             super().poll(timeout_ms=timeout_ms if has_pattern else short_timeout(timeout_ms))
         return True
 
@@ -299,14 +341,13 @@ class JoinFixes(CoordinatorLossFixes):
         if self._pending_join_result is not None:
             generation, arrived, assignment = self._pending_join_result
             session_seconds = self.config["session_timeout_ms"] / 1000
-            if generation == self._generation and time.monotonic() - arrived < session_seconds:
+            if generation == self.membership and time.monotonic() - arrived < session_seconds:
                 return assignment
         assignment = await self._join_and_sync()
         if self.workarounds_enabled:
-            self._pending_join_result = (self._generation, time.monotonic(), assignment)
-            with self._lock:
-                self.state = MemberState.STABLE
-                self._enable_heartbeat()
+            self._pending_join_result = (self.membership, time.monotonic(), assignment)
+            self.state = MemberState.STABLE
+            self._enable_heartbeat()
         return assignment
 
     async def _join_and_sync(self) -> Any:
@@ -326,9 +367,9 @@ class JoinFixes(CoordinatorLossFixes):
         assigned = set(ConsumerProtocolAssignment.decode(assignment).partitions())
         offsets = {
             partition: offset
-            for partition, offset in self._subscription.all_consumed_offsets().items()
+            for partition, offset in self.subscription.all_consumed_offsets().items()
             # A commit for a deleted topic would be retried until its timeout.
-            if partition not in assigned and self._cluster.partitions_for_topic(partition.topic)
+            if partition not in assigned and self.cluster.partitions_for_topic(partition.topic)
         }
         if not offsets:
             return
@@ -375,20 +416,9 @@ class CommitFixes(JoinFixes):
         self.commits = CommitQueue(self)
 
     @property
-    def manager(self) -> Any:
-        """The KafkaConnectionManager."""
-        return self._manager
-
-    @property
-    def net(self) -> Any:
-        """kafka-python's event loop."""
-        return self._net
-
-    @property
     def member(self) -> MemberIdentity:
-        """Current generation and member id."""
-        with self._lock:
-            return (self._generation.generation_id, self._generation.member_id)
+        """Generation and member id under which commits are sent."""
+        return self.membership
 
     def commit_offsets_async(self, offsets: Any, callback: Any = None) -> Any:
         """Commit as the member of this moment, whenever the request is sent."""
@@ -411,8 +441,8 @@ class CommitFixes(JoinFixes):
         return offsets
 
     async def _send_offset_commit_request(self, offsets: Any) -> None:
-        in_group = self._subscription.partitions_auto_assigned()
-        if not (self.workarounds_enabled and offsets and in_group) or self._generation.is_lost():
+        in_group = self.subscription.partitions_auto_assigned()
+        if not (self.workarounds_enabled and offsets and in_group and self.in_generation):
             await super()._send_offset_commit_request(offsets)
             return
         response = Future()
@@ -454,16 +484,16 @@ class CommitFixes(JoinFixes):
         """
         generation, member_id = self.member
         same_member = member_id == commit.member[1] and generation >= commit.member[0]
-        if not same_member or not self.cooperative or self._generation.is_lost():
+        if not same_member or not self.cooperative or not self.in_generation:
             return None
         if code == ILLEGAL_GENERATION and generation == commit.member[0]:
             # The broker may be one generation ahead: its JoinGroup response is on its way.
             return commit.member if self.rebalance_in_progress() else None
-        owned = {tuple(partition) for partition in self._subscription.assigned_partitions()}
+        owned = {tuple(partition) for partition in self.subscription.assigned_partitions()}
         return (generation, member_id) if owned.issuperset(commit.offsets) else None
 
     async def _invoke_rebalance_listener_async(self, method_name: str, arg: Any) -> None:
-        method = getattr(self._subscription.rebalance_listener, method_name)
+        method = getattr(self.subscription.rebalance_listener, method_name)
         if not self.workarounds_enabled or inspect.iscoroutinefunction(method):
             await super()._invoke_rebalance_listener_async(method_name, arg)
             return
@@ -484,7 +514,7 @@ class CommitFixes(JoinFixes):
 
             # The listener may have closed the consumer, and its event loop with it.
             with suppress(RuntimeError):
-                self._net.call_soon_threadsafe(report)
+                self.net.call_soon_threadsafe(report)
 
         threading.Thread(target=run, name=f"rackward-listener-{self.group_id}", daemon=True).start()
         await finished

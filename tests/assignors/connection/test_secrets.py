@@ -200,14 +200,14 @@ def test_a_secret_is_a_string_whose_repr_is_masked() -> None:
 def test_new_credentials_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     constructed: list[dict[str, Any]] = []
 
-    class Client:
-        """A replacement of kafka-python's client that records its settings."""
+    class Manager:
+        """A replacement of kafka-python's connection manager that records its settings."""
 
-        def __init__(self, **settings: Any) -> None:
+        def __init__(self, _: Any, **settings: Any) -> None:
             constructed.append(settings)
             raise ZeroDivisionError
 
-    monkeypatch.setattr(connection, "KafkaNetClient", Client)
+    monkeypatch.setattr(connection, "KafkaConnectionManager", Manager)
     settings = config.read_configuration(
         {**GROUP, **SASL, "bootstrap.servers": "a:1", "sasl.username": "u", "sasl.password": "p"},
         {},
