@@ -171,12 +171,10 @@ def read_configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]
     """
     named = _with_str_names(properties)
     session_ms = _get_int(named, "session.timeout.ms", 45000)
-    heartbeat_ms = _get_int(named, "heartbeat.interval.ms", 3000)
+    heartbeat_ms: float = _get_int(named, "heartbeat.interval.ms", 3000)
     if heartbeat_ms >= session_ms:
-        raise _invalid(
-            f"heartbeat.interval.ms={heartbeat_ms} must be less than"
-            f" session.timeout.ms={session_ms}"
-        )
+        # librdkafka accepts it, kafka-python does not.
+        heartbeat_ms = session_ms / 3
     max_poll_interval_ms = _get_int(named, "max.poll.interval.ms", 300000)
     instance_id = _get_str(named, "group.instance.id", "") or None
     try:

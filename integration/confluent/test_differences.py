@@ -78,8 +78,6 @@ def test_an_empty_group_id(group: str | None) -> None:
         {"partition.assignment.strategy": f"{RACKWARD.eager},range"},
         {"partition.assignment.strategy": f"{RACKWARD.eager},{RACKWARD.cooperative}"},
         {"partition.assignment.strategy": None},
-        # kafka-python requires more than one heartbeat per session.
-        {"heartbeat.interval.ms": 6000, "session.timeout.ms": 6000},
         # The member cannot reach librdkafka's mock brokers, nor get tokens in every way.
         {"test.mock.num.brokers": 3},
         {
