@@ -1,0 +1,262 @@
+"""TLS, passwords and tokens on a live broker, with each client, and no secret in any output.
+
+One broker has a listener per protocol. Each client joins a group with our assignor, reads and
+commits through it. Log lines of every level, standard output, standard error, errors and the
+``repr`` of the consumer are searched for the secrets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.abc import AbstractTokenProvider
+from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
+
+from assignors.connection import kafka_python_settings
+from integration.support.aiokafka_clients import AIOKafka
+from integration.support.clients import KafkaPython, MakeClient, partitions_of
+from integration.support.confluent import Confluent
+from integration.support.groups import ConsumerGroup
+from integration.support.topics import committed, create_topic, fill, with_admin
+from rackward.clusters import LocalCluster
+from tests.support.certificates import Authority, make_authority, write_file
+from tests.support.token_server import (
+    CLIENT_ID,
+    SECRET,
+    TokenServer,
+    run_token_server,
+)
+from tests.support.waiting import TEST_TIMEOUT, wait_until
+
+KEY_PASSWORD = "canary-cheshire"
+PASSWORD = "canary-wonderland"
+WRONG = "canary-jabberwocky"
+SECRETS = (KEY_PASSWORD, PASSWORD, SECRET, WRONG)
+
+PARTITIONS = 3
+RECORDS = 5
+"""Per partition."""
+
+LISTENERS = {
+    "tls": "SSL",
+    "plain": "SASL_SSL",
+    "scram": "SASL_SSL",
+    "oauth": "SASL_PLAINTEXT",
+    "oauth-tls": "SASL_SSL",
+}
+"""Protocol of each listener; their names at the broker are RACK_0, RACK_1, ..."""
+
+MECHANISMS = {
+    "plain": "PLAIN",
+    "scram": "SCRAM-SHA-512",
+    "oauth": "OAUTHBEARER",
+    "oauth-tls": "OAUTHBEARER",
+}
+JAAS = "org.apache.kafka.common.security"
+LOGIN = {
+    "PLAIN": f'{JAAS}.plain.PlainLoginModule required user_alice="{PASSWORD}";',
+    "SCRAM-SHA-512": f"{JAAS}.scram.ScramLoginModule required;",
+    "OAUTHBEARER": f"{JAAS}.oauthbearer.OAuthBearerLoginModule required"
+    ' unsecuredLoginStringClaim_sub="broker";',
+}
+
+
+def server_properties(folder: Path, authority: Authority) -> dict[str, str]:
+    """Return the properties of a broker whose listeners have these protocols."""
+    broker = authority.sign("broker.example")
+    names = {name: f"RACK_{number}" for number, name in enumerate(LISTENERS)}
+    protocols = {"CONTROLLER": "PLAINTEXT", "INTERNAL": "PLAINTEXT"} | {
+        names[name]: protocol for name, protocol in LISTENERS.items()
+    }
+    properties = {
+        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items())
+    }
+    stores = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": write_file(folder, "broker.pem", broker.key_pem() + broker.pem),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": write_file(folder, "ca.pem", authority.pem),
+    }
+    for name, protocol in LISTENERS.items():
+        prefix = f"listener.name.{names[name].lower()}"
+        if protocol.endswith("SSL"):
+            properties |= {f"{prefix}.{key}": value for key, value in stores.items()}
+        if name in MECHANISMS:
+            mechanism = MECHANISMS[name]
+            properties[f"{prefix}.sasl.enabled.mechanisms"] = mechanism
+            properties[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = LOGIN[mechanism]
+    return properties | {"listener.name.rack_0.ssl.client.auth": "required"}
+
+
+@dataclass(frozen=True)
+class Secured:
+    """The broker, a topic of 15 records, a token endpoint and the files of a client."""
+
+    cluster: LocalCluster
+    topic: str
+    token_server: TokenServer
+    files: Mapping[str, str]
+
+    def properties(self, listener: str, *, wrong: bool = False) -> dict[str, Any]:
+        """Return librdkafka's properties for the listener, on request with a wrong secret."""
+        properties: dict[str, Any] = {"security.protocol": LISTENERS[listener]}
+        if LISTENERS[listener].endswith("SSL"):
+            properties["ssl.ca.location"] = self.files["ca"]
+        if listener == "tls":
+            properties |= {
+                "ssl.certificate.location": self.files["certificate"],
+                "ssl.key.location": self.files["key"],
+                "ssl.key.password": KEY_PASSWORD,
+            }
+            return properties
+        properties["sasl.mechanisms"] = MECHANISMS[listener]
+        if MECHANISMS[listener] == "OAUTHBEARER":
+            return properties | {
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.token.endpoint.url": self.token_server.url,
+                "sasl.oauthbearer.client.id": CLIENT_ID,
+                "sasl.oauthbearer.client.secret": WRONG if wrong else SECRET,
+                "https.ca.location": self.files["ca"],
+            }
+        return properties | {
+            "sasl.username": "alice",
+            "sasl.password": WRONG if wrong else PASSWORD,
+        }
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("security")
+    authority = make_authority()
+    client = authority.sign("client.example")
+    files = {
+        "ca": str(folder / "ca.pem"),
+        "certificate": write_file(folder, "client.crt", client.pem),
+        "key": write_file(folder, "client.key", client.key_pem(KEY_PASSWORD)),
+    }
+    properties = server_properties(folder, authority)
+    user = UserScramCredentialUpsertion("alice", ScramMechanism.SCRAM_SHA_512, PASSWORD)
+    with (
+        LocalCluster(["a"], client_racks=tuple(LISTENERS), server_properties=properties) as cluster,
+        run_token_server(authority.sign("localhost")) as token_server,
+    ):
+        changed = with_admin(cluster, lambda it: it.alter_user_scram_credentials([user]))
+        assert changed == {"alice": None}
+        topic = create_topic(cluster, "secured", [[0]] * PARTITIONS)
+        fill(cluster, topic, PARTITIONS, RECORDS)
+        yield Secured(cluster, topic, token_server, files)
+
+
+class TokensOf(AbstractTokenProvider):  # type: ignore[misc]
+    """kafka-python's provider of tokens, for aiokafka."""
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+
+    async def token(self) -> str:
+        token: str = await asyncio.to_thread(self._provider.token)
+        return token
+
+
+def kafka_python(properties: Mapping[str, Any]) -> tuple[MakeClient, dict[str, Any]]:
+    return KafkaPython(), kafka_python_settings(properties)
+
+
+def aiokafka(properties: Mapping[str, Any]) -> tuple[MakeClient, dict[str, Any]]:
+    settings = kafka_python_settings(properties)
+    if provider := settings.get("sasl_oauth_token_provider"):
+        settings["sasl_oauth_token_provider"] = TokensOf(provider)
+    return AIOKafka(), settings
+
+
+def confluent(properties: Mapping[str, Any]) -> tuple[MakeClient, dict[str, Any]]:
+    # Only with a logger are kafka-python's lines below WARNING logged too.
+    return Confluent(), {**properties, "log_level": 7, "logger": logging.getLogger("confluent")}
+
+
+CLIENTS: dict[str, Callable[[Mapping[str, Any]], tuple[MakeClient, dict[str, Any]]]] = {
+    "kafka-python": kafka_python,
+    "aiokafka": aiokafka,
+    "confluent": confluent,
+}
+
+parametrized = pytest.mark.parametrize("client", CLIENTS)
+
+
+@pytest.fixture
+def shown(
+    secured: Secured, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> Iterator[list[str]]:
+    """A list for further texts that are searched for secrets when the test ends."""
+    caplog.set_level(logging.DEBUG)
+    texts: list[str] = []
+    yield texts
+    output = "\n".join([caplog.text, *capfd.readouterr(), *texts])
+    assert output.strip()
+    found = [secret for secret in (*SECRETS, *secured.token_server.tokens) if secret in output]
+    assert found == []
+
+
+def shown_of(consumer: Any) -> str:
+    """Return what a debugger or an error tracker shows of a consumer and of its network client."""
+    objects = (consumer, getattr(consumer, "_client", consumer))
+    return "\n".join(f"{each!r} {each!s} {getattr(each, '__dict__', '')!r}" for each in objects)
+
+
+@parametrized
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_reading_and_committing(
+    secured: Secured, client: str, listener: str, shown: list[str]
+) -> None:
+    make, settings = CLIENTS[client](secured.properties(listener))
+    expected = partitions_of(secured.topic, PARTITIONS)
+    tokens = len(secured.token_server.tokens)
+    with ConsumerGroup(secured.cluster, topics=[secured.topic]) as group:
+        member = group.start("reader", listener, client=make, **settings)
+        group.settle(expected)
+        wait_until(
+            lambda: all(len(group.reads_of(tp).offsets()) == RECORDS for tp in expected),
+            TEST_TIMEOUT,
+            "all records are read",
+        )
+        wait_until(
+            lambda: committed(secured.cluster, group.id) == dict.fromkeys(expected, RECORDS),
+            TEST_TIMEOUT,
+            "all records are committed",
+        )
+        shown.append(shown_of(member.consumer))
+    requested = len(secured.token_server.tokens) > tokens
+    assert requested == listener.startswith("oauth")
+
+
+@parametrized
+@pytest.mark.parametrize("listener", MECHANISMS)
+def test_a_wrong_secret(
+    secured: Secured, client: str, listener: str, shown: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    errors: list[Any] = []
+    make, settings = CLIENTS[client](secured.properties(listener, wrong=True))
+    if client == "confluent":
+        settings["error_cb"] = errors.append
+    if client == "kafka-python":
+        # By default its constructor tries for 30 s to authenticate.
+        settings["bootstrap_timeout_ms"] = 5000
+    with ConsumerGroup(secured.cluster, topics=[secured.topic]) as group:
+        member = group.start("reader", listener, client=make, **settings)
+        wait_until(
+            lambda: bool(member.error or errors or "uthentication failed" in caplog.text),
+            TEST_TIMEOUT,
+            "the client reports the failure",
+        )
+        assert member.owned == frozenset()
+        shown.extend(error.str() for error in errors)
+    if member.error is not None:
+        shown.append("".join(traceback.format_exception(member.error)))
+    assert committed(secured.cluster, group.id) == {}
