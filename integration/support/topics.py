@@ -383,7 +383,7 @@ def _records(cluster: Cluster) -> Iterator[tuple[bytes, bytes | None]]:
         bootstrap_servers=cluster.bootstrap_servers.split(","), enable_auto_commit=False
     )
     try:
-        partitions = [TopicPartition(TOPIC, p) for p in consumer.partitions_for_topic(TOPIC) or ()]
+        partitions = [KafkaPartition(TOPIC, p) for p in consumer.partitions_for_topic(TOPIC) or ()]
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(partitions)
