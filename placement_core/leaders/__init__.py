@@ -3,9 +3,27 @@
 Two consumers in rack a, one in b and none in c read two thirds of a topic in a and one third in b.
 So its leaders should be in the proportion 2 : 1 : 0, and even over the brokers of each rack. Only
 the order of replicas changes.
+
+A group whose assignor does not consider leaders keeps its assignment when they move. For such a
+group each partition should be led in the rack of the member that owns it.
 """
 
-from placement_core.leaders.model import ConsumerDemand, LeaderLayout, Locality
+from placement_core.leaders.model import (
+    ConsumerDemand,
+    CurrentAssignment,
+    LeaderLayout,
+    Locality,
+    Obstacle,
+    UnmetReads,
+)
 from placement_core.leaders.plan import plan_leaders
 
-__all__ = ["ConsumerDemand", "LeaderLayout", "Locality", "plan_leaders"]
+__all__ = [
+    "ConsumerDemand",
+    "CurrentAssignment",
+    "LeaderLayout",
+    "Locality",
+    "Obstacle",
+    "UnmetReads",
+    "plan_leaders",
+]

@@ -26,10 +26,15 @@ between brokers, the lowest rank.)
   be added up. Costs that depend on the leaders in one rack can: the *surplus* over highest quotas,
   or the *shortage* below lowest ones. Either is a lower bound of the partitions that are not local,
   and exact where highest and lowest quotas agree (:mod:`placement_core.leaders.search`).
+
+Groups that keep their assignment have no quotas: each of their partitions has a fixed reader, so a
+choice of its leader has a fixed cost, whatever the other leaders are. These costs, and those of
+changes, are the costs of moves between brokers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,11 +43,11 @@ import numpy as np
 from placement_core.cluster import ClusterView, TopicPartition
 from placement_core.errors import InvalidOptionError
 from placement_core.flow import INF, IntArray
-from placement_core.leaders.model import ConsumerDemand
+from placement_core.leaders.model import ConsumerDemand, CurrentAssignment
 from placement_core.racks import RackPath, parse_rack
 
-MAX_WEIGHT = 100
-"""The integer weight of the heaviest demand; others are scaled to it, 1 or more."""
+MAX_WEIGHT = 10_000
+"""The integer weight of the heaviest reader; others are scaled to it, 1 or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,9 @@ class LeaderProblem:
         The length of arrays per rack (see :class:`Quotas`).
     quotas
         Per demand; None for a demand without consumers or partitions.
+    reads
+        Partition to the integer weight of what current assignments read, by the number of the
+        members' rack. Racks without live brokers do not count.
     demands_of
         Topic to the positions of the demands that read it and have quotas.
     movable, fixed
@@ -68,6 +76,7 @@ class LeaderProblem:
     rack_of: IntArray
     rack_slots: int
     quotas: tuple[Quotas | None, ...]
+    reads: Mapping[TopicPartition, Mapping[int, int]]
     demands_of: dict[str, tuple[int, ...]]
     movable: tuple[TopicPartition, ...]
     fixed: tuple[TopicPartition, ...]
@@ -77,12 +86,18 @@ class LeaderProblem:
         cls,
         view: ClusterView,
         demands: Sequence[ConsumerDemand],
+        assignments: Sequence[CurrentAssignment],
         topics: Collection[str] | None,
         levels: int | None,
     ) -> LeaderProblem:
         """Return the problem. Raises InvalidOptionError as ``plan_leaders`` does."""
         known = {partition.topic for partition in view.replicas}
-        _validate(known, demands, topics, levels)
+        _validate(
+            known,
+            [*(each.name for each in demands), *(each.name for each in assignments)],
+            topics,
+            levels,
+        )
         paths = {broker: parse_rack(rack) for broker, rack in sorted(view.racks().items())}
         racks = sorted({path[:levels] for path in paths.values() if path is not None})
         rack_index = {rack: n for n, rack in enumerate(racks)}
@@ -90,7 +105,12 @@ class LeaderProblem:
         sizes: dict[str, int] = dict.fromkeys(sorted(known), 0)
         for partition in view.replicas:
             sizes[partition.topic] += 1
-        weights = scale_weights([demand.weight for demand in demands])
+        heaviest = max(
+            [demand.weight for demand in demands]
+            + [each.weight(tp) for each in assignments for tp in each.racks],
+            default=1.0,
+        )
+        weights = scale_weights([demand.weight for demand in demands], heaviest)
         quotas = tuple(
             Quotas.of(demand, racks, levels, sum(sizes.get(t, 0) for t in demand.topics), weight)
             for demand, weight in zip(demands, weights, strict=True)
@@ -101,6 +121,15 @@ class LeaderProblem:
         for partition, replicas in sorted(view.replicas.items()):
             live = any(broker in broker_index for broker in replicas)
             (movable if live and partition.topic in may_change else fixed).append(partition)
+        reads: dict[TopicPartition, dict[int, int]] = {}
+        for assignment in assignments:
+            for partition, rack in assignment.racks.items():
+                path = parse_rack(rack)
+                index = None if path is None else rack_index.get(path[:levels])
+                if index is not None and partition in view.replicas:
+                    of_rack = reads.setdefault(partition, {})
+                    [weight] = scale_weights([assignment.weight(partition)], heaviest)
+                    of_rack[index] = of_rack.get(index, 0) + weight
         return cls(
             view=view,
             broker_index=broker_index,
@@ -110,6 +139,7 @@ class LeaderProblem:
             ),
             rack_slots=len(racks) + 2,
             quotas=quotas,
+            reads=reads,
             demands_of={
                 topic: tuple(
                     n for n, demand in enumerate(demands) if quotas[n] and topic in demand.topics
@@ -157,24 +187,22 @@ class LeaderProblem:
 
 def _validate(
     known: Collection[str],
-    demands: Sequence[ConsumerDemand],
+    names: Sequence[str],
     topics: Collection[str] | None,
     levels: int | None,
 ) -> None:
     if levels is not None and levels < 1:
         raise InvalidOptionError(f"levels is {levels}: compare racks by at least one level")
-    names = [demand.name for demand in demands]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidOptionError(
-            f"two consumer demands are named {repeated[0]}: give each a name of its own"
+            f"two readers are named {repeated[0]}: give each a name of its own"
         )
     if missing := sorted(set(topics or ()) - set(known)):
         raise InvalidOptionError(f"the cluster has no topic {', '.join(missing)}: check the names")
 
 
-def scale_weights(weights: Sequence[float]) -> list[int]:
-    """Return the weights as integers: the heaviest is :data:`MAX_WEIGHT`, the others 1 or more."""
-    heaviest = max(weights, default=1.0)
+def scale_weights(weights: Sequence[float], heaviest: float) -> list[int]:
+    """Return the weights as integers: ``heaviest`` is :data:`MAX_WEIGHT`, the others 1 or more."""
     return [max(1, round(weight / heaviest * MAX_WEIGHT)) for weight in weights]
 
 
@@ -239,31 +267,38 @@ class Quotas:
 
 @dataclass(frozen=True, slots=True)
 class RankScales:
-    """The cost of a partition that is not read locally, and of one unit of squared leaders."""
+    """The costs of a partition that is not read locally, of a unit of squared leaders, of a change.
+
+    ``off_rack`` outweighs the others. Of the other two, one outweighs the other.
+    """
 
     off_rack: int
     square: int
+    change: int
 
     @classmethod
-    def of(cls, brokers: int, max_leaders: int) -> RankScales:
+    def of(cls, brokers: int, max_leaders: int, *, changes_first: bool) -> RankScales:
         """Return scales with which no simple cycle's lower ranks outweigh a higher one.
 
         A cycle changes at most one leader per broker, and passes each broker's arc to its rack at
-        most once; ``max_leaders`` is the maximum number of leaders on a broker.
+        most once; ``max_leaders`` is the maximum number of leaders on a broker. ``changes_first``
+        is whether a change outweighs squared leaders.
         """
-        square = brokers + 2
-        return cls(
-            off_rack=(brokers + 1) * (2 * max_leaders + 2) * square + brokers + 2, square=square
-        )
+        max_changes, max_squares = brokers + 1, (brokers + 1) * (2 * max_leaders + 2)
+        square = 1 if changes_first else max_changes + 1
+        change = max_squares + 1 if changes_first else 1
+        lower_ranks = max_squares * square + max_changes * change
+        return cls(off_rack=lower_ranks + 1, square=square, change=change)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderCosts:
     """The costs of leaders per broker and rack; a :class:`~placement_core.flow.LoadCosts`.
 
-    ``rack_of`` is the rack of each broker, ``base`` its leaders of other partitions. ``exact`` has
-    the quotas of the one demand that is counted exactly; ``surplus`` and ``shortage`` have those
-    that are counted by their bounds.
+    ``rack_of`` is the rack of each broker, ``base`` its leaders of other partitions, ``limit`` the
+    maximum number of all its leaders (None: unlimited). ``exact`` has the quotas of the one demand
+    that is counted exactly; ``surplus`` and ``shortage`` have those that are counted by their
+    bounds.
     """
 
     rack_of: IntArray
@@ -273,6 +308,7 @@ class LeaderCosts:
     exact: Quotas | None = None
     surplus: Sequence[Quotas] = ()
     shortage: Sequence[Quotas] = ()
+    limit: IntArray | None = None
 
     def leaders_per_rack(self, loads: IntArray) -> IntArray:
         """Return the leaders per rack, from those per broker."""
@@ -287,7 +323,10 @@ class LeaderCosts:
         cost = np.full((sink + 1, sink + 1), INF, np.int64)
         every, racks = np.arange(brokers), np.arange(brokers, shared)
         total = loads + self.base
-        cost[every, brokers + self.rack_of] = (2 * total + 1) * self.scales.square
+        more = (2 * total + 1) * self.scales.square
+        if self.limit is not None:
+            more = np.where(total < self.limit, more, INF)
+        cost[every, brokers + self.rack_of] = more
         back = np.where(loads > 0, (1 - 2 * total) * self.scales.square, INF)
         cost[brokers + self.rack_of, every] = back
         leaders = self.leaders_per_rack(loads)
@@ -327,3 +366,18 @@ class LeaderCosts:
             cost[shared, sink] = 0
         if passed.sum() > 0:
             cost[sink, shared] = 0
+
+
+def leader_limits(
+    per_broker: IntArray, max_imbalance: float | None
+) -> tuple[int | None, IntArray | None]:
+    """Return the maximum number of preferred leaders per broker: in general, and for each.
+
+    In general, it is the mean times 1 + ``max_imbalance``, rounded up. A broker that has more in
+    ``per_broker`` may keep these. None without ``max_imbalance``.
+    """
+    if max_imbalance is None or not len(per_broker):
+        return None, None
+    mean = int(per_broker.sum()) / len(per_broker)
+    limit = math.ceil(round(mean * (1 + max_imbalance), 6))
+    return limit, np.maximum(per_broker, limit)

@@ -36,57 +36,109 @@ class LeaderChoice:
     options
         ``[partition, slot]``: the brokers that may lead it; -1 in unused slots.
     before
-        Per partition, its present leader; -1 if that broker may not lead. Any other leader costs 1.
+        Per partition, its present leader; -1 if that broker may not lead.
     chosen
         Per partition, one of its options.
+    off_rack
+        ``[partition, slot]``: the weight that members do not read locally if that option leads.
+        The same for options in one rack.
+    scales
+        The cost of that weight, and of a leader other than ``before``.
     """
 
     options: IntArray
     before: IntArray
     chosen: IntArray
+    off_rack: IntArray
     broker_count: int
+    scales: RankScales
     cost_scale: int = 1
     loads: IntArray = field(init=False)
+    _prices: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
         self.loads = np.bincount(self.chosen, minlength=self.broker_count)
+        self.set_scales(self.scales)
 
     @classmethod
-    def of(cls, options: IntArray, before: IntArray, broker_count: int) -> LeaderChoice:
+    def of(
+        cls, options: IntArray, before: IntArray, off_rack: IntArray, broker_count: int
+    ) -> LeaderChoice:
         """Return the choice of the leaders ``before`` where allowed, else of the first option."""
         first = options[np.arange(len(options)), (options >= 0).argmax(axis=1)]
         allowed = (options == before[:, None]).any(axis=1) & (before >= 0)
         before = np.where(allowed, before, -1)
-        return cls(options, before, np.where(allowed, before, first), broker_count)
+        chosen = np.where(allowed, before, first)
+        return cls(options, before, chosen, off_rack, broker_count, RankScales(1, 1, 1))
 
-    def changed_count(self) -> int:
-        """Return how many partitions have a new leader although the present one may stay."""
-        return int(((self.chosen != self.before) & (self.before >= 0)).sum())
+    def set_scales(self, scales: RankScales) -> None:
+        """Replace the costs of the ranks."""
+        self.scales = scales
+        changed = (self.options != self.before[:, None]).astype(np.int64)
+        self._prices = self.off_rack * scales.off_rack + changed * scales.change
+
+    def total_price(self) -> int:
+        """Return the cost of all partitions: what members do not read locally, and changes.
+
+        A partition whose present leader may not lead counts as changed.
+        """
+        return int(self._prices_of(np.arange(len(self.chosen)), self.chosen).sum())
+
+    def total_off_rack(self) -> int:
+        """Return the weight that members do not read locally."""
+        chosen = self.options == self.chosen[:, None]
+        slots = chosen.argmax(axis=1)
+        return int(self.off_rack[np.arange(len(slots)), slots].sum())
 
     def choose(self, chosen: IntArray) -> None:
         """Replace the leaders of all partitions."""
         self.chosen = chosen
         self.loads = np.bincount(chosen, minlength=self.broker_count)
 
+    def choose_cheapest(self) -> None:
+        """Choose the cheapest option of each partition, the first of equal ones."""
+        prices = np.where(self.options >= 0, self._prices, INF)
+        self.choose(self.options[np.arange(len(prices)), prices.argmin(axis=1)])
+
+    def relieve(self, max_loads: IntArray) -> bool:
+        """Move leaders off brokers with more than ``max_loads``, the cheapest moves first.
+
+        Returns whether none is left above. The result need not be the cheapest.
+        """
+        while (room := max_loads - self.loads).min() < 0:
+            rows = np.flatnonzero(room[self.chosen] < 0)
+            options = self.options[rows]
+            prices = np.where((options >= 0) & (room[options] > 0), self._prices[rows], INF)
+            slots = prices.argmin(axis=1)
+            cheapest = prices[np.arange(len(rows)), slots]
+            order = np.argsort(cheapest - self._prices_of(rows, self.chosen[rows]), kind="stable")
+            moved = False
+            for n in order[cheapest[order] < INF].tolist():
+                source, target = int(self.chosen[rows[n]]), int(options[n, slots[n]])
+                if room[source] < 0 < room[target]:
+                    self.apply(rows[n : n + 1], source, target)
+                    room[source] += 1
+                    room[target] -= 1
+                    moved = True
+            if not moved:
+                return False
+        return True
+
     def costs(self) -> IntArray:
-        """See ``ExchangeGraph``: -1, 0 or 1, or INF."""
-        cost = np.full((self.broker_count, self.broker_count), INF, np.int64)
-        saved = (self.chosen != self.before).astype(np.int64)
-        for column in self.options.T:
+        """See ``ExchangeGraph``."""
+        cost = np.full(self.broker_count * self.broker_count, INF, np.int64)
+        present = self._prices_of(np.arange(len(self.chosen)), self.chosen)
+        for slot, column in enumerate(self.options.T):
             rows = np.flatnonzero((column >= 0) & (column != self.chosen))
-            price = (column[rows] != self.before[rows]) - saved[rows]
             pair = self.chosen[rows] * self.broker_count + column[rows]
-            for value in (1, 0, -1):
-                exists = np.bincount(pair[price == value], minlength=cost.size).reshape(cost.shape)
-                np.minimum(cost, value, out=cost, where=exists > 0)
-        return cost
+            np.minimum.at(cost, pair, self._prices[rows, slot] - present[rows])
+        return cost.reshape(self.broker_count, self.broker_count)
 
     def find(self, source: int, target: int, cost: int, limit: int) -> IntArray:
         """See ``ExchangeGraph``. The partitions are spread evenly over all that qualify."""
         rows: IntArray = np.flatnonzero(self.chosen == source)
         rows = rows[(self.options[rows] == target).any(axis=1)]
-        before = self.before[rows]
-        rows = rows[(before != target).astype(np.int64) - (before != source) == cost]
+        rows = rows[self._prices_of(rows, target) - self._prices_of(rows, source) == cost]
         if len(rows) <= limit:
             return rows
         return rows[np.arange(limit) * len(rows) // limit]
@@ -97,12 +149,19 @@ class LeaderChoice:
         self.loads[source] -= len(partitions)
         self.loads[target] += len(partitions)
 
+    def _prices_of(self, partitions: IntArray, brokers: IntArray | int) -> IntArray:
+        """Return the cost of each of ``partitions`` if ``brokers``, one of its options, leads."""
+        wanted = np.broadcast_to(brokers, len(partitions))[:, None]
+        slots = (self.options[partitions] == wanted).argmax(axis=1)
+        prices: IntArray = self._prices[partitions, slots]
+        return prices
+
 
 def best_leaders(choice: LeaderChoice, costs: LeaderCosts, demands: Sequence[Quotas]) -> bool:
     """Change ``choice`` into the best one; return whether that is proved.
 
-    By rank: weighted partitions not read locally, squared leaders per broker, changes of leader.
-    ``costs`` are those without any demand.
+    By rank: weighted partitions not read locally, then squared leaders per broker and changes of
+    leader, in the order of the scales. ``costs`` are those without any demand.
     """
     if len(demands) < 2:
         cancel_negative_cycles(choice, replace(costs, exact=demands[0] if demands else None))
@@ -120,16 +179,16 @@ def best_leaders(choice: LeaderChoice, costs: LeaderCosts, demands: Sequence[Quo
             flows += 1
             cancel_negative_cycles(choice, _relaxed(costs, ranges, by_surplus))
             leaders = costs.leaders_per_rack(choice.loads)
-            lower_ranks = _lower_ranks(choice, costs)
+            other = _other_costs(choice, costs)
             off_rack = [quotas.weight * quotas.off_rack(leaders) for quotas in demands]
-            total = costs.scales.off_rack * sum(off_rack) + lower_ranks
+            total = costs.scales.off_rack * sum(off_rack) + other
             if total < lowest:
                 lowest, best = total, choice.chosen.copy()
             bounds = [
                 quotas.weight * (quotas.surplus(leaders) if surplus else quotas.shortage(leaders))
                 for quotas, surplus in zip(ranges, by_surplus, strict=True)
             ]
-            bound = max(bound, costs.scales.off_rack * sum(bounds) + lower_ranks)
+            bound = max(bound, costs.scales.off_rack * sum(bounds) + other)
             gaps = [cost - low for cost, low in zip(off_rack, bounds, strict=True)]
             larger = [quotas.surplus(leaders) >= quotas.shortage(leaders) for quotas in ranges]
             if bound >= lowest or larger == by_surplus:
@@ -157,12 +216,13 @@ def _relaxed(
 def _total(choice: LeaderChoice, costs: LeaderCosts, demands: Sequence[Quotas]) -> int:
     leaders = costs.leaders_per_rack(choice.loads)
     off_rack = sum(quotas.weight * quotas.off_rack(leaders) for quotas in demands)
-    return costs.scales.off_rack * off_rack + _lower_ranks(choice, costs)
+    return costs.scales.off_rack * off_rack + _other_costs(choice, costs)
 
 
-def _lower_ranks(choice: LeaderChoice, costs: LeaderCosts) -> int:
+def _other_costs(choice: LeaderChoice, costs: LeaderCosts) -> int:
+    """Return the cost of everything but the demands."""
     total = choice.loads + costs.base
-    return costs.scales.square * int((total * total).sum()) + choice.changed_count()
+    return costs.scales.square * int((total * total).sum()) + choice.total_price()
 
 
 def _halves(ranges: tuple[Quotas, ...], which: int) -> list[tuple[Quotas, ...]]:
@@ -198,24 +258,28 @@ def set_initial_leaders(
     first), and leaders are leveled within each rack.
     """
     base = costs.leaders_per_rack(costs.base)
+    changes_first = costs.scales.change > costs.scales.square
+    scales = RankScales.of(
+        costs.rack_slots, int(base.max()) + len(choice.chosen), changes_first=changes_first
+    )
     in_racks = LeaderChoice(
         options=_racks_of(costs.rack_of, choice.options),
         before=_racks_of(costs.rack_of, choice.before),
         chosen=costs.rack_of[choice.chosen],
+        off_rack=choice.off_rack,
         broker_count=costs.rack_slots,
+        scales=scales,
     )
     rack_costs = replace(
-        costs,
-        rack_of=np.arange(costs.rack_slots),
-        base=base,
-        scales=RankScales.of(costs.rack_slots, int(base.max()) + len(choice.chosen)),
+        costs, rack_of=np.arange(costs.rack_slots), base=base, scales=scales, limit=None
     )
     best_leaders(in_racks, rack_costs, demands)
     in_rack = (in_racks.options == in_racks.chosen[:, None]) & (choice.options >= 0)
     first = choice.options[np.arange(len(in_rack)), in_rack.argmax(axis=1)]
     stays = costs.rack_of[choice.chosen] == in_racks.chosen
     choice.choose(np.where(stays, choice.chosen, first))
-    level_loads(choice, costs.base, costs.rack_of)
+    if not changes_first:
+        level_loads(choice, costs.base, costs.rack_of)
 
 
 def _racks_of(rack_of: IntArray, brokers: IntArray) -> IntArray:

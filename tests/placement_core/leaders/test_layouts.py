@@ -130,7 +130,7 @@ def test_invalid_options_are_rejected() -> None:
         plan_leaders(view, [], topics=["nowhere"])
     with pytest.raises(InvalidOptionError, match="levels is 0"):
         plan_leaders(view, [], levels=0)
-    with pytest.raises(InvalidOptionError, match="two consumer demands are named g"):
+    with pytest.raises(InvalidOptionError, match="two readers are named g"):
         plan_leaders(view, [ConsumerDemand("g", ORDERS, {}), ConsumerDemand("g", ORDERS, {})])
     for count in (-1, True, 1.5):
         with pytest.raises(InvalidOptionError, match="consumers in rack a"):
@@ -170,7 +170,8 @@ def test_mid_size_layouts_match_an_integer_program(seed: int) -> None:
     check_layout(view, readers, layout)
     after = chosen(view, layout)
     loads = Counter(broker for broker in after.values() if broker in view.racks())
-    steps = scale_weights([demand.weight for demand in readers])
+    weights = [demand.weight for demand in readers]
+    steps = scale_weights(weights, max(weights))
     off = sum(
         step * (len(view.replicas) - local(view, demand, after))
         for demand, step in zip(readers, steps, strict=True)

@@ -1,0 +1,342 @@
+"""plan_leaders for groups that keep their assignment: enumeration, an integer program, reasons."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from ortools.sat.python import cp_model
+
+from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
+from placement_core.leaders import (
+    ConsumerDemand,
+    CurrentAssignment,
+    LeaderLayout,
+    Locality,
+    Obstacle,
+    plan_leaders,
+)
+from tests.support.leader_layouts import chosen, local, random_readers, random_view
+from tests.support.reassignments import minimum, squared_loads
+
+Leaders = Mapping[TopicPartition, int | None]
+
+
+def random_assignment(rng: random.Random, name: str, view: ClusterView) -> CurrentAssignment:
+    """Return owners of most partitions, some in unknown racks or in racks without brokers."""
+    topics = sorted({tp.topic for tp in view.replicas})
+    read = frozenset(rng.sample(topics, rng.randint(1, len(topics))))
+    racks = {
+        tp: rng.choice(("a", "b", "c", "d", "e", None))
+        for tp in view.replicas
+        if tp.topic in read and rng.random() < 0.9
+    }
+    weights = {tp: rng.choice((1.0, 2.0, 5.0, 10.0)) for tp in racks if rng.random() < 0.5}
+    return CurrentAssignment(name, read, racks, weights if rng.random() < 0.5 else {})
+
+
+def off_rack(view: ClusterView, assignments: Sequence[CurrentAssignment], leaders: Leaders) -> int:
+    """Return the integer weight of owned partitions that are not led in their owner's rack."""
+    racks, total = view.racks(), 0.0
+    for each in assignments:
+        for tp, rack in each.racks.items():
+            leader = leaders.get(tp)
+            is_local = rack is not None and leader is not None and racks.get(leader) == rack
+            total += 0 if is_local else each.weight(tp)
+    assert total == int(total)
+    return int(total)
+
+
+def value(
+    view: ClusterView,
+    assignments: Sequence[CurrentAssignment],
+    demands: Sequence[ConsumerDemand],
+    leaders: Leaders,
+) -> tuple[int, int, int]:
+    """Return weighted partitions not read locally, changes, squared leaders per broker."""
+    off = off_rack(view, assignments, leaders)
+    for demand in demands:
+        count = sum(tp.topic in demand.topics for tp in view.replicas)
+        if count and sum(demand.consumers.values()):
+            off += int(demand.weight) * (count - local(view, demand, leaders))
+    loads = Counter(leader for leader in leaders.values() if leader in view.racks())
+    changes = sum(
+        view.replicas[tp][0] != leader and view.replicas[tp][0] in view.racks()
+        for tp, leader in leaders.items()
+    )
+    return off, changes, sum(n * n for n in loads.values())
+
+
+def limits_of(view: ClusterView, max_imbalance: float | None) -> dict[int, int] | None:
+    """Return the maximum leaders of each broker, counted from the replica lists."""
+    if max_imbalance is None:
+        return None
+    live = view.racks()
+    now = Counter(
+        row[0] if row[0] in live else next((broker for broker in row if broker in live), -1)
+        for row in view.replicas.values()
+    )
+    mean = sum(now[b] for b in live) / len(live)
+    ceiling = -int(-round(mean * (1 + max_imbalance), 6) // 1)
+    return {broker: max(now[broker], ceiling) for broker in live}
+
+
+def best_value(
+    view: ClusterView,
+    assignments: Sequence[CurrentAssignment],
+    demands: Sequence[ConsumerDemand],
+    max_imbalance: float | None,
+) -> tuple[int, int, int]:
+    live = view.racks()
+    limits = limits_of(view, max_imbalance)
+    options = [[b for b in row if b in live] or [row[0]] for row in view.replicas.values()]
+    values = []
+    for leaders in product(*options):
+        loads = Counter(leader for leader in leaders if leader in live)
+        if limits is None or all(loads[b] <= limits[b] for b in live):
+            layout = dict(zip(view.replicas, leaders, strict=True))
+            values.append(value(view, assignments, demands, layout))
+    return min(values)
+
+
+def check_result(
+    view: ClusterView, assignments: Sequence[CurrentAssignment], layout: LeaderLayout
+) -> None:
+    """Assert that localities are what the racks of leaders and owners say, and reasons add up."""
+    racks = view.racks()
+    now = dict(view.leaders_or_preferred())
+    then = {**now, **{tp: row[0] for tp, row in layout.order.items()}}
+    by_name = {each.name: each for each in layout.localities}
+    for each in assignments:
+        partitions = [tp for tp in view.replicas if tp.topic in each.topics]
+
+        def count(leaders: Mapping[TopicPartition, int], racks_of: CurrentAssignment = each) -> int:
+            return sum(
+                rack is not None and racks.get(leaders.get(tp, -1)) == rack
+                for tp, rack in racks_of.racks.items()
+            )
+
+        if partitions:
+            expected = Locality(each.name, len(partitions), count(now), count(then))
+            assert by_name[each.name] == expected
+            unmet = [tp for one in layout.unmet if one.name == each.name for tp in one.partitions]
+            assert len(unmet) == len(set(unmet)) == len(partitions) - count(then)
+
+
+@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_layouts_are_optimal_at_every_rank(block: int, groups: int) -> None:
+    for seed in range(block * 15, block * 15 + 15):
+        rng = random.Random(seed)
+        view = random_view(rng, rng.randint(1, 7), "tsu"[: 1 + seed % 3])
+        assignments = [random_assignment(rng, str(n), view) for n in range(groups)]
+        bound = rng.choice((None, 0.0, 0.3, 1.0))
+        layout = plan_leaders(view, assignments=assignments, max_imbalance=bound)
+        check_result(view, assignments, layout)
+        actual = value(view, assignments, [], chosen(view, layout))
+        assert actual == best_value(view, assignments, [], bound), f"seed {seed}"
+        assert layout.locality_proved
+        assert layout.balance_proved
+        limits = limits_of(view, bound)
+        loads = Counter(chosen(view, layout).values())
+        assert limits is None or all(loads[b] <= limits[b] for b in limits)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_layouts_for_both_kinds_of_groups_are_optimal_together(seed: int) -> None:
+    rng = random.Random(seed)
+    view = random_view(rng, rng.randint(1, 6), "t")
+    assignments = [random_assignment(rng, f"fixed {n}", view) for n in range(1 + seed % 2)]
+    demands = [
+        replace(random_readers(rng, f"ours {n}"), weight=rng.choice((1.0, 2.0)))
+        for n in range(1 + seed // 2 % 2)
+    ]
+    bound = rng.choice((None, 0.3, 1.0))
+    layout = plan_leaders(view, demands, assignments=assignments, max_imbalance=bound)
+    check_result(view, assignments, layout)
+    actual = value(view, assignments, demands, chosen(view, layout))
+    # Weights are rounded to integers of up to 10,000, so 1, 2, 5 and 10 keep their proportions.
+    assert actual == best_value(view, assignments, demands, bound)
+    assert layout.locality_proved
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_mid_size_layouts_match_an_integer_program(seed: int) -> None:
+    rng = random.Random(seed)
+    view = random_view(rng, rng.randint(20, 60), "ts")
+    assignments = [random_assignment(rng, str(n), view) for n in range(1 + seed % 3)]
+    bound = rng.choice((None, 0.0, 0.2))
+    layout = plan_leaders(view, assignments=assignments, max_imbalance=bound)
+    check_result(view, assignments, layout)
+    actual = value(view, assignments, [], chosen(view, layout))
+    assert actual == integer_program(view, assignments, limits_of(view, bound))
+    assert layout.locality_proved
+
+
+def integer_program(
+    view: ClusterView, assignments: Sequence[CurrentAssignment], limits: Mapping[int, int] | None
+) -> tuple[int, int, int]:
+    model = cp_model.CpModel()
+    racks = view.racks()
+    on: dict[int, list[cp_model.IntVar]] = {broker: [] for broker in racks}
+    lost: cp_model.LinearExprT = 0
+    changes: cp_model.LinearExprT = 0
+    for tp, row in view.replicas.items():
+        leads = [(broker, model.new_bool_var("")) for broker in row if broker in racks]
+        if leads:
+            model.add_exactly_one(variable for _, variable in leads)
+        for broker, variable in leads:
+            on[broker].append(variable)
+            if row[0] in racks and broker != row[0]:
+                changes = changes + variable
+        for each in assignments:
+            if tp in each.racks:
+                rack, weight = each.racks[tp], int(each.weight(tp))
+                near = [v for broker, v in leads if rack is not None and racks[broker] == rack]
+                lost = lost + weight * (1 - sum(near))
+    if limits is not None:
+        for broker, variables in on.items():
+            model.add(sum(variables) <= limits[broker])
+    squares = squared_loads(model, on, dict.fromkeys(racks, 0))
+    least_lost = minimum(model, lost)
+    model.add(lost == least_lost)
+    least_changes = minimum(model, changes)
+    model.add(changes == least_changes)
+    return least_lost, least_changes, minimum(model, squares)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_layout_is_stable(seed: int) -> None:
+    rng = random.Random(seed)
+    view = random_view(rng, rng.randint(5, 40), "ts")
+    assignments = [random_assignment(rng, str(n), view) for n in range(2)]
+    layout = plan_leaders(view, assignments=assignments, max_imbalance=0.5)
+    after = replace(view, replicas={**view.replicas, **layout.order})
+    again = plan_leaders(after, assignments=assignments, max_imbalance=0.5)
+    assert again.moves == ()
+    assert [each.after for each in again.localities] == [each.after for each in layout.localities]
+
+
+BROKERS = tuple(Broker(n, "abc"[n // 2]) for n in range(6))
+ORDERS = frozenset({"orders"})
+
+
+def orders(*rows: tuple[int, ...]) -> ClusterView:
+    return ClusterView(BROKERS, {TopicPartition("orders", n): row for n, row in enumerate(rows)})
+
+
+def owned_in(*racks: str | None, name: str = "g", weight: float = 1.0) -> CurrentAssignment:
+    owners = {TopicPartition("orders", n): rack for n, rack in enumerate(racks)}
+    return CurrentAssignment(name, ORDERS, owners, dict.fromkeys(owners, weight))
+
+
+def test_a_group_that_gains_nothing_moves_nothing() -> None:
+    # Uneven leaders, which a layout for a group of rackward's assignors would make even.
+    view = orders((0, 2, 4), (0, 2, 4), (0, 3, 5), (0, 3, 5), (4, 0, 2))
+    assert plan_leaders(view, assignments=[owned_in("a", "a", "a", "a", "c")]).moves == ()
+    assert plan_leaders(view, assignments=[owned_in(None, None, "e", "e")]).moves == ()
+    demand = ConsumerDemand("g", ORDERS, {None: 1})
+    assert plan_leaders(view, [demand]).moves != ()
+    assert plan_leaders(view, [demand], only_gains=True).moves == ()
+    # Another class of topics that gains does not move this one.
+    other = {TopicPartition("other", 0): (0, 2, 4)}
+    both = replace(view, replicas={**view.replicas, **other})
+    demands = [demand, ConsumerDemand("h", frozenset({"other"}), {"b": 1})]
+    layout = plan_leaders(both, demands, only_gains=True)
+    assert [move.partition for move in layout.moves] == list(other)
+
+
+def test_two_groups_that_want_other_racks_are_weighed() -> None:
+    view = orders((4, 0, 2), (4, 0, 2), (4, 0, 2))
+    groups = [owned_in("a", "a", "a", name="g"), owned_in("b", "b", "a", name="h", weight=3.0)]
+    layout = plan_leaders(view, assignments=groups)
+    assert [layout.order[tp][0] for tp in view.replicas] == [2, 2, 0]
+    assert [(each.before, each.after) for each in layout.localities] == [(0, 1), (0, 3)]
+    (unmet,) = layout.unmet
+    assert (unmet.name, unmet.obstacle, unmet.rack) == ("g", Obstacle.OTHER_READERS, "a")
+    assert [tp.partition for tp in unmet.partitions] == [0, 1]
+
+
+def test_leaders_per_broker_are_bounded() -> None:
+    view = orders(*[(n, (n + 2) % 6, (n + 4) % 6) for n in range(6)] * 2)
+    layout = plan_leaders(view, assignments=[owned_in(*"a" * 12)], max_imbalance=0.5)
+    assert layout.leader_limit == 3
+    loads = Counter(row[0] for row in layout.order.values())
+    assert (loads[0], loads[1]) == (3, 3)
+    assert layout.localities == (Locality("g", 12, 4, 6),)
+    assert {each.obstacle for each in layout.unmet} == {Obstacle.LEADER_LIMIT}
+    free = plan_leaders(view, assignments=[owned_in(*"a" * 12)])
+    assert free.leader_limit is None
+    assert free.localities == (Locality("g", 12, 4, 12),)
+    # A broker that has more than the limit keeps what it has.
+    crowded = orders(*[(0, 2, 4)] * 6)
+    kept = plan_leaders(crowded, assignments=[owned_in(*"a" * 6)], max_imbalance=0.0)
+    assert (kept.moves, kept.leader_limit) == ((), 1)
+
+
+def test_every_obstacle_is_named() -> None:
+    view = orders((0, 2), (0, 2), (0, 2), (0, 2), (0, 2))
+    view = replace(view, replicas={**view.replicas, TopicPartition("fixed", 0): (0, 2)})
+    group = CurrentAssignment(
+        "g",
+        frozenset({"orders", "fixed", "absent"}),
+        {
+            TopicPartition("orders", 0): None,
+            TopicPartition("orders", 1): "elsewhere",
+            TopicPartition("orders", 2): "c",
+            TopicPartition("orders", 3): "b",
+            TopicPartition("fixed", 0): "b",
+            TopicPartition("absent", 0): "b",
+        },
+    )
+    layout = plan_leaders(view, assignments=[group], topics=["orders"])
+    assert {(each.obstacle, each.rack): each.partitions for each in layout.unmet} == {
+        (Obstacle.UNREAD, None): (TopicPartition("orders", 4),),
+        (Obstacle.RACKLESS_MEMBER, None): (TopicPartition("orders", 0),),
+        (Obstacle.NO_BROKER_IN_RACK, "elsewhere"): (TopicPartition("orders", 1),),
+        (Obstacle.NO_REPLICA_IN_RACK, "c"): (TopicPartition("orders", 2),),
+        (Obstacle.NOT_SELECTED, "b"): (TopicPartition("fixed", 0),),
+    }
+    assert layout.localities == (Locality("g", 6, 0, 1),)
+
+
+def test_the_present_leaders_count_before_and_racks_are_compared_by_levels() -> None:
+    view = orders((0, 2, 4), (0, 2, 4))
+    led = replace(view, leaders={TopicPartition("orders", 0): 4})
+    layout = plan_leaders(led, assignments=[owned_in("c", "c")])
+    assert layout.localities == (Locality("g", 2, 1, 2),)
+    deep = replace(view, brokers=tuple(Broker(n, f"/dc{n // 3}/r{n}") for n in range(6)))
+    group = owned_in("/dc1/r9", "/dc1/r9")
+    assert plan_leaders(deep, assignments=[group]).localities == (Locality("g", 2, 0, 0),)
+    layout = plan_leaders(deep, assignments=[group], levels=1)
+    assert layout.localities == (Locality("g", 2, 0, 2),)
+
+
+def test_invalid_input_is_rejected() -> None:
+    view = orders((0, 2, 4))
+    with pytest.raises(InvalidOptionError, match="max_imbalance is -1"):
+        plan_leaders(view, max_imbalance=-1)
+    with pytest.raises(InvalidOptionError, match="two readers are named g"):
+        plan_leaders(view, assignments=[owned_in("a"), owned_in("b")])
+    with pytest.raises(InvalidOptionError, match="the weight of orders-0 for g is 0"):
+        owned_in("a", weight=0.0)
+
+
+def test_planted_faults_are_detected() -> None:
+    view = orders(*[(4, 0, 2)] * 6)
+    groups = [owned_in(*"ab" * 3)]
+    layout = plan_leaders(view, assignments=groups)
+    check_result(view, groups, layout)
+    best = best_value(view, groups, [], None)
+    assert value(view, groups, [], chosen(view, layout)) == best == (0, 6, 18)
+    with pytest.raises(AssertionError):
+        check_result(view, groups, replace(layout, localities=(Locality("g", 6, 0, 5),)))
+    with pytest.raises(AssertionError):
+        check_result(view, groups, replace(layout, order={}))
+    # Fewer changes at the cost of locality.
+    worse = dict(zip(view.replicas, (0, 2, 0, 2, 0, 4), strict=True))
+    assert value(view, groups, [], worse) > best
