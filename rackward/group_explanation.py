@@ -10,10 +10,16 @@ from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Me
 from assignors.explain import Explanation, Remedy, explain
 from placement_core import ClusterView, InvalidOptionError, TopicPartition, parse_rack
 from rackward.admin.groups import CONSUMER, Group, GroupMember
-from rackward.group_readers import BALANCED_BY_TOPIC, member_rack, subscribed_topics
+from rackward.group_readers import (
+    BALANCED_BY_TOPIC,
+    COOPERATIVE_STICKY,
+    RANGE,
+    assigned_by_rackward,
+    is_stable,
+    member_rack,
+    subscribed_topics,
+)
 from rackward.host_racks import HostRacks
-
-RANGE, COOPERATIVE_STICKY = "leader-rack-aware-range", "leader-rack-aware-cooperative-sticky"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +58,8 @@ class ExplainedGroup:
 
     @property
     def uses_rackward(self) -> bool:
-        """True if one of rackward's assignors assigns the group."""
-        return self.group.protocol in (RANGE, COOPERATIVE_STICKY)
+        """True if the group is assigned by the racks of leaders."""
+        return assigned_by_rackward(self.group)
 
     @property
     def rackless_members(self) -> int:
@@ -130,16 +136,11 @@ def check_explainable(name: str, group: Group | None) -> Group:
         raise InvalidOptionError(
             f"group {name} has no members (state {group.state or 'unknown'}): start its consumers"
         )
-    if group.state.lower() != "stable":
+    if not is_stable(group):
         raise InvalidOptionError(
             f"group {name} is rebalancing (state {group.state}): try again when it is stable"
         )
     return group
-
-
-def topics_read(group: Group) -> frozenset[str]:
-    """Return all topics that members subscribe to or are assigned."""
-    return frozenset().union(*(_topics(group, member) for member in group.members))
 
 
 def explain_group(group: Group, view: ClusterView, host_racks: HostRacks) -> ExplainedGroup:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
-from placement_core import InvalidOptionError
-from placement_core.leaders import ConsumerDemand
+from placement_core import InvalidOptionError, TopicPartition
+from placement_core.leaders import ConsumerDemand, CurrentAssignment
 from placement_core.plugins import parse_properties
 from rackward.admin import AdminConnection, ClusterState
 from rackward.admin.groups import (
@@ -22,6 +24,42 @@ from rackward.host_racks import HostRacks
 
 BALANCED_BY_TOPIC = frozenset({"range", "leader-rack-aware-range"})
 """Assignors that balance each topic on its own, instead of all topics together."""
+
+RANGE, COOPERATIVE_STICKY = "leader-rack-aware-range", "leader-rack-aware-cooperative-sticky"
+"""Rackward's assignors."""
+
+MAX_IMBALANCE = 1.0
+"""For current assignments: no broker gets more than twice the mean of preferred leaders."""
+
+
+class AssignmentKind(StrEnum):
+    """What a leader layout assumes of a group's assignment."""
+
+    CURRENT = "current"
+    """Members keep the partitions that they own."""
+
+    OURS = "ours"
+    """Rackward's assignor assigns the partitions again, by the racks of their leaders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """The readers of some groups, as the input of a leader layout."""
+
+    demands: tuple[ConsumerDemand, ...] = ()
+    assignments: tuple[CurrentAssignment, ...] = ()
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """All topics that they read."""
+        of_demands = (demand.topics for demand in self.demands)
+        of_assignments = (assignment.topics for assignment in self.assignments)
+        return frozenset[str]().union(*of_demands, *of_assignments)
+
+    @property
+    def max_imbalance(self) -> float | None:
+        """The default of ``max_imbalance`` in `placement_core.leaders.plan_leaders`."""
+        return MAX_IMBALANCE if self.assignments else None
 
 
 def find_groups(
@@ -74,6 +112,67 @@ def read_groups(
                 f"{groups[name].state}): start its consumers, or use --readers"
             )
     return tuple(groups[name] for name in names)
+
+
+def assigned_by_rackward(group: Group) -> bool:
+    """Return whether the group's partitions are assigned by the racks of their leaders.
+
+    Such a group follows when leaders move; any other group keeps its assignment.
+    """
+    return group.type == CLASSIC and group.protocol in (RANGE, COOPERATIVE_STICKY)
+
+
+def is_stable(group: Group) -> bool:
+    """Return whether the group is not rebalancing, so that its assignment is complete."""
+    return group.state.lower() == "stable"
+
+
+def readers_of_groups(
+    groups: Iterable[Group], host_racks: HostRacks, kind: AssignmentKind | None = None
+) -> Readers:
+    """Return the readers of the groups. None: of the kind that fits each group's assignor.
+
+    Raises InvalidOptionError for a group that is rebalancing, if its current assignment counts.
+    """
+    demands: list[ConsumerDemand] = []
+    assignments: list[CurrentAssignment] = []
+    for group in groups:
+        follows = assigned_by_rackward(group) if kind is None else kind is AssignmentKind.OURS
+        if follows:
+            demands += demand_of_group(group, host_racks)
+        elif is_stable(group):
+            assignments.append(current_assignment(group, host_racks))
+        else:
+            raise InvalidOptionError(
+                f"--group {group.id}: the group is rebalancing (state {group.state}): try again "
+                "when it is stable"
+            )
+    return Readers(tuple(demands), tuple(assignments))
+
+
+def current_assignment(group: Group, host_racks: HostRacks) -> CurrentAssignment:
+    """Return what the members of a stable group own.
+
+    As for `groups explain`, no one reads a partition that several members own.
+    """
+    owners: dict[TopicPartition, list[str | None]] = {}
+    for member in group.members:
+        rack = member_rack(member, host_racks)
+        for topic, numbers in member.assignment.items():
+            for number in numbers:
+                owners.setdefault(TopicPartition(topic, number), []).append(rack)
+    return CurrentAssignment(
+        group.id,
+        topics_read(group),
+        {tp: racks[0] for tp, racks in sorted(owners.items()) if len(racks) == 1},
+    )
+
+
+def topics_read(group: Group) -> frozenset[str]:
+    """Return all topics that members subscribe to or are assigned."""
+    return frozenset[str]().union(
+        *(subscribed_topics(group, member) | set(member.assignment) for member in group.members)
+    )
 
 
 def subscribed_topics(group: Group, member: GroupMember) -> frozenset[str]:

@@ -17,7 +17,7 @@ from rackward.clusters import Cluster
 from rackward.clusters.pytest_plugin import UniqueName
 from rackward.controller.app import Controller, Plugins
 from rackward.controller.config import ControllerConfig, LeaderLayoutConfig
-from rackward.controller.leader_layout import apply_leader_layout
+from rackward.controller.leader_layout import LeaderLayouts
 from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
 from tests.support.waiting import TEST_TIMEOUT
 
@@ -46,9 +46,8 @@ def test_leaders_move_to_the_members_if_the_gain_suffices(
         group.settle({(topic, number) for number in range(36)})
 
         def apply_layout(*groups: str, min_gain: float = 0.05) -> object:
-            return apply_leader_layout(
-                admin, LeaderLayoutConfig(3600.0, groups, min_gain), MetadataLocator()
-            )
+            config = LeaderLayoutConfig(3600.0, groups, min_gain)
+            return LeaderLayouts(config, MetadataLocator()).apply(admin, 0.0)
 
         before = cluster.view([topic])
         assert apply_layout("other-group") is None

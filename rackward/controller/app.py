@@ -20,7 +20,7 @@ from rackward.admin import AdminError, CredentialsError, UnauthorizedError, read
 from rackward.admin.topics import read_default_min_isr
 from rackward.controller.config import ControllerConfig
 from rackward.controller.http import ControllerMetrics, Health, HealthServer, MetricsCollector
-from rackward.controller.leader_layout import apply_leader_layout
+from rackward.controller.leader_layout import LeaderLayouts
 from rackward.controller.lease import SESSION_TIMEOUT_MS, Lease
 from rackward.controller.pending_replicas import CONTROLLER_GROUP, PENDING_REPLICAS_TOPIC
 from rackward.controller.reconciler import (
@@ -87,6 +87,7 @@ class Controller:
         self._passes = self._failed_passes = self._failures_in_a_row = self._leader_layouts = 0
         self._logged_failure: type[RackwardError] | None = None
         self._next_layout = clock() + config.leaders.every if config.leaders else None
+        self._layouts = LeaderLayouts(config.leaders, plugins.locator) if config.leaders else None
 
     def run(self) -> None:
         """Run until a signal raises, or an error that retrying does not help.
@@ -187,14 +188,14 @@ class Controller:
             self._on_success()
 
     def _apply_leader_layout(self, reconciler: Reconciler, cluster: ControllerCluster) -> None:
-        config = self._config.leaders
-        if config is None or self._next_layout is None or not reconciler.status.active:
+        config, layouts = self._config.leaders, self._layouts
+        if config is None or layouts is None or self._next_layout is None:
             return
-        if self._clock() < self._next_layout:
+        now = self._clock()
+        if not reconciler.status.active or now < self._next_layout:
             return
-        self._next_layout = self._clock() + config.every
-        locator = self._plugins.locator
-        applied = cluster.admin.run(lambda admin: apply_leader_layout(admin, config, locator))
+        self._next_layout = now + config.every
+        applied = cluster.admin.run(lambda admin: layouts.apply(admin, now))
         self._leader_layouts += applied is not None
 
     def _on_failure(self, error: RackwardError) -> None:

@@ -24,6 +24,7 @@
       every: 6h                             # off (the default): leaders are left alone
       groups: [orders, billing-*]
       min_gain: 0.05
+      min_interval: 10m                     # rest after a layout
 
 The same in TOML or JSON. Only ``cluster`` is required.
 """
@@ -54,6 +55,7 @@ from rackward.placement_service import DEFAULT_ADDRESS, MutualTls
 from rackward.units import parse_bytes
 
 MIN_GAIN = 0.05
+MIN_INTERVAL_SECONDS = 600.0
 HEALTH_ADDRESS = "127.0.0.1:9481"
 PARTITIONS_AT_ONCE = 100
 
@@ -87,11 +89,13 @@ class ListenConfig:
 @dataclass(frozen=True, slots=True)
 class LeaderLayoutConfig:
     """When to move leaders: every ``every`` seconds, for the consumers of ``groups`` (patterns
-    with ``*``), if the share of partitions that are read locally grows by ``min_gain``."""
+    with ``*``), if the share of partitions that are read locally grows by ``min_gain`` and the last
+    layout is ``min_interval`` seconds ago."""
 
     every: float
     groups: tuple[str, ...]
     min_gain: float = MIN_GAIN
+    min_interval: float = MIN_INTERVAL_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +244,7 @@ class _Leaders(_Section):
     every: _Interval = False
     groups: Texts = []
     min_gain: Annotated[float, Meta(ge=0.0, le=1.0, description="a number from 0 to 1")] = MIN_GAIN
+    min_interval: Annotated[Text, Meta(description="a time such as 10m")] = "10m"
 
     def __post_init__(self) -> None:
         self.layout  # noqa: B018 - for its errors
@@ -249,16 +254,24 @@ class _Leaders(_Section):
         """The settings, None if it is off."""
         if self.every is False or self.every == _OFF:
             return None
-        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd])", str(self.every))
-        seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
-        if seconds < _MIN_LAYOUT_SECONDS:
+        seconds = _seconds(str(self.every))
+        if seconds is None or seconds < _MIN_LAYOUT_SECONDS:
             raise ValueError(
                 f"every is {self.every!r}: write a time of at least 1m, such as 6h, or off"
             )
+        min_interval = _seconds(self.min_interval)
+        if min_interval is None:
+            raise ValueError(f"min_interval is {self.min_interval!r}: write a time such as 10m")
         groups = (self.groups,) if isinstance(self.groups, str) else tuple(self.groups)
         if not groups:
             raise ValueError("groups is missing: write the consumer groups that count")
-        return LeaderLayoutConfig(seconds, groups, self.min_gain)
+        return LeaderLayoutConfig(seconds, groups, self.min_gain, min_interval)
+
+
+def _seconds(text: str) -> float | None:
+    """Return the seconds of a time such as 10m; None if it is not one."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd])", text)
+    return float(match[1]) * _SECONDS[match[2]] if match else None
 
 
 class _Document(_Section):

@@ -11,8 +11,8 @@ from rackward.cli import options
 from rackward.cli.console import print_json, stdout
 from rackward.cli.options import ClusterOptions
 from rackward.cli.render.explanation import explanation_json, show_explanation
-from rackward.group_explanation import check_explainable, explain_group, topics_read
-from rackward.group_readers import find_groups
+from rackward.group_explanation import check_explainable, explain_group
+from rackward.group_readers import find_groups, topics_read
 from rackward.host_racks import HostRacks
 
 EPILOG = """

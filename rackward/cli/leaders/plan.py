@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from placement_core import ClusterView, InvalidOptionError, TopicPartition
-from placement_core.leaders import ConsumerDemand, plan_leaders
+from placement_core.leaders import (
+    ConsumerDemand,
+    LeaderLayout,
+    Obstacle,
+    UnmetReads,
+    plan_leaders,
+)
 from rackward.admin import AdminConnection, ClusterState, read_replica_sizes, read_state
 from rackward.admin.metadata import LATEST, read_log_offsets
 from rackward.cli import options
-from rackward.cli.console import stderr
+from rackward.cli.console import escape_controls, stderr
 from rackward.cli.options import ClusterOptions, match_topics, parse_placement
 from rackward.cli.placement.plan import format_now, rack_source
 from rackward.cli.render.plan import PLAN_JSON, Format, Output, PlanFormat, check_output, write_plan
 from rackward.group_readers import (
+    AssignmentKind,
+    Readers,
     count_rackless_members,
-    demand_of_group,
     parse_readers,
     read_groups,
+    readers_of_groups,
 )
 from rackward.host_racks import HostRacks
 from rackward.reassignment import BatchLimits, PlanKind
@@ -31,15 +40,28 @@ from rackward.reassignment.planner import check_not_reassigning, planning_view
 from rackward.units import format_count
 
 EPILOG = f"""
+Groups of rackward's assignors follow when leaders move: their figures are those of a balanced,
+leader-rack-aware assignment. For topics that a range assignor assigns together (partition i of all
+topics to one member), they are upper bounds. All other groups (of the new protocol, of Java, of
+librdkafka, Kafka Streams) keep their partitions: leaders go to the members that own them, and the
+figures are those of groups explain before and after. --assignment sets one of the two for all
+groups. A rebalance may give such partitions to other members: then plan again.
+
+For current assignments, only leaders whose partition becomes local move, and no broker gets more
+than twice the mean of leaders (--max-imbalance). The command lists what is not local after the
+plan, with the reason.
+
 A consumer's rack is its client.rack, or the one that an assignor of rackward sends; --mapping adds
-those of other consumers. The figures assume balanced, leader-rack-aware assignments and count each
-partition once. For topics that a range assignor assigns together (partition i of all topics to one
-member), they are upper bounds.
+those of other consumers. The figures count each partition once per group.
 
 Exit status: 0 success (also if there is nothing to change); 2 error (reason on stderr).
 
 \b
 {PLAN_JSON}
+ also: leader_limit, unmet: [{{group, reason, rack,
+ partitions: {{topic: [number]}}}}]; reasons: no-replica-in-rack,
+ no-broker-in-rack, rackless-member, unread, not-selected, leader-limit,
+ other-readers
 """
 
 
@@ -65,12 +87,32 @@ def plan(
         ),
     ] = None,
     mapping: options.RackMapping = None,
+    assignment: Annotated[
+        AssignmentKind | None,
+        typer.Option(
+            "--assignment",
+            help="The assignment of the groups after the change: current, the members keep their "
+            "partitions; ours, rackward's assignor follows the leaders. Default: what each "
+            "group's assignor does.",
+        ),
+    ] = None,
+    max_imbalance: Annotated[
+        float | None,
+        typer.Option(
+            "--max-imbalance",
+            metavar="SHARE",
+            min=0.0,
+            help="By what share of the mean a broker may lead more partitions than the mean, "
+            "unless it does so already. Default: 1.0 with current assignments, else any.",
+        ),
+    ] = None,
     weights: Annotated[
         Weights,
         typer.Option(
             "--weights",
-            help="Weights of groups that need different leaders: all equal, or by the mean bytes "
-            "stored or records written per partition that they read.",
+            help="Weights of groups that need different leaders: all equal, or by the bytes "
+            "stored or records written per partition that they read (of groups that follow, the "
+            "mean).",
         ),
     ] = Weights.EQUAL,
     topics: options.Topics = None,
@@ -97,9 +139,10 @@ def plan(
     """Plan which replicas lead, so that consumers find leaders in their own racks.
 
     Only the order of replicas changes; no data is copied. Among the layouts with the best locality
-    the plan has the one with the most even leaders per broker, then the fewest changes.
+    the plan has the one with the most even leaders per broker, then the fewest changes; with
+    current assignments, the fewest changes come first. Leaders that gain nothing do not move.
     """
-    _check_options(group, readers, mapping, topics)
+    _check_options(group, readers, mapping, topics, assignment)
     check_output(output, format, as_json)
     placing = parse_placement(
         rack_locator=rack_locator, rack_locator_properties=rack_locator_properties
@@ -110,18 +153,28 @@ def plan(
         state = read_state(admin)
         chosen = match_topics(state.topics, topics, exclude)
         if consumers is not None:
-            demands = [ConsumerDemand("--readers", chosen, consumers)]
+            found = Readers((ConsumerDemand("--readers", chosen, consumers),))
         else:
-            demands = _read_demands(admin, state, group or [], host_racks)
-        read_topics = frozenset[str]().union(*(demand.topics for demand in demands)) & chosen
+            found = _read_readers(admin, state, group or [], host_racks, assignment)
+        read_topics = found.topics & chosen
         if not read_topics:
             raise InvalidOptionError(
                 "the groups read none of the selected topics: change --topics or --exclude"
             )
         check_not_reassigning(read_topics, state)
         view = planning_view(state, placing.locator)
-        demands = _with_weights(admin, view, demands, weights)
-    layout = plan_leaders(view, demands, topics=read_topics, levels=levels)
+        found = _with_weights(admin, view, found, weights)
+    if max_imbalance is None:
+        max_imbalance = found.max_imbalance
+    layout = plan_leaders(
+        view,
+        found.demands,
+        assignments=found.assignments,
+        topics=read_topics,
+        levels=levels,
+        max_imbalance=max_imbalance,
+        only_gains=True,
+    )
     built = build_plan(
         PlanKind.LEADERS,
         layout.moves,
@@ -132,9 +185,11 @@ def plan(
             "groups": list(group or []),
             "readers": {
                 f"{demand.name} in {rack or '?'}": count
-                for demand in demands
+                for demand in found.demands
                 for rack, count in demand.consumers.items()
             },
+            "current_assignments": [each.name for each in found.assignments],
+            "max_imbalance": max_imbalance,
             "weights": weights.value,
             "topics": topics,
             "exclude": exclude,
@@ -154,15 +209,22 @@ def plan(
         format,
         every_partition=every_partition,
         as_json=as_json,
+        notes=list(_unmet_notes(layout, view)),
+        fields=_layout_json(layout),
     )
     if not layout.locality_proved:
         stderr().print(
-            "Some groups share only part of their topics: the plan may not have the best locality."
+            "Some groups share only part of their topics, or brokers lead as many partitions as "
+            "--max-imbalance permits: the plan may not have the best locality."
         )
 
 
 def _check_options(
-    group: Sequence[str] | None, readers: str | None, mapping: str | None, topics: str | None
+    group: Sequence[str] | None,
+    readers: str | None,
+    mapping: str | None,
+    topics: str | None,
+    assignment: AssignmentKind | None,
 ) -> None:
     if bool(group) == (readers is not None):
         raise InvalidOptionError(
@@ -172,11 +234,17 @@ def _check_options(
         raise InvalidOptionError("--readers needs --topics: give the topics that they read")
     if mapping is not None and not group:
         raise InvalidOptionError("--mapping is for the members of groups: give --group")
+    if assignment is not None and not group:
+        raise InvalidOptionError("--assignment is that of groups: give --group")
 
 
-def _read_demands(
-    admin: AdminConnection, state: ClusterState, names: Sequence[str], host_racks: HostRacks
-) -> list[ConsumerDemand]:
+def _read_readers(
+    admin: AdminConnection,
+    state: ClusterState,
+    names: Sequence[str],
+    host_racks: HostRacks,
+    assignment: AssignmentKind | None,
+) -> Readers:
     groups = read_groups(admin, state, list(dict.fromkeys(names)))
     if rackless := count_rackless_members(groups, host_racks):
         stderr().print(
@@ -184,29 +252,32 @@ def _read_demands(
             "their partitions as not local; see --mapping.",
             style="yellow",
         )
-    return [demand for group in groups for demand in demand_of_group(group, host_racks)]
+    return readers_of_groups(groups, host_racks, assignment)
 
 
 def _with_weights(
-    admin: AdminConnection,
-    view: ClusterView,
-    demands: Sequence[ConsumerDemand],
-    weights: Weights,
-) -> list[ConsumerDemand]:
-    """Return the demands, each weighted with the mean of its partitions."""
-    if weights is Weights.EQUAL or len(demands) < 2:
-        return list(demands)
-    topics = frozenset[str]().union(*(demand.topics for demand in demands))
+    admin: AdminConnection, view: ClusterView, readers: Readers, weights: Weights
+) -> Readers:
+    """Return the readers, weighted by their partitions: demands by the mean of theirs."""
+    alone = len(readers.demands) + len(readers.assignments) < 2 and not readers.assignments
+    if weights is Weights.EQUAL or alone:
+        return readers
+    topics = readers.topics
     leaders = {tp: leader for tp, leader in view.known_leaders.items() if tp.topic in topics}
+    read: Callable[[AdminConnection, Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
     read = _read_bytes if weights is Weights.BYTES else _read_records
-    amounts = read(admin, leaders)
-    weighted = []
-    for demand in demands:
-        of_demand = [amounts.get(tp, 0) for tp in leaders if tp.topic in demand.topics]
+    # The weight of an empty topic is small, but not 0.
+    amounts = {tp: float(max(amount, 1)) for tp, amount in read(admin, leaders).items()}
+    demands = []
+    for demand in readers.demands:
+        of_demand = [amounts.get(tp, 0.0) for tp in leaders if tp.topic in demand.topics]
         mean = sum(of_demand) / len(of_demand) if of_demand else 0.0
-        # The weight of an empty topic is small, but not 0.
-        weighted.append(replace(demand, weight=max(mean, 1.0)))
-    return weighted
+        demands.append(replace(demand, weight=max(mean, 1.0)))
+    assignments = [
+        replace(each, weights={tp: amounts.get(tp, 1.0) for tp in each.racks})
+        for each in readers.assignments
+    ]
+    return Readers(tuple(demands), tuple(assignments))
 
 
 def _read_bytes(
@@ -224,3 +295,67 @@ def _read_records(
         led = [tp for tp, leader in leaders.items() if leader == broker]
         offsets.update(read_log_offsets(admin, broker, led, LATEST))
     return offsets
+
+
+# What is not local after the plan.
+
+
+def _unmet_notes(layout: LeaderLayout, view: ClusterView) -> Iterator[str]:
+    """Yield a sentence for each reason of each group."""
+    for unmet in layout.unmet:
+        group = escape_controls(unmet.name)
+        count = format_count(len(unmet.partitions), "partition")
+        yield f"{group}: {count} not local: {_reason(unmet, layout, view)}."
+
+
+def _reason(unmet: UnmetReads, layout: LeaderLayout, view: ClusterView) -> str:
+    rack = escape_controls(unmet.rack or "")
+    match unmet.obstacle:
+        case Obstacle.UNREAD:
+            return "no member owns them"
+        case Obstacle.RACKLESS_MEMBER:
+            return "the racks of their members are unknown; see --mapping"
+        case Obstacle.NO_BROKER_IN_RACK:
+            return f"their members are in rack {rack}, which has no brokers"
+        case Obstacle.NO_REPLICA_IN_RACK:
+            return (
+                f"they have no replica in their members' rack {rack}; to add one: "
+                f"{escape_controls(_placement_command(unmet, view))}"
+            )
+        case Obstacle.NOT_SELECTED:
+            return "their topics are not selected; see --topics and --exclude"
+        case Obstacle.LEADER_LIMIT:
+            return (
+                f"the brokers in rack {rack} lead as many partitions as --max-imbalance permits "
+                f"({layout.leader_limit:,})"
+            )
+        case Obstacle.OTHER_READERS:
+            return "other groups read them in another rack"
+
+
+def _placement_command(unmet: UnmetReads, view: ClusterView) -> str:
+    """Return the command that gives the partitions a replica in each rack."""
+    racks = len({rack for rack in view.racks().values() if rack is not None})
+    topics = sorted({tp.topic for tp in unmet.partitions})
+    factor = max(len(view.replicas[tp]) for tp in unmet.partitions)
+    command = ["rackward", "placement", "plan", "--topics", ",".join(topics)]
+    if factor < racks:
+        command += ["--replication-factor", str(racks)]
+    return shlex.join(command)
+
+
+def _layout_json(layout: LeaderLayout) -> dict[str, Any]:
+    unmet = []
+    for each in layout.unmet:
+        partitions: dict[str, list[int]] = {}
+        for topic, number in each.partitions:
+            partitions.setdefault(topic, []).append(number)
+        unmet.append(
+            {
+                "group": each.name,
+                "reason": each.obstacle.value,
+                "rack": each.rack,
+                "partitions": partitions,
+            }
+        )
+    return {"leader_limit": layout.leader_limit, "unmet": unmet}

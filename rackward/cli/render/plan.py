@@ -274,20 +274,29 @@ def write_plan(
     *,
     every_partition: bool,
     as_json: bool,
+    notes: Sequence[str] = (),
+    fields: Mapping[str, Any] | None = None,
 ) -> None:
-    """Show a plan, and write it to ``output`` if that is given. Raises PlanFileError."""
+    """Show a plan, and write it to ``output`` if that is given.
+
+    ``notes`` are sentences to print after the tables, ``fields`` more fields of the JSON. Raises
+    PlanFileError.
+    """
     text = to_kafka_json(plan.target) if format is PlanFormat.KAFKA else format_plan(plan)
     if output is not None and output != STDIO:
         write_text(output, text)
     change = PlannedChange(view, plan.moves, plan.sizes, plan.limits.throttle, plan.localities)
     if as_json:
-        print_json(command, {"output": output, **change_json(change)})
+        print_json(command, {"output": output, **change_json(change), **(fields or {})})
         return
     console = stderr() if output == STDIO else stdout()
     if plan.moves:
         show_change(change, console, every_partition=every_partition)
     else:
         console.print("Nothing to change.", style="green")
+    for note in notes:
+        # Without wrapping, so that commands can be copied.
+        console.print(note, soft_wrap=True)
     if output == STDIO:
         sys.stdout.write(text)
     elif output is not None:

@@ -18,8 +18,8 @@ from rackward.group_explanation import (
     RackLocality,
     check_explainable,
     explain_group,
-    topics_read,
 )
+from rackward.group_readers import topics_read
 from rackward.host_racks import HostRacks
 from tests.support.simulated_cluster import cluster_state
 
