@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from importlib.metadata import packages_distributions
@@ -103,12 +104,15 @@ def test_a_missing_extra_fails_where_all_are_required(
     result.assert_outcomes(errors=4, failed=2)
 
 
-def test_folders_can_be_collected_without_extras(without_extras: pytest.Pytester) -> None:
+def test_folders_can_be_collected_without_extras(
+    without_extras: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No conftest.py of a folder imports a package of an extra."""
     folders = [path.parent for name in ("tests", "integration") for path in _conftests(ROOT / name)]
-    assert len(folders) > 3
+    assert len(folders) >= 3
     imports = [f"import {'.'.join(path.relative_to(ROOT).parts)}.conftest" for path in folders]
-    without_extras.syspathinsert(ROOT)
+    # An installed package may be of another checkout.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(without_extras.path), str(ROOT)]))
     result = without_extras.runpython(without_extras.makepyfile("\n".join(imports)))
     assert result.ret == 0
 

@@ -24,7 +24,7 @@ from integration.support.collecting import fill, read_table
 from integration.support.command_line import Done, one_line, rackward
 from integration.support.topics import create_topic, new_name, with_admin
 from rackward.clusters import LocalCluster
-from tests.support.certificates import Authority, make_authority, write_file
+from tests.support.security import Authority, make_authority, write_file
 
 JAAS = "org.apache.kafka.common.security"
 MECHANISMS = {

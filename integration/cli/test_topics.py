@@ -74,7 +74,7 @@ def test_topics_like_another_topic_and_with_custom_placers(cluster: Cluster) -> 
     first, like, custom, deferred = (new_name(n) for n in ("first", "like", "custom", "deferred"))
     output = create(
         cluster, first, "-p", "5", "-r", "2", "--placement",
-        "integration.support.custom_placers:Backwards", "--placement-properties", "lead=2",
+        "tests.support.placement:Backwards", "--placement-properties", "lead=2",
         "--config", "min.insync.replicas=2",
     )  # fmt: skip
     assert planned(output, first) == layout(cluster, first) == {str(n): [2, 5] for n in range(5)}
@@ -82,7 +82,7 @@ def test_topics_like_another_topic_and_with_custom_placers(cluster: Cluster) -> 
     assert layout(cluster, like) == layout(cluster, first)
     both = rackward(
         cluster, "topics", "create", custom, deferred, "--yes", "--json", "-p", "2", "-r", "1",
-        "--placement", "integration.support.custom_placers:Deferring", "--brokers", "1,3-4",
+        "--placement", "tests.support.placement:Deferring", "--brokers", "1,3-4",
     ).json  # fmt: skip
     for topic in (custom, deferred):
         assert planned(both, topic) == layout(cluster, topic)
@@ -122,11 +122,11 @@ def test_bad_requests_are_errors_of_one_line_and_change_nothing(
         ([f"{absent}/x", "-p", "1", "-r", "1"], "Topic name is invalid"),
         ([absent, "--placement", "nope"], "there is no placer 'nope': choose one of simple"),
         (
-            [absent, "--placement", "integration.support.custom_placers:Raising"],
+            [absent, "--placement", "tests.support.placement:Raising"],
             "failed with LookupError: th",
         ),
         (
-            [absent, "--placement", "integration.support.custom_placers:Repeating"],
+            [absent, "--placement", "tests.support.placement:Repeating"],
             "choose another placer",
         ),
         ([absent, "--like", f"{absent}-too"], "unknown topic absent-"),

@@ -22,7 +22,7 @@ from integration.support.confluent import (
     read_records,
 )
 from rackward.clusters import LocalCluster
-from tests.support.certificates import make_authority
+from tests.support.security import make_authority
 from tests.support.waiting import TEST_TIMEOUT
 
 PASSWORD = "wonderland-1865"

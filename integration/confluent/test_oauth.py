@@ -26,14 +26,16 @@ from integration.support.confluent import (
 )
 from integration.support.topics import new_name
 from rackward.clusters import LocalCluster
-from tests.support.certificates import Authority, make_authority, write_file
-from tests.support.token_server import (
+from tests.support.security import (
     CLIENT_ID,
     SECRET,
+    Authority,
     TokenServer,
+    make_authority,
     run_token_server,
     send_json,
     unsecured_token,
+    write_file,
 )
 from tests.support.waiting import TEST_TIMEOUT
 

@@ -23,14 +23,16 @@ from assignors.connection.properties import Secret
 from assignors.connection.settings import read_settings
 from assignors.connection.token_endpoint import MAX_RESPONSE_BYTES, TokenEndpoint
 from assignors.kafka_python.token_provider import TokenProvider
-from tests.support.certificates import Authority, make_authority, write_file
-from tests.support.token_server import (
+from tests.support.security import (
     CLIENT_ID,
     SECRET,
+    Authority,
     TokenServer,
+    make_authority,
     run_token_server,
     send_json,
     unsecured_token,
+    write_file,
 )
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"

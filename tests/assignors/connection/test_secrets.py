@@ -21,7 +21,7 @@ from assignors.connection import (
 from assignors.connection.properties import PropertyReader, Secret
 from assignors.connection.sasl import parse_jaas
 from assignors.connection.settings import read_settings
-from tests.support.certificates import make_authority, trust_store, write_file
+from tests.support.security import make_authority, trust_store, write_file
 
 CANARY = "hunter2"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

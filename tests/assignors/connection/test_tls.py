@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from assignors.connection import ConnectionPropertyError, kafka_python_settings, librdkafka_settings
-from tests.support.certificates import Authority, Signed, make_authority, trust_store, write_file
+from tests.support.security import Authority, Signed, make_authority, trust_store, write_file
 from tests.support.waiting import TEST_TIMEOUT
 
 PASSWORD = "hunter2"

@@ -27,18 +27,20 @@ from assignors.leader_moves import (
 )
 from assignors.model import Assignor
 from placement_core import InvalidOptionError
-from tests.support.leader_histories import (
+from tests.support.random_groups import (
     PARTITIONS,
     Check,
     Leader,
     histories,
+    move_leaders,
     observation,
     policies,
+    random_leaders,
     requested_late,
     run_policy,
+    with_assignments,
     wrong_requests,
 )
-from tests.support.random_groups import move_leaders, random_leaders, with_assignments
 
 STICKY = LeaderRackAwareCooperativeSticky()
 RANGE = LeaderRackAwareRange()

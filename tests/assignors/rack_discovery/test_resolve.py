@@ -31,10 +31,12 @@ from assignors.rack_discovery.resolve import (
     sources,
 )
 from placement_core import InvalidOptionError
-from tests.support.rack_plugin import HERE, RELEASE, install
 from tests.support.rack_sources import (
+    HERE,
+    RELEASE,
     Fault,
     hang,
+    install,
     metadata_server,
     search_with_long_timeouts,
     slow,
@@ -410,7 +412,7 @@ def test_a_slow_cloud_and_slow_plugins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     plugins = {f"p{index}": "hangs" for index in range(5)}
-    install(tmp_path, monkeypatch, a="slow", **plugins, z="rack_a")
+    install(tmp_path, monkeypatch, a="late", **plugins, z="rack_a")
     with metadata_server(fault) as server:
         result = timed_search(
             {"RACKWARD_RACK_FROM": "aws-zone-id", "RACKWARD_METADATA_ENDPOINT": server.url}
@@ -457,7 +459,7 @@ def test_a_slow_name_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_after_a_timeout_the_next_source_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(tmp_path, monkeypatch, a="slow", z="rack_a")
+    install(tmp_path, monkeypatch, a="late", z="rack_a")
     result = timed_search({}, accept=lambda result: result.rack is not None)
     assert (result.rack, len(result.failures)) == ("a", 1)
 

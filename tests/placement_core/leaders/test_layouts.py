@@ -14,7 +14,7 @@ from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Me
 from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
 from placement_core.leaders import ConsumerDemand, LeaderLayout, Locality, plan_leaders
 from placement_core.leaders.problem import scale_weights
-from tests.support.leader_layouts import check_layout, chosen, local, random_readers, random_view
+from tests.support.placement import check_layout, chosen, local, random_readers, random_view
 from tests.support.reassignments import minimum, squared_loads
 
 ORDERS = frozenset({"orders"})

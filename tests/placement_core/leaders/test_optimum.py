@@ -10,7 +10,7 @@ import pytest
 from assignors import LeaderRackAwareCooperativeSticky, Member
 from placement_core import ClusterView
 from placement_core.leaders import plan_leaders
-from tests.support.leader_layouts import (
+from tests.support.placement import (
     best_value,
     check_layout,
     chosen,

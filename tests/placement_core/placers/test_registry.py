@@ -24,10 +24,9 @@ from placement_core.placers import (
     parse_properties,
     place,
 )
-from tests.support.placement import check_racks, cluster
-from tests.support.placer_plugin import FixedPlacer, Nested
+from tests.support.placement import FixedPlacer, Nested, check_racks, cluster
 
-HERE = "tests.support.placer_plugin"
+HERE = "tests.support.placement"
 VIEW = cluster("aabbcc")
 SPEC = PlacementSpec(2, 2)
 

@@ -29,8 +29,13 @@ from placement_core.placers import (
     UnderReplicatedPlacer,
     place,
 )
-from tests.support.placement import check_form, check_present_first, check_racks, cluster
-from tests.support.placer_plugin import FixedPlacer
+from tests.support.placement import (
+    FixedPlacer,
+    check_form,
+    check_present_first,
+    check_racks,
+    cluster,
+)
 
 PLACERS: list[ReplicaPlacer] = [
     SimplePlacer(seed=3),

@@ -15,7 +15,7 @@ import pytest
 
 from placement_core import InvalidOptionError
 from rackward.admin import AdminError, UnreachableError, connect, errors
-from tests.support.certificates import make_authority, write_file
+from tests.support.security import make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT
 
 Respond = Callable[[socket.socket], None]

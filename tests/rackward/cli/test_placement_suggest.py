@@ -11,8 +11,8 @@ from placement_core import InvalidOptionError, RackwardError, ReplicaLists, Topi
 from placement_core.reassignment import from_kafka_json
 from rackward.cli.main import app
 from rackward.placement_service import MutualTls, PlacementRequest, ServiceRefusedError
-from tests.support.certificates import make_authority, write_file
 from tests.support.placement_server import first_brokers, run_service
+from tests.support.security import make_authority, write_file
 
 SHAPE = ("--partitions", "2", "--replication-factor", "2")
 

@@ -12,8 +12,7 @@ from typer.testing import CliRunner, Result
 from assignors.rack_discovery.resolve import search
 from placement_core import InvalidOptionError
 from rackward.cli.main import app
-from tests.support.rack_plugin import install
-from tests.support.rack_sources import metadata_server
+from tests.support.rack_sources import install, metadata_server
 from tests.support.waiting import TEST_TIMEOUT
 
 UNSET = {
@@ -55,7 +54,7 @@ def test_reasons_for_no_rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert result.stderr.splitlines() == [
         "No rack from file /no/such: it cannot be read (No such file or directory): mount the file,"
         " or give another path.",
-        "No rack from plug-in mine (tests.support.rack_plugin:none): it has none.",
+        "No rack from plug-in mine (tests.support.rack_sources:none): it has none.",
         "A consumer on this host starts without a rack.",
     ]
 

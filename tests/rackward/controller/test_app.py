@@ -21,8 +21,8 @@ from rackward.placement_service import (
     ServiceTlsError,
     create_replica_placement,
 )
-from tests.support.certificates import Authority, make_authority, write_file
 from tests.support.placement_server import first_brokers
+from tests.support.security import Authority, make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT
 
 ALL_ADDRESSES = "0.0.0.0"

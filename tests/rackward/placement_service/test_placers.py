@@ -23,9 +23,8 @@ from rackward.placement_service import (
     create_replica_placement,
     place_replicas,
 )
-from tests.support.placement import cluster
+from tests.support.placement import FixedPlacer, cluster
 from tests.support.placement_server import run_service
-from tests.support.placer_plugin import FixedPlacer
 
 ORDERS = SimplePlacer(seed=9).place(PlacementSpec(16, 3), cluster([None] * 6))
 VIEW = cluster(["/a/1", "/a/2", "/b/1", "/b/2", "/c/1", "/c/1"], orders=ORDERS)

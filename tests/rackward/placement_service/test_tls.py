@@ -17,13 +17,13 @@ from rackward.placement_service import (
     ServiceTlsError,
     create_replica_placement,
 )
-from tests.support.certificates import Authority, Signed, make_authority, write_file
 from tests.support.placement_server import (
     RunningService,
     receive_all,
     request_frame,
     run_service,
 )
+from tests.support.security import Authority, Signed, make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 
