@@ -1,20 +1,35 @@
-"""Offsets that are committed when a consumer is killed during a call of ``consume``."""
+"""Offsets that are committed when a consumer is killed during a call of ``consume``.
+
+Each consumer is this module, run as a program that reports a batch when ``consume`` has returned
+it:
+
+    python -m integration.confluent.test_crashes VARIANT BOOTSTRAP GROUP TOPIC COUNT SECONDS
+
+VARIANT is a name of `integration.support.confluent.Variant`, with ``-aio`` for the AIOConsumer.
+Each line of standard output is a JSON list for one batch: topic, partition and next offset of each
+partition in it. The process ends when it is killed, or when its standard input is closed.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import confluent_kafka.aio
 import pytest
 
-from integration.support.confluent import new_group
+import assignors.confluent
+from integration.support.confluent import VARIANTS, new_group
 from integration.support.racks import evenly, replicas_led_from
-from integration.support.steady_producer import produce_steadily
-from integration.support.topics import committed, create_topic, new_name
+from integration.support.topics import committed, create_topic, new_name, produce_steadily
 from rackward.clusters import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -27,7 +42,7 @@ CALL_SECONDS = 5.0
 
 
 class Reader:
-    """A process of `integration.support.reader_process`, and the batches that it has reported."""
+    """A consumer in its own process, and the batches that it has reported."""
 
     def __init__(self, name: str, bootstrap: str, group: str, topic: str) -> None:
         self.group = group
@@ -35,7 +50,7 @@ class Reader:
         self.batches = 0
         arguments = [name, bootstrap, group, topic, "1000000", str(CALL_SECONDS)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "integration.support.reader_process", *arguments],
+            [sys.executable, "-m", "integration.confluent.test_crashes", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=Path(__file__).parents[2],
@@ -90,3 +105,62 @@ def test_records_that_consume_has_not_returned_are_not_committed(cluster: Cluste
     }
     print("records committed and not returned:", lost)
     assert lost == dict.fromkeys(READERS, 0)
+
+
+# The consumer: this module as a program.
+
+AIO = {
+    "confluent": confluent_kafka.aio.AIOConsumer,
+    "rackward": assignors.confluent.AIOConsumer,
+}
+
+
+def main() -> None:
+    """Read until killed."""
+    name, bootstrap, group, topic, count, seconds = sys.argv[1:]
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    variant = VARIANTS[name.removesuffix("-aio")]
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": 300,
+        "partition.assignment.strategy": variant.cooperative,
+        "client.rack": "a",
+        "log_level": 0,
+    }
+    if name.endswith("-aio"):
+        asyncio.run(_read(AIO[variant.name], settings, topic, int(count), float(seconds)))
+        return
+    consumer = variant.consumer(settings)
+    consumer.subscribe([topic])
+    while True:
+        _report(consumer.consume(int(count), float(seconds)))
+
+
+async def _read(
+    make: Any, settings: dict[str, Any], topic: str, count: int, seconds: float
+) -> None:
+    consumer = make(settings)
+    await consumer.subscribe([topic])
+    while True:
+        _report(await consumer.consume(count, seconds))
+
+
+def _report(batch: Iterable[Any]) -> None:
+    ends: dict[tuple[str, int], int] = {}
+    for message in batch:
+        assert message.error() is None, message.error()
+        ends[message.topic(), message.partition()] = message.offset() + 1
+    if ends:
+        line = json.dumps([[*key, end] for key, end in ends.items()]) + "\n"
+        os.write(sys.stdout.fileno(), line.encode())
+
+
+def _end_with_parent() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

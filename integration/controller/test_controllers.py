@@ -42,7 +42,7 @@ def cluster(three_brokers: Cluster) -> Cluster:
 
 def signalled_controller(cluster: Cluster, step: Step, name: str) -> list[str]:
     """Return the command line of a controller that gets the signal at that step."""
-    module = "integration.support.controller_process"
+    module = "integration.support.controllers"
     return [sys.executable, "-m", module, cluster.bootstrap_servers, step.value, name]
 
 

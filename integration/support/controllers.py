@@ -1,8 +1,15 @@
-"""Controller processes, the records that they write, and topics that lack replicas."""
+"""Controller processes, the records that they write, and topics that lack replicas.
+
+As a program, this module is a controller that sends itself a signal at a step of a pass:
+
+    python -m integration.support.controllers BOOTSTRAP_SERVERS STEP SIGNAL
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+import os
 import re
 import signal
 import subprocess
@@ -21,9 +28,14 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from integration.support.command_line import rackward
 from integration.support.topics import throttle_settings
 from placement_core import TopicPartition
+from placement_core.locators import MetadataLocator
+from placement_core.placers import RackAlternatingPlacer
 from rackward.admin import ClusterState, connect, read_state
 from rackward.clusters import Cluster
+from rackward.controller.app import Controller, Plugins
+from rackward.controller.config import ControllerConfig
 from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC, read_pending_replicas
+from rackward.controller.reconciler import Step
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 READY_SECONDS = 120.0
@@ -231,3 +243,31 @@ def wait_until_complete(cluster: Cluster) -> None:
     """Wait until there is no record of pending replicas, and assert that there is no throttle."""
     wait_until(lambda: pending_keys(cluster) == [], TAKE_OVER_SECONDS, "all records are deleted")
     assert throttle_settings(cluster) == {}, "a throttle is left"
+
+
+# The controller that sends itself a signal.
+
+SESSION_TIMEOUT_MS = 6000
+"""The minimum that brokers allow."""
+
+THROTTLE = 50_000_000
+
+
+def main() -> None:
+    """Run the controller until the signal."""
+    servers, target, signum = sys.argv[1], Step(sys.argv[2]), signal.Signals[sys.argv[3]]
+
+    def on_step(step: Step) -> None:
+        if step is target:
+            os.kill(os.getpid(), signum)
+
+    logging.basicConfig(level=logging.INFO)
+    config = ControllerConfig({"bootstrap.servers": servers}, throttle=THROTTLE)
+    plugins = Plugins(RackAlternatingPlacer, MetadataLocator())
+    Controller(
+        config, plugins, timeout=20.0, session_timeout_ms=SESSION_TIMEOUT_MS, on_step=on_step
+    ).run()
+
+
+if __name__ == "__main__":
+    main()

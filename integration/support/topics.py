@@ -1,11 +1,19 @@
-"""Topics, groups, records and committed offsets on a test cluster, and plans for topics."""
+"""Topics, groups, records and committed offsets on a test cluster, and plans for topics.
+
+As a program, this module is a producer that sends until its standard input is closed:
+
+    python -m integration.support.topics BOOTSTRAP_SERVERS TOPIC PARTITIONS SECONDS_BETWEEN_RECORDS
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import random
+import select
 import struct
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -399,3 +407,44 @@ def _records(cluster: Cluster) -> Iterator[tuple[bytes, bytes | None]]:
 def _string(data: bytes, at: int) -> tuple[str, int]:
     (length,) = struct.unpack_from(">h", data, at)
     return data[at + 2 : at + 2 + length].decode(), at + 2 + length
+
+
+# A producer in its own process.
+
+
+@contextmanager
+def produce_steadily(cluster: Cluster, topic: str, partitions: int, every: float) -> Iterator[None]:
+    """Send a small record to each partition every ``every`` seconds, until the block ends.
+
+    The producer is another process, and does not slow down consumers whose pauses are measured.
+    kafka-python sends all records for a broker in one request; librdkafka sends one per partition.
+    """
+    arguments = [cluster.bootstrap_servers, topic, str(partitions), str(every)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "integration.support.topics", *arguments],
+        stdin=subprocess.PIPE,
+    )
+    try:
+        yield
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(TEST_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def main() -> None:
+    """Send until standard input is closed."""
+    bootstrap, topic, partitions, every = sys.argv[1:]
+    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), linger_ms=0)
+    while not select.select([sys.stdin], [], [], float(every))[0]:
+        for partition in range(int(partitions)):
+            producer.send(topic, b"x", partition=partition)
+    producer.close(timeout=5)
+
+
+if __name__ == "__main__":
+    main()
