@@ -1,0 +1,395 @@
+"""Rebalances of KafkaConsumers and AIOKafkaConsumers while records are produced.
+
+Partitions that move, pauses, the order of reads, and losses. KafkaConsumers rebalance
+cooperatively; AIOKafkaConsumers revoke everything before each rebalance.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import pytest
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AIORange
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import (
+    StickyPartitionAssignor as AIOSticky,
+)
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+import assignors.aiokafka
+from assignors import LeaderRackAwareCooperativeSticky, Plan
+from assignors import Member as PureMember
+from assignors.group_leader import log
+from assignors.kafka_python import (
+    LeaderRackAwareCooperativeStickyAssignor,
+    LeaderRackAwareRangeAssignor,
+)
+from integration.support.aiokafka_clients import AIOKafka
+from integration.support.clients import (
+    KafkaPython,
+    MakeClient,
+    PartitionId,
+    partitions_of,
+)
+from integration.support.groups import (
+    ConsumerGroup,
+    everything_is_committed,
+    everything_is_read,
+    read_again,
+)
+from integration.support.racks import evenly, loads, off_rack, replicas_led_from, wait_for_members
+from integration.support.topics import SteadyProducer, create_topic, new_name
+from rackward.clusters import Cluster
+from tests.support.waiting import TEST_TIMEOUT, wait_until
+
+SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
+THREE = {"a1": "a", "b1": "b", "c1": "c"}
+MAX_PAUSE = 3.0
+"""Seconds without a record of a partition that stays. It takes 0.3 to 0.9 s on two cores, most of
+it for the commit before a rebalance."""
+MAX_PAUSE_BUSY = 10.0
+"""The same on a busy machine."""
+
+CLIENTS: dict[str, MakeClient] = {"kafka-python": KafkaPython(), "aiokafka": AIOKafka()}
+"""Both with the cooperative sticky assignor."""
+
+Owned = dict[str, frozenset[PartitionId]]
+
+
+def retained(before: Owned, now: Owned) -> set[PartitionId]:
+    return {tp for name in before.keys() & now.keys() for tp in before[name] & now[name]}
+
+
+def tps_of(topics: Mapping[str, Sequence[int]]) -> frozenset[PartitionId]:
+    return frozenset((topic, p) for topic, ps in topics.items() for p in ps)
+
+
+def check_reads(
+    group: ConsumerGroup, topic: str, sent: SteadyProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Assert that all acknowledged records are read in order, and once if commits succeeded."""
+    sent.stop()
+    everything_is_read(group.reads_of, topic, sent)
+    again = sum(read_again(group.reads_of((topic, p))) for p in sent.acknowledged)
+    assert not again or "OffsetCommit failed" in caplog.text
+
+
+def best_plan(cluster: Cluster, topic: str, before: Owned, members: Mapping[str, str]) -> Plan:
+    """Return the plan for members that own ``before``; it is optimal."""
+    view = cluster.view([topic])
+    broker_racks = {broker.id: broker.rack for broker in view.brokers}
+    leaders = {tp[1]: broker_racks[broker] for tp, broker in view.known_leaders.items()}
+    plan = LeaderRackAwareCooperativeSticky().assign(
+        [
+            PureMember(
+                id=name,
+                topics=frozenset({topic}),
+                rack=rack,
+                owned={topic: sorted(p for _, p in before.get(name, ()))},
+                generation=1,
+            )
+            for name, rack in members.items()
+        ],
+        {topic: [leaders[p] for p in range(len(leaders))]},
+    )
+    assert plan.off_rack == plan.optimum
+    return plan
+
+
+def test_join_and_leave_of_a_cooperative_group(cluster: Cluster) -> None:
+    topic = create_topic(cluster, new_name("flow"), replicas_led_from(evenly(36)))
+    all_partitions = partitions_of(topic, 36)
+    first = dict(list(SIX.items())[:5])
+    with (
+        SteadyProducer(cluster, topic, 36) as sent,
+        ConsumerGroup(cluster, topics=[topic]) as group,
+    ):
+        for name, rack in first.items():
+            group.start(name, rack)
+        before = group.settle(all_partitions)
+        time.sleep(1.0)
+
+        def change(act: Callable[[], object]) -> Owned:
+            generation, started = group.generation, time.monotonic()
+            act()
+            now = group.settle(all_partitions, after=generation)
+            time.sleep(0.5)
+            ended = time.monotonic()
+            assert group.generation - generation <= 2
+            assert group.assigned_again(since=started) == []
+            for tp in retained(before, now):
+                assert group.reads_of(tp).longest_gap(started, ended) < MAX_PAUSE_BUSY
+            return now
+
+        joined = change(lambda: group.start("c2", "c"))
+        assert loads(joined) == [6] * 6
+        assert off_rack(cluster, joined, SIX) == 0
+        # Every member ends with six local partitions, so it keeps its local ones and no other.
+        local_counts = {
+            name: len(partitions) - off_rack(cluster, {name: partitions}, SIX)
+            for name, partitions in before.items()
+        }
+        assert len(retained(before, joined)) == sum(
+            min(6, local) for local in local_counts.values()
+        )
+        before = joined
+        left = change(lambda: group.stop("b2"))
+        # The member that left had six; no other partition has to move.
+        assert loads(left) == [7, 7, 7, 7, 8]
+        assert len(retained(before, left)) == 30
+        sent.stop()
+        everything_is_read(group.reads_of, topic, sent)
+        everything_is_committed(cluster, group.id, sent)
+    everything_is_committed(cluster, group.id, sent)
+
+
+def test_join_and_leave_of_an_eager_group(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, log.name)
+    topic = create_topic(cluster, new_name("flow"), replicas_led_from(evenly(36)))
+    all_partitions = partitions_of(topic, 36)
+    five = dict(list(SIX.items())[:5])
+    with (
+        SteadyProducer(cluster, topic, 36) as sent,
+        ConsumerGroup(cluster, topics=[topic], client=CLIENTS["aiokafka"]) as group,
+    ):
+        for name, rack in five.items():
+            group.start(name, rack)
+        before = group.settle(all_partitions)
+
+        def change(act: Callable[[], object], members: Mapping[str, str]) -> Owned:
+            generation = group.generation
+            act()
+            now = group.settle(all_partitions, after=generation)
+            best = best_plan(cluster, topic, before, members)
+            across, moved = best.off_rack, best.moved
+            assert off_rack(cluster, now, members) == across
+            stayed = sum(len(before[name]) for name in before.keys() & members.keys())
+            assert stayed - len(retained(before, now)) == moved
+            # Eager members own nothing during a rebalance, so one round is enough.
+            assert group.generation == generation + 1
+            (*_, line) = (r.getMessage() for r in caplog.records if r.name == log.name)
+            assert f"off_rack={across} optimum={across} moved={moved} withheld=0" in line
+            return now
+
+        before = change(lambda: group.start("c2", "c"), SIX)
+        assert loads(before) == [6] * 6
+        assert off_rack(cluster, before, SIX) == 0
+        left = {name: rack for name, rack in SIX.items() if name != "b2"}
+        now = change(lambda: group.stop("b2"), left)
+        # The member that left had six; no other partition has to move.
+        assert loads(now) == [7, 7, 7, 7, 8]
+        assert len(retained(before, now)) == 30
+        check_reads(group, topic, sent, caplog)
+        everything_is_committed(cluster, group.id, sent)
+    everything_is_committed(cluster, group.id, sent)
+
+
+@pytest.mark.slow
+def test_retained_partitions_are_read_while_a_slow_member_delays_a_rebalance(
+    cluster: Cluster,
+) -> None:
+    # The rebalance takes until the slowest member polls. The others keep reading.
+    poll_interval = MAX_PAUSE + 2.0
+    topic = create_topic(cluster, new_name("slow"), replicas_led_from(evenly(12)))
+    all_partitions = partitions_of(topic, 12)
+    with SteadyProducer(cluster, topic, 12), ConsumerGroup(cluster, topics=[topic]) as group:
+        group.start("a1", "a")
+        group.start("b1", "b")
+        group.start("c1", "c", poll_interval=poll_interval)
+        before = group.settle(all_partitions)
+        generation, started = group.generation, time.monotonic()
+        group.start("a2", "a")
+        now = group.settle(all_partitions, after=generation)
+        ended = time.monotonic()
+        assert ended - started > poll_interval
+        for name in ("a1", "b1"):
+            for tp in before[name] & now[name]:
+                assert group.reads_of(tp).longest_gap(started, ended) < MAX_PAUSE
+        assert group.generation - generation <= 2
+        assert group.assigned_again(since=started) == []
+
+
+@pytest.mark.everywhere
+def test_the_next_rebalance_uses_moved_leaders(cluster: Cluster) -> None:
+    # Two leaders of rack a and two of b are swapped. Four moves, the minimum, make all
+    # partitions local again.
+    racks = evenly(36)
+    replicas = replicas_led_from(racks)
+    topic = create_topic(cluster, new_name("moved"), replicas)
+    all_partitions = partitions_of(topic, 36)
+    with ConsumerGroup(cluster, topics=[topic]) as group:
+        for name, rack in SIX.items():
+            group.start(name, rack)
+        before = group.settle(all_partitions)
+        leave_a = [p for p, rack in enumerate(racks) if rack == "a"][:2]
+        leave_b = [p for p, rack in enumerate(racks) if rack == "b"][:2]
+        swap = {(topic, p): next(n for n in replicas[p][1:] if n in (2, 3)) for p in leave_a}
+        swap |= {(topic, p): next(n for n in replicas[p][1:] if n in (0, 1)) for p in leave_b}
+        cluster.move_leaders(swap)  # type: ignore[arg-type]
+        assert off_rack(cluster, before, SIX) == 4
+        # The leader assigns by its metadata, which is up to two seconds old.
+        wait_for_members(cluster, topic, group)
+        generation, requested_at = group.generation, time.monotonic()
+        # Only the leader: a request of another member could cause a second rebalance.
+        coordinators = [member.consumer._coordinator for member in group.members.values()]
+        (leader,) = [each for each in coordinators if each._is_leader]
+        leader.request_rejoin()
+        now = group.settle(all_partitions, after=generation)
+        assert off_rack(cluster, now, SIX) == 0
+        assert len(retained(before, now)) == 32
+        assert group.generation - generation <= 2
+        # Only since then: the first member owned all partitions at first.
+        assert group.assigned_again(since=requested_at) == []
+
+
+def test_partitions_stay_when_subscriptions_change(cluster: Cluster) -> None:
+    # aiokafka drops its assignment when it subscribes anew. Members that joined one after the
+    # other own other partitions than a new plan would assign; none of them may move.
+    topic = create_topic(cluster, new_name("one"), replicas_led_from(evenly(12)))
+    members = {"c1": "c", "b1": "b", "a1": "a", "a2": "a"}
+    with ConsumerGroup(cluster, topics=[topic], client=CLIENTS["aiokafka"]) as group:
+        for name, rack in members.items():
+            group.start(name, rack)
+            before = group.settle(partitions_of(topic, 12))
+        new_plan = best_plan(cluster, topic, {}, members).partitions
+        assert {name: tps_of(topics) for name, topics in new_plan.items()} != before
+        generation = group.generation
+        for member in group.members.values():
+            member.resubscribe(topics=[topic, new_name("absent")])
+        wait_until(
+            lambda: group.generation > generation, within=TEST_TIMEOUT, what="all have rejoined"
+        )
+        assert group.settle(partitions_of(topic, 12), after=generation, hold=1.5) == before
+
+
+@pytest.mark.parametrize("library", CLIENTS)
+def test_static_members_restart_without_a_rebalance(cluster: Cluster, library: str) -> None:
+    topic = create_topic(cluster, new_name("static"), replicas_led_from(evenly(12)))
+    all_partitions = partitions_of(topic, 12)
+    with ConsumerGroup(
+        cluster,
+        topics=[topic],
+        client=CLIENTS[library],
+        # Longer than a restart takes on a busy machine.
+        session_timeout_ms=60_000,
+    ) as group:
+        for name, rack in THREE.items():
+            group.start(name, rack, group_instance_id=name)
+        before = group.settle(all_partitions)
+        generation = group.generation
+        for name, rack in THREE.items():
+            group.stop(name)
+            group.start(name, rack, group_instance_id=name)
+            assert group.settle(all_partitions) == before
+        assert group.generation == generation
+        assert off_rack(cluster, before, THREE) == 0
+        # Restarted members claim what they are assigned again: of four members with three
+        # partitions each, only those of the fourth move. Rack a has 4 leaders and now 6
+        # partitions: 2 off-rack.
+        restarted = time.monotonic()
+        group.start("a2", "a")
+        now = group.settle(all_partitions, after=generation)
+        assert off_rack(cluster, now, {**THREE, "a2": "a"}) == 2
+        assert len(retained(before, now)) == 9
+        if library == "kafka-python":
+            assert group.assigned_again(since=restarted) == []
+        # Stopped before the others: a consumer that closes completes a join in progress, which
+        # would wait for closed static members until their sessions expire.
+        generation = group.generation
+        group.stop("a2")
+        assert group.settle(all_partitions, after=generation) == before
+
+
+def roll(group: ConsumerGroup, client: MakeClient, partitions: Collection[PartitionId]) -> Owned:
+    """Restart each member of THREE as such a client; return what each owns at the end."""
+    for name, rack in THREE.items():
+        generation = group.generation
+        group.stop(name)
+        group.start(name, rack, client=client)
+        owned = group.settle(partitions, after=generation)
+    return owned
+
+
+@pytest.mark.parametrize(
+    ("library_assignor", "our_assignor"),
+    [
+        pytest.param(RangePartitionAssignor, LeaderRackAwareRangeAssignor, marks=pytest.mark.slow),
+        pytest.param(
+            CooperativeStickyAssignor,
+            LeaderRackAwareCooperativeStickyAssignor,
+            marks=pytest.mark.slow,
+        ),
+        (RangePartitionAssignor, LeaderRackAwareCooperativeStickyAssignor),
+    ],
+    ids=["range", "cooperative-sticky", "eager-to-cooperative"],
+)
+def test_rolling_change_from_and_to_assignors_of_kafka_python(
+    cluster: Cluster, library_assignor: Any, our_assignor: Any
+) -> None:
+    theirs = KafkaPython(lambda _: [library_assignor])
+    both = KafkaPython(lambda rack: [our_assignor(rack=rack), library_assignor])
+    ours = KafkaPython(lambda rack: [our_assignor(rack=rack)])
+    topic = create_topic(cluster, new_name("rolling"), replicas_led_from(evenly(12)))
+    all_partitions = partitions_of(topic, 12)
+    with (
+        SteadyProducer(cluster, topic, 12) as sent,
+        ConsumerGroup(cluster, topics=[topic]) as group,
+    ):
+        for name, rack in THREE.items():
+            group.start(name, rack, client=theirs)
+        group.settle(all_partitions)
+
+        def protocols() -> set[str]:
+            return {m.consumer._coordinator._generation.protocol for m in group.members.values()}
+
+        roll(group, both, all_partitions)
+        owned = roll(group, ours, all_partitions)
+        assert protocols() == {our_assignor.name}
+        assert loads(owned) == [4] * 3
+        assert off_rack(cluster, owned, THREE) == 0
+        roll(group, both, all_partitions)
+        owned = roll(group, theirs, all_partitions)
+        assert protocols() == {library_assignor.name}
+        assert loads(owned) == [4] * 3
+        sent.stop()
+        everything_is_read(group.reads_of, topic, sent)
+        everything_is_committed(cluster, group.id, sent)
+    everything_is_committed(cluster, group.id, sent)
+
+
+@pytest.mark.parametrize(
+    ("library_assignor", "our_assignor"),
+    [
+        (AIORange, assignors.aiokafka.LeaderRackAwareRangeAssignor),
+        (AIOSticky, assignors.aiokafka.LeaderRackAwareCooperativeStickyAssignor),
+    ],
+    ids=["range", "sticky"],
+)
+def test_rolling_change_from_assignors_of_aiokafka(
+    cluster: Cluster, library_assignor: Any, our_assignor: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    theirs = AIOKafka(lambda _: [library_assignor])
+    both = AIOKafka(lambda rack: [our_assignor(rack=rack), library_assignor])
+    ours = AIOKafka(lambda rack: [our_assignor(rack=rack)])
+    topic = create_topic(cluster, new_name("rolling"), replicas_led_from(evenly(12)))
+    all_partitions = partitions_of(topic, 12)
+    with (
+        SteadyProducer(cluster, topic, 12) as sent,
+        ConsumerGroup(cluster, topics=[topic]) as group,
+    ):
+        for name, rack in THREE.items():
+            group.start(name, rack, client=theirs)
+        group.settle(all_partitions)
+
+        roll(group, both, all_partitions)
+        owned = roll(group, ours, all_partitions)
+        assert loads(owned) == [4] * 3
+        assert off_rack(cluster, owned, THREE) == 0
+        check_reads(group, topic, sent, caplog)
+        everything_is_committed(cluster, group.id, sent)
+    everything_is_committed(cluster, group.id, sent)
