@@ -29,6 +29,10 @@ LIBRARIES: dict[str, tuple[Callable[[Strategies], MakeClient], ModuleType]] = {
     "kafka-python": (KafkaPython, assignors.kafka_python),
     "aiokafka": (AIOKafka, assignors.aiokafka),
 }
+METADATA_WAITS = {
+    "kafka-python": "assignors.kafka_python.leading",
+    "aiokafka": "assignors.aiokafka.coordinator",
+}
 ASSIGNORS = {
     "range": "LeaderRackAwareRangeAssignor",
     "sticky": "LeaderRackAwareCooperativeStickyAssignor",
@@ -127,8 +131,7 @@ def test_topics_that_the_leader_does_not_subscribe_to(
     cluster: Cluster, library: str, assignor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Brokers may respond late on a busy machine.
-    _, module = LIBRARIES[library]
-    monkeypatch.setattr(f"{module.__name__}.coordinator.METADATA_TIMEOUT", TEST_TIMEOUT)
+    monkeypatch.setattr(f"{METADATA_WAITS[library]}.METADATA_TIMEOUT", TEST_TIMEOUT)
     leader_topic, other_topic = new_name("leader"), new_name("other")
     create_topic(cluster, leader_topic, replicas_led_from(evenly(6)))
     create_topic(cluster, other_topic, replicas_led_from(evenly(6)))
