@@ -138,6 +138,8 @@ class Controller:
                 "pending_records": status.records,
                 "pending_partitions": status.partitions,
                 "placeholders_waiting": status.waiting,
+                "topic_offsets": status.offsets,
+                "topic_offsets_read": status.read,
             },
         )
 

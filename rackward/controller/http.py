@@ -184,6 +184,12 @@ class MetricsCollector(Collector):
         yield _gauge(
             "placeholders_waiting", "Replicas that no live broker can take.", status.waiting
         )
+        yield _gauge("topic_offsets", "Offsets of the topic of pending replicas.", status.offsets)
+        yield _gauge(
+            "topic_offsets_read",
+            "Offsets read since this controller got the lease; topic_offsets if it has all.",
+            status.read,
+        )
         yield _counter("reassignments", "Reassignments that were requested.", now.requested)
         yield _counter("passes", "Passes over all pending replicas.", now.passes)
         yield _counter("failed_passes", "Passes that an error ended.", now.failed_passes)

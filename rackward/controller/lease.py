@@ -5,12 +5,17 @@ it assigns it to another when that one stops sending heartbeats for the session 
 reads all records from the beginning and then acts on them. `Lease.verify_ownership` verifies with
 the group's coordinator, by a commit, that this member is still the owner: the coordinator refuses
 commits of members of an older generation.
+
+A consumer keeps its position in a partition that it gets back in a rebalance, so reading on would
+miss all records before it. Whenever the lease is given, also to the member that had it, reading
+begins at the beginning of the topic, and `Lease.ready` requires that it began there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from assignors.connection import kafka_python_settings
@@ -28,8 +33,21 @@ SESSION_TIMEOUT_MS = 10_000
 HEARTBEAT_INTERVAL_MS = 2_000
 MAX_POLL_INTERVAL_MS = 120_000
 COMMIT_TIMEOUT_MS = 5_000
+READ_TIMEOUT_MS = 5_000
 
 log = logging.getLogger("rackward.controller")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadProgress:
+    """How far the topic is read: of ``offsets`` in it, ``read`` since the lease was given.
+
+    ``offsets`` are counted by the brokers, ``read`` by the consumer from where it began, so a
+    reader that began too late cannot seem to be at the end.
+    """
+
+    read: int = 0
+    offsets: int = 0
 
 
 class Lease:
@@ -51,7 +69,8 @@ class Lease:
         self._tp = TopicPartition(PENDING_REPLICAS_TOPIC, 0)
         self._name = name
         self._owned = False
-        self._all_read = False
+        self._read_from: int | None = None
+        self._progress: ReadProgress | None = None
         self._reported: set[bytes] = set()
         self._reader = PendingReplicasReader()
         install()
@@ -83,7 +102,13 @@ class Lease:
     @property
     def ready(self) -> bool:
         """Whether this member owns the partition and has read all records."""
-        return self._owned and self._all_read
+        progress = self._progress
+        return self._owned and progress is not None and progress.read >= progress.offsets
+
+    @property
+    def progress(self) -> ReadProgress | None:
+        """How far the owner has read; None if this member is not the owner, or does not know."""
+        return self._progress if self._owned else None
 
     @property
     def records(self) -> Mapping[str, PendingReplicas]:
@@ -94,18 +119,18 @@ class Lease:
         """Read more records, for this long. Raises AdminError."""
         from kafka.errors import KafkaError
 
+        was_ready = self.ready
         try:
             batches = self._consumer.poll(timeout_ms=int(seconds * 1000))
             for records in batches.values():
                 for record in records:
                     self._reader.apply(record.key, record.value)
-            if self._owned and not self._all_read:
-                end = self._consumer.end_offsets([self._tp])[self._tp]
-                self._all_read = bool(self._consumer.position(self._tp) >= end)
-                if self._all_read:
-                    log.info("active controller: records=%d", len(self._reader.records))
+            if self._owned:
+                self._read_progress()
         except KafkaError as error:
             raise wrap(f"reading {PENDING_REPLICAS_TOPIC}", error) from error
+        if self.ready and not was_ready:
+            log.info("active controller: records=%d", len(self._reader.records))
         for key in self._reader.invalid.keys() - self._reported:
             log.warning("%s", self._reader.invalid[key])
         self._reported = set(self._reader.invalid)
@@ -138,18 +163,41 @@ class Lease:
 
     def reset(self) -> None:
         """Drop all records; the owner reads them again from the beginning."""
-        self._reader, self._all_read = PendingReplicasReader(), False
+        self._reader, self._read_from, self._progress = PendingReplicasReader(), None, None
         if self._owned:
-            self._consumer.seek_to_beginning(self._tp)
+            # Until reading begins at the beginning: the position may be anywhere.
+            self._consumer.pause(self._tp)
 
     def on_assigned(self, partitions: Collection[Any], *, lost: bool = False) -> None:
         """Apply an assignment, or the loss of one."""
         owned = not lost and self._tp in partitions
         if self._owned and not owned:
             log.warning("standing by: another controller may be active now")
-        if owned and not self._owned:
-            self._reader, self._all_read = PendingReplicasReader(), False
-        self._owned = owned
+        given, self._owned = owned and not self._owned, owned
+        if given:
+            self.reset()
+
+    def _read_progress(self) -> None:
+        from kafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
+
+        try:
+            begin = self._offset(self._consumer.beginning_offsets)
+            if self._read_from is None or self._read_from > begin:
+                self._reader, self._progress = PendingReplicasReader(), None
+                self._consumer.seek_to_beginning(self._tp)
+                self._read_from = self._consumer.position(self._tp, timeout_ms=READ_TIMEOUT_MS)
+                self._consumer.resume(self._tp)
+            position = self._consumer.position(self._tp, timeout_ms=READ_TIMEOUT_MS)
+            end = self._offset(self._consumer.end_offsets)
+        except (KafkaTimeoutError, UnknownTopicOrPartitionError) as error:
+            # Not an error of this pass: the reconciler creates a topic that was deleted.
+            log.debug("the offsets of %s are not known: %s", PENDING_REPLICAS_TOPIC, error)
+            return
+        if self._read_from is not None and position is not None:
+            self._progress = ReadProgress(position - self._read_from, end - begin)
+
+    def _offset(self, read: Callable[..., Mapping[Any, int]]) -> int:
+        return read([self._tp], timeout_ms=READ_TIMEOUT_MS)[self._tp]
 
     def close(self) -> None:
         """Leave the group, so that the next owner need not wait for the session timeout."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
 
@@ -67,7 +67,8 @@ class ReconcileStatus:
 
     ``active``: whether this controller has the lease. ``records`` of pending replicas,
     ``partitions`` in them, how many of these are ``in_progress``, and the replicas ``waiting`` for
-    a broker that can take them.
+    a broker that can take them. ``offsets`` of the topic of pending replicas, and those ``read`` by
+    this controller since it got the lease: fewer than ``offsets`` until it has all records.
     """
 
     active: bool = False
@@ -75,6 +76,8 @@ class ReconcileStatus:
     partitions: int = 0
     in_progress: int = 0
     waiting: int = 0
+    offsets: int = 0
+    read: int = 0
 
 
 class ReconnectingAdmin:
@@ -214,7 +217,7 @@ class Reconciler:
         topics = {PENDING_REPLICAS_TOPIC, *(record.topic for record in records.values())}
         cluster = self._cluster.read_state(topics)
         if self._restore_topic(cluster, records) or not self._lease.ready:
-            self.status, self._throttled = ReconcileStatus(), None
+            self.status, self._throttled = self._status(), None
             return
         steps = self._plan(records, cluster)
         if any(row is not None for row in steps.targets.values()):
@@ -222,7 +225,8 @@ class Reconciler:
             cluster = self._cluster.read_state(None)
             steps = self._plan(records, cluster)
         self._state = steps.state
-        self.status = ReconcileStatus(
+        self.status = replace(
+            self._status(),
             active=True,
             records=len(records),
             partitions=sum(len(record.partitions) for record in records.values()),
@@ -232,6 +236,12 @@ class Reconciler:
         # The controller that requested these may have been killed before removing its throttle.
         idle = not steps.in_progress and any(record.assigned for record in records.values())
         self._execute(steps, cluster, remove_throttle=idle and self._throttled is not False)
+
+    def _status(self) -> ReconcileStatus:
+        progress = self._lease.progress
+        if progress is None:
+            return ReconcileStatus()
+        return ReconcileStatus(offsets=progress.offsets, read=progress.read)
 
     def _plan(self, records: Mapping[str, PendingReplicas], cluster: ClusterState) -> ReconcilePlan:
         return plan(

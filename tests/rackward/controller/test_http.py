@@ -25,7 +25,9 @@ from rackward.placement_service import ServiceMetrics
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 METRICS = ControllerMetrics(
-    ReconcileStatus(active=True, records=2, partitions=7, in_progress=3, waiting=4),
+    ReconcileStatus(
+        active=True, records=2, partitions=7, in_progress=3, waiting=4, offsets=9, read=8
+    ),
     requested=11,
     passes=20,
     failed_passes=1,
@@ -75,6 +77,8 @@ def test_metrics(server: HealthServer) -> None:
     assert float(values["rackward_controller_active"]) == 1
     assert float(values["rackward_controller_pending_partitions"]) == 7
     assert float(values["rackward_controller_placeholders_waiting"]) == 4
+    assert float(values["rackward_controller_topic_offsets"]) == 9
+    assert float(values["rackward_controller_topic_offsets_read"]) == 8
     assert float(values["rackward_controller_reassignments_total"]) == 11
     assert float(values["rackward_controller_service_open_connections"]) == 5
     assert float(values["rackward_controller_service_requests_total"]) == 6

@@ -25,9 +25,13 @@ class FakeConsumer:
         coordinator.enable_workarounds = lambda: None
         self._coordinator = coordinator
         self.subscribed: list[str] = []
+        self.paused: list[kafka.TopicPartition] = []
 
     def subscribe(self, topics: list[str], listener: Any) -> None:
         self.subscribed, self.listener = topics, listener
+
+    def pause(self, partition: kafka.TopicPartition) -> None:
+        self.paused.append(partition)
 
 
 @pytest.fixture
@@ -66,6 +70,7 @@ def test_ownership_follows_the_assignment(consumers: list[FakeConsumer]) -> None
     assert lease.owned
     assert not lease.ready, "the records have not been read"
     assert not lease.verify_ownership()
+    assert consumers[0].paused == [PARTITION], "no record is returned before the first is read"
     listener.on_partitions_revoked([])
     assert lease.owned
     listener.on_partitions_lost([PARTITION])

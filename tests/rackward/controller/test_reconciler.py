@@ -11,6 +11,7 @@ from placement_core import TopicPartition
 from placement_core.cluster import Move
 from placement_core.locators import MetadataLocator
 from rackward.admin import AdminError, ClusterState, Reassignment
+from rackward.controller.lease import ReadProgress
 from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC, PendingReplicas
 from rackward.controller.reconcile import ReconcileTimeouts
 from rackward.controller.reconciler import (
@@ -37,6 +38,10 @@ class FakeLease:
     @property
     def ready(self) -> bool:
         return self.owned
+
+    @property
+    def progress(self) -> ReadProgress | None:
+        return ReadProgress(len(self.records), len(self.records)) if self.owned else None
 
     def poll(self, seconds: float) -> None:
         """Read nothing."""
@@ -108,7 +113,7 @@ def test_records_are_written_before_reassignments_are_requested() -> None:
     reconciler.run_once(0)
     assert cluster.calls == [("write", ["t/i"], []), ("reassign", {T0: (0, 1, 2)})]
     assert reconciler.status == ReconcileStatus(
-        active=True, records=1, partitions=1, in_progress=1, waiting=0
+        active=True, records=1, partitions=1, in_progress=1, waiting=0, offsets=1, read=1
     )
     assert reconciler.requested == 1
     assert lease.records["t/i"].assigned == {0: (0, 1, 2)}
