@@ -5,6 +5,10 @@ A topic may be created with fewer replicas than its replication factor while bro
 replicas. Records outlive the command that wrote them; the controller adds the replicas and deletes
 the record (:mod:`rackward.controller.reconcile`). The topic has one partition, so that one member
 of the controllers' consumer group reads all of it.
+
+Whoever may write the topic asks the controller to use its rights, so a record is limited: no
+internal topics, at most MAX_REPLICATION_FACTOR replicas, MAX_PARTITIONS in all records together;
+and what it asks for is checked against the cluster (`rackward.controller.reconcile.is_safe`).
 """
 
 from __future__ import annotations
@@ -41,7 +45,11 @@ CONTROLLER_GROUP = "rackward-controller"
 
 RECORD_VERSION = 1
 MAX_PARTITIONS = 1_000_000
-MAX_REPLICAS = 1000
+"""The highest partition number, and the most partitions in all records together."""
+MAX_REPLICATION_FACTOR = 16
+MAX_OFFLINE_REPLICAS = 1000
+INTERNAL_PREFIX = "__"
+"""Brokers' own topics begin with it, such as ``__consumer_offsets``."""
 
 _TOPIC_REPLICATION_FACTOR = 3
 _CLEANUP_POLICY = "cleanup.policy"
@@ -108,8 +116,13 @@ class PendingReplicas:
         )
 
 
-def parse_record(key: bytes | None, value: bytes) -> PendingReplicas:
-    """Return the pending replicas in a record. Raises InvalidRecordError for any other record."""
+def parse_record(
+    key: bytes | None, value: bytes, max_partitions: int = MAX_PARTITIONS
+) -> PendingReplicas:
+    """Return the pending replicas in a record. Raises InvalidRecordError for any other record.
+
+    A record of more than ``max_partitions`` is not valid; its ranges are not expanded.
+    """
     try:
         name = (key or b"").decode()
         topic, _, record_id = name.rpartition("/")
@@ -122,6 +135,16 @@ def parse_record(key: bytes | None, value: bytes) -> PendingReplicas:
         record = msgspec.json.decode(value, type=_Record)
         if record.topic != topic or not topic or not record_id:
             raise ValueError("the key is of another topic")
+        if topic.startswith(INTERNAL_PREFIX):
+            raise InvalidRecordError(
+                f"record {name} of {PENDING_REPLICAS_TOPIC} is of an internal topic, which the "
+                "controller does not change: it is ignored; who wrote it?"
+            )
+        if sum(last - first + 1 for first, last in record.partitions) > max_partitions:
+            raise InvalidRecordError(
+                f"record {name} of {PENDING_REPLICAS_TOPIC} is ignored: with it, the records have "
+                f"more than {MAX_PARTITIONS:,} partitions; who wrote it?"
+            )
         for row in (record.offline_replicas, *record.assigned.values()):
             if len(set(row)) < len(row):
                 raise ValueError("a broker is listed twice")
@@ -187,7 +210,7 @@ def layout_with_placeholders(
 
 _Partition = Annotated[int, Meta(ge=0, le=MAX_PARTITIONS)]
 _Brokers = Annotated[
-    tuple[Annotated[int, Meta(ge=0, lt=2**31)], ...], Meta(max_length=MAX_REPLICAS)
+    tuple[Annotated[int, Meta(ge=0, lt=2**31)], ...], Meta(max_length=MAX_OFFLINE_REPLICAS)
 ]
 
 
@@ -201,7 +224,7 @@ class _Record(msgspec.Struct):
     version: int
     topic: str
     topic_id: str | None
-    replication_factor: Annotated[int, Meta(ge=1, le=MAX_REPLICAS)]
+    replication_factor: Annotated[int, Meta(ge=1, le=MAX_REPLICATION_FACTOR)]
     partitions: list[tuple[_Partition, _Partition]] = msgspec.field(name="open")
     layout: str
     offline_replicas: _Brokers = msgspec.field(name="stand_ins")
@@ -302,16 +325,22 @@ class PendingReplicasReader:
     def __init__(self) -> None:
         self.records: dict[str, PendingReplicas] = {}
         self.invalid: dict[bytes, str] = {}
+        self._sizes: dict[str, int] = {}
+        self._partitions = 0
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Apply the next record; a value of None deletes."""
         name = (key or b"").decode(errors="replace")
         self.invalid.pop(key or b"", None)
         self.records.pop(name, None)
+        self._partitions -= self._sizes.pop(name, 0)
         if value is None:
             return
         try:
-            self.records[name] = parse_record(key, value)
+            record = parse_record(key, value, MAX_PARTITIONS - self._partitions)
+            self.records[name] = record
+            self._sizes[name] = len(record.partitions)
+            self._partitions += len(record.partitions)
         except InvalidRecordError as error:
             self.invalid[key or b""] = str(error)
 

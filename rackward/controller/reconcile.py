@@ -10,11 +10,14 @@ controller that is killed, or loses its lease, leaves its successor what it need
 
 The cluster's state takes precedence over the record: a partition that has its replicas is never
 requested again, and a partition under another reassignment is left alone until that is complete.
+
+Whoever may write the topic of pending replicas writes the record, so no list is requested on its
+word alone: see `is_safe`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from placement_core import ClusterView, TopicPartition
@@ -100,6 +103,36 @@ def plan(
     return planner.plan()
 
 
+def is_safe(
+    row: Sequence[int],
+    present: Sequence[int],
+    record: PendingReplicas,
+    live: Collection[int],
+    in_sync: Collection[int],
+) -> bool:
+    """Return whether a partition with the replicas ``present`` may be given the list ``row``.
+
+    Replicas may be added, up to the record's replication factor. None may be removed, except those
+    that took the place of missing ones when the partition was created (``offline_replicas``), are
+    down and are not in sync, each replaced by another. So the list never becomes shorter, all
+    replicas with data stay, in their order, and at least one of them is live.
+    """
+    kept = [broker for broker in row if broker in present]
+    removed = set(present).difference(row)
+    added = set(row).difference(present)
+    limit = max(len(present), record.replication_factor)
+    return (
+        len(set(row)) == len(row)
+        and len(present) <= len(row) <= limit
+        and removed <= record.offline_replicas
+        and not removed.intersection(live)
+        and not removed.intersection(in_sync)
+        and added.issubset(live)
+        and [broker for broker in present if broker in live] == [b for b in kept if b in live]
+        and not set(kept).isdisjoint(live)
+    )
+
+
 class _Planner:
     """Builds a plan: `compare` each record with the cluster, then `assign` replicas."""
 
@@ -174,6 +207,11 @@ class _Planner:
         possible = fill_placeholders(
             self._view, targets, self._cluster.reassignments.keys(), self._cluster.fenced
         )
+        possible = {
+            tp: row
+            for tp, row in possible.items()
+            if self._is_safe(self._after[owners[tp]], tp, row)
+        }
         room = max(0, max_in_progress - self._in_progress)
         chosen = dict(sorted(possible.items())[:room])
         self._in_progress += len(chosen)
@@ -267,11 +305,15 @@ class _Planner:
         new = [broker for broker in row if broker not in present]
         if not new or any(broker not in self._live for broker in new):
             return False
-        if any(broker in self._live and broker not in row for broker in present):
-            # It has been reassigned by another program since.
+        if not self._is_safe(record, tp, row):
+            # It has been reassigned by another program since, or the record was forged.
             return False
         self._targets[tp] = row
         return True
+
+    def _is_safe(self, record: PendingReplicas, tp: TopicPartition, row: Sequence[int]) -> bool:
+        present = self._cluster.view.replicas[tp]
+        return is_safe(row, present, record, self._live, self._cluster.in_sync.get(tp, ()))
 
     def _log_chosen(self, chosen: Mapping[TopicPartition, tuple[int, ...]]) -> None:
         by_topic: dict[str, dict[TopicPartition, tuple[int, ...]]] = {}

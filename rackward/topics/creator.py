@@ -23,6 +23,7 @@ from rackward.admin.topics import (
 )
 from rackward.controller.pending_replicas import (
     CONTROLLER_GROUP,
+    MAX_REPLICATION_FACTOR,
     PENDING_REPLICAS_TOPIC,
     PendingReplicas,
     PendingReplicasWriter,
@@ -85,7 +86,10 @@ class PendingReplicasRecorder:
 def pending_replicas(
     new: Sequence[NewPartitions], state: ClusterState
 ) -> tuple[PendingReplicas, ...]:
-    """Return the pending replicas of partitions with placeholders; ``state`` is before creation."""
+    """Return the pending replicas of partitions with placeholders; ``state`` is before creation.
+
+    Raises InvalidOptionError if the controller would not add that many.
+    """
     down = frozenset(broker.id for broker in state.fenced)
     live = state.view.racks()
     pending = []
@@ -98,6 +102,11 @@ def pending_replicas(
             for (_, number), row in sorted(each.layout.items())
             if len(counted_replicas(row, target, live)) < factor
         }
+        if short and factor > MAX_REPLICATION_FACTOR:
+            raise InvalidOptionError(
+                f"{each.topic}: replication factor {factor}: the controller adds missing replicas "
+                f"up to {MAX_REPLICATION_FACTOR}: wait until enough brokers are live"
+            )
         if short:
             pending.append(
                 PendingReplicas(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from rackward.controller.reconcile import (
     ReconcilePlan,
     ReconcileState,
     ReconcileTimeouts,
+    is_safe,
     plan,
 )
 from tests.support.pending_replicas import RACKS, pending, state, with_id, without_topic
@@ -257,3 +259,78 @@ def _observe(live: frozenset[int], lists: Rows, ongoing: Rows) -> tuple[ClusterS
         },
     )
     return cluster, cluster.view
+
+
+@pytest.mark.parametrize(
+    ("present", "live", "in_sync", "row", "factor", "offline", "safe"),
+    [
+        ((0, 1), {0, 1, 2}, {0, 1}, (0, 1, 2), 3, (), True),
+        ((0, 1, 5), {0, 1, 2}, {0, 1}, (0, 1, 2), 3, (5,), True),
+        ((0, 1, 5), {0, 1, 2}, {0, 1}, (0, 1, 2, 5), 3, (5,), False),
+        ((5, 0, 1), {0, 1, 2}, {0, 1}, (0, 1, 2), 3, (5,), True),
+        # A list that becomes shorter, while brokers are down or not.
+        ((0, 1, 2), {3}, {2}, (3,), 1, (0, 1, 2), False),
+        ((0, 1, 2, 3, 4), {0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4}, (0, 1, 2, 3), 4, (), False),
+        ((0, 1, 2, 3, 4), {0, 1, 2, 3, 5}, {0, 1, 2, 3}, (0, 1, 2, 3), 4, (4,), False),
+        # A replica that is live, in sync, or not recorded is removed.
+        ((0, 1, 2), {0, 1, 2, 3}, {0, 1, 2}, (0, 1, 3), 3, (2,), False),
+        ((0, 1, 2), {0, 1, 3}, {0, 1, 2}, (0, 1, 3), 3, (2,), False),
+        ((0, 1, 2), {0, 1, 3}, {0, 1}, (0, 1, 3), 3, (), False),
+        # No live replica stays, so the data would have to come from a broker that is down.
+        ((0, 1), {2, 3}, set(), (2, 3), 2, (0, 1), False),
+        # Another leader, a broker twice, a broker that is down, more than the factor.
+        ((0, 1), {0, 1, 2}, {0, 1}, (1, 0, 2), 3, (), False),
+        ((0, 1), {0, 1, 2}, {0, 1}, (0, 1, 1), 3, (), False),
+        ((0, 1), {0, 1, 2}, {0, 1}, (0, 1, 4), 3, (), False),
+        ((0, 1), {0, 1, 2, 3}, {0, 1}, (0, 1, 2, 3), 3, (), False),
+    ],
+)
+def test_which_lists_may_be_requested(
+    present: tuple[int, ...],
+    live: set[int],
+    in_sync: set[int],
+    row: tuple[int, ...],
+    factor: int,
+    offline: tuple[int, ...],
+    safe: bool,
+) -> None:
+    record = pending(rows={0: present}, factor=factor, offline_replicas=offline)
+    assert is_safe(row, present, record, live, in_sync) is safe
+
+
+BROKERS = st.lists(st.integers(0, 5), min_size=1, max_size=6, unique=True).map(tuple)
+
+
+@given(
+    present=BROKERS,
+    live=st.sets(st.integers(0, 5)),
+    behind=st.sets(st.integers(0, 5)),
+    factor=st.integers(1, 6),
+    offline=st.sets(st.integers(0, 5)),
+    assigned=st.none() | BROKERS,
+)
+@settings(max_examples=500)
+def test_no_record_removes_data(
+    present: tuple[int, ...],
+    live: set[int],
+    behind: set[int],
+    factor: int,
+    offline: set[int],
+    assigned: tuple[int, ...] | None,
+) -> None:
+    """Whatever a record says: lists never become shorter, and live or in-sync replicas stay."""
+    record = pending(
+        rows={0: present},
+        factor=factor,
+        offline_replicas=offline,
+        assigned={} if assigned is None else {0: assigned},
+    )
+    cluster = state(live, {"t": {0: present}}, behind={T0: behind})
+    row = plan_pass([record], cluster).targets.get(T0)
+    if row is not None:
+        assert len(row) >= len(present)
+        assert len(row) <= max(len(present), factor)
+        assert set(cluster.in_sync[T0]) <= set(row)
+        assert {broker for broker in present if broker in live} <= set(row)
+        assert set(row) & set(present) & live
+        assert set(row) - set(present) <= live

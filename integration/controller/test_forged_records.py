@@ -1,0 +1,103 @@
+"""Records that anybody with Write on the topic of pending replicas could forge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+
+from integration.support.controllers import (
+    TAKE_OVER_SECONDS,
+    cluster_state,
+    controller,
+    create_under_replicated,
+    stop_brokers,
+    wait_for_active,
+    wait_for_replicas,
+)
+from integration.support.topics import create_topic
+from rackward.clusters import Cluster
+from rackward.clusters.pytest_plugin import UniqueName
+from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
+from tests.support.waiting import TEST_TIMEOUT, wait_until
+
+
+@pytest.fixture
+def cluster(three_brokers: Cluster) -> Cluster:
+    """Brokers 0, 1 and 2 in racks a, b and c."""
+    return three_brokers
+
+
+def forged(topic: str, topic_id: str | None, **fields: Any) -> dict[str, Any]:
+    """Return the JSON of a record for partition 0 of the topic."""
+    record = {
+        "version": 1,
+        "topic": topic,
+        "topic_id": topic_id,
+        "replication_factor": 3,
+        "open": [[0, 0]],
+        "layout": "",
+        "stand_ins": [],
+        "filling": {},
+    }
+    return {**record, **fields}
+
+
+def test_forged_records_remove_nothing(
+    cluster: Cluster, unique_name: UniqueName, tmp_path: Path
+) -> None:
+    """With broker 2 down: short lists, moves, internal topics, sizes, and odd bytes."""
+    full, single = unique_name("full"), unique_name("single")
+    create_topic(cluster, full, [[0, 1, 2], [2, 1, 0]])
+    create_topic(cluster, single, [[2]])
+    with controller(cluster, tmp_path, "one") as one:
+        wait_for_active(one)
+        stop_brokers(cluster, 2)
+        state = cluster_state(cluster)
+        ids = state.topic_ids
+        before = state.view.replicas
+        internal = "__consumer_offsets"
+        ids_of = {name: ids.get(name) for name in (full, single, internal)}
+        every = [0, 1, 2]
+        records: dict[str, dict[str, Any]] = {
+            f"{full}/shorter": forged(
+                full, ids_of[full], replication_factor=1, stand_ins=every, filling={"0": [1]}
+            ),
+            f"{full}/other": forged(
+                full, ids_of[full], replication_factor=2, stand_ins=[2], filling={"0": [0, 1]}
+            ),
+            f"{full}/leader": forged(full, ids_of[full], filling={"0": [1, 0, 2]}),
+            f"{single}/moved": forged(
+                single, ids_of[single], replication_factor=1, stand_ins=[2], filling={"0": [0]}
+            ),
+            f"{internal}/more": forged(internal, ids_of[internal], filling={"0": every}),
+            f"{full}/huge": forged(full, ids_of[full], open=[[0, 999_999]]),
+            f"{full}/many": forged(full, ids_of[full], replication_factor=1000),
+        }
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all")
+        for number in range(20):
+            records[f"{full}/large{number}"] = forged(full, ids_of[full], open=[[0, 999_998]])
+        values = {key: json.dumps(value).encode() for key, value in records.items()}
+        values |= {f"{full}/odd": b"\xff\x00", f"{full}/deep": b"[" * 100_000}
+        for key, value in values.items():
+            producer.send(PENDING_REPLICAS_TOPIC, key=key.encode(), value=value, partition=0)
+        producer.flush(TEST_TIMEOUT)
+        producer.close()
+
+        def read() -> bool:
+            details = one.health()[1]
+            return bool(details["topic_offsets_read"] >= details["topic_offsets"] >= len(values))
+
+        wait_until(read, TEST_TIMEOUT, "the controller has read all records")
+        # A topic that is filled afterwards shows that the controller has passed over them all.
+        topic = unique_name("filled")
+        create_under_replicated(cluster, topic)
+        cluster.start_broker(2)
+        wait_for_replicas(cluster, topic, within=TAKE_OVER_SECONDS)
+        after = cluster_state(cluster).view.replicas
+        assert {tp: after[tp] for tp in before} == before
+        assert "is of an internal topic" in one.log
+        assert "more than 1,000,000 partitions" in one.log
