@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
 from assignors.aiokafka import LeaderRackAwareCooperativeStickyAssignor
 from integration.support.clients import MemberConfig, OnChange, PartitionId, Strategies
@@ -83,6 +83,14 @@ class AIOKafkaClient:
         coordinator, subscription = self.consumer._coordinator, self.consumer._subscription
         joining = subscription.reassignment_in_progress or coordinator._rejoin_needed_fut.done()
         return -1 if joining else int(coordinator.generation)
+
+    def commit(self, tp: PartitionId, offset: int) -> None:
+        """See `CommittingClient`."""
+
+        async def commit() -> None:
+            await self.consumer.commit({TopicPartition(*tp): offset})
+
+        self._await(commit())
 
     def close(self) -> None:
         """See `Client`."""

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.structs import OffsetAndMetadata
 
 from assignors.kafka_python import (
     LeaderRackAwareCooperativeStickyAssignor,
@@ -76,6 +77,16 @@ class Client(Protocol):
 MakeClient = Callable[[MemberConfig], Client]
 
 
+class CommittingClient(Client, Protocol):
+    """A consumer that commits by itself."""
+
+    def commit(self, tp: PartitionId, offset: int) -> None:
+        """Commit ``offset`` of one partition and wait for the result, in the thread that polls.
+
+        Raise the library's error if the offset is not committed.
+        """
+
+
 def partitions_of(topic: str, count: int) -> set[PartitionId]:
     """Return the partitions of a topic with ``count`` partitions."""
     return {(topic, partition) for partition in range(count)}
@@ -111,6 +122,9 @@ class KafkaPythonClient:
         coordinator = self.consumer._coordinator
         current = coordinator and coordinator.generation_if_stable()
         return int(current.generation_id) if current and not coordinator.need_rejoin() else -1
+
+    def commit(self, tp: PartitionId, offset: int) -> None:
+        self.consumer.commit({TopicPartition(*tp): OffsetAndMetadata(offset, "", -1)})
 
     def close(self) -> None:
         self.consumer.close()

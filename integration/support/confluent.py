@@ -182,8 +182,9 @@ def generation_in(metadata: bytes) -> int:
 class ConfluentClient:
     """A member whose consumer has the methods of confluent's Consumer."""
 
-    def __init__(self, consumer: Any) -> None:
+    def __init__(self, consumer: Any, batch: int = _BATCH) -> None:
         self.consumer = consumer
+        self._batch = batch
 
     def subscribe(
         self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
@@ -203,7 +204,7 @@ class ConfluentClient:
         if first is None:
             return []
         records = []
-        for message in (first, *self.consumer.consume(_BATCH, 0)):
+        for message in (first, *self.consumer.consume(self._batch - 1, 0)):
             if message.error() is not None:
                 raise KafkaException(message.error())
             records.append(((message.topic(), message.partition()), message.offset()))
@@ -221,6 +222,12 @@ class ConfluentClient:
         except RuntimeError:  # closed
             return -1
 
+    def commit(self, tp: PartitionId, offset: int) -> None:
+        result = self.consumer.commit(offsets=[TopicPartition(*tp, offset)], asynchronous=False)
+        for each in result:
+            if each.error is not None:
+                raise KafkaException(each.error)
+
     def close(self) -> None:
         self.consumer.close()
 
@@ -231,6 +238,8 @@ class Confluent:
 
     strategy: str = "leader-rack-aware-cooperative-sticky"
     consumer: Callable[[dict[str, Any]], Any] = assignors.confluent.Consumer
+    batch: int = _BATCH
+    """Largest number of records that a poll returns."""
 
     def __call__(self, config: MemberConfig) -> ConfluentClient:
         settings = {
@@ -249,4 +258,4 @@ class Confluent:
             **({} if config.rack is None else {"client.rack": config.rack}),
             **config.settings,
         }
-        return ConfluentClient(self.consumer(settings))
+        return ConfluentClient(self.consumer(settings), self.batch)

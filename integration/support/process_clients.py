@@ -16,6 +16,11 @@ one per line:
     -> {"at": 12.3, "read": [["t", 0, 17], ...]}                           topic, partition, offset
     -> {"at": 12.3, "closing": true}
 
+With ``"commit_each": true`` in the first line, each record is reported and committed on its own:
+
+    -> {"at": 12.3, "read": [["t", 0, 17]], "generation": 4}
+    -> {"at": 12.3, "not_committed": "CommitFailedError"}
+
 ``at`` is the time of the machine's monotonic clock, which all processes share. The process ends
 after ``close``, or when its parent has ended.
 """
@@ -51,6 +56,10 @@ class Log:
 
     changes: list[Change] = field(default_factory=list)
     reads: dict[PartitionId, Reads] = field(default_factory=dict)
+    generations: list[tuple[int, PartitionId, str]] = field(default_factory=list)
+    """Generation, partition and member of each record, of members that commit each."""
+    not_committed: list[str] = field(default_factory=list)
+    """Errors of the commits of single records."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def reads_of(self, tp: PartitionId) -> Reads:
@@ -104,7 +113,9 @@ class ProcessClient:
     Reads are written to the log and not returned by `poll`, since the process may be killed.
     """
 
-    def __init__(self, config: MemberConfig, client: str, assignor: str, log: Log) -> None:
+    def __init__(
+        self, config: MemberConfig, client: str, assignor: str, log: Log, *, commit_each: bool
+    ) -> None:
         self.name = config.name
         self._log = log
         self._owned: frozenset[PartitionId] = frozenset()
@@ -119,7 +130,7 @@ class ProcessClient:
             stderr=self._errors,
             cwd=SOURCES,
         )
-        self._send(client=client, assignor=assignor, config=asdict(config))
+        self._send(client=client, assignor=assignor, config=asdict(config), commit_each=commit_each)
         self._reader = threading.Thread(target=self._read_events, daemon=True)
         self._reader.start()
 
@@ -204,6 +215,11 @@ class ProcessClient:
             if "read" in event:
                 for topic, number, offset in event["read"]:
                     self._log.reads_of((topic, number)).seen.append((at, offset, self.name))
+                    if "generation" in event:
+                        claim = (event["generation"], (topic, number), self.name)
+                        self._log.generations.append(claim)
+            elif "not_committed" in event:
+                self._log.not_committed.append(event["not_committed"])
             elif "owned" in event:
                 self._owned = _partition_ids(event["owned"])
                 self._generation = event["generation"]
@@ -230,9 +246,13 @@ class InProcess:
     client: str
     assignor: str
     log: Log
+    commit_each: bool = False
+    """Commit each record on its own, after it has been reported."""
 
     def __call__(self, config: MemberConfig) -> ProcessClient:
-        return ProcessClient(config, self.client, self.assignor, self.log)
+        return ProcessClient(
+            config, self.client, self.assignor, self.log, commit_each=self.commit_each
+        )
 
 
 def kill(group: ConsumerGroup, name: str) -> None:
@@ -245,20 +265,27 @@ def kill(group: ConsumerGroup, name: str) -> None:
 # The member: this module as a program.
 
 ASSIGNORS = {
-    "range": ("LeaderRackAwareRangeAssignor", "leader-rack-aware-range"),
-    "sticky": ("LeaderRackAwareCooperativeStickyAssignor", "leader-rack-aware-cooperative-sticky"),
+    "range": "LeaderRackAwareRangeAssignor",
+    "sticky": "LeaderRackAwareCooperativeStickyAssignor",
 }
 POLL_SECONDS = 0.1
 
 
-def make_client(client: str, assignor: str) -> MakeClient:
-    """Return what constructs members of a client library with one of `ASSIGNORS`."""
-    name, protocol = ASSIGNORS[assignor]
-    # Besides kafka-python, each process imports only the library of its member.
-    if client == "confluent":
-        from integration.support.confluent import Confluent
+def make_client(client: str, assignor: str, *, one_record: bool = False) -> MakeClient:
+    """Return what constructs members of a client library with one of `ASSIGNORS`.
 
-        return Confluent(protocol)
+    "stock" is confluent's own consumer with librdkafka's assignor of the same protocol. With
+    ``one_record``, members of confluent's return no more than that in a poll.
+    """
+    name = ASSIGNORS[assignor]
+    # Besides kafka-python, each process imports only the library of its member.
+    if client in ("confluent", "stock"):
+        from integration.support.confluent import CONFLUENT, RACKWARD, Confluent
+
+        variant = RACKWARD if client == "confluent" else CONFLUENT
+        strategy = variant.eager if assignor == "range" else variant.cooperative
+        batch = {"batch": 1} if one_record else {}
+        return Confluent(strategy, variant.consumer, **batch)
     if client == "aiokafka":
         import assignors.aiokafka
         from integration.support.aiokafka_clients import AIOKafka
@@ -276,7 +303,9 @@ def main() -> None:
     first = json.loads(sys.stdin.readline())
     commands: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
-    client = make_client(first["client"], first["assignor"])(MemberConfig(**first["config"]))
+    commit_each = bool(first.get("commit_each"))
+    make = make_client(first["client"], first["assignor"], one_record=commit_each)
+    client = make(MemberConfig(**first["config"]))
 
     def on_change(kind: str, partitions: Iterable[PartitionId]) -> None:
         _send(change=kind, partitions=sorted(partitions))
@@ -293,13 +322,24 @@ def main() -> None:
             return
         if "subscribe" in command:
             client.subscribe(on_change, **command["subscribe"])
-        records = [(*partition, offset) for partition, offset in client.poll(POLL_SECONDS)]
-        if records:
-            _send(read=records)
+        records = list(client.poll(POLL_SECONDS))
+        if commit_each:
+            _commit_each(client, records)
+        elif records:
+            _send(read=[(*partition, offset) for partition, offset in records])
         state = {"owned": sorted(client.owned()), "generation": client.generation()}
         if state != before:
             _send(**state)
             before = state
+
+
+def _commit_each(client: Any, records: Iterable[tuple[PartitionId, int]]) -> None:
+    for partition, offset in records:
+        _send(read=[(*partition, offset)], generation=client.generation())
+        try:
+            client.commit(partition, offset + 1)
+        except Exception as error:  # noqa: BLE001 - of any library; the next commit covers it
+            _send(not_committed=f"{type(error).__name__}: {error}"[:200])
 
 
 def _read_commands(commands: queue.Queue[dict[str, Any]]) -> None:
