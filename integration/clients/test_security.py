@@ -26,12 +26,14 @@ from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.topics import committed, create_topic, fill, with_admin
 from rackward.clusters import LocalCluster
-from tests.support.certificates import Authority, make_authority, write_file
-from tests.support.token_server import (
+from tests.support.security import (
     CLIENT_ID,
     SECRET,
+    Authority,
     TokenServer,
+    make_authority,
     run_token_server,
+    write_file,
 )
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
