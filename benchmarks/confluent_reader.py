@@ -2,6 +2,7 @@
 
 ``python -m benchmarks.confluent_reader CLIENT METHOD BOOTSTRAP GROUP TOPIC RECORDS FREEZE``
 
+This module imports nothing that confluent's consumer does not need: neither numpy nor rackward.
 CLIENT is ``confluent`` or ``rackward``, METHOD is ``poll`` or ``consume``. FREEZE is 1 to call
 ``gc.freeze()`` before reading, else 0.
 """
@@ -17,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
-
-from benchmarks.measure import BYTES_PER_KILOBYTE
 
 BATCH = 1000
 WARM_UP = 4
@@ -110,7 +109,9 @@ def peak_memory() -> int:
         # On Linux getrusage starts with the size of the parent process.
         (line,) = (each for each in status.read_text().splitlines() if each.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_KILOBYTE
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 def main() -> None:

@@ -16,6 +16,13 @@ import threading
 import weakref
 from collections.abc import Callable
 
+from assignors.confluent.config import Configuration
+from assignors.confluent.events import LogEvent
+from assignors.group_leader import sanitize
+
+MAX_LOG_MESSAGE = 2000
+"""Characters of a line of kafka-python that are logged; peers may have sent a part of it."""
+
 Forward = Callable[[logging.LogRecord], bool]
 """Returns whether it has taken the record."""
 
@@ -49,3 +56,18 @@ class MemberLogFilter(logging.Filter):
 
 MEMBER_LOG_FILTER = MemberLogFilter()
 """The filter of this process."""
+
+
+def log_event(event: LogEvent, configuration: Configuration) -> None:
+    """Log a line of kafka-python as confluent logs librdkafka's: in the thread that polls.
+
+    Raise what the application's logger raises.
+    """
+    client_id = configuration.kafka_python["client_id"]
+    configuration.logger.log(
+        event.level,
+        "%s [%s] %s",
+        sanitize(event.name),
+        client_id,
+        sanitize(event.message, MAX_LOG_MESSAGE),
+    )

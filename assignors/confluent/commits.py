@@ -30,6 +30,7 @@ from assignors.confluent.offsets import (
     with_errors,
 )
 from assignors.confluent.polling import NativeConsumer, UnreturnedRecords
+from assignors.group_leader import format_list, log
 
 _ARGUMENTS = ("message", "offsets", "async", "asynchronous")
 _ACTION = "Commit failed"
@@ -106,6 +107,24 @@ class OffsetCommitter:
     def committed(self) -> dict[PartitionKey, Position]:
         """Return the last committed offsets, as far as these are known, without a request."""
         return self._tracker.committed()
+
+    def flush(self) -> None:
+        """Wait for unanswered commits, for a session timeout at most, then cancel and log them."""
+        timeout = self._configuration.session_timeout
+        unanswered = self._member.flush_commits(timeout)
+        if unanswered:
+            offsets = [
+                f"{topic}-{partition} at {position.offset}"
+                for commit in unanswered
+                for (topic, partition), position in commit.offsets.items()
+            ]
+            log.warning(
+                "group=%s cancelled %d commits that were not answered within %.0f s of close: %s",
+                self._configuration.group_id,
+                len(unanswered),
+                timeout,
+                format_list(offsets),
+            )
 
     # ---- changes of the assignment
 

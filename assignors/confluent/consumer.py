@@ -28,6 +28,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from assignors.confluent.assignment import PartitionAssignment, RebalanceCallback
+from assignors.confluent.client_logs import log_event
 from assignors.confluent.commits import OffsetCommitter
 from assignors.confluent.config import (
     collects_statistics,
@@ -53,8 +54,6 @@ from assignors.confluent.member import GroupMember
 from assignors.confluent.oauth import share_oauth_callback
 from assignors.confluent.polling import WAKE_UP_TOPIC, NativeConsumer, Poller, PollTimeout, Ticker
 from assignors.confluent.statistics import Statistics, completed
-from assignors.group_leader import log
-from assignors.group_leader.logs import format_list, sanitize
 from assignors.library_internals import UnsupportedClientError
 
 if TYPE_CHECKING:
@@ -64,9 +63,6 @@ LEAVE_TIMEOUT = 6.0
 """Seconds that ``close`` waits for the threads of the membership."""
 
 _NOT_GIVEN: Any = object()
-
-MAX_LOG_MESSAGE = 2000
-"""Characters of a line of kafka-python that are logged; peers may have sent a part of it."""
 
 
 class Consumer(confluent_kafka.Consumer):
@@ -340,7 +336,7 @@ class Consumer(confluent_kafka.Consumer):
             self._poller.handle_events()
             self._revoke_all()
         finally:
-            self._flush_commits()
+            self._committer.flush()
             try:
                 for result in results:
                     self._committer.call_on_commit(result)
@@ -366,23 +362,6 @@ class Consumer(confluent_kafka.Consumer):
         self._assignment.rebalance(RebalanceEvent(kind, None, lambda _: done.set()), self)
         done.wait(self._configuration.session_timeout)
 
-    def _flush_commits(self) -> None:
-        timeout = self._configuration.session_timeout
-        unanswered = self._member.flush_commits(timeout)
-        if unanswered:
-            offsets = [
-                f"{topic}-{partition} at {position.offset}"
-                for commit in unanswered
-                for (topic, partition), position in commit.offsets.items()
-            ]
-            log.warning(
-                "group=%s cancelled %d commits that were not answered within %.0f s of close: %s",
-                self._configuration.group_id,
-                len(unanswered),
-                timeout,
-                format_list(offsets),
-            )
-
     # ---- events
 
     def _handle(self, event: Event) -> None:
@@ -394,21 +373,9 @@ class Consumer(confluent_kafka.Consumer):
             self._assignment.owned = None
             super().unassign()
         elif isinstance(event, LogEvent):
-            self._log(event)
-
-    def _log(self, event: LogEvent) -> None:
-        """Log as confluent logs librdkafka's lines: in the thread that polls, which may raise."""
-        logger, configs = self._configuration.logger, self._configuration.kafka_python
-        client_id = configs["client_id"]
-        # At close, an error of the logger must not prevent the last commits.
-        with suppress(Exception) if self._events.closed else nullcontext():
-            logger.log(
-                event.level,
-                "%s [%s] %s",
-                sanitize(event.name),
-                client_id,
-                sanitize(event.message, MAX_LOG_MESSAGE),
-            )
+            # At close, an error of the logger must not prevent the last commits.
+            with suppress(Exception) if self._events.closed else nullcontext():
+                log_event(event, self._configuration)
 
     def _is_idle(self) -> bool:
         if not self._member.is_subscribed:

@@ -43,7 +43,6 @@ FETCH_COMMITTED_MS = 1000
 """Milliseconds that an assignment is held back for the group's committed offsets. A transaction in
 progress may delay these for longer: then librdkafka waits for them."""
 
-
 _TOPICS_CHANGED = "Metadata for subscribed topic(s) has changed"
 """librdkafka's reason for a rebalance after new topics or partitions, and for the first one."""
 
@@ -317,7 +316,7 @@ class DeferredBoundAssignor(KafkaPythonBoundAssignor):
     """A bound DeferredAssignor, see :mod:`assignors.confluent.connection`."""
 
     def client_assignor(self) -> ClientAssignor:
-        """Construct the assignor the first time."""
+        """Return the assignor."""
         return cast("DeferredAssignor", self.assignor).client_assignor()
 
 

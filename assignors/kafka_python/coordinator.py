@@ -34,7 +34,7 @@ Reads from followers
     have, but a redirect can be seen: kafka-python keeps the preferred replica per partition. It is
     looked at shortly after each rebalance and with each metadata update, and logged once.
 Faults of kafka-python
-    See :mod:`assignors.kafka_python.workarounds` and :mod:`assignors.kafka_python.leaving`.
+    See :mod:`assignors.kafka_python.workarounds`, which lists them.
 """
 
 from __future__ import annotations

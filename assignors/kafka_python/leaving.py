@@ -19,7 +19,8 @@ from kafka.structs import MemberState
 
 from assignors.group_leader import format_error, log
 from assignors.kafka_python.commit_queue import second_connection
-from assignors.kafka_python.workarounds import MIN_COMMIT_TIMEOUT_MS, CommitFixes, wait_for
+from assignors.kafka_python.commits import CommitFixes
+from assignors.kafka_python.workarounds import MIN_COMMIT_TIMEOUT_MS, wait_for
 
 JOIN_END_MS = 1000
 """Milliseconds that leaving waits for the first response to a new member, which has the member id,

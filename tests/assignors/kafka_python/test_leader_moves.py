@@ -11,8 +11,8 @@ from kafka.structs import MemberState
 
 from assignors import RefreshPolicy
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
+from assignors.kafka_python.commits import CommitFixes
 from assignors.kafka_python.leading import read_metadata
-from assignors.kafka_python.workarounds import CommitFixes
 from assignors.leader_moves import PartitionMetadata
 from tests.support.kafka_python import (
     Consumers,
