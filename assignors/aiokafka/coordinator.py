@@ -112,6 +112,8 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     def __init__(self, client: Any, subscription: Any, **config: Any) -> None:
         check_aiokafka()
+        self.client, self.subscription, self.cluster = client, subscription, client.cluster
+        self._retry_seconds = config.get("retry_backoff_ms", 100) / 1000
         self.last_assignment: dict[str, list[int]] = {}
         self.last_generation = NO_GENERATION
         self._revocation_timer: asyncio.TimerHandle | None = None
@@ -161,7 +163,7 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         self._group_subscription = topics_of(members)
         deleted_topics = await self._await_metadata(self._group_subscription)
         now = asyncio.get_running_loop().time()
-        read = partial(read_metadata, self._cluster)
+        read = partial(read_metadata, self.cluster)
         result = bound.assign(members, read, deleted_topics, self.context, now)
         self._metadata_snapshot = self._get_metadata_snapshot()
         self._schedule_revocation_check(result.withheld)
@@ -212,24 +214,24 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
 
         Returns none of them if brokers do not respond in time.
         """
-        if topics and not self._subscription.subscribed_pattern:
-            self._client.set_topics(topics)
+        if topics and not self.subscription.subscribed_pattern:
+            self.client.set_topics(topics)
         try:
             async with asyncio.timeout(METADATA_TIMEOUT):
-                await self._client._maybe_wait_metadata()
+                await self.client._maybe_wait_metadata()
                 responses = 0
                 while self._unseen(topics) and responses < RESPONSES_WITHOUT_TOPIC:
-                    responses += bool(await self._client.force_metadata_update())
+                    responses += bool(await self.client.force_metadata_update())
                     if self._unseen(topics) and responses < RESPONSES_WITHOUT_TOPIC:
-                        await asyncio.sleep(self._retry_backoff_ms / 1000)
+                        await asyncio.sleep(self._retry_seconds)
         except (TimeoutError, KafkaError) as error:
             log.debug("group=%s: no metadata: %s", self.group_id, format_error(error))
             return frozenset()
         # A topic that this member may not describe may exist for the members that subscribe to it.
-        return frozenset(self._unseen(topics) - self._cluster.unauthorized_topics)
+        return frozenset(self._unseen(topics) - self.cluster.unauthorized_topics)
 
     def _unseen(self, topics: Iterable[str]) -> set[str]:
-        return {topic for topic in topics if not self._cluster.partitions_for_topic(topic)}
+        return {topic for topic in topics if not self.cluster.partitions_for_topic(topic)}
 
     def _schedule_revocation_check(self, withheld: int) -> None:
         """Replace the scheduled check by one for ``withheld`` partitions, or by none."""
@@ -295,7 +297,7 @@ class MetadataPoller:
 
     async def _run(self, monitor: LeaderMoveMonitor) -> None:
         coordinator = self._coordinator
-        client, interval = coordinator._client, monitor.interval
+        client, interval = coordinator.client, monitor.interval
         read, clock = partial(read_metadata, client.cluster), asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(interval)

@@ -36,13 +36,9 @@ INTERNALS: Internals = {
         "self.group_id",
         "self.generation",
         "self._assignors",
-        "self._client",
-        "self._cluster",
-        "self._subscription",
         "self._group_subscription",
         "self._metadata_snapshot",
         "self._rejoin_needed_fut",
-        "self._retry_backoff_ms",
     ],
     group: [
         "JoinGroupRequest(group, session_timeout, rebalance_timeout, member_id,"
