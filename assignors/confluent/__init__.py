@@ -9,9 +9,16 @@
 ... })
 """
 
-from assignors.confluent.aio import AIOConsumer
+from typing import TYPE_CHECKING
+
 from assignors.confluent.consumer import Consumer
 from assignors.confluent.deserializing import DeserializingConsumer
 from assignors.library_internals import UnsupportedClientError
+from placement_core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from assignors.confluent.aio import AIOConsumer
+else:
+    __getattr__ = lazy_exports(__name__, {"assignors.confluent.aio": ["AIOConsumer"]})
 
 __all__ = ["AIOConsumer", "Consumer", "DeserializingConsumer", "UnsupportedClientError"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka.aio
 
 from assignors.confluent.consumer import Consumer
-from assignors.confluent.internals import check_clients
+from assignors.confluent.internals import check_aio_consumer
 
 if TYPE_CHECKING:
     from assignors.group_leader import Assignment
@@ -29,7 +29,7 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer):
         max_workers: int = 100,
         executor: Executor | None = None,
     ) -> None:
-        check_clients()
+        check_aio_consumer(confluent_kafka.aio.AIOConsumer)
         # confluent wraps the callbacks in the dictionary that it is given, and constructs its own
         # consumer with it: here one that connects to nothing, and is replaced by ours.
         callbacks = {name: consumer_conf[name] for name in _CALLBACKS if name in consumer_conf}

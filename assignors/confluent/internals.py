@@ -12,7 +12,6 @@ from importlib.metadata import version
 
 import confluent_kafka
 from confluent_kafka import cimpl
-from confluent_kafka.aio import AIOConsumer
 
 from assignors.kafka_python.internals import check_kafka_python
 from assignors.library_internals import Internals, UnsupportedClientError, check_internals
@@ -24,10 +23,12 @@ _GIL_ENABLED: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 INTERNALS: Internals = {
     # Identifies the caller of a consumer's methods. Builds for a Python without the GIL have none.
     cimpl: ["_reentry_identity_var"] if _GIL_ENABLED else [],
-    # Constructs its consumer from the dictionary that it is given, and calls this attribute.
-    AIOConsumer: ["__init__(self, consumer_conf, max_workers, executor)", "self._consumer"],
 }
 """What is read or assigned; see `assignors.library_internals`."""
+
+AIO_CONSUMER = ["__init__(self, consumer_conf, max_workers, executor)", "self._consumer"]
+"""The same of confluent's AIOConsumer, which constructs its consumer from the dictionary that it is
+given, and calls the attribute."""
 
 REENTRY_IDENTITY: contextvars.ContextVar[int] | None = (
     getattr(cimpl, "_reentry_identity_var", None) if _GIL_ENABLED else None
@@ -41,13 +42,23 @@ GROUP_METADATA_MAGIC = b"CGMDv2:"
 @cache
 def check_clients() -> None:
     """Raise UnsupportedClientError if confluent-kafka or kafka-python lacks an internal."""
+    _check(INTERNALS)
+    check_kafka_python()
+
+
+def check_aio_consumer(consumer_class: type) -> None:
+    """Raise UnsupportedClientError if confluent's AIOConsumer lacks an internal."""
+    check_clients()
+    _check({consumer_class: AIO_CONSUMER})
+
+
+def _check(internals: Internals) -> None:
     check_internals(
-        INTERNALS,
+        internals,
         library="confluent-kafka",
         version=version("confluent-kafka"),
         supported=SUPPORTED,
     )
-    check_kafka_python()
 
 
 def check_group_metadata(metadata: bytes) -> None:
