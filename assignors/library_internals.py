@@ -10,6 +10,7 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version as installed_version
 from typing import Any
 
 from placement_core import RackwardError
@@ -27,11 +28,23 @@ class UnsupportedClientError(RackwardError):
     """The installed client library lacks an internal that an adapter relies on."""
 
 
+def unsupported_import(error: ImportError, library: str, supported: str) -> UnsupportedClientError:
+    """Return the error to raise if ``library`` lacks a module, or a name in one.
+
+    ``library`` is the name of the distribution; for ``supported`` see `check_internals`.
+    """
+    version = installed_version(library)
+    return UnsupportedClientError(
+        f"{library} {version} lacks what rackward imports ({error}): install '{supported}', or a"
+        f" release of rackward that supports {library} {version}"
+    )
+
+
 def check_internals(internals: Internals, *, library: str, version: str, supported: str) -> None:
     """Raise UnsupportedClientError, with the first missing declaration, if there is one.
 
     ``library`` and ``version`` are those of the installed distribution; ``supported`` is the
-    requirement that rackward was tested with, such as ``kafka-python>=3.0.12,<3.1``.
+    requirement that rackward was tested with, such as ``kafka-python>=3.0.8,<3.1``.
     """
     for owner, declarations in internals.items():
         for declaration in declarations:

@@ -3,7 +3,8 @@
 ``python -m benchmarks.confluent_reader CLIENT METHOD BOOTSTRAP GROUP TOPIC RECORDS FREEZE``
 
 This module imports nothing that confluent's consumer does not need: neither numpy nor rackward.
-CLIENT is ``confluent`` or ``rackward``, METHOD is ``poll`` or ``consume``. FREEZE is 1 to call
+CLIENT is ``confluent`` or ``rackward``. METHOD is ``poll`` or the number of records per call of
+``consume``. FREEZE is 1 to call
 ``gc.freeze()`` before reading, else 0.
 """
 
@@ -14,12 +15,12 @@ import json
 import resource
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
 
-BATCH = 1000
 WARM_UP = 4
 """Before the measurement, 1 / WARM_UP of the records are read."""
 
@@ -55,7 +56,7 @@ def measure(
     consumer: Any, method: str, topic: str, records: int, *, freeze: bool
 ) -> dict[str, float]:
     """Return the CPU seconds of ``records`` records after the warm-up, and the memory in bytes."""
-    read = poll if method == "poll" else consume
+    read = poll if method == "poll" else partial(consume, batch_size=int(method))
     consumer.subscribe([topic])
     read(consumer, records // WARM_UP)
     if freeze:
@@ -69,12 +70,12 @@ def measure(
     }
 
 
-def consume(consumer: Any, records: int) -> None:
-    """Read the next ``records`` records in batches."""
+def consume(consumer: Any, records: int, *, batch_size: int) -> None:
+    """Read the next ``records`` records in batches of up to ``batch_size``."""
     idle = 0
     while records and idle < IDLE_CALLS:
         # Not more than there are: consume waits for the number that it is called with.
-        batch = consumer.consume(min(BATCH, records), 1.0)
+        batch = consumer.consume(min(batch_size, records), 1.0)
         for message in batch:
             if message.error() is not None:
                 raise KafkaException(message.error())

@@ -14,6 +14,7 @@ it had, as far as balance and locality permit), and it shares its protocol, and 
 the members of other clients, which do read on from what they keep.
 """
 
+import assignors.aiokafka.internals  # noqa: F401 - first: reports an unsupported aiokafka
 from assignors.aiokafka.assignors import (
     LeaderRackAwareCooperativeStickyAssignor,
     LeaderRackAwareRangeAssignor,

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from functools import cache
 
-import aiokafka
-import aiokafka.consumer.consumer
-from aiokafka.client import AIOKafkaClient
-from aiokafka.cluster import ClusterMetadata
-from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.protocol import group
-from aiokafka.protocol.group import JoinGroupRequest
-
-from assignors.library_internals import Internals, check_internals
+from assignors.library_internals import Internals, check_internals, unsupported_import
 
 SUPPORTED = "aiokafka>=0.13,<0.15"
+
+try:
+    import aiokafka
+    import aiokafka.consumer.consumer
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.cluster import ClusterMetadata
+    from aiokafka.consumer.group_coordinator import GroupCoordinator
+    from aiokafka.protocol import group
+    from aiokafka.protocol.group import JoinGroupRequest
+except ImportError as error:
+    if error.name == "aiokafka":  # Not installed.
+        raise
+    raise unsupported_import(error, "aiokafka", SUPPORTED) from error
 
 INTERNALS: Internals = {
     # Looked up there when a consumer is started, and so replaced there.

@@ -11,6 +11,7 @@ see :mod:`assignors.kafka_python.coordinator`. Pass instances: a class is only a
 
 from typing import TYPE_CHECKING
 
+import assignors.kafka_python.internals  # noqa: F401 - first: reports an unsupported kafka-python
 from placement_core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:

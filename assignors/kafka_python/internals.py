@@ -9,22 +9,28 @@ from __future__ import annotations
 
 from functools import cache
 
-import kafka
-import kafka.consumer.group
-from kafka.cluster import ClusterMetadata
-from kafka.consumer.fetcher import Fetcher
-from kafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
-from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
-from kafka.coordinator.base import BaseCoordinator
-from kafka.coordinator.consumer import ConsumerCoordinator
-from kafka.coordinator.heartbeat import Heartbeat
-from kafka.net.compat import KafkaNetClient
-from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector
+from assignors.library_internals import Internals, check_internals, unsupported_import
 
-from assignors.library_internals import Internals, check_internals
+SUPPORTED = "kafka-python>=3.0.8,<3.1"
 
-SUPPORTED = "kafka-python>=3.0.12,<3.1"
+try:
+    import kafka
+    import kafka.consumer.group
+    from kafka.cluster import ClusterMetadata
+    from kafka.consumer.fetcher import Fetcher
+    from kafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
+    from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+    from kafka.coordinator.base import BaseCoordinator
+    from kafka.coordinator.consumer import ConsumerCoordinator
+    from kafka.coordinator.heartbeat import Heartbeat
+    from kafka.net.compat import KafkaNetClient
+    from kafka.net.manager import KafkaConnectionManager
+    from kafka.net.selector import NetworkSelector
+    from kafka.structs import MemberState
+except ImportError as error:
+    if error.name == "kafka":  # Not installed.
+        raise
+    raise unsupported_import(error, "kafka-python", SUPPORTED) from error
 
 INTERNALS: Internals = {
     # Looked up there when a KafkaConsumer is constructed, and so replaced there.
@@ -169,6 +175,7 @@ INTERNALS: Internals = {
         "self._manager",
         "self._net",
     ],
+    MemberState: ["STABLE", "UNJOINED"],
     NetworkSelector: [
         "__init__(self, configs)",
         "cancel(self, task)",

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
+import subprocess
+import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ from assignors.kafka_python import coordinator as kafka_python_coordinator
 from assignors.kafka_python import internals as kafka_python_internals
 from assignors.library_internals import UnsupportedClientError, check_internals
 from placement_core import RackwardError
+from tests.support.waiting import TEST_TIMEOUT
 
 
 class Base:
@@ -144,3 +149,25 @@ def test_an_unsupported_release_is_refused_when_an_assignor_is_constructed(
 def test_the_extra_requires_the_supported_releases(extra: str, supported: str) -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert supported in project["project"]["optional-dependencies"][extra]
+
+
+@pytest.mark.parametrize("adapter", ["kafka_python", "aiokafka"])
+def test_a_release_without_a_module_is_named_when_the_adapter_is_imported(
+    adapter: str, tmp_path: Path
+) -> None:
+    library = adapter.removesuffix("_python")
+    # Other modules of the installed release are not found either.
+    (tmp_path / library).mkdir()
+    (tmp_path / library / "__init__.py").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", f"import assignors.{adapter}"],
+        capture_output=True,
+        text=True,
+        timeout=TEST_TIMEOUT,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}"},
+    )
+    distribution = adapter.replace("_", "-")
+    last = done.stderr.splitlines()[-1]
+    assert f"UnsupportedClientError: {distribution} {version(distribution)} lacks " in last
+    assert f"install '{distribution}>=" in last

@@ -1,0 +1,67 @@
+"""The script that runs the adapters' tests with other releases of the client libraries."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from assignors.aiokafka import internals as aiokafka_internals
+from assignors.confluent import internals as confluent_internals
+from assignors.kafka_python import internals as kafka_python_internals
+
+SCRIPT = Path(__file__).parents[2] / ".ci" / "client_versions.py"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("client_versions", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_errors_name_the_requirements_that_are_tested(script: ModuleType) -> None:
+    supported = [script.requirement(client) for client in script.CLIENTS]
+    assert supported == [
+        kafka_python_internals.SUPPORTED,
+        confluent_internals.SUPPORTED,
+        aiokafka_internals.SUPPORTED,
+    ]
+    assert all(script.oldest(each) for each in supported)
+
+
+def test_a_requirement_without_a_lower_bound(script: ModuleType) -> None:
+    with pytest.raises(SystemExit, match="has no lower bound"):
+        script.oldest("kafka-python<4")
+
+
+@pytest.mark.parametrize(
+    ("oldest", "newest", "installed", "to_test"),
+    [
+        ("3.0.8", "3.0.12", "3.0.12", ["3.0.8"]),
+        ("3.0.8", "3.0.13", "3.0.12", ["3.0.8", "3.0.13"]),
+        ("2.16", "2.16.0", "2.16.0", []),
+        ("0.13", "0.14.0", "0.13.0", ["0.14.0"]),
+        ("0.13", "0.14.0", "0.13.5", ["0.13", "0.14.0"]),
+        ("10.0", "10.10", "10.1", ["10.0", "10.10"]),
+    ],
+)
+def test_the_installed_release_is_not_tested_again(
+    script: ModuleType, oldest: str, newest: str, installed: str, to_test: list[str]
+) -> None:
+    assert script.to_test(oldest, newest, installed) == to_test
+
+
+def test_every_test_exists(script: ModuleType) -> None:
+    for client in script.CLIENTS:
+        for test in client.tests:
+            path, _, function = test.partition("::")
+            found = SCRIPT.parents[1] / path
+            assert found.is_dir() or f"def {function}(" in found.read_text()
