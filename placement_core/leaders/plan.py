@@ -251,7 +251,7 @@ class TopicClass:
         number_of = np.full(int(used[-1]) + 2, -1)
         number_of[used] = np.arange(len(used))
         options = number_of[options]
-        choice = LeaderChoice.of(options, options[:, 0], off_rack, len(used))
+        choice = LeaderChoice.of(options, options[:, 0], len(used), off_rack)
         return cls(partitions, used, choice, demands, changes_first)
 
     def improve(

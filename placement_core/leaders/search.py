@@ -62,13 +62,22 @@ class LeaderChoice:
 
     @classmethod
     def of(
-        cls, options: IntArray, before: IntArray, off_rack: IntArray, broker_count: int
+        cls,
+        options: IntArray,
+        before: IntArray,
+        broker_count: int,
+        off_rack: IntArray | None = None,
     ) -> LeaderChoice:
-        """Return the choice of the leaders ``before`` where allowed, else of the first option."""
+        """Return the choice of the leaders ``before`` where allowed, else of the first option.
+
+        A change costs 1 until `set_scales`. Without ``off_rack``, nothing else costs anything.
+        """
         first = options[np.arange(len(options)), (options >= 0).argmax(axis=1)]
         allowed = (options == before[:, None]).any(axis=1) & (before >= 0)
         before = np.where(allowed, before, -1)
         chosen = np.where(allowed, before, first)
+        if off_rack is None:
+            off_rack = np.zeros_like(options)
         return cls(options, before, chosen, off_rack, broker_count, RankScales(1, 1, 1))
 
     def set_scales(self, scales: RankScales) -> None:
