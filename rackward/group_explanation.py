@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
-from assignors.explain import Explanation, Remedy, explain
+from assignors.explain import Explanation, LocalityFinding, Reason, Remedy, RemedyKind, explain
 from placement_core import ClusterView, InvalidOptionError, TopicPartition, parse_rack
-from rackward.admin.groups import CONSUMER, Group, GroupMember
+from placement_core.leaders import CurrentAssignment, plan_leaders
+from rackward.admin.groups import CLASSIC, CONSUMER, Group, GroupMember
 from rackward.group_readers import (
     BALANCED_BY_TOPIC,
     COOPERATIVE_STICKY,
     RANGE,
     assigned_by_rackward,
+    current_assignment,
     is_stable,
     member_rack,
     subscribed_topics,
@@ -143,6 +146,23 @@ def check_explainable(name: str, group: Group | None) -> Group:
     return group
 
 
+def leader_advice(group: Group) -> str:
+    """Return why the group does not follow leaders that move, and what helps: a clause."""
+    plan = shlex.join(["rackward", "leaders", "plan", "--group", group.id])
+    protocol = group.protocol or "unknown"
+    if group.type != CLASSIC:
+        return (
+            f"the brokers assign its partitions ({protocol}), without regard to leaders: move "
+            f"leaders to its members with {plan}"
+        )
+    reference = RANGE if group.protocol in BALANCED_BY_TOPIC else COOPERATIVE_STICKY
+    lead = shlex.join(["rackward", "lead", group.id])
+    return (
+        f"its assignor ({protocol}) has no regard to leaders: use the assignor {reference}, or "
+        f"lead the group with {lead}, or move leaders to its members with {plan}"
+    )
+
+
 def explain_group(group: Group, view: ClusterView, host_racks: HostRacks) -> ExplainedGroup:
     """Explain ``group``; ``view`` has the topics that it reads, and no others."""
     by_topic = group.protocol in BALANCED_BY_TOPIC
@@ -157,8 +177,54 @@ def explain_group(group: Group, view: ClusterView, host_racks: HostRacks) -> Exp
         LeaderRackAwareRange() if by_topic else LeaderRackAwareCooperativeSticky(),
         leaders={(tp.topic, tp.partition): leader for tp, leader in view.known_leaders.items()},
     )
+    if not assigned_by_rackward(group):
+        fit = fit_leaders(view, current_assignment(group, host_racks), explanation.off_rack)
+        explanation = replace(
+            explanation,
+            findings=tuple(_possible_remedies(group, each, fit) for each in explanation.findings),
+        )
     reference = RANGE if by_topic else COOPERATIVE_STICKY
     return ExplainedGroup(group, racks, reference, explanation, view)
+
+
+def fit_leaders(view: ClusterView, assignment: CurrentAssignment, off_rack: int) -> Remedy | None:
+    """Return the move of leaders to the members that own their partitions.
+
+    ``off_rack`` are the group's off-rack partitions now. None if that does not help. Other groups
+    and a bound on leaders per broker do not count.
+    """
+    layout = plan_leaders(view, assignments=[assignment])
+    racks = view.racks()
+    leaders = {**view.leaders_or_preferred(), **{tp: row[0] for tp, row in layout.order.items()}}
+    after = 0
+    for tp, rack in assignment.racks.items():
+        leader_rack = parse_rack(racks.get(leaders.get(tp, -1)))
+        after += tp in view.replicas and leader_rack is not None and leader_rack != parse_rack(rack)
+    if not layout.moves or after >= off_rack:
+        return None
+    moves: dict[str, dict[str, tuple[int, ...]]] = {}
+    for move in layout.moves:
+        topics = moves.setdefault(racks[move.after[0]] or "", {})
+        topic, number = move.partition
+        topics[topic] = (*topics.get(topic, ()), number)
+    return Remedy(RemedyKind.FIT_LEADERS, after, moves=dict(sorted(moves.items())))
+
+
+def _possible_remedies(
+    group: Group, finding: LocalityFinding, fit: Remedy | None
+) -> LocalityFinding:
+    """Return the finding with remedies for a group that is not assigned by leaders' racks.
+
+    Other members, subscriptions or leaders per rack help only an assignor that has regard to
+    leaders. That of a group of the new protocol runs on the brokers and cannot be replaced.
+    """
+    impossible = {RemedyKind.MOVE_LEADERS, RemedyKind.START_MEMBERS, RemedyKind.SUBSCRIBE}
+    if group.type != CLASSIC:
+        impossible.add(RemedyKind.REBALANCE)
+    remedies = [each for each in finding.remedies if each.kind not in impossible]
+    if fit is not None and finding.reason.off_rack and finding.reason is not Reason.RACKLESS_MEMBER:
+        remedies.insert(1 if finding.reason.fixed_by_rebalance else 0, fit)
+    return replace(finding, remedies=tuple(remedies))
 
 
 def _topics(group: Group, member: GroupMember) -> frozenset[str]:

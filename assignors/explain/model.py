@@ -80,6 +80,7 @@ class RemedyKind(Enum):
     SET_MEMBER_RACK = "set-member-rack"
     REBALANCE = "rebalance"
     MOVE_LEADERS = "move-leaders"
+    FIT_LEADERS = "fit-leaders"
     SUBSCRIBE = "subscribe"
     START_MEMBERS = "start-members"
 
@@ -90,7 +91,8 @@ class Remedy:
 
     off_rack_after
         The minimum of off-rack partitions of the whole group after this remedy alone and a
-        rebalance, solved exactly; None if unknown.
+        rebalance, solved exactly; None if unknown. Leaders that are fitted to the assignment in
+        force (FIT_LEADERS) need no rebalance.
     rack
         Where members start, or whose members subscribe.
     count

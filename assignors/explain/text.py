@@ -82,6 +82,11 @@ def _instruction(remedy: Remedy) -> str:
             return f"set the rack of {members}: client.rack, RACKWARD_RACK, or the assignor's rack"
         case RemedyKind.REBALANCE:
             return "rebalance with an assignor that uses the racks of leaders"
+        case RemedyKind.FIT_LEADERS:
+            count = sum(
+                len(numbers) for moved in remedy.moves.values() for numbers in moved.values()
+            )
+            return f"move {_count(count, 'leader')} to the racks of the members that read them"
         case RemedyKind.MOVE_LEADERS:
             moves = [(rack, sum(map(len, moved.values()))) for rack, moved in remedy.moves.items()]
             (rack, count), *others = moves

@@ -182,7 +182,8 @@ def test_groups_of_other_assignors_and_groups_that_cannot_be_explained(
         group.start("m1")
         group.settle(all_partitions(topic))
         rackless = explain(cluster, group)
-        assert (rackless["protocol"], rackless["assignor"]) == ("range", "leader-rack-aware-range")
+        assert (rackless["protocol"], rackless["assignor"]) == ("range", "range")
+        assert rackless["reference_assignor"] == "leader-rack-aware-range"
         assert [each["reason"] for each in rackless["findings"]] == ["rackless-member"]
         assert rackless["findings"][0]["count"] == 12
         mapped = explain(cluster, group, "--mapping", "127.0.0.0/8=b")

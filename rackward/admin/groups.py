@@ -52,7 +52,8 @@ class GroupMember:
     """A member of a group.
 
     ``host`` is the address that the broker sees; ``rack`` is the member's own, None if it sends
-    none. ``errors`` describe those parts of its metadata that could not be decoded.
+    none. ``can_send_rack`` is whether what it sends has a field for its rack; None if unknown.
+    ``errors`` describe those parts of its metadata that could not be decoded.
     """
 
     id: str
@@ -63,6 +64,7 @@ class GroupMember:
     topics: frozenset[str] = frozenset()
     assignment: Assignment = field(default_factory=dict)
     errors: tuple[str, ...] = ()
+    can_send_rack: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,8 @@ def parse_classic_member(
         topics=topics,
         assignment=assignment,
         errors=tuple(errors),
+        # Version 3 of ConsumerProtocolSubscription added the rack.
+        can_send_rack=int.from_bytes(metadata[:2]) >= 3 if metadata else None,
     )
 
 
@@ -276,4 +280,5 @@ def _parse_consumer_member(member: Any) -> GroupMember:
         assignment={
             each.topic_name: tuple(each.partitions) for each in member.assignment.topic_partitions
         },
+        can_send_rack=True,
     )

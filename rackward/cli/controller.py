@@ -48,6 +48,7 @@ The configuration file (YAML, JSON or TOML); only "cluster" is required:
     every: off
     groups: [orders]
     min_gain: 0.05
+    min_interval: 10m
 
 Exit status: 2 error at the start (reason on stderr); 130 stopped with Ctrl-C.
 """

@@ -20,11 +20,9 @@ from rackward.admin.groups import CLASSIC, CONSUMER, Group, list_groups
 from rackward.controller.config import LeaderLayoutConfig
 from rackward.group_readers import (
     Readers,
-    assigned_by_rackward,
     find_groups,
     is_stable,
     readers_of_groups,
-    subscribed_topics,
 )
 from rackward.host_racks import HostRacks
 from rackward.reassignment import ExecutionOptions, Executor, LiveCluster
@@ -106,7 +104,7 @@ class LeaderLayouts:
             return None
         groups = read_matching_groups(admin, state, self._config.groups)
         for group in groups:
-            if not is_stable(group) and not assigned_by_rackward(group):
+            if not is_stable(group):
                 log.info("leader layout skipped: group=%s state=%s", group.id, group.state)
                 return None
         plan = plan_leader_layout(state, readers_of_groups(groups, HostRacks()), self._locator)
@@ -163,7 +161,7 @@ def unstable_reason(state: ClusterState) -> str | None:
 def read_matching_groups(
     admin: AdminConnection, state: ClusterState, patterns: tuple[str, ...]
 ) -> list[Group]:
-    """Return the consumer groups that match a pattern and have subscribed members, by name.
+    """Return the consumer groups that match a pattern and have members, by name.
 
     Raises AdminError.
     """
@@ -176,9 +174,7 @@ def read_matching_groups(
         and any(fnmatchcase(each.id, pattern) for pattern in patterns)
     }
     return [
-        group
-        for _, group in sorted(find_groups(admin, brokers, names).items())
-        if any(subscribed_topics(group, member) for member in group.members)
+        group for _, group in sorted(find_groups(admin, brokers, names).items()) if group.members
     ]
 
 

@@ -6,10 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from placement_core import InvalidOptionError
-from placement_core.leaders import ConsumerDemand
+from placement_core import InvalidOptionError, TopicPartition
+from placement_core.leaders import ConsumerDemand, CurrentAssignment
 from rackward.admin.groups import Group, GroupMember
-from rackward.group_readers import count_rackless_members, demand_of_group, parse_readers
+from rackward.group_readers import (
+    AssignmentKind,
+    Readers,
+    assigned_by_rackward,
+    count_rackless_members,
+    current_assignment,
+    demand_of_group,
+    parse_readers,
+    readers_of_groups,
+)
 from rackward.host_racks import HostRacks
 
 BOTH = frozenset({"orders", "payments"})
@@ -76,6 +85,80 @@ def test_a_mapping_matches_every_spelling_of_an_ipv6_address() -> None:
     group = replace(STICKY, members=(local,))
     (demand,) = demand_of_group(group, HostRacks.parse_option("--mapping", "::1=a"))
     assert demand.consumers == {"a": 1}
+
+
+OWNERS = Group(
+    id="audit",
+    type="classic",
+    state="Stable",
+    protocol_type="consumer",
+    protocol="range",
+    generation=None,
+    members=(
+        replace(member("m1", "a"), assignment={"orders": (0, 1, 2)}),
+        replace(member("m2", None), assignment={"orders": (2, 3), "extra": (0,)}),
+    ),
+)
+
+
+def test_what_the_members_of_a_group_own() -> None:
+    orders = [TopicPartition("orders", number) for number in range(4)]
+    expected = {
+        TopicPartition("extra", 0): None,
+        orders[0]: "a",
+        orders[1]: "a",
+        # Two members claim partition 2, so nobody reads it, as in an explanation.
+        orders[3]: None,
+    }
+    topics = BOTH | {"extra"}
+    assert current_assignment(OWNERS, NO_HOSTS) == CurrentAssignment("audit", topics, expected)
+    mapping = HostRacks.parse_option("--mapping", "10.0.0.2=b")
+    assert current_assignment(OWNERS, mapping).racks[orders[3]] == "b"
+
+
+@pytest.mark.parametrize(
+    ("group", "follows"),
+    [
+        (STICKY, True),
+        (replace(STICKY, protocol="leader-rack-aware-range"), True),
+        (OWNERS, False),
+        (replace(OWNERS, protocol="cooperative-sticky"), False),
+        (replace(OWNERS, protocol="stream"), False),
+        (replace(OWNERS, type="consumer", protocol="uniform"), False),
+        # A name of a client's own assignor on the brokers.
+        (replace(STICKY, type="consumer"), False),
+    ],
+)
+def test_groups_that_follow_leaders(group: Group, follows: bool) -> None:
+    assert assigned_by_rackward(group) == follows
+    readers = readers_of_groups([group], NO_HOSTS)
+    assert (bool(readers.demands), bool(readers.assignments)) == (follows, not follows)
+    assert (readers.max_imbalance is None) == follows
+
+
+def test_the_kind_of_assignment_can_be_chosen() -> None:
+    both = [STICKY, OWNERS]
+    mixed = readers_of_groups(both, NO_HOSTS)
+    assert [each.name for each in mixed.demands] == ["billing"]
+    assert [each.name for each in mixed.assignments] == ["audit"]
+    assert mixed.topics == BOTH | {"extra"}
+    ours = readers_of_groups(both, NO_HOSTS, AssignmentKind.OURS)
+    assert (len(ours.demands), ours.assignments) == (3, ())
+    current = readers_of_groups(both, NO_HOSTS, AssignmentKind.CURRENT)
+    assert current.demands == ()
+    assert [each.name for each in current.assignments] == ["billing", "audit"]
+    assert Readers().topics == frozenset()
+
+
+def test_the_current_assignment_of_a_group_that_rebalances_is_not_known() -> None:
+    for group, kind in (
+        (replace(OWNERS, state="PreparingRebalance"), None),
+        (replace(STICKY, state="CompletingRebalance"), AssignmentKind.CURRENT),
+        (replace(OWNERS, type="consumer", state="Reconciling"), None),
+    ):
+        with pytest.raises(InvalidOptionError, match=f"--group {group.id}: the group is rebal"):
+            readers_of_groups([group], NO_HOSTS, kind)
+    assert readers_of_groups([replace(STICKY, state="PreparingRebalance")], NO_HOSTS).demands
 
 
 def test_parse_readers() -> None:

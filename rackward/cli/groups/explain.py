@@ -34,13 +34,18 @@ reads it. Partitions that are not read in their leader's rack are listed by reas
 figure of a remedy is the optimum after this remedy alone and a rebalance. The group's max_imbalance
 and weights are not known to this command; see docs/operating.md.
 
+Remedies are those that the group's protocol permits. A classic group of another assignor can use
+rackward's, or be led (rackward lead). For every group that has no regard to leaders, leaders can
+move to the members that read them (leaders plan); a group of the new protocol has no other choice.
+
 The group may use any client and must be stable. Nothing is changed.
 
 Exit status: 0 success; 2 error (reason on stderr), such as a group that does not exist, has no
 members, is rebalancing, or is not a group of consumers.
 
 \b
-JSON: {schema_version: 1, command, group, type, state, protocol, assignor,
+JSON: {schema_version: 1, command, group, type, state, protocol, assignor (the
+ group's own), reference_assignor (rackward's that balances alike),
  partitions, local, off_rack, unknown, unread, optimum, uneven,
  racks: [{rack, leaders, members, reads, local}],
  members: [{id, instance_id, client_id, host, rack, partitions, local}],

@@ -259,7 +259,7 @@ def _with_weights(
     admin: AdminConnection, view: ClusterView, readers: Readers, weights: Weights
 ) -> Readers:
     """Return the readers, weighted by their partitions: demands by the mean of theirs."""
-    alone = len(readers.demands) + len(readers.assignments) < 2 and not readers.assignments
+    alone = not readers.assignments and len(readers.demands) < 2
     if weights is Weights.EQUAL or alone:
         return readers
     topics = readers.topics

@@ -39,6 +39,8 @@ def show_explanation(explained: ExplainedGroup, console: Console, mapping: str |
     console.print(f"Assignor: {escape_controls(protocol)}")
     console.print()
     best = f"{explanation.optimum:,} off-rack if balanced, with these members and leaders"
+    if not explained.uses_rackward:
+        best += "; its own assignor has no regard to leaders"
     if explanation.uneven:
         best += "; the assignment now is not balanced"
     console.print(
@@ -143,30 +145,50 @@ def finding_text(explained: ExplainedGroup, finding: LocalityFinding) -> str:
 
 def recommendation_text(explained: ExplainedGroup, remedy: Remedy) -> str:
     """Return `assignors.explain.remedy_text` with the names of assignors, and missing replicas."""
+    group = escape_controls(shlex.quote(explained.group.id))
     if remedy.kind is RemedyKind.REBALANCE:
         after = f": {remedy.off_rack_after} off-rack at best"
         if explained.uses_rackward:
-            return f"rebalance the group, for example by restarting a member{after}"
-        return f"use the assignor {explained.reference}{after}"
+            return f"rebalance the group (rackward groups rebalance {group}){after}"
+        return (
+            f"use the assignor {explained.reference}, or lead the group (rackward lead {group})"
+            f"{after}"
+        )
+    if remedy.kind is RemedyKind.SET_MEMBER_RACK and not explained.uses_rackward:
+        return _rack_recommendation(explained, remedy)
     missing = explained.count_without_replica(remedy)
     note = f" ({missing:,} have no replica there)" if missing else ""
     return escape_controls(remedy_text(remedy)) + note
+
+
+def _rack_recommendation(explained: ExplainedGroup, remedy: Remedy) -> str:
+    """Return how members of other assignors get a rack, as far as their protocol permits."""
+    members = "this member" if len(remedy.members) == 1 else "these members"
+    can_send = {each.can_send_rack for each in explained.group.members if each.id in remedy.members}
+    if can_send == {True}:
+        return f"set client.rack of {members}, or give their racks with --mapping"
+    if can_send == {False}:
+        return f"give the racks of {members} with --mapping: their client does not send one"
+    return f"give the racks of {members} with --mapping, or set client.rack where clients send it"
 
 
 def _recommended_commands(explained: ExplainedGroup, mapping: str | None) -> list[str]:
     lines = []
     findings = explained.explanation.findings
     kinds = {remedy.kind for finding in findings for remedy in finding.remedies}
-    if RemedyKind.MOVE_LEADERS in kinds:
+    if RemedyKind.MOVE_LEADERS in kinds or RemedyKind.FIT_LEADERS in kinds:
         command = ["rackward", "leaders", "plan", "--group", explained.group.id]
         if mapping is not None:
             command += ["--mapping", mapping]
         lines += [
             "",
-            "To move leaders, as far as replicas and other groups permit, and rebalance:",
+            "To move leaders, as far as replicas and other groups permit:",
             f"  {escape_controls(shlex.join([*command, '-o', 'leaders.json']))}",
             "  rackward leaders apply leaders.json",
         ]
+        if explained.uses_rackward:
+            rebalance = shlex.join(["rackward", "groups", "rebalance", explained.group.id])
+            lines.append(f"  {escape_controls(rebalance)}")
     better = [
         f"{escape_controls(topic)}-{number} to {_member_name(explained, member)}"
         for finding in findings
@@ -200,7 +222,8 @@ def explanation_json(explained: ExplainedGroup) -> dict[str, Any]:
         "type": group.type,
         "state": group.state,
         "protocol": group.protocol,
-        "assignor": explained.reference,
+        "assignor": group.protocol,
+        "reference_assignor": explained.reference,
         "partitions": explanation.partitions,
         "local": explanation.local,
         "off_rack": explanation.off_rack,

@@ -116,14 +116,68 @@ def test_another_assignor_and_better_members_are_named() -> None:
     text = " ".join(render(explained, width=400).split())
     assert "Locality now 50.0 % 6 of 12 partitions off-rack" in text
     assert "the group's assignor (range) does not consider the racks of leaders" in text
-    assert "Use the assignor leader-rack-aware-range: 0 off-rack at best" in text
-    (finding,) = explanation_json(explained)["findings"]
+    assert (
+        "Use the assignor leader-rack-aware-range, or lead the group (rackward lead billing): 0 "
+        "off-rack at best" in text
+    )
+    # The leaders of all six are in the racks of their members.
+    assert "Or: Move 6 leaders to the racks of the members that read them: 0 off-rack" in text
+    shown = explanation_json(explained)
+    assert shown["assignor"] == shown["protocol"] == "range"
+    assert shown["reference_assignor"] == "leader-rack-aware-range"
+    (finding,) = shown["findings"]
     assert finding["reason"] == "not-optimal"
     assert len(finding["better"]) == finding["count"] == 6
     names = {each.id: each.rack for each in LOPSIDED.members}
     assert all(names[each["member"]] == "abc"[each["partition"] % 3] for each in finding["better"])
     ours = " ".join(render(explain(LOPSIDED, view), width=400).split())
-    assert "Rebalance the group, for example by restarting a member: 0 off-rack at best" in ours
+    assert "Rebalance the group (rackward groups rebalance billing): 0 off-rack at best" in ours
+
+
+def kinds(explained: ExplainedGroup) -> dict[str, list[tuple[str, int | None]]]:
+    """Return the kind and the figure of each remedy, by reason."""
+    return {
+        each["reason"]: [(one["kind"], one["off_rack_after"]) for one in each["remedies"]]
+        for each in explanation_json(explained)["findings"]
+    }
+
+
+def test_a_group_of_the_new_protocol_is_advised_to_move_leaders_only() -> None:
+    new = replace(LOPSIDED, type="consumer", protocol="uniform")
+    shuffled = cluster_state({TOPIC: [LED["abc"[p % 3]] for p in range(12)]}).view
+    assert kinds(explain(new, shuffled)) == {"not-optimal": [("fit-leaders", 0)]}
+    assert kinds(explain(new)) == {"too-many-leaders": [("fit-leaders", 0)]}
+    # Where half of the replicas are in rack a alone, their leaders stay.
+    view = cluster_state({TOPIC: [*([(0, 1)] * 5), *([LED["a"]] * 5), LED["b"], LED["c"]]}).view
+    assert kinds(explain(new, view)) == {"too-many-leaders": [("fit-leaders", 1)]}
+    nothing = cluster_state({TOPIC: [(0, 1)] * 12}).view
+    assert kinds(explain(new, nothing)) == {"too-many-leaders": []}
+    for explained in (explain(new), explain(new, shuffled)):
+        text = " ".join(render(explained, width=400).split())
+        assert "rackward leaders plan --group billing" in text
+        assert "use the assignor" not in text.lower()
+        assert "rackward lead " not in text
+        assert "groups rebalance" not in text
+    one = replace(new, members=(replace(new.members[0], assignment={TOPIC: tuple(range(12))}),))
+    assert kinds(explain(one, cluster_state({TOPIC: [(2, 4)] * 12}).view)) == {
+        "no-member-in-rack": []
+    }
+
+
+def test_racks_are_advised_as_the_protocol_of_the_members_permits() -> None:
+    def text(can_send: bool | None, protocol: str = "range") -> str:
+        members = tuple(
+            replace(each, rack=None, can_send_rack=can_send) for each in LOPSIDED.members
+        )
+        changed = replace(LOPSIDED, protocol=protocol, members=members)
+        return " ".join(render(explain(changed), width=400).split())
+
+    assert "Set client.rack of these members, or give their racks with --mapping" in text(True)
+    unable = text(False)
+    assert "Give the racks of these members with --mapping: their client does not send" in unable
+    assert "client.rack" not in unable
+    assert "or set client.rack where clients send it" in text(None)
+    assert "RACKWARD_RACK" in text(True, "leader-rack-aware-range")
 
 
 def test_no_name_of_a_peer_reaches_the_terminal_as_it_is(

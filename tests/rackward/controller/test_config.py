@@ -39,6 +39,7 @@ leaders:
   every: 1.5h
   groups: [orders, billing-*]
   min_gain: 0.2
+  min_interval: 2h
 """
 
 
@@ -73,7 +74,7 @@ def test_all_settings(tmp_path: Path) -> None:
             str(tmp_path / "controller.key"),
         ),
         health=None,
-        leaders=LeaderLayoutConfig(5400.0, ("orders", "billing-*"), 0.2),
+        leaders=LeaderLayoutConfig(5400.0, ("orders", "billing-*"), 0.2, 7200.0),
     )
     assert "hidden" not in repr(config)
 
@@ -151,6 +152,10 @@ CLUSTER = "cluster: {bootstrap_servers: 'k:1'}\n"
             "groups is 7: write a text, or a list of texts",
         ),
         (CLUSTER + "leaders: {every: 6h, groups: [a], min_gain: 2}", "from 0 to 1"),
+        (
+            CLUSTER + "leaders: {every: 6h, groups: [a], min_interval: soon}",
+            "min_interval is 'soon': write a time such as 10m",
+        ),
     ],
 )
 def test_errors_name_the_file_and_the_setting(tmp_path: Path, text: str, message: str) -> None:

@@ -1,0 +1,221 @@
+"""Leaders that move to what members own: `leaders plan`, the controller's schedule, and groups of
+other clients. Predictions are compared with `groups explain` and with a count without rackward."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
+from integration.support.clients import MakeClient, PartitionId
+from integration.support.collecting import librdkafka, new_protocol
+from integration.support.command_line import one_line, rackward
+from integration.support.groups import ConsumerGroup
+from integration.support.java_clients import RANGE, Java
+from integration.support.racks import (
+    off_rack,
+    wait_for_leaders,
+    wait_for_members,
+)
+from integration.support.topics import create_topic, delete_topic
+from placement_core.locators import MetadataLocator
+from rackward.admin import connect
+from rackward.clusters import Cluster
+from rackward.clusters.pytest_plugin import UniqueName
+from rackward.controller.config import LeaderLayoutConfig
+from rackward.controller.leader_layout import LeaderLayouts
+
+MEMBERS = {"a1": "a", "b1": "b", "c1": "c"}
+PARTITIONS = 12
+LEADERS = [0, 0, 1, 2, 1, 2, 2, 0, 1, 1, 2, 0]
+"""Broker of each leader: four in each rack, not in step with any assignment."""
+ROUNDS = 10
+
+Owned = Mapping[str, frozenset[PartitionId]]
+
+
+@pytest.fixture
+def cluster(three_brokers: Cluster) -> Cluster:
+    """Brokers 0, 1 and 2 in racks a, b and c."""
+    return three_brokers
+
+
+@pytest.fixture
+def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
+    """A topic with a replica per rack."""
+    rows = [[leader, (leader + 1) % 3, (leader + 2) % 3] for leader in LEADERS]
+    name = create_topic(cluster, unique_name("current"), rows)
+    yield name
+    delete_topic(cluster, name)
+
+
+def start(group: ConsumerGroup, topic: str) -> Owned:
+    for name, rack in MEMBERS.items():
+        group.start(name, rack)
+    return group.settle({(topic, number) for number in range(PARTITIONS)}, hold=2.0)
+
+
+def explained(cluster: Cluster, group: ConsumerGroup) -> Any:
+    return rackward(cluster, "groups", "explain", group.id, "--json").json
+
+
+def local(cluster: Cluster, owned: Owned) -> int:
+    return PARTITIONS - off_rack(cluster, owned, MEMBERS)
+
+
+def run_rounds(cluster: Cluster, groups: list[ConsumerGroup], rounds: int = ROUNDS) -> list[bool]:
+    """Run the controller's schedule once a minute; return in which rounds leaders moved."""
+    config = LeaderLayoutConfig(60.0, tuple(group.id for group in groups))
+    layouts = LeaderLayouts(config, MetadataLocator())
+    moved = []
+    with connect({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        for number in range(rounds):
+            cluster.await_metadata()
+            moved.append(layouts.apply(admin, 60.0 * number) is not None)
+    return moved
+
+
+@pytest.mark.parametrize(
+    ("client", "assignor"),
+    [
+        pytest.param(new_protocol, "uniform", id="new-protocol"),
+        pytest.param(librdkafka, "range", id="confluent-range"),
+        pytest.param(Java(RANGE), "range", id="java-range"),
+    ],
+)
+def test_leaders_move_to_the_members_of_a_group_that_ignores_them(
+    cluster: Cluster, topic: str, tmp_path: Path, client: MakeClient, assignor: str
+) -> None:
+    path = tmp_path / "leaders.json"
+    with ConsumerGroup(cluster, topics=[topic], client=client) as group:
+        owned = start(group, topic)
+        before = explained(cluster, group)
+        assert before["assignor"] == before["protocol"] == assignor
+        assert before["local"] == local(cluster, owned)
+        assert before["local"] < PARTITIONS
+
+        planned = rackward(cluster, "leaders", "plan", "--group", group.id, "-o", path, "--json")
+        (locality,) = planned.json["localities"]
+        assert locality == {
+            "readers": group.id,
+            "partitions": PARTITIONS,
+            "before": before["local"],
+            "after": PARTITIONS,
+        }
+        # Exactly those that are not local move.
+        assert planned.json["leader_changes"] == PARTITIONS - before["local"]
+        assert json.loads(path.read_text())["options"]["proved_most_local"]
+        # What this group was promised before: an assignment by the racks of leaders.
+        ours = rackward(
+            *(cluster, "leaders", "plan", "--group", group.id, "--assignment", "ours", "--json")
+        )
+        assert ours.json["localities"][0]["before"] == PARTITIONS
+
+        applied = rackward(cluster, "leaders", "apply", path, "--yes").out
+        assert "groups rebalance" not in applied, "a rebalance would not help this group"
+        after = explained(cluster, group)
+        assert after["local"] == local(cluster, owned) == PARTITIONS
+        assert after["findings"] == []
+        view = cluster.view([topic])
+        assert run_rounds(cluster, [group]) == [False] * ROUNDS
+        assert cluster.view([topic]) == view
+        again = rackward(cluster, "leaders", "plan", "--group", group.id)
+        assert "Nothing to change." in again.out
+        refused = rackward(cluster, "groups", "rebalance", group.id, "--yes", status=2)
+        assert f"rackward leaders plan --group {group.id}" in one_line(refused)
+
+
+def test_two_groups_of_different_clients_on_one_topic(cluster: Cluster, topic: str) -> None:
+    with ExitStack() as stack:
+        groups = [
+            stack.enter_context(ConsumerGroup(cluster, topics=[topic], client=client))
+            for client in (new_protocol, Java(RANGE))
+        ]
+        owned = [start(group, topic) for group in groups]
+        planned = rackward(
+            *(cluster, "leaders", "plan", "--json"),
+            *(argument for group in groups for argument in ("--group", group.id)),
+        ).json
+        # Each partition can be led where one or where both of the groups read it.
+        readers = Counter(
+            (tp, MEMBERS[member])
+            for of_group in owned
+            for member, tps in of_group.items()
+            for tp in tps
+        )
+        best = sum(
+            max(readers[(topic, number), rack] for rack in "abc") for number in range(PARTITIONS)
+        )
+        assert sum(each["after"] for each in planned["localities"]) == best
+        assert best < 2 * PARTITIONS, "the groups read every partition in the same racks"
+        unmet = sum(
+            len(numbers) for each in planned["unmet"] for numbers in each["partitions"].values()
+        )
+        assert unmet == 2 * PARTITIONS - best
+        assert {each["reason"] for each in planned["unmet"]} == {"other-readers"}
+
+        moved = run_rounds(cluster, groups)
+        assert moved == [True] + [False] * (ROUNDS - 1)
+        for group, of_group, locality in zip(groups, owned, planned["localities"], strict=True):
+            measured = explained(cluster, group)["local"]
+            assert measured == local(cluster, of_group)
+            assert measured == locality["after"], f"{locality} predicted"
+
+
+def test_the_schedule_waits_while_replicas_are_out_of_sync(cluster: Cluster, topic: str) -> None:
+    with ConsumerGroup(cluster, topics=[topic], client=new_protocol) as group:
+        start(group, topic)
+        cluster.stop_broker(2)
+        try:
+            assert run_rounds(cluster, [group], rounds=2) == [False, False]
+        finally:
+            cluster.start_broker(2)
+            cluster.await_metadata()
+
+
+def test_a_rebalance_on_request(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+    """A group of rackward's assignors that does not watch leaders itself."""
+    path = tmp_path / "leaders.json"
+
+    def strategies(rack: str | None) -> list[Any]:
+        return [LeaderRackAwareCooperativeStickyAssignor(rack=rack, refresh=None)]
+
+    with ConsumerGroup(cluster, topics=[topic], strategies=strategies) as group:
+        owned = start(group, topic)
+        assert local(cluster, owned) == PARTITIONS
+        # All leaders go one rack further, as after a change by another program.
+        view = cluster.view([topic])
+        cluster.move_leaders({tp: row[1] for tp, row in view.replicas.items()})
+        cluster.await_metadata()
+        assert local(cluster, owned) == 0
+        wait_for_members(cluster, topic, group)
+        generation = group.generation
+        dry = rackward(cluster, "groups", "rebalance", group.id, "--dry-run").out
+        assert f"{PARTITIONS} of {PARTITIONS} partitions off-rack, 0 at best" in dry
+        assert group.generation == generation
+
+        done = rackward(cluster, "groups", "rebalance", group.id, "--yes", "--json").json
+        assert (done["off_rack_before"], done["off_rack_after"]) == (PARTITIONS, 0)
+        owned = group.settle({(topic, number) for number in range(PARTITIONS)}, after=generation)
+        assert local(cluster, owned) == PARTITIONS
+        # A cooperative group: one round to revoke, one to assign.
+        assert group.generation <= generation + 2
+        assert len(explained(cluster, group)["members"]) == len(MEMBERS)
+
+        # Two members in rack a: leaders move, and the last line says how the group follows.
+        group.stop("c1")
+        group.start("a2", "a")
+        group.settle({(topic, number) for number in range(PARTITIONS)}, after=group.generation)
+        rackward(cluster, "leaders", "plan", "--group", group.id, "-o", path)
+        applied = rackward(cluster, "leaders", "apply", path, "--yes").out
+        assert applied.rstrip().endswith(f"rackward groups rebalance {group.id}")
+        wait_for_leaders(cluster, topic, {"a": 8, "b": 4})
+        wait_for_members(cluster, topic, group)
+        done = rackward(cluster, "groups", "rebalance", group.id, "--yes", "--json").json
+        assert done["off_rack_after"] == done["optimum"] == 0
