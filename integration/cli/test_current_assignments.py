@@ -4,6 +4,7 @@ other clients. Predictions are compared with `groups explain` and with a count w
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -166,6 +167,39 @@ def test_two_groups_of_different_clients_on_one_topic(cluster: Cluster, topic: s
             measured = explained(cluster, group)["local"]
             assert measured == local(cluster, of_group)
             assert measured == locality["after"], f"{locality} predicted"
+
+
+def test_the_placement_that_a_plan_names_makes_the_rest_local(
+    cluster: Cluster, unique_name: UniqueName, tmp_path: Path
+) -> None:
+    """All replicas are in racks a and b, and a member in rack c reads a third of the topic."""
+    rows = [[leader % 2, 1 - leader % 2] for leader in LEADERS]
+    topic = create_topic(cluster, unique_name("two-racks"), rows)
+    with ConsumerGroup(cluster, topics=[topic], client=new_protocol) as group:
+        owned = start(group, topic)
+        in_c = sorted(number for _, number in owned["c1"])
+        arguments = (cluster, "leaders", "plan", "--group", group.id)
+        planned = rackward(*arguments, "--json").json
+        assert planned["unmet"] == [
+            {
+                "group": group.id,
+                "reason": "no-replica-in-rack",
+                "rack": "c",
+                "partitions": {topic: in_c},
+            }
+        ]
+        assert planned["localities"][0]["after"] == PARTITIONS - len(in_c)
+        (note,) = [line for line in rackward(*arguments).out.splitlines() if "not local" in line]
+        command = shlex.split(note.split("to add one: ")[1].removesuffix("."))
+        plan = tmp_path / "placement.json"
+        rackward(cluster, *command[1:], "-o", plan)
+        rackward(cluster, "placement", "apply", plan, "--yes")
+        path = tmp_path / "leaders.json"
+        done = rackward(*arguments, "-o", path, "--json").json
+        assert (done["localities"][0]["after"], done["unmet"]) == (PARTITIONS, [])
+        rackward(cluster, "leaders", "apply", path, "--yes")
+        assert explained(cluster, group)["local"] == local(cluster, owned) == PARTITIONS
+    delete_topic(cluster, topic)
 
 
 def test_the_schedule_waits_while_replicas_are_out_of_sync(cluster: Cluster, topic: str) -> None:

@@ -50,7 +50,8 @@ COMMANDS = {
         "rackward.cli.controller", "Add missing replicas, and serve placement requests."
     ),
     "groups": LazyCommand(
-        "rackward.cli.groups", "Explain why consumer groups read partitions from other racks."
+        "rackward.cli.groups",
+        "Explain why consumer groups read from other racks, and rebalance them.",
     ),
     "traffic": LazyCommand(
         "rackward.cli.traffic", "Collect and report cross-rack traffic, its cost and savings."

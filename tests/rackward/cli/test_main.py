@@ -84,7 +84,7 @@ HELP_PAGES = {
     "placement": ("check", "plan", "apply", "cancel", "suggest"),
     "leaders": ("plan", "apply"),
     "controller": (),
-    "groups": ("explain",),
+    "groups": ("explain", "rebalance"),
     "traffic": ("collect", "run", "what-if", "stream", "report"),
     "rack": (),
 }
