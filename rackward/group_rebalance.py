@@ -16,8 +16,8 @@ from typing import Any
 from rackward.admin import AdminConnection, AdminError, AdminTimeoutError, RefusedError
 from rackward.admin.errors import COORDINATOR_LOADING, from_code
 from rackward.admin.groups import CONSUMER, Group, describe_classic_groups
-from rackward.deadline import Deadline
 from rackward.group_readers import is_stable
+from rackward.units import Deadline
 
 SESSION_TIMEOUT_MS = 10_000
 HOLD_SECONDS = 2.0

@@ -14,7 +14,7 @@ from rackward.admin.groups import Group, GroupMember
 from rackward.group_explanation import explain_group
 from rackward.group_readers import current_assignment, topics_read
 from rackward.host_racks import HostRacks
-from tests.support.leader_layouts import random_view
+from tests.support.placement import random_view
 
 PROTOCOLS = (("classic", "range"), ("classic", "cooperative-sticky"), ("consumer", "uniform"))
 

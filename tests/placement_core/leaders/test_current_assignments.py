@@ -20,7 +20,7 @@ from placement_core.leaders import (
     Obstacle,
     plan_leaders,
 )
-from tests.support.leader_layouts import chosen, local, random_readers, random_view
+from tests.support.placement import chosen, local, random_readers, random_view
 from tests.support.reassignments import minimum, squared_loads
 
 Leaders = Mapping[TopicPartition, int | None]
