@@ -201,7 +201,7 @@ def judge(
 
 def print_table(stock: Mapping[str, Outcome], ours: Mapping[str, Outcome]) -> None:
     """Print each test with both outcomes, and with the reason if ours does not pass."""
-    width = max(len(test) for test in stock)
+    width = min(100, max(len(test) for test in stock))
     print(f"{'test':{width}}  stock    ours     reason")
     for test, outcome in stock.items():
         our = ours.get(test, NOT_FINISHED)
@@ -210,7 +210,7 @@ def print_table(stock: Mapping[str, Outcome], ours: Mapping[str, Outcome]) -> No
             if our.kind == "passed"
             else reason_for(test, {**REASONS, **TIMING}) or our.error or ""
         )
-        print(f"{test:{width}}  {outcome.kind:7}  {our.kind:7}  {note}".rstrip())
+        print(f"{test[:width]:{width}}  {outcome.kind:7}  {our.kind:7}  {note}".rstrip())
     for file, reason in NOT_RUN.items():
         print(f"{file:{width}}  not run  not run  {reason}")
     passed = [test for test, outcome in stock.items() if outcome.kind == "passed"]
