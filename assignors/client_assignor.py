@@ -25,7 +25,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, NoReturn
 
-from assignors.consumer_protocol import SubscriptionReader
 from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
 from assignors.group_leader import (
     REVOCATION_TIMEOUT,
@@ -33,6 +32,7 @@ from assignors.group_leader import (
     GroupContext,
     HasAssignmentHistory,
     JoinedMember,
+    JoinedMembers,
     LogOnce,
     Rebalance,
     RebalanceResult,
@@ -221,22 +221,9 @@ def bind(strategies: Iterable[Any], bound: Callable[[ClientAssignor], BoundAssig
     ]
 
 
-def read_members(members: Iterable[tuple[str, str | None, bytes]]) -> list[JoinedMember]:
-    """Return the members of a JoinGroup response, given as (member id, instance id, metadata).
-
-    A subscription that does not decode is read as far as possible.
-    """
-    reader = SubscriptionReader()
-    return [
-        JoinedMember(member_id, instance_id, reader.read(metadata))
-        for member_id, instance_id, metadata in members
-    ]
-
-
-def topics_of(members: Iterable[JoinedMember]) -> set[str]:
+def topics_of(members: JoinedMembers) -> set[str]:
     """Return the topics that members subscribe to, without names that no topic can have."""
-    names = set().union(*{member.subscription.topics for member in members})
-    return {name for name in names if is_topic_name(name)}
+    return {name for name in members.topics if is_topic_name(name)}
 
 
 def log_revocation_timeout(context: GroupContext, withheld: int) -> None:

@@ -82,11 +82,6 @@ class MemberSubscription:
     errors: tuple[str, ...] = ()
     released: bool = False
 
-    @property
-    def owned_while_joining(self) -> Mapping[str, Sequence[int]]:
-        """What the member still owns: ``owned``, or nothing if released."""
-        return {} if self.released else self.owned
-
 
 class ConsumerProtocolError(ValueError):
     """Bytes that cannot be decoded."""
@@ -116,7 +111,7 @@ class SubscriptionReader:
             version, at = _int16(data, 0)
             if version < 0:
                 raise ConsumerProtocolError(f"version {version}")
-            topics, at = self._topics(data, at)
+            topics, at = self.read_topics(data, at)
         except ConsumerProtocolError as error:
             return MemberSubscription(errors=(f"subscription: {error}",))
         try:
@@ -126,7 +121,7 @@ class SubscriptionReader:
             if version >= 2:
                 generation, at = _int32(data, at)
             if version >= 3:
-                rack, at = self._string(data, at)
+                rack, at = self.read_string(data, at)
         except ConsumerProtocolError as error:
             # No claim is better than half of one, which could be contradicted by the rest.
             owned, generation, rack = {}, NO_GENERATION, None
@@ -152,7 +147,7 @@ class SubscriptionReader:
             raise ConsumerProtocolError("empty")
         if not USER_DATA_VERSION <= data[0] <= 127:
             raise ConsumerProtocolError(f"unknown version {data[0]}")
-        rack, at = self._string(data, 1)
+        rack, at = self.read_string(data, 1)
         generation, at = _int32(data, at)
         owned, at = self._partitions(data, at)
         return MemberSubscription(
@@ -169,7 +164,11 @@ class SubscriptionReader:
             raise ConsumerProtocolError(f"version {version}")
         return self._partitions(data, at)[0]
 
-    def _topics(self, data: bytes, at: int) -> tuple[frozenset[str], int]:
+    def read_topics(self, data: bytes, at: int) -> tuple[frozenset[str], int]:
+        """Return the list of topics at position ``at``, and where it ends.
+
+        Raises ConsumerProtocolError if it cannot be decoded.
+        """
         # A section contains its own length, so one that is a prefix is the whole section.
         for section, topics in self._topic_lists:
             if data.startswith(section, at):
@@ -178,7 +177,7 @@ class SubscriptionReader:
         count, at = _count(data, at, smallest=2)
         names = []
         for _ in range(count):
-            name, at = self._string(data, at)
+            name, at = self.read_string(data, at)
             if name is None:
                 raise ConsumerProtocolError("a topic without a name")
             names.append(name)
@@ -187,35 +186,11 @@ class SubscriptionReader:
             self._topic_lists.append((bytes(data[start:at]), topics))
         return topics, at
 
-    def _partitions(self, data: bytes, at: int) -> tuple[Owned, int]:
-        owned: Owned = {}
-        count, at = _count(data, at, smallest=6)
-        names = self._names
-        try:
-            for _ in range(count):
-                start = at + 2
-                (length,) = _INT16.unpack_from(data, at)
-                if length <= 0:
-                    raise ConsumerProtocolError("a topic without a name")
-                at = start + length
-                topic = names.get(data[start:at])
-                if topic is None:
-                    topic, at = self._string(data, start - 2)
-                    assert topic is not None
-                (size,) = _INT32.unpack_from(data, at)
-                at += 4
-                if not 0 <= size <= (len(data) - at) // 4:
-                    raise ConsumerProtocolError(
-                        f"{size} partitions declared, {len(data) - at} bytes left"
-                    )
-                partitions = _int32_array(size).unpack_from(data, at)
-                at += 4 * size
-                owned[topic] = (*owned[topic], *partitions) if topic in owned else partitions
-        except struct.error as error:
-            raise ConsumerProtocolError("truncated") from error
-        return owned, at
+    def read_string(self, data: bytes, at: int) -> tuple[str | None, int]:
+        """Return the string at position ``at``, None if it is null, and where it ends.
 
-    def _string(self, data: bytes, at: int) -> tuple[str | None, int]:
+        Raises ConsumerProtocolError if it cannot be decoded.
+        """
         length, at = _int16(data, at)
         if length == -1:
             return None, at
@@ -232,6 +207,34 @@ class SubscriptionReader:
             except UnicodeDecodeError as error:
                 raise ConsumerProtocolError("a string that is not UTF-8") from error
         return name, end
+
+    def _partitions(self, data: bytes, at: int) -> tuple[Owned, int]:
+        owned: Owned = {}
+        count, at = _count(data, at, smallest=6)
+        names = self._names
+        try:
+            for _ in range(count):
+                start = at + 2
+                (length,) = _INT16.unpack_from(data, at)
+                if length <= 0:
+                    raise ConsumerProtocolError("a topic without a name")
+                at = start + length
+                topic = names.get(data[start:at])
+                if topic is None:
+                    topic, at = self.read_string(data, start - 2)
+                    assert topic is not None
+                (size,) = _INT32.unpack_from(data, at)
+                at += 4
+                if not 0 <= size <= (len(data) - at) // 4:
+                    raise ConsumerProtocolError(
+                        f"{size} partitions declared, {len(data) - at} bytes left"
+                    )
+                partitions = _int32_array(size).unpack_from(data, at)
+                at += 4 * size
+                owned[topic] = (*owned[topic], *partitions) if topic in owned else partitions
+        except struct.error as error:
+            raise ConsumerProtocolError("truncated") from error
+        return owned, at
 
 
 def write_user_data(rack: str | None, owned: Mapping[str, Sequence[int]], generation: int) -> bytes:
@@ -250,6 +253,11 @@ def write_assignments(plan: Mapping[str, Mapping[str, Sequence[int]]]) -> dict[s
     Version 0, with empty user data: later versions have the same fields, and every client reads
     this one.
     """
+    # Here, because a member that does not lead its group needs this module, and no numpy.
+    from assignors.partition_arrays import AssignedPartitions
+
+    if isinstance(plan, AssignedPartitions):
+        return plan.encode()
     names: dict[str, bytes] = {}
     return {
         member: b"\0\0" + _pack_partitions(topics, names) + b"\0\0\0\0"

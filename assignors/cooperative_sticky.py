@@ -31,16 +31,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignors.encoding import (
-    UNASSIGNED,
     EncodedGroup,
     current_owners,
     decode_plan,
     encode_group,
-    stable_order,
     topic_classes,
     weight_steps,
 )
 from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor
+from assignors.partition_arrays import UNASSIGNED, stable_order
 from placement_core.flow import (
     IntArray,
     Network,

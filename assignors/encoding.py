@@ -11,22 +11,114 @@ ignored otherwise: a group must not fail to rebalance because of one member.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assignors.model import LeaderRacks, Member, Plan, WeightSource, resolve_weights
+from assignors.partition_arrays import UNASSIGNED, AssignedPartitions, Claims
 from placement_core.errors import InvalidGroupError
 from placement_core.flow import IntArray
 from placement_core.racks import RackPath, levels_crossed, parse_rack
 
-UNASSIGNED = -1
-"""In an assignment: the partition has no member."""
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemberColumns(Sequence[Member]):
+    """Members as columns. A member is made when it is looked at.
+
+    ids, instance_ids, racks
+        Per member, as in :class:`Member`.
+    topic_sets, topic_set
+        Distinct sets of topics, and the index of each member's among them.
+    generations
+        Per member; -1 if unknown or impossible.
+    claims
+        What all members claim to own.
+    member
+        Returns a member, given its index.
+    """
+
+    ids: Sequence[str]
+    instance_ids: Sequence[str | None]
+    racks: Sequence[str | None]
+    topic_sets: Sequence[frozenset[str]]
+    topic_set: IntArray
+    generations: IntArray
+    claims: Claims
+    member: Callable[[int], Member]
+
+    @classmethod
+    def of(cls, members: Iterable[Member]) -> MemberColumns:
+        """Return ``members`` as columns."""
+        rows = tuple(members)
+        sets: dict[frozenset[str], int] = {}
+        numbers = [
+            sets.setdefault(
+                row.topics if isinstance(row.topics, frozenset) else frozenset(row.topics),
+                len(sets),
+            )
+            for row in rows
+        ]
+        return cls(
+            ids=[row.id for row in rows],
+            instance_ids=[row.instance_id for row in rows],
+            racks=[row.rack for row in rows],
+            topic_sets=list(sets),
+            topic_set=np.array(numbers, np.int64),
+            generations=np.array([_generation(row) for row in rows], np.int64),
+            claims=Claims.of([row.owned for row in rows]),
+            member=rows.__getitem__,
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Member: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Member]: ...
+    def __getitem__(self, index: int | slice) -> Member | Sequence[Member]:
+        if isinstance(index, slice):
+            return [self.member(each) for each in range(*index.indices(len(self)))]
+        return self.member(range(len(self))[index])
+
+    def sorted_by_id(self) -> MemberColumns:
+        """Return the members sorted. Raises InvalidGroupError if two have the same id."""
+        ids, member = self.ids, self.member
+        sorted_ids = sorted(ids)
+        if len(set(ids)) < len(ids):
+            twice = next(one for one, other in pairwise(sorted_ids) if one == other)
+            raise InvalidGroupError(
+                f"two members have the id {twice!r}: give each member an id of its own"
+            )
+        if sorted_ids == ids:
+            return self
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        position = np.empty(len(order), np.int64)
+        position[order] = np.arange(len(order))
+        claims = self.claims
+        return MemberColumns(
+            ids=sorted_ids,
+            instance_ids=[self.instance_ids[m] for m in order],
+            racks=[self.racks[m] for m in order],
+            topic_sets=self.topic_sets,
+            topic_set=self.topic_set[order],
+            generations=self.generations[order],
+            claims=replace(claims, member=position[claims.member]),
+            member=lambda index: member(order[index]),
+        )
+
+
+def _generation(member: Member) -> int:
+    """Return the member's generation, -1 if it cannot be one."""
+    generation = member.generation
+    if isinstance(generation, int) and 0 <= generation < 1 << 62:
+        return generation
+    return -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +145,7 @@ class EncodedGroup:
         The number of levels of the deepest leader's rack, at least 1.
     """
 
-    members: tuple[Member, ...]
+    members: MemberColumns
     topics: tuple[str, ...]
     base: IntArray
     subscription: IntArray
@@ -105,13 +197,9 @@ def encode_group(members: Iterable[Member], leader_racks: LeaderRacks) -> Encode
 
     Raises InvalidGroupError if two members have the same id.
     """
-    ordered = tuple(sorted(members, key=lambda member: member.id))
-    for one, other in pairwise(ordered):
-        if one.id == other.id:
-            raise InvalidGroupError(
-                f"two members have the id {one.id!r}: give each member an id of its own"
-            )
-    sets, subscription = _encode_subscriptions(ordered, frozenset(leader_racks))
+    columns = members if isinstance(members, MemberColumns) else MemberColumns.of(members)
+    columns = columns.sorted_by_id()
+    sets, subscription = _encode_subscriptions(columns, frozenset(leader_racks))
     topics = tuple(sorted(frozenset().union(*sets)))
     topic_index = {topic: t for t, topic in enumerate(topics)}
     subscribed = np.zeros((len(topics), len(sets)), bool)
@@ -120,7 +208,7 @@ def encode_group(members: Iterable[Member], leader_racks: LeaderRacks) -> Encode
     leaders = [leader_racks[topic] for topic in topics]
     leader_paths, leader_rack = _encode_racks(leaders)
     depth = max((len(path) for path in leader_paths if path), default=1)
-    member_paths, member_rack = _encode_racks([[member.rack for member in ordered]], depth)
+    member_paths, member_rack = _encode_racks([columns.racks], depth)
     crossed = np.array(
         [
             [levels_crossed(leader, member, depth) if leader else 0 for member in member_paths]
@@ -129,7 +217,7 @@ def encode_group(members: Iterable[Member], leader_racks: LeaderRacks) -> Encode
         np.int64,
     ).reshape(len(leader_paths), len(member_paths))
     return EncodedGroup(
-        members=ordered,
+        members=columns,
         topics=topics,
         base=np.concatenate(([0], np.cumsum(list(map(len, leaders)), dtype=np.int64))),
         subscription=subscription,
@@ -143,19 +231,15 @@ def encode_group(members: Iterable[Member], leader_racks: LeaderRacks) -> Encode
 
 
 def _encode_subscriptions(
-    members: Sequence[Member], existing: frozenset[str]
+    members: MemberColumns, existing: frozenset[str]
 ) -> tuple[list[frozenset[str]], IntArray]:
     """Return the distinct sets of existing topics, and the number of each member's set."""
+    used, first = np.unique(members.topic_set, return_index=True)
     sets: dict[frozenset[str], int] = {}
-    number_of: dict[frozenset[str], int] = {}
-    numbers = []
-    for member in members:
-        topics = member.topics if isinstance(member.topics, frozenset) else frozenset(member.topics)
-        number = number_of.get(topics)
-        if number is None:
-            number = number_of[topics] = sets.setdefault(topics & existing, len(sets))
-        numbers.append(number)
-    return list(sets), np.array(numbers, np.int64)
+    number = np.zeros(len(members.topic_sets), np.int64)
+    for at in used[np.argsort(first)].tolist():
+        number[at] = sets.setdefault(members.topic_sets[at] & existing, len(sets))
+    return list(sets), number[members.topic_set]
 
 
 class _RackNumbers(dict[Hashable, int]):
@@ -227,18 +311,7 @@ def current_owners(group: EncodedGroup) -> IntArray:
     claims share that generation, the partition has no owner. Nor has it if its owner does not
     subscribe to the topic. Claims on partitions that do not exist are ignored.
     """
-    owner: IntArray = np.full(int(group.base[-1]), UNASSIGNED, np.int64)
-    topic, claimant, number = _read_claims(group)
-    exists = (topic >= 0) & (number >= 0)
-    exists[exists] = number[exists] < group.sizes[topic[exists]]
-    topic, claimant, number = topic[exists], claimant[exists], number[exists]
-    partition = group.base[topic] + number
-    if len(partition) and np.bincount(partition).max() > 1:
-        valid = _resolve_claims(group.members, partition, claimant)
-        topic, claimant, partition = topic[valid], claimant[valid], partition[valid]
-    subscribed = group.subscribed[topic, group.subscription[claimant]]
-    owner[partition[subscribed]] = claimant[subscribed]
-    return owner
+    return _owners(group, group.members.claims, group.members.generations)
 
 
 def encode_assignment(
@@ -249,74 +322,37 @@ def encode_assignment(
     ``assigned`` is member id to topic to partitions. What several members have, or a member that
     does not subscribe to it, counts as unassigned.
     """
-    members = tuple(
-        replace(member, owned=assigned.get(member.id, {}), generation=0) for member in group.members
-    )
-    return current_owners(replace(group, members=members))
+    ids = group.members.ids
+    claims = Claims.of([assigned.get(member_id, {}) for member_id in ids])
+    return _owners(group, claims, np.zeros(len(ids), np.int64))
 
 
-def _resolve_claims(members: Sequence[Member], partition: IntArray, claimant: IntArray) -> IntArray:
-    """Return the indexes of the valid claims: one, or none, per partition."""
-    generation_of = np.array([_generation(member) for member in members], np.int64)
-    order = np.lexsort((claimant, -generation_of[claimant], partition))
+def _owners(group: EncodedGroup, claims: Claims, generations: IntArray) -> IntArray:
+    owner: IntArray = np.full(int(group.base[-1]), UNASSIGNED, np.int64)
+    claims, partition = claims.locate(group.topics, group.base)
+    if len(partition) and np.bincount(partition).max() > 1:
+        valid = _resolve_claims(generations[claims.member], partition, claims.member)
+        claims, partition = claims.where(valid), partition[valid]
+    subscribed = group.subscribed[claims.topic, group.subscription[claims.member]]
+    owner[partition[subscribed]] = claims.member[subscribed]
+    return owner
+
+
+def _resolve_claims(
+    generation: IntArray, partition: IntArray, claimant: IntArray
+) -> NDArray[np.bool_]:
+    """Return whether each claim is valid: one, or none, per partition."""
+    order = np.lexsort((claimant, -generation, partition))
     repeated = np.zeros(len(order), bool)
     repeated[1:] = (np.diff(partition[order]) == 0) & (np.diff(claimant[order]) == 0)
     order = order[~repeated]
     same_partition = np.diff(partition[order]) == 0
-    same_generation = np.diff(generation_of[claimant[order]]) == 0
+    same_generation = np.diff(generation[order]) == 0
     latest = np.append(True, ~same_partition)
     contested = np.append(same_partition & same_generation, False)
-    valid: IntArray = order[latest & ~contested]
+    valid = np.zeros(len(partition), bool)
+    valid[order[latest & ~contested]] = True
     return valid
-
-
-def _read_claims(group: EncodedGroup) -> tuple[IntArray, IntArray, IntArray]:
-    """Return every claim: its topic (-1 if unknown), its member, its partition number."""
-    names: list[str] = []
-    lists: list[Sequence[int]] = []
-    counts = []
-    for member in group.members:
-        names.extend(member.owned)
-        lists.extend(member.owned.values())
-        counts.append(len(member.owned))
-    try:
-        numbers, lengths = _concatenate(lists)
-    except (TypeError, ValueError, OverflowError):
-        numbers, lengths = _concatenate([_partition_numbers(claims) for claims in lists])
-    topic_index = {topic: t for t, topic in enumerate(group.topics)}
-    try:
-        topic_of_list = np.fromiter(map(topic_index.__getitem__, names), np.int64, len(names))
-    except KeyError:
-        topic_of_list = np.array([topic_index.get(name, -1) for name in names], np.int64)
-    member_of_list = np.repeat(np.arange(len(group.members)), np.array(counts, np.int64))
-    return np.repeat(topic_of_list, lengths), np.repeat(member_of_list, lengths), numbers
-
-
-def _concatenate(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
-    """Return all claims in one array, and the length of each list.
-
-    Raises TypeError, ValueError or OverflowError if one of them is not an integer.
-    """
-    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
-    numbers = np.array(list(chain.from_iterable(lists)) or (), None if lengths.any() else np.int64)
-    if numbers.dtype != np.int64:
-        raise TypeError("claims that are not integers")
-    return numbers, lengths
-
-
-def _partition_numbers(claims: object) -> list[int]:
-    """Return those of ``claims`` that can be partition numbers."""
-    if not isinstance(claims, Iterable):
-        return []
-    return [int(n) for n in claims if isinstance(n, int | np.integer) and 0 <= n < 1 << 31]
-
-
-def _generation(member: Member) -> int:
-    """Return the member's generation, -1 if it cannot be one."""
-    generation = member.generation
-    if isinstance(generation, int) and 0 <= generation < 1 << 62:
-        return generation
-    return -1
 
 
 # ---- Traffic weights as small integers.
@@ -364,87 +400,14 @@ def decode_plan(
     ``owner`` is the result of :func:`current_owners`. ``unproved`` is the number of off-rack
     partitions by which the solver's lower bound falls short of the plan.
     """
+    ids = group.members.ids
     crossings = tuple(group.crossings(assigned).tolist())
-    loads = np.bincount(assigned, minlength=len(group.members)).tolist()
-    with _garbage_collection_paused():
-        partitions = _partitions_by_member(group, assigned)
+    loads = np.bincount(assigned, minlength=len(ids)).tolist()
     return Plan(
-        partitions=partitions,
+        partitions=AssignedPartitions(ids, group.topics, group.base, assigned),
         off_rack=crossings[-1],
         crossings=crossings,
         optimum=max(0, crossings[-1] - unproved),
         moved=int(((owner != UNASSIGNED) & (owner != assigned)).sum()),
-        loads={member.id: load for member, load in zip(group.members, loads, strict=True)},
+        loads=dict(zip(ids, loads, strict=True)),
     )
-
-
-@contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
-    """Pause the cycle collector while the many small lists of a plan are created.
-
-    None of them can be garbage yet, and scanning them again and again would take up to a quarter
-    of the time of the whole assignment.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def _partitions_by_member(
-    group: EncodedGroup, assigned: IntArray
-) -> dict[str, dict[str, list[int]]]:
-    """Return member id to topic to sorted partition numbers."""
-    ids = [member.id for member in group.members]
-    if not len(assigned):
-        return {member_id: {} for member_id in ids}
-    order = stable_order(assigned)
-    member, topic = assigned[order], group.topic_of[order]
-    changes = (np.diff(member) != 0) | (np.diff(topic) != 0)
-    starts = np.flatnonzero(np.append(True, changes))
-    lists = _split(order - group.base[topic], starts)
-    topics = np.array(group.topics, object)[topic[starts]].tolist()
-    bounds = np.searchsorted(member[starts], np.arange(len(ids) + 1)).tolist()
-    return {
-        # strict=True would take a third of the time; both slices have the same bounds.
-        member_id: dict(zip(topics[start:end], lists[start:end], strict=False))
-        for member_id, (start, end) in zip(ids, pairwise(bounds), strict=True)
-    }
-
-
-def _split(values: IntArray, starts: IntArray) -> list[list[int]]:
-    """Return ``values`` cut at ``starts``.
-
-    Lists of equal length are created together: ``tolist`` on a matrix of them is several times
-    faster than as many slices, and topics that are spread over members make many short lists.
-    """
-    lengths = np.diff(np.append(starts, len(values)))
-    distinct = np.flatnonzero(np.bincount(lengths))
-    if len(distinct) > 16:
-        flat, ends = values.tolist(), (starts + lengths).tolist()
-        return [flat[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]
-    lists = np.empty(len(starts), object)
-    for length in distinct.tolist():
-        of_length = np.flatnonzero(lengths == length)
-        first = starts[of_length]
-        if length == 1:
-            rows = [[value] for value in values[first].tolist()]
-        else:
-            rows = values[first[:, None] + np.arange(length)].tolist()
-        lists[of_length] = np.fromiter(rows, object, len(rows))
-    cut: list[list[int]] = lists.tolist()
-    return cut
-
-
-def stable_order(keys: IntArray) -> IntArray:
-    """Return the stable argsort of ``keys``, none negative.
-
-    numpy sorts 16-bit keys by radix, in linear time.
-    """
-    if int(keys.max(initial=0)) < 1 << 16:
-        keys = keys.astype(np.uint16)
-    order: IntArray = np.argsort(keys, kind="stable")
-    return order

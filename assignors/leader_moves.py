@@ -26,7 +26,8 @@ from assignors.group_leader.metadata import Leaders
 from placement_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from assignors.group_leader.rebalance import JoinedMember, Rebalance, RebalanceResult
+    from assignors.group_leader.rebalance import Assignments, Rebalance, RebalanceResult
+    from assignors.group_leader.subscriptions import JoinedMember
     from assignors.model import Assignor, LeaderRacks, Member, WeightSource
 
 # ---- The policy.
@@ -212,12 +213,12 @@ def locality_gain(
     import numpy as np
 
     from assignors.encoding import (
-        UNASSIGNED,
         current_owners,
         encode_assignment,
         encode_group,
         weight_steps,
     )
+    from assignors.partition_arrays import UNASSIGNED
 
     group = encode_group(members, leader_racks)
     before = current_owners(group)
@@ -342,10 +343,21 @@ PARTITIONS_PER_CHECK = 10_000
 
 @dataclass(frozen=True, slots=True)
 class CurrentPlan:
-    """The assignment in force: members that own it, and the leaders that it was made for."""
+    """The assignment in force: its members, what they own, and the leaders it was made for."""
 
-    members: Sequence[Member]
+    joined: Sequence[JoinedMember]
+    assigned: Assignments
+    generation: int
     leaders: Leaders
+
+    def members(self, leaders: Leaders) -> list[Member]:
+        """Return the members, each owning what it was assigned, as positions in ``leaders``."""
+        return [
+            member.to_member(
+                leaders.to_positions(self.assigned.get(member.id, {})), self.generation
+            )
+            for member in self.joined
+        ]
 
 
 class LeaderMoveMonitor:
@@ -387,8 +399,7 @@ class LeaderMoveMonitor:
         self._partitions = sum(map(len, result.leaders.racks.values()))
         if not result.withheld:
             self._current_plan = CurrentPlan(
-                [m.to_member(result.assignments.get(m.id, {}), generation) for m in members],
-                result.leaders,
+                members, result.assignments, generation, result.leaders
             )
 
     def check(self, read: ReadMetadata, now: float, context: GroupContext) -> bool:
@@ -449,7 +460,7 @@ class LeaderMoveMonitor:
         if leaders.racks == plan.leaders.racks:
             return NO_GAIN
         if self._last_gain is None or self._last_gain[0].racks != leaders.racks:
-            members = [replace(m, owned=leaders.to_positions(m.owned)) for m in plan.members]
+            members = plan.members(leaders)
             weights = self._rebalance.resolve_weights(leaders.racks)
             gain = locality_gain(self._rebalance.assignor, members, leaders.racks, weights)
             self._last_gain = leaders, gain

@@ -157,7 +157,11 @@ def co_partitioned_topics(group: EncodedGroup, *, co_partitioned: bool) -> list[
 
 def _apache_order(group: EncodedGroup) -> IntArray:
     """Return members with an instance id first, sorted by that; then the others, by member id."""
-    keys = [(m.instance_id is None, m.instance_id or m.id, m.id) for m in group.members]
+    members = group.members
+    keys = [
+        (instance_id is None, instance_id or member_id, member_id)
+        for member_id, instance_id in zip(members.ids, members.instance_ids, strict=True)
+    ]
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
 
 

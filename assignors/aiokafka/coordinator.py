@@ -50,6 +50,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,7 +67,6 @@ from assignors.client_assignor import (
     ClientAssignor,
     bind,
     log_revocation_timeout,
-    read_members,
     topics_of,
 )
 from assignors.consumer_protocol import NO_GENERATION, write_assignments, write_user_data
@@ -78,6 +78,7 @@ from assignors.group_leader import (
     format_error,
     log,
     read_leaders,
+    read_members,
 )
 from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata
 
@@ -318,14 +319,15 @@ def read_metadata(
     names = list(topics)
     racks = {broker.nodeId: broker.rack for broker in cluster.brokers()}
     # There is no public way to the replicas.
+    known = cluster._partitions
     partitions = (
         PartitionMetadata(
             topic, number, partition.leader, UNKNOWN_EPOCH, partition.replicas, partition.isr
         )
         for topic in names
-        for number, partition in cluster._partitions.get(topic, {}).items()
+        for number, partition in known.get(topic, {}).items()
     )
-    return read_leaders(cluster, racks, names), partitions
+    return read_leaders(known, attrgetter("leader"), racks, names), partitions
 
 
 _patch = ClassPatch(aiokafka.consumer.consumer, "GroupCoordinator", RackAwareCoordinator)

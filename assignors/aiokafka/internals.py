@@ -59,7 +59,6 @@ INTERNALS: Internals = {
     ClusterMetadata: [
         "brokers(self)",
         "partitions_for_topic(self, topic)",
-        "partitions_for_broker(self, broker_id)",
         "self.unauthorized_topics",
         "self._partitions",
     ],

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignors.encoding import (
-    UNASSIGNED,
     EncodedGroup,
     current_owners,
     encode_assignment,
@@ -25,6 +24,7 @@ from assignors.encoding import (
 )
 from assignors.explain.model import LeaderBrokers, Reason
 from assignors.model import Assignor, LeaderRacks, Member, WeightSource
+from assignors.partition_arrays import UNASSIGNED
 from assignors.range import LeaderRackAwareRange, co_partitioned_topics
 from placement_core.flow import IntArray
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from assignors.encoding import UNASSIGNED
 from assignors.explain.causes import (
     Analysis,
     Assigned,
@@ -28,6 +27,7 @@ from assignors.explain.model import (
     RemedyKind,
 )
 from assignors.model import Assignor, LeaderRacks, Member, WeightSource
+from assignors.partition_arrays import UNASSIGNED
 from placement_core import parse_rack
 
 MAX_SOLVED = 6

@@ -16,7 +16,6 @@ from assignors.group_leader.logs import (
     sanitize,
 )
 from assignors.group_leader.metadata import (
-    ClusterMetadata,
     Leaders,
     is_topic_name,
     read_leaders,
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
         REVOCATION_TIMEOUT,
         Assignments,
         HasAssignmentHistory,
-        JoinedMember,
         Rebalance,
         RebalanceResult,
     )
+    from assignors.group_leader.subscriptions import JoinedMember, JoinedMembers, read_members
     from assignors.model import Assignor, WeightSource
 else:
     __getattr__ = lazy_exports(
@@ -55,9 +54,13 @@ else:
                 "REVOCATION_TIMEOUT",
                 "Assignments",
                 "HasAssignmentHistory",
-                "JoinedMember",
                 "Rebalance",
                 "RebalanceResult",
+            ],
+            "assignors.group_leader.subscriptions": [
+                "JoinedMember",
+                "JoinedMembers",
+                "read_members",
             ],
             "assignors.model": ["Assignor", "WeightSource"],
         },
@@ -71,10 +74,10 @@ __all__ = [
     "AssignmentInputs",
     "Assignments",
     "Assignor",
-    "ClusterMetadata",
     "GroupContext",
     "HasAssignmentHistory",
     "JoinedMember",
+    "JoinedMembers",
     "Leaders",
     "LogOnce",
     "MemberAssignment",
@@ -87,5 +90,6 @@ __all__ = [
     "is_topic_name",
     "log",
     "read_leaders",
+    "read_members",
     "sanitize",
 ]

@@ -10,11 +10,12 @@ from functools import partial
 
 import numpy as np
 
-from assignors.encoding import UNASSIGNED, encode_assignment, encode_group
+from assignors.encoding import encode_assignment, encode_group
 from assignors.explain import Explanation, explain
 from assignors.group_leader.logs import GroupContext
 from assignors.group_leader.metadata import Leaders
 from assignors.model import Assignor, LeaderRacks, Member, Weights
+from assignors.partition_arrays import UNASSIGNED
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from assignors.group_leader.logs import format_list
 from placement_core import parse_rack
@@ -43,59 +43,35 @@ class Leaders:
             translated[topic] = [position[p] for p in owned[topic] if p in position]
         return translated
 
-    def to_partitions(self, assigned: Mapping[str, list[int]]) -> dict[str, list[int]]:
-        """Return one member's ``assigned`` positions as partitions."""
-        if self.partition_ids.keys().isdisjoint(assigned):
-            return dict(assigned)
-        return {
-            topic: [self.partition_ids[topic][at] for at in positions]
-            if topic in self.partition_ids
-            else positions
-            for topic, positions in assigned.items()
-        }
-
-
-class ClusterMetadata(Protocol):
-    """What the ClusterMetadata of kafka-python and of aiokafka have in common."""
-
-    def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the topic's partitions, None if the topic is unknown."""
-
-    def partitions_for_broker(self, broker_id: int) -> Iterable[tuple[str, int]] | None:
-        """Return the partitions that the broker leads."""
-
 
 def read_leaders(
-    metadata: ClusterMetadata, broker_racks: Mapping[int, str | None], topics: Iterable[str]
+    partitions: Mapping[str, Mapping[int, Any]],
+    leader_of: Callable[[Any], int],
+    broker_racks: Mapping[int, str | None],
+    topics: Iterable[str],
 ) -> Leaders:
-    """Return the leaders' racks of ``topics`` from ``metadata``.
+    """Return the leaders' racks of ``topics`` from a client's metadata.
 
-    Leaders are read broker by broker, which for many partitions is several times faster than
-    looking up each partition.
+    ``partitions`` has the metadata of each partition by topic and number, ``leader_of`` returns the
+    broker that leads one.
     """
     racks: dict[str, list[str | None]] = {}
     partition_ids: dict[str, list[int]] = {}
     without_metadata = set()
+    rack_of = {broker: rack or None for broker, rack in broker_racks.items()}.get
     for topic in topics:
-        partitions = metadata.partitions_for_topic(topic)
-        if not partitions:
+        known = partitions.get(topic)
+        if not known:
             without_metadata.add(topic)
             continue
-        racks[topic] = [None] * len(partitions)
-        if max(partitions) != len(partitions) - 1:
-            partition_ids[topic] = sorted(partitions)
-    position = {t: {p: at for at, p in enumerate(ids)} for t, ids in partition_ids.items()}
-    for broker, rack in broker_racks.items():
-        if not rack:
-            continue
-        for topic, partition in list(metadata.partitions_for_broker(broker) or ()):
-            row = racks.get(topic)
-            if row is None:
-                continue
-            at = position[topic].get(partition, -1) if topic in position else partition
-            # Out of range only if metadata changed concurrently.
-            if 0 <= at < len(row):
-                row[at] = rack
+        numbers, rows = list(known), list(known.values())
+        consecutive = list(range(len(numbers)))
+        if numbers != consecutive:
+            numbers = sorted(numbers)
+            rows = [known[number] for number in numbers]
+            if numbers != consecutive:
+                partition_ids[topic] = numbers
+        racks[topic] = list(map(rack_of, map(leader_of, rows)))
     return Leaders(racks, partition_ids, frozenset(without_metadata), dict(broker_racks))
 
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from assignors.consumer_protocol import MemberSubscription
+import numpy as np
+
+from assignors.encoding import MemberColumns, current_owners, encode_assignment, encode_group
 from assignors.group_leader.history import Assignment, AssignmentHistory, AssignmentInputs
 from assignors.group_leader.logs import (
     NO_CONTEXT,
@@ -21,6 +23,7 @@ from assignors.group_leader.logs import (
     sanitize,
 )
 from assignors.group_leader.metadata import Leaders, rack_mismatch
+from assignors.group_leader.subscriptions import JoinedMember, JoinedMembers
 from assignors.model import (
     Assignor,
     LeaderRacks,
@@ -30,6 +33,7 @@ from assignors.model import (
     WeightSource,
     resolve_weights,
 )
+from assignors.partition_arrays import AssignedPartitions
 from placement_core import parse_rack
 
 METADATA_TIMEOUT = 3.0
@@ -41,34 +45,8 @@ REVOCATION_TIMEOUT = 30.0
 MAX_TOPICS_LOGGED = 50
 """Missing topics that are logged by name; a member may subscribe to any number of them."""
 
-Assignments = dict[str, dict[str, list[int]]]
+Assignments = Mapping[str, Mapping[str, list[int]]]
 """Member id to topic to partitions."""
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedMember:
-    """A member in a JoinGroup response, with its subscription decoded."""
-
-    id: str
-    instance_id: str | None
-    subscription: MemberSubscription
-
-    @property
-    def client_name(self) -> str:
-        """The instance id or the client id, for log lines: it survives a restart."""
-        # Brokers form a dynamic member's id as its client id, a dash and 36 characters.
-        return self.instance_id or (self.id[:-37] if len(self.id) > 37 else self.id)
-
-    def to_member(self, owned: Mapping[str, Sequence[int]], generation: int) -> Member:
-        """Return the member as an assignor takes it, with ``owned`` as of ``generation``."""
-        return Member(
-            id=self.id,
-            topics=self.subscription.topics,
-            rack=self.subscription.rack,
-            instance_id=self.instance_id,
-            owned=owned,
-            generation=generation,
-        )
 
 
 class RebalanceResult(NamedTuple):
@@ -118,26 +96,21 @@ class Rebalance:
         costs locality and a line in the log, not the rebalance.
         """
         started = time.perf_counter()
-        topics: set[str] = set()
-        for member in joined:
-            topics |= member.subscription.topics
-        leaders = read_leaders(topics)
-        members = [
-            member.to_member(
-                leaders.to_positions(member.subscription.owned), member.subscription.generation
-            )
-            for member in joined
-        ]
+        group = JoinedMembers.of(joined)
+        leaders = read_leaders(group.topics)
+        members = group.to_columns(leaders)
         weights = self.resolve_weights(leaders.racks)
         plan = self._plan(members, leaders.racks, weights)
         by_position = (
             fallback_assignment(members, leaders.racks) if plan is None else plan.partitions
         )
-        assigned = {m: leaders.to_partitions(positions) for m, positions in by_position.items()}
+        assigned = _to_partitions(by_position, members, leaders)
         if pending := leaders.topics_without_metadata - deleted_topics:
-            _keep_owned(assigned, joined, pending)
-        withheld = _withhold(assigned, joined) if self.cooperative else 0
-        self._log_warnings(joined, leaders, deleted_topics)
+            assigned = assigned.followed_by(_still_owned(group, pending))
+        withheld = 0
+        if self.cooperative:
+            assigned, withheld = assigned.withhold(group.claims_while_joining)
+        self._log_warnings(group, leaders, deleted_topics)
         assignment = Assignment(
             group=context.group,
             generation=context.generation,
@@ -187,10 +160,15 @@ class Rebalance:
         return resolve_weights(self.weights, topics, on_error) or None
 
     def _log_warnings(
-        self, joined: Sequence[JoinedMember], leaders: Leaders, deleted_topics: frozenset[str]
+        self, joined: JoinedMembers, leaders: Leaders, deleted_topics: frozenset[str]
     ) -> None:
         log_once = self.log_once.log
-        rackless = sorted({m.client_name for m in joined if not parse_rack(m.subscription.rack)})
+        racks = {rack: parse_rack(rack) for rack in set(joined.racks)}
+        rackless = sorted(
+            {joined[m].client_name for m, rack in enumerate(joined.racks) if not racks[rack]}
+            if None in racks.values()
+            else ()
+        )
         if rackless:
             log_once(
                 ("rackless members", *rackless),
@@ -204,19 +182,16 @@ class Rebalance:
                 "brokers without broker.rack; their partitions count as local everywhere: %s",
                 format_list(rackless_brokers),
             )
-        mismatch = rack_mismatch(
-            (m.subscription.rack for m in joined), leaders.broker_racks.values()
-        )
+        mismatch = rack_mismatch(racks, leaders.broker_racks.values())
         if mismatch:
             log_once("rack mismatch", "%s", mismatch)
-        for member in joined:
-            for error in member.subscription.errors:
-                log_once(
-                    ("subscription error", member.client_name, error.partition(":")[0]),
-                    "ignoring a part of a subscription that cannot be decoded: member=%s error=%s",
-                    sanitize(member.id),
-                    sanitize(error, 200),
-                )
+        for m, error in joined.errors:
+            log_once(
+                ("subscription error", joined[m].client_name, error.partition(":")[0]),
+                "ignoring a part of a subscription that cannot be decoded: member=%s error=%s",
+                sanitize(joined.ids[m]),
+                sanitize(error, 200),
+            )
         missing = sorted(leaders.topics_without_metadata)
         for topic in missing[:MAX_TOPICS_LOGGED]:
             why = "does not exist" if topic in deleted_topics else "has no metadata yet"
@@ -244,58 +219,38 @@ class HasAssignmentHistory:
         return self.rebalance.history.all()
 
 
-# ---- Partitions of topics without metadata, and partitions that members still own.
+# ---- From positions to partitions, and partitions of topics without metadata.
 
 
-def _keep_owned(
-    assigned: Assignments, joined: Sequence[JoinedMember], topics: frozenset[str]
-) -> None:
-    """Add to ``assigned`` the partitions of ``topics``, each for the member that owns it.
-
-    That is the member whose claim has the highest generation, if it is the only one.
-    """
-    claims: dict[tuple[str, int], list[tuple[int, str]]] = {}
-    for member in joined:
-        subscription = member.subscription
-        for topic in topics & subscription.owned.keys() & subscription.topics:
-            for partition in set(subscription.owned[topic]):
-                claim = (subscription.generation, member.id)
-                claims.setdefault((topic, partition), []).append(claim)
-    for (topic, partition), claimants in sorted(claims.items()):
-        latest = max(generation for generation, _ in claimants)
-        owners = [member for generation, member in claimants if generation == latest]
-        if len(owners) == 1:
-            assigned[owners[0]].setdefault(topic, []).append(partition)
+def _to_partitions(
+    by_position: Mapping[str, Mapping[str, Sequence[int]]], members: MemberColumns, leaders: Leaders
+) -> AssignedPartitions:
+    """Return an assignment of positions as one of partitions."""
+    plan = by_position
+    if not isinstance(plan, AssignedPartitions):
+        group = encode_group(members, leaders.racks)
+        assigned = encode_assignment(group, plan)
+        plan = AssignedPartitions(members.ids, group.topics, group.base, assigned)
+    if not leaders.partition_ids:
+        return plan
+    return AssignedPartitions(
+        plan.ids, plan.topics, plan.base, plan.assigned, leaders.partition_ids
+    )
 
 
-def _withhold(assigned: Assignments, joined: Sequence[JoinedMember]) -> int:
-    """Remove from ``assigned`` what another member still owns. Return how many partitions.
-
-    A partition that another member claims, of whichever generation, is not assigned in this
-    rebalance: its owner revokes it and rejoins, and the next rebalance assigns it. What an eager
-    member released before it joined is free and assigned at once: no member would request another
-    rebalance for it.
-    """
-    owned_by = {m.id: m.subscription.owned_while_joining for m in joined}
-    owned: dict[str, set[int]] = {}
-    for claims in owned_by.values():
-        for topic, partitions in claims.items():
-            owned.setdefault(topic, set()).update(partitions)
-    withheld = 0
-    for member, topics in assigned.items():
-        claims = owned_by.get(member, {})
-        for topic, partitions in list(topics.items()):
-            if topic not in owned or [*claims.get(topic, ())] == partitions:
-                continue
-            own, owned_by_any = set(claims.get(topic, ())), owned[topic]
-            free = [p for p in partitions if p not in owned_by_any or p in own]
-            if len(free) < len(partitions):
-                withheld += len(partitions) - len(free)
-                if free:
-                    topics[topic] = free
-                else:
-                    del topics[topic]
-    return withheld
+def _still_owned(joined: JoinedMembers, topics: frozenset[str]) -> AssignedPartitions:
+    """Return the partitions of ``topics``, each for the member that owns it."""
+    claims = joined.claims
+    partition_ids = {}
+    for topic in topics & set(claims.names):
+        named = [at for at, name in enumerate(claims.names) if name == topic]
+        numbers = np.unique(claims.number[np.isin(claims.topic, named)])
+        partition_ids[topic] = numbers[numbers >= 0].tolist()
+    racks: dict[str, list[str | None]] = {t: [None] * len(ids) for t, ids in partition_ids.items()}
+    leaders = Leaders(racks, partition_ids, frozenset(), {})
+    group = encode_group(joined.to_columns(leaders), racks)
+    owner = current_owners(group)
+    return AssignedPartitions(joined.ids, group.topics, group.base, owner, partition_ids)
 
 
 # ---- The assignment if the assignor fails: the group must be able to settle.

@@ -130,7 +130,6 @@ INTERNALS: Internals = {
         "broker_metadata(self, broker_id)",
         "brokers(self)",
         "leader_for_partition(self, partition)",
-        "partitions_for_broker(self, broker_id)",
         "partitions_for_topic(self, topic)",
         "request_update(self)",
         "set_topics(self, topics)",

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
-from assignors.client_assignor import BoundAssignor, ClientAssignor, read_members, topics_of
+from assignors.client_assignor import BoundAssignor, ClientAssignor, topics_of
 from assignors.consumer_protocol import write_assignments
 from assignors.group_leader import (
     METADATA_TIMEOUT,
@@ -20,6 +21,7 @@ from assignors.group_leader import (
     Leaders,
     format_list,
     read_leaders,
+    read_members,
 )
 from assignors.kafka_python.coordinator import MetadataPending
 from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata
@@ -45,7 +47,7 @@ class GroupLeader:
 
     def read_members(
         self, members: Iterable[Any], responses: int, now: float
-    ) -> tuple[list[JoinedMember], frozenset[str]]:
+    ) -> tuple[JoinedMembers, frozenset[str]]:
         """Return the members of a JoinGroup response, and those of their topics that do not exist.
 
         Raises MetadataPending while brokers may still return metadata of one of the others.
@@ -155,4 +157,4 @@ def read_metadata(
         for topic in names
         for number, partition in known.get(topic, {}).items()
     )
-    return read_leaders(cluster, racks, names), partitions
+    return read_leaders(known, attrgetter("leader_id"), racks, names), partitions

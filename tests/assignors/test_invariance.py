@@ -86,7 +86,7 @@ def test_the_input_is_not_modified() -> None:
 def print_plans() -> None:
     """Print the plans of some groups as JSON, for another process to compare."""
     all_partitions = [
-        plan.partitions
+        dict(plan.partitions)
         for number in range(80)
         for plan in plans(random_group(f"hash-{number}", MIDDLE, imbalance=number % 4 == 0))
     ]

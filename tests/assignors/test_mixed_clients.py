@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareCooperativeSticky, Member
-from assignors.consumer_protocol import MemberSubscription
+from assignors.group_leader import JoinedMembers
 from tests.support.group_leader import (
     TOPIC,
     ModelGroup,
@@ -131,9 +131,7 @@ def test_the_model_detects_owned_partitions_that_are_not_withheld() -> None:
 def test_the_model_detects_released_partitions_that_are_withheld(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        MemberSubscription, "owned_while_joining", property(lambda self: self.owned)
-    )
+    monkeypatch.setattr(JoinedMembers, "claims_while_joining", property(lambda self: self.claims))
     group = mixed("012")
     group.members["m3"] = ModelMember(eager=True, rack="a")
     with pytest.raises(NotSettledError, match="no rebalance is requested"):

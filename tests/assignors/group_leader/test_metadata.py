@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any
 
 import pytest
 from hypothesis import assume, example, given
@@ -18,10 +20,14 @@ AWS_IDS = ["use1-az1", "use1-az2"]
 AWS_HINT = "names of AWS zones"
 
 
+def read(metadata: Any, racks: Mapping[int, str | None], topics: Sequence[str]) -> Leaders:
+    return read_leaders(metadata._partitions, attrgetter("leader_id"), racks, topics)
+
+
 def test_a_partition_without_leader_or_with_a_rackless_leader_has_no_rack() -> None:
     racks = {0: "a", 1: None}
     metadata = cluster_metadata(racks, {"t": [0, 1, NO_LEADER, 7]})
-    assert read_leaders(metadata, racks, ["t", "absent"]) == Leaders(
+    assert read(metadata, racks, ["t", "absent"]) == Leaders(
         racks={"t": ["a", None, None, None]},
         partition_ids={},
         topics_without_metadata=frozenset({"absent"}),
@@ -29,15 +35,20 @@ def test_a_partition_without_leader_or_with_a_rackless_leader_has_no_rack() -> N
     )
 
 
-def test_partitions_with_gaps_are_translated_to_positions_and_back() -> None:
+def test_partitions_may_be_in_any_order() -> None:
+    racks: dict[int, str | None] = {0: "a", 2: "b", 4: "c"}
+    leaders = read(cluster_metadata(racks, {"t": {2: 4, 0: 0, 1: 2}}), racks, ["t"])
+    assert (leaders.racks, leaders.partition_ids) == ({"t": ["a", "b", "c"]}, {})
+
+
+def test_partitions_with_gaps_are_translated_to_positions() -> None:
     racks: dict[int, str | None] = {0: "a", 2: "b", 4: "c"}
     metadata = cluster_metadata(racks, {"t": {0: 0, 3: 2, 9: 4}, "u": [0, 2]})
-    leaders = read_leaders(metadata, racks, ["t", "u"])
+    leaders = read(metadata, racks, ["t", "u"])
     assert leaders.racks == {"t": ["a", "b", "c"], "u": ["a", "b"]}
     assert leaders.partition_ids == {"t": [0, 3, 9]}
     assert leaders.to_positions({"t": [9, 5], "u": [1]}) == {"t": [2], "u": [1]}
-    assert leaders.to_partitions({"t": [0, 2], "u": [1]}) == {"t": [0, 9], "u": [1]}
-    assert leaders.to_partitions({"u": [0]}) == leaders.to_positions({"u": [0]}) == {"u": [0]}
+    assert leaders.to_positions({"u": [0]}) == {"u": [0]}
 
 
 # Racks of members that no broker has.

@@ -52,7 +52,7 @@ def test_beside_an_eager_assignor_owned_partitions_are_sent_as_revoked(
     encoded = dict(consumer._coordinator.group_protocols())[Sticky.name].encode()
     subscription = SubscriptionReader().read(encoded)
     assert (subscription.rack, subscription.generation) == ("a", 4)
-    assert (subscription.owned_while_joining, subscription.owned) == ({}, {"t": (0, 2)})
+    assert (subscription.released, subscription.owned) == (True, {"t": (0, 2)})
 
 
 def test_nothing_is_claimed_after_unsubscribe(consumers: Consumers) -> None:

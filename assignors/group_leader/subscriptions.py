@@ -1,0 +1,406 @@
+"""The subscriptions of all members of a group, read at once.
+
+:class:`~assignors.consumer_protocol.SubscriptionReader` reads one subscription, field by field, and
+tolerates whatever a peer sends. In a large group nearly all subscriptions are regular, and most of
+their bytes are the partitions that members own. Those are read here for all members together: their
+k-th topics in one step of array operations, then their (k + 1)-th, and so on (in lockstep). The
+result is columns, not objects.
+
+Example: the subscription of a member, and the one of another that owns nothing (in hexadecimal)::
+
+    0003 00000001 000174 ffffffff 00000001 000174 00000002 00000000 00000003 00000005 000161
+    0003 00000001 000174 ffffffff 00000000                                   ffffffff ffff
+    ver. topics (same bytes,      owned:   0th    count,   partitions        gene-    rack
+         so decoded once)   none  topics   topic  then the                   ration
+
+1. The list of topics is decoded once for all members that send the same bytes.
+2. The cursor of each member stands at its 0th owned topic. The name's length is read there, the
+   count behind the name, and the cursor moves behind the partitions, to the next topic. Nothing is
+   looked up in this loop: a step takes the same few array operations for any number of members.
+3. Afterwards every length and count is checked, and every name is looked up, all at once. Names are
+   compared in windows of 8 bytes with those of the topics that members subscribe to.
+4. Behind the last partition are generation and rack. Few racks are distinct, so each is decoded
+   once.
+
+A member is left to SubscriptionReader if anything about its subscription is not as above: an older
+version, user data, a length or count that leads out of its bytes, an owned topic that nobody
+subscribes to, or many more topics than the others own. So are all members of a small group, where
+array operations cost more than they save. Both ways give the same columns, whatever the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assignors.consumer_protocol import (
+    NO_GENERATION,
+    ConsumerProtocolError,
+    MemberSubscription,
+    SubscriptionReader,
+)
+from assignors.encoding import MemberColumns
+from assignors.group_leader.metadata import Leaders
+from assignors.model import Member
+from assignors.partition_arrays import Claims, overlapping
+from placement_core.flow import IntArray
+
+MIN_LOCKSTEP_MEMBERS = 24
+"""In smaller groups SubscriptionReader is as fast."""
+
+VERSION_WITH_RACK = 3
+"""Subscriptions of this version and later ones have every field."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    """A member in a JoinGroup response, with its subscription decoded."""
+
+    id: str
+    instance_id: str | None
+    subscription: MemberSubscription
+
+    @property
+    def client_name(self) -> str:
+        """The instance id or the client id, for log lines: it survives a restart."""
+        # Brokers form a dynamic member's id as its client id, a dash and 36 characters.
+        return self.instance_id or (self.id[:-37] if len(self.id) > 37 else self.id)
+
+    def to_member(self, owned: Mapping[str, Sequence[int]], generation: int) -> Member:
+        """Return the member as an assignor takes it, with ``owned`` as of ``generation``."""
+        return Member(
+            id=self.id,
+            topics=self.subscription.topics,
+            rack=self.subscription.rack,
+            instance_id=self.instance_id,
+            owned=owned,
+            generation=generation,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedMembers(Sequence[JoinedMember]):
+    """The members of a JoinGroup response as columns. A member is made when it is looked at.
+
+    ids, instance_ids
+        Per member, as in :class:`JoinedMember`. Ids are distinct, and members sorted by them.
+    topic_sets, topic_set
+        Distinct subscriptions, and the index of each member's among them.
+    racks, generations, released
+        Per member, as in :class:`~assignors.consumer_protocol.MemberSubscription`.
+    claims
+        The partitions that members own, or owned until they joined.
+    errors
+        Members and what could not be decoded of their subscriptions.
+    subscriptions
+        Per member its subscription, decoded or in bytes.
+    """
+
+    ids: Sequence[str]
+    instance_ids: Sequence[str | None]
+    topic_sets: Sequence[frozenset[str]]
+    topic_set: IntArray
+    racks: Sequence[str | None]
+    generations: IntArray
+    released: NDArray[np.bool_]
+    claims: Claims
+    errors: Sequence[tuple[int, str]]
+    subscriptions: Sequence[MemberSubscription | bytes]
+
+    @classmethod
+    def of(cls, members: Sequence[JoinedMember]) -> JoinedMembers:
+        """Return ``members`` as columns."""
+        if isinstance(members, JoinedMembers):
+            return members
+        rows = [(each.id, each.instance_id, each.subscription) for each in members]
+        return read_members(rows)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> JoinedMember: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[JoinedMember]: ...
+    def __getitem__(self, index: int | slice) -> JoinedMember | Sequence[JoinedMember]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        subscription = self.subscriptions[index]
+        if not isinstance(subscription, MemberSubscription):
+            subscription = SubscriptionReader().read(subscription)
+        return JoinedMember(self.ids[index], self.instance_ids[index], subscription)
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics that members subscribe to."""
+        return set().union(*(self.topic_sets[at] for at in np.unique(self.topic_set).tolist()))
+
+    @property
+    def claims_while_joining(self) -> Claims:
+        """The partitions that members still own."""
+        if not self.released.any():
+            return self.claims
+        return self.claims.where(~self.released[self.claims.member])
+
+    def to_columns(self, leaders: Leaders) -> MemberColumns:
+        """Return the members as an assignor takes them, with positions instead of partitions."""
+
+        def member(index: int) -> Member:
+            joined = self[index]
+            owned = leaders.to_positions(joined.subscription.owned)
+            return joined.to_member(owned, joined.subscription.generation)
+
+        return MemberColumns(
+            ids=self.ids,
+            instance_ids=self.instance_ids,
+            racks=self.racks,
+            topic_sets=self.topic_sets,
+            topic_set=self.topic_set,
+            generations=self.generations,
+            claims=self.claims.to_positions(leaders.partition_ids),
+            member=member,
+        )
+
+
+def read_members(
+    members: Iterable[tuple[str, str | None, MemberSubscription | bytes]],
+    min_lockstep_members: int = MIN_LOCKSTEP_MEMBERS,
+) -> JoinedMembers:
+    """Return the members of a JoinGroup response, given as (member id, instance id, metadata).
+
+    A subscription that does not decode is read as far as possible. Of members with the same id,
+    the last counts.
+    """
+    by_id = {row[0]: row for row in members}
+    rows = [by_id[member_id] for member_id in sorted(by_id)]
+    subscriptions = [row[2] for row in rows]
+    count = len(subscriptions)
+    reader = SubscriptionReader()
+    sets: dict[frozenset[str], int] = {}
+    topic_set = np.zeros(count, np.int64)
+    racks: list[str | None] = [None] * count
+    generations = np.full(count, NO_GENERATION, np.int64)
+    claims = Claims.of([])
+    others: Iterable[int] = range(count)
+    if count >= min_lockstep_members:
+        regular = _Lockstep(subscriptions, reader, sets)
+        topic_set, racks, generations = regular.topic_set, regular.racks, regular.generations
+        claims, others = regular.claims(), np.flatnonzero(~regular.is_regular).tolist()
+
+    released = np.zeros(count, bool)
+    errors: list[tuple[int, str]] = []
+    owned: list[Mapping[str, Sequence[int]]] = [{}] * count
+    for m in others:
+        subscription = subscriptions[m]
+        if not isinstance(subscription, MemberSubscription):
+            subscription = subscriptions[m] = reader.read(subscription)
+        topic_set[m] = sets.setdefault(subscription.topics, len(sets))
+        racks[m] = subscription.rack
+        generations[m] = max(subscription.generation, NO_GENERATION)
+        released[m] = subscription.released
+        errors += [(m, error) for error in subscription.errors]
+        owned[m] = subscription.owned
+    if others:
+        claims = claims.joined_with(Claims.of(owned))
+    return JoinedMembers(
+        ids=[row[0] for row in rows],
+        instance_ids=[row[1] for row in rows],
+        topic_sets=list(sets),
+        topic_set=topic_set,
+        racks=racks,
+        generations=np.maximum(generations, NO_GENERATION),
+        released=released,
+        claims=claims,
+        errors=errors,
+        subscriptions=subscriptions,
+    )
+
+
+# ---- Regular subscriptions, in lockstep.
+
+_MAX_NAME = 249
+"""The longest name that a topic can have, in bytes."""
+
+_PADDING = bytes(8 + _MAX_NAME + 8)
+"""Behind the bytes of all members, so that any read that begins within them ends within these."""
+
+_LOW_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
+"""By number: a mask of as many bytes."""
+
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+class _Lockstep:
+    """The columns of members with regular subscriptions; what the others have in them is void."""
+
+    def __init__(
+        self,
+        subscriptions: Sequence[MemberSubscription | bytes],
+        reader: SubscriptionReader,
+        sets: dict[frozenset[str], int],
+    ) -> None:
+        """Read ``subscriptions``; number their topics in ``sets``."""
+        messages = [each if isinstance(each, bytes) else b"" for each in subscriptions]
+        topics_end = self._read_topics(messages, reader, sets)
+        self._ends = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
+        self._starts = np.append(0, self._ends[:-1])
+        self._data = b"".join((*messages, _PADDING))
+        self._int32 = overlapping(self._data, ">i4")
+        self._last = int(self._ends[-1])
+        # The positions of the length of the user data, and of the number of owned topics.
+        at = np.minimum(self._starts + topics_end, self._last)
+        version = overlapping(self._data, ">i2")[self._starts]
+        user_data, owned = self._int32[at], self._int32[at + 4].astype(np.int64)
+        self.is_regular = (version >= VERSION_WITH_RACK) & (at + 8 <= self._ends)
+        self.is_regular &= ((user_data == -1) | (user_data == 0)) & (owned >= 0)
+        self.is_regular &= owned <= (self._ends - at) // 6
+        # A step costs the same for one member as for many.
+        owned[~self.is_regular] = 0
+        self.is_regular &= owned <= 64 + 4 * int(owned.mean())
+        self._read_owned(np.flatnonzero(self.is_regular), at + 8, owned)
+        self._look_up_names(list(sets))
+        self._read_racks(messages, reader)
+
+    def claims(self) -> Claims:
+        """Return the claims of the members that are regular."""
+        kept = np.flatnonzero(self.is_regular[self._member])
+        sizes = self._sizes[kept]
+        first = self._name_ends[kept] + 4
+        # The position of each partition: 4 bytes behind the one before.
+        before = np.cumsum(sizes) - sizes
+        position = np.repeat(first - 4 * before, sizes) + 4 * np.arange(int(sizes.sum()))
+        return Claims(
+            self._names,
+            np.repeat(self._topic[kept], sizes),
+            np.repeat(self._member[kept], sizes),
+            self._int32[position].astype(np.int64),
+        )
+
+    def _read_topics(
+        self, messages: list[bytes], reader: SubscriptionReader, sets: dict[frozenset[str], int]
+    ) -> IntArray:
+        """Return where each member's list of topics ends; the end of the message if it has none."""
+        ends, numbers = [], []
+        section, number = None, 0
+        for message in messages:
+            if section is None or not message.startswith(section, 2):
+                try:
+                    topics, end = reader.read_topics(message, 2)
+                except ConsumerProtocolError:
+                    section = None
+                    ends.append(len(message))
+                    numbers.append(0)
+                    continue
+                section, number = message[2:end], sets.setdefault(topics, len(sets))
+            ends.append(2 + len(section))
+            numbers.append(number)
+        self.topic_set = np.array(numbers, np.int64)
+        return np.array(ends, np.int64)
+
+    def _read_owned(self, members: IntArray, first: IntArray, owned: IntArray) -> None:
+        """Find the ``owned`` topics of ``members``; the 0th of each is at ``first``."""
+        members = members[np.argsort(-owned[members], kind="stable")]
+        owned, cursor = owned[members], first[members]
+        # Members are sorted, so that those who own a k-th topic are the first ones.
+        steps = np.arange(int(owned.max(initial=0)))
+        active = len(members) - np.searchsorted(owned[::-1], steps, side="right")
+        total = int(owned.sum())
+        self._name_ends, self._sizes = np.empty((2, total), np.int64)
+        names = np.empty(total, np.int64)
+        uint16, int32, last = overlapping(self._data, ">u2"), self._int32, self._last
+        at = 0
+        for count in active.tolist():
+            here, entry = cursor[:count], slice(at, at + count)
+            names[entry] = here
+            name_end = np.minimum(here + uint16[here] + 2, last)
+            size = int32[name_end].astype(np.int64)
+            self._name_ends[entry], self._sizes[entry] = name_end, size
+            np.clip(name_end + 4 * size + 4, 0, last, out=here)
+            at += count
+        nth = np.arange(total) - np.repeat(np.cumsum(active) - active, active)
+        self._member = members[nth]
+        self._lengths = self._name_ends - names - 2
+        wrong = (self._lengths < 1) | (self._lengths > _MAX_NAME) | (self._sizes < 0)
+        wrong |= self._name_ends + 4 * self._sizes + 4 > self._ends[self._member]
+        self.is_regular[self._member[wrong]] = False
+        self._tails = np.zeros(len(self.is_regular), np.int64)
+        self._tails[members] = cursor
+        self.is_regular &= self._tails + 4 <= self._ends
+
+    def _look_up_names(self, sets: Sequence[frozenset[str]]) -> None:
+        """Find each owned topic among those that members subscribe to."""
+        subscribed = {name: name.encode() for name in frozenset().union(*sets)}
+        self._names = [name for name, raw in subscribed.items() if 0 < len(raw) <= _MAX_NAME]
+        raw_names = [subscribed[name] for name in self._names]
+        known = _Names.of(raw_names)
+        kept = self.is_regular[self._member]
+        self._topic = np.full(len(self._member), -1, np.int64)
+        self._topic[kept] = known.find(
+            _Names(self._data, (self._name_ends - self._lengths)[kept], self._lengths[kept])
+        )
+        self.is_regular[self._member[self._topic < 0]] = False
+
+    def _read_racks(self, messages: list[bytes], reader: SubscriptionReader) -> None:
+        """Read generation and rack, which follow the owned topics."""
+        self.generations = self._int32[np.minimum(self._tails, self._last)].astype(np.int64)
+        self.racks: list[str | None] = [None] * len(messages)
+        racks: dict[bytes, str | None] = {}
+        members = np.flatnonzero(self.is_regular)
+        tails = (self._tails + 4 - self._starts)[members]
+        for m, tail in zip(members.tolist(), tails.tolist(), strict=True):
+            field = messages[m][tail:]
+            if field not in racks:
+                try:
+                    racks[field] = reader.read_string(field, 0)[0] or None
+                except ConsumerProtocolError:
+                    self.is_regular[m] = False
+                    continue
+            self.racks[m] = racks[field]
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Names in a buffer: where each begins, and its length in bytes, at least 1."""
+
+    data: bytes
+    at: IntArray
+    lengths: IntArray
+
+    @classmethod
+    def of(cls, names: Sequence[bytes]) -> _Names:
+        """Return ``names`` in a buffer of their own."""
+        lengths = np.fromiter(map(len, names), np.int64, len(names))
+        return cls(b"".join((*names, _PADDING)), np.cumsum(lengths) - lengths, lengths)
+
+    def find(self, sought: _Names) -> IntArray:
+        """Return the index of each of the ``sought`` names among these; -1 if it is not there."""
+        if not len(self.at):
+            return np.full(len(sought.at), -1, np.int64)
+        starts = range(0, int(self.lengths.max()), 8)
+        own, other = ([names._window(start) for start in starts] for names in (self, sought))
+        hashes = _hash(own)
+        order = np.argsort(hashes)
+        place = np.searchsorted(hashes[order], _hash(other))
+        found: IntArray = order[np.minimum(place, len(order) - 1)]
+        same = self.lengths[found] == sought.lengths
+        for of_own, of_other in zip(own, other, strict=True):
+            same &= of_own[found] == of_other
+        return np.where(same, found, -1)
+
+    def _window(self, start: int) -> NDArray[np.uint64]:
+        """Return 8 bytes of each name, from ``start``; zeros behind its end."""
+        mask = _LOW_BYTES[np.clip(self.lengths - start, 0, 8)]
+        windows: NDArray[np.uint64] = overlapping(self.data, "<u8")[self.at + start] & mask
+        return windows
+
+
+def _hash(windows: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    """Return a number for each name; equal names have equal numbers."""
+    hashes = windows[0]
+    for window in windows[1:]:
+        hashes = hashes * _HASH_FACTOR ^ window
+    return hashes

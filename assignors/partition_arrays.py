@@ -1,0 +1,374 @@
+"""Partitions of members as arrays: what they claim to own, and what they are assigned.
+
+A group of a thousand members with fifty thousand partitions takes as many lists of integers, each
+of them created, counted and packed again. Most of them nobody reads: the leader of a group only
+needs the bytes that it sends. So claims and assignments stay arrays, and become lists when someone
+looks at them.
+
+The partitions of all topics form one row, as in :mod:`assignors.encoding`: those of topic t are the
+numbers ``base[t]`` to ``base[t + 1] - 1``, and an assignment is the number of a member for each.
+
+Each member is sent a ConsumerProtocolAssignment. All of them are written into one buffer, which is
+then cut. Example: m1 has t-0 and t-2, m2 has u-5::
+
+    position  bytes                    field
+    0         00 00                    version
+    2         00 00 00 01              number of topics
+    6         00 01 74                 topic: length and UTF-8, "t"
+    9         00 00 00 02              number of partitions
+    13        00 00 00 00              partition 0
+    17        00 00 00 02              partition 2
+    21        00 00 00 00              length of the user data
+    25        00 00, 00 00 00 01, 00 01 75, 00 00 00 01, 00 00 00 05, 00 00 00 00    of m2
+
+With the partitions sorted by member and topic, the position of each is a cumulative sum: 4 bytes
+for the partition before, and what lies between (13 = 6 + 3 + 4 before the first of m1; 4 + 13 from
+the one of t-2 to the one of u-5, because m1's user data comes between).
+"""
+
+from __future__ import annotations
+
+import gc
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement_core.flow import IntArray
+
+UNASSIGNED = -1
+"""In an assignment: the partition has no member."""
+
+NOTHING_ASSIGNED = bytes(2 + 4 + 4)
+"""The assignment of a member without partitions: version 0, no topics, no user data."""
+
+
+# ---- What members claim to own.
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The partitions that members claim to own, an entry per claim.
+
+    ``names`` are topics; ``topic``, ``member`` and ``number`` are, per claim, the index of its
+    topic among them, the number of its member, and the partition.
+    """
+
+    names: Sequence[str]
+    topic: IntArray
+    member: IntArray
+    number: IntArray
+
+    @classmethod
+    def of(cls, owned: Sequence[Mapping[str, Sequence[int]]]) -> Claims:
+        """Return the claims of members, given as topic to partitions.
+
+        Claims that cannot be partitions are left out.
+        """
+        names = list(chain.from_iterable(owned))
+        lists = [claims for topics in owned for claims in topics.values()]
+        try:
+            number, lengths = _concatenate(lists)
+        except (TypeError, ValueError, OverflowError):
+            number, lengths = _concatenate([_partition_numbers(claims) for claims in lists])
+        index = {name: at for at, name in enumerate(dict.fromkeys(names))}
+        topic = np.fromiter(map(index.__getitem__, names), np.int64, len(names))
+        counts = np.fromiter(map(len, owned), np.int64, len(owned))
+        member = np.repeat(np.arange(len(owned)), counts)
+        return cls(list(index), np.repeat(topic, lengths), np.repeat(member, lengths), number)
+
+    def where(self, kept: NDArray[np.bool_]) -> Claims:
+        """Return the claims that are ``kept``."""
+        if kept.all():
+            return self
+        return Claims(self.names, self.topic[kept], self.member[kept], self.number[kept])
+
+    def joined_with(self, other: Claims) -> Claims:
+        """Return the claims of both, whose members are numbered alike."""
+        return Claims(
+            [*self.names, *other.names],
+            np.concatenate((self.topic, other.topic + len(self.names))),
+            np.concatenate((self.member, other.member)),
+            np.concatenate((self.number, other.number)),
+        )
+
+    def to_positions(self, partition_ids: Mapping[str, Sequence[int]]) -> Claims:
+        """Return claims on positions: ``partition_ids`` has the partition at each, sorted.
+
+        Topics that it lacks have the partitions 0, 1, 2 and so on. A partition that is not in it
+        becomes -1.
+        """
+        if partition_ids.keys().isdisjoint(self.names):
+            return self
+        position = self.number.copy()
+        for at, name in enumerate(self.names):
+            if name in partition_ids:
+                # A last one that nobody claims is where the search for higher ones ends.
+                ids = np.array([*partition_ids[name], np.iinfo(np.int64).max], np.int64)
+                of_topic = np.flatnonzero(self.topic == at)
+                claimed = self.number[of_topic]
+                found = np.searchsorted(ids, claimed)
+                position[of_topic] = np.where(ids[found] == claimed, found, -1)
+        return Claims(self.names, self.topic, self.member, position)
+
+    def locate(self, topics: Sequence[str], base: IntArray) -> tuple[Claims, IntArray]:
+        """Return the claims on partitions of ``topics`` that exist, and their numbers in the row.
+
+        In the result, ``topic`` is the index among ``topics``.
+        """
+        index = {topic: t for t, topic in enumerate(topics)}
+        known = np.array([index.get(name, -1) for name in self.names], np.int64)
+        claims = Claims(topics, known[self.topic], self.member, self.number)
+        sizes = np.append(np.diff(base), 0)
+        claims = claims.where((claims.number >= 0) & (claims.number < sizes[claims.topic]))
+        return claims, base[claims.topic] + claims.number
+
+
+def _concatenate(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
+    """Return all claims in one array, and the length of each list.
+
+    Raises TypeError, ValueError or OverflowError if one of them is not an integer.
+    """
+    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+    numbers = np.array(list(chain.from_iterable(lists)) or (), None if lengths.any() else np.int64)
+    if numbers.dtype != np.int64:
+        raise TypeError("claims that are not integers")
+    return numbers, lengths
+
+
+def _partition_numbers(claims: object) -> list[int]:
+    """Return those of ``claims`` that can be partition numbers."""
+    if not isinstance(claims, Iterable):
+        return []
+    return [int(n) for n in claims if isinstance(n, int | np.integer) and 0 <= n < 1 << 31]
+
+
+# ---- What members are assigned.
+
+
+class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
+    """Member id to topic to sorted partitions, made of an array when it is first read.
+
+    It equals the dictionary of the same contents. Every member is present; one without partitions
+    has an empty dictionary.
+    """
+
+    __slots__ = ("_lists", "assigned", "base", "ids", "partition_ids", "topics")
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        topics: Sequence[str],
+        base: IntArray,
+        assigned: IntArray,
+        partition_ids: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        """Take the members' ids, the topics, ``base`` and each partition's member or UNASSIGNED.
+
+        ``partition_ids`` has the sorted partitions of topics that are not 0, 1, 2 and so on.
+        """
+        self.ids = ids
+        self.topics = topics
+        self.base = base
+        self.assigned = assigned
+        self.partition_ids = partition_ids or {}
+        self._lists: dict[str, dict[str, list[int]]] | None = None
+
+    def __getitem__(self, member_id: str) -> dict[str, list[int]]:
+        return self._read()[member_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self._read()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return self._read() == (other._read() if isinstance(other, AssignedPartitions) else other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._read())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        arguments = (self.ids, self.topics, self.base, self.assigned, self.partition_ids)
+        return AssignedPartitions, arguments
+
+    def followed_by(self, other: AssignedPartitions) -> AssignedPartitions:
+        """Return the partitions of both, which have the same members and no topic in common."""
+        return AssignedPartitions(
+            self.ids,
+            [*self.topics, *other.topics],
+            np.concatenate((self.base, other.base[1:] + self.base[-1])),
+            np.concatenate((self.assigned, other.assigned)),
+            {**self.partition_ids, **other.partition_ids},
+        )
+
+    def withhold(self, claims: Claims) -> tuple[AssignedPartitions, int]:
+        """Return the assignment without what another member still owns, and how many those are.
+
+        A partition that another member claims, of whichever generation, is not assigned in this
+        rebalance: its owner revokes it and rejoins, and the next rebalance assigns it.
+        """
+        located, partition = claims.to_positions(self.partition_ids).locate(self.topics, self.base)
+        withheld = np.zeros(len(self.assigned), bool)
+        withheld[partition] = True
+        withheld[partition[self.assigned[partition] == located.member]] = False
+        withheld &= self.assigned != UNASSIGNED
+        count = int(np.count_nonzero(withheld))
+        if not count:
+            return self, 0
+        assigned = np.where(withheld, UNASSIGNED, self.assigned)
+        ids, topics = self.ids, self.topics
+        return AssignedPartitions(ids, topics, self.base, assigned, self.partition_ids), count
+
+    def encode(self) -> dict[str, bytes]:
+        """Return the ConsumerProtocolAssignment of each member; the layout is described above.
+
+        Version 0, with empty user data: later versions have the same fields, and every client
+        reads this one.
+        """
+        encoded = dict.fromkeys(self.ids, NOTHING_ASSIGNED)
+        member, topic, number, starts = self._rows()
+        if not len(starts):
+            return encoded
+        names = [name.encode() for name in self.topics]
+        fields = [struct.pack(">h", len(name)) + name for name in names]
+        field_end = np.cumsum(np.fromiter(map(len, fields), np.int64, len(fields)))
+        field_length = np.diff(field_end, prepend=0)
+        # Of each run of one member and one topic: what comes before its first partition.
+        of_run = topic[starts]
+        length = field_length[of_run]
+        begins = np.append(True, np.diff(member[starts]) != 0)
+        between = length + 4 + np.where(begins, 4 + 2 + 4, 0)
+        between[0] -= 4
+        position = np.full(len(number), 4)
+        position[0] = 0
+        position[starts] += between
+        position = np.cumsum(position)
+        count_at = position[starts] - 4
+        name_at = count_at - length
+        member_at = name_at[begins] - 4 - 2
+        end = int(position[-1]) + 4 + 4
+
+        buffer, text = np.zeros(end, np.uint8), b"".join(fields)
+        int32 = overlapping(buffer, ">i4")
+        int32[position] = number
+        int32[count_at] = np.diff(np.append(starts, len(number)))
+        first_run = np.flatnonzero(begins)
+        int32[member_at + 2] = np.diff(np.append(first_run, len(starts)))
+        for size in np.flatnonzero(np.bincount(length)).tolist():
+            runs = np.flatnonzero(length == size)
+            of_size = overlapping(text, f"V{size}")[field_end[of_run[runs]] - size]
+            overlapping(buffer, f"V{size}")[name_at[runs]] = of_size
+        data = buffer.tobytes()
+        bounds = pairwise([*member_at.tolist(), end])
+        ids = self.ids
+        for m, (start, stop) in zip(member[starts[begins]].tolist(), bounds, strict=True):
+            encoded[ids[m]] = data[start:stop]
+        return encoded
+
+    def _rows(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Return member, topic and number of each assigned partition, sorted; and the runs' starts.
+
+        A run has one member and one topic.
+        """
+        order = stable_order(self.assigned + 1)
+        order = order[np.count_nonzero(self.assigned == UNASSIGNED) :]
+        topic_of = np.repeat(np.arange(len(self.topics)), np.diff(self.base))
+        member, topic = self.assigned[order], topic_of[order]
+        number = order - self.base[topic]
+        for t, name in enumerate(self.topics if self.partition_ids else ()):
+            if name in self.partition_ids:
+                of_topic = topic == t
+                number[of_topic] = np.array(self.partition_ids[name], np.int64)[number[of_topic]]
+        starts = np.empty(0, np.int64)
+        if len(order):
+            changes = (np.diff(member) != 0) | (np.diff(topic) != 0)
+            starts = np.flatnonzero(np.append(True, changes))
+        return member, topic, number, starts
+
+    def _read(self) -> dict[str, dict[str, list[int]]]:
+        if self._lists is None:
+            with _garbage_collection_paused():
+                self._lists = self._to_lists()
+        return self._lists
+
+    def _to_lists(self) -> dict[str, dict[str, list[int]]]:
+        member, topic, number, starts = self._rows()
+        lists = _split(number, starts)
+        topics = np.array(self.topics, object)[topic[starts]].tolist()
+        bounds = np.searchsorted(member[starts], np.arange(len(self.ids) + 1)).tolist()
+        return {
+            # strict=True would take a third of the time; both slices have the same bounds.
+            member_id: dict(zip(topics[start:end], lists[start:end], strict=False))
+            for member_id, (start, end) in zip(self.ids, pairwise(bounds), strict=True)
+        }
+
+
+def overlapping(buffer: NDArray[np.uint8] | bytes, dtype: str) -> NDArray[Any]:
+    """Return a view of ``buffer`` that has, at every position, the value that begins there."""
+    size = np.dtype(dtype).itemsize
+    return np.ndarray(max(len(buffer) - size + 1, 0), dtype, buffer, strides=(1,))
+
+
+def stable_order(keys: IntArray) -> IntArray:
+    """Return the stable argsort of ``keys``, none negative.
+
+    numpy sorts 16-bit keys by radix, in linear time.
+    """
+    if int(keys.max(initial=0)) < 1 << 16:
+        keys = keys.astype(np.uint16)
+    order: IntArray = np.argsort(keys, kind="stable")
+    return order
+
+
+@contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Pause the cycle collector while the many small lists of a plan are created.
+
+    None of them can be garbage yet, and scanning them again and again would take up to a quarter
+    of the time of the whole assignment.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _split(values: IntArray, starts: IntArray) -> list[list[int]]:
+    """Return ``values`` cut at ``starts``.
+
+    Lists of equal length are created together: ``tolist`` on a matrix of them is several times
+    faster than as many slices, and topics that are spread over members make many short lists.
+    """
+    lengths = np.diff(np.append(starts, len(values)))
+    distinct = np.flatnonzero(np.bincount(lengths))
+    if len(distinct) > 16:
+        flat, ends = values.tolist(), (starts + lengths).tolist()
+        return [flat[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]
+    lists = np.empty(len(starts), object)
+    for length in distinct.tolist():
+        of_length = np.flatnonzero(lengths == length)
+        first = starts[of_length]
+        if length == 1:
+            rows = [[value] for value in values[first].tolist()]
+        else:
+            rows = values[first[:, None] + np.arange(length)].tolist()
+        lists[of_length] = np.fromiter(rows, object, len(rows))
+    cut: list[list[int]] = lists.tolist()
+    return cut

@@ -1,0 +1,94 @@
+"""Assignments in arrays: equal to the dictionary of the same contents, and their bytes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+
+from assignors import LeaderRackAwareCooperativeSticky, Member
+from assignors.partition_arrays import UNASSIGNED, AssignedPartitions
+
+Lists = dict[str, dict[str, list[int]]]
+
+TOPICS = ["t", "naïve", "a-longer-name", "gaps"]
+GAPS = {"gaps": [3, 7, 2**31 - 1]}
+
+
+@st.composite
+def assignments(draw: st.DrawFn) -> tuple[AssignedPartitions, Lists]:
+    """Return an assignment, and the dictionary of its contents made one by one."""
+    ids = [f"m{number}" for number in range(draw(st.integers(0, 4)))]
+    sizes = [draw(st.integers(0, 5)), draw(st.integers(0, 2)), draw(st.integers(0, 9)), 3]
+    base = np.append(0, np.cumsum(sizes))
+    member = st.integers(UNASSIGNED, len(ids) - 1)
+    assigned = draw(st.lists(member, min_size=sum(sizes), max_size=sum(sizes)))
+    lists: Lists = {member_id: {} for member_id in ids}
+    for t, topic in enumerate(TOPICS):
+        for number in range(sizes[t]):
+            owner = assigned[base[t] + number]
+            if owner != UNASSIGNED:
+                partition = GAPS[topic][number] if topic in GAPS else number
+                lists[ids[owner]].setdefault(topic, []).append(partition)
+    return AssignedPartitions(ids, TOPICS, base, np.array(assigned, np.int64), GAPS), lists
+
+
+@given(assignments())
+def test_an_assignment_is_like_the_dictionary_of_its_contents(
+    case: tuple[AssignedPartitions, Lists],
+) -> None:
+    partitions, lists = case
+    assert partitions == lists
+    assert lists == partitions
+    assert (repr(partitions), list(partitions), len(partitions)) == (
+        repr(lists),
+        list(lists),
+        len(lists),
+    )
+    for twin in (pickle.loads(pickle.dumps(partitions)), copy.deepcopy(partitions)):
+        assert isinstance(twin, AssignedPartitions)
+        assert twin == partitions
+    assert partitions != {**lists, "other": {}}
+    assert partitions.get("other") is None
+    assert "other" not in partitions
+    with pytest.raises(TypeError):
+        hash(partitions)
+
+
+@given(assignments())
+def test_kafka_python_decodes_the_bytes(case: tuple[AssignedPartitions, Lists]) -> None:
+    partitions, lists = case
+    encoded = partitions.encode()
+    assert list(encoded) == list(lists)
+    for member_id, data in encoded.items():
+        assignment = ConsumerProtocolAssignment.decode(data)
+        assert [(t, list(ps)) for t, ps in assignment.assigned_partitions] == list(
+            lists[member_id].items()
+        )
+        assert (data[:2], assignment.user_data) == (b"\0\0", b"")
+
+
+def test_the_worked_layout() -> None:
+    partitions = AssignedPartitions(
+        ["m1", "m2"], ["t", "u"], np.array([0, 3, 9]), np.array([0, -1, 0] + [-1] * 5 + [1])
+    )
+    assert partitions.encode() == {
+        "m1": bytes.fromhex("0000 00000001 000174 00000002 00000000 00000002 00000000"),
+        "m2": bytes.fromhex("0000 00000001 000175 00000001 00000005 00000000"),
+    }
+
+
+def test_the_partitions_of_a_plan() -> None:
+    members = [Member("a", frozenset({"t"}), "x"), Member("b", frozenset({"t"}), "y")]
+    plan = LeaderRackAwareCooperativeSticky().assign(members, {"t": ["y", "x", "x", "y"]})
+    expected: Mapping[str, Mapping[str, list[int]]] = {"a": {"t": [1, 2]}, "b": {"t": [0, 3]}}
+    assert plan.partitions == expected
+    assert pickle.loads(pickle.dumps(plan)) == plan
+    plan.partitions["a"]["t"].append(9)
+    assert plan.partitions["a"] == {"t": [1, 2, 9]}
