@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
+from benchmarks import bytes_to_bytes
 from benchmarks.shapes import SHAPES, STEPS, Shape
 
 INCREMENTAL_FACTOR = 1.5
@@ -59,25 +60,27 @@ def main() -> None:
     """Print a table, each row as soon as it is measured."""
     parser = argparse.ArgumentParser(
         prog="make benchmarks ARGS=...",
-        description="Milliseconds of CPU per assignment, from and to plain Python lists (or "
-        "bytes, if the name says so): minimum and median of several runs, the limit, peak memory "
-        "of the process in MB, and the time of kafka-python's CooperativeSticky for the same "
-        "input.",
+        description="Milliseconds of CPU per assignment, from and to plain Python lists: "
+        "minimum and median of several runs, the limit, peak memory of the process in MB, and the "
+        "time of kafka-python's CooperativeSticky for the same input. Then, in turns with "
+        "franz-go, the group leader's whole work from bytes to bytes (--only bytes).",
     )
     parser.add_argument("--only", default="", help="only shapes whose names contain this text")
     parser.add_argument("--repeat", type=int, default=11, help="runs of each step (default: 11)")
-    parser.add_argument("--no-peer", action="store_true", help="do not time kafka-python")
+    parser.add_argument(
+        "--no-peer", action="store_true", help="time neither kafka-python nor franz-go"
+    )
     parser.add_argument(
         "--peer-seconds", type=float, default=60, help="time limit of kafka-python (default: 60)"
     )
     parser.add_argument("--json", metavar="FILE", help="also write all figures to FILE")
     options = parser.parse_args()
-    rows = []
+    rows: list[dict[str, object]] = []
     print(f"{'':<51}{'min':>9}{'median':>9}{'limit':>7}{'MB':>7}  off-rack")
     for name, shape in SHAPES.items():
         if options.only not in name:
             continue
-        skip_peer = options.no_peer or shape.adapter or shape.partitions > MAX_PEER_PARTITIONS
+        skip_peer = options.no_peer or shape.partitions > MAX_PEER_PARTITIONS
         for step in STEPS:
             figures = run(name, step, options.repeat, "rackward", TIMEOUT)
             if figures is None:
@@ -95,6 +98,9 @@ def main() -> None:
                     )
             rows.append(row)
             print(format_row(shape, name, step, figures, peer), flush=True)
+    rows += bytes_to_bytes.print_table(
+        options.only, 3 * options.repeat, peer=not options.no_peer, timeout=TIMEOUT
+    )
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=2)

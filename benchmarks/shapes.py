@@ -19,8 +19,7 @@ class Shape:
     """A group of ``members`` on ``topics`` topics of ``partitions / topics`` partitions each.
 
     ``max_milliseconds`` limits the first assignment; the limit of incremental ones is 1.5 times as
-    high. ``adapter`` times kafka-python's group leader, from encoded subscriptions to encoded
-    assignments.
+    high.
     """
 
     partitions: int
@@ -30,14 +29,13 @@ class Shape:
     max_megabytes: int | None = None
     subscribe: Subscribe = lambda _, names, __: names
     assignor: type[Assignor] = LeaderRackAwareCooperativeSticky
-    adapter: bool = False
 
 
 def _random_half(_: int, names: list[str], rng: random.Random) -> list[str]:
     return rng.sample(names, len(names) // 2)
 
 
-def _disjoint_buckets(member: int, names: list[str], _: random.Random) -> list[str]:
+def disjoint_buckets(member: int, names: list[str], _: random.Random) -> list[str]:
     width = len(names) // 5
     return names[member % 5 * width :][:width]
 
@@ -56,7 +54,7 @@ SHAPES = {
     "uniform 40k/800": Shape(40_000, 800, 200, max_milliseconds=12),
     "uniform 50k/1000": Shape(50_000, 1_000, 100, max_milliseconds=12),
     "5 disjoint buckets 10k/1000": Shape(
-        10_000, 1_000, 100, max_milliseconds=12, subscribe=_disjoint_buckets
+        10_000, 1_000, 100, max_milliseconds=12, subscribe=disjoint_buckets
     ),
     "5 nested buckets 10k/1000": Shape(
         10_000, 1_000, 100, max_milliseconds=12, subscribe=_nested_buckets
@@ -65,9 +63,6 @@ SHAPES = {
         50_000, 1_000, 100, max_milliseconds=200, subscribe=_random_half
     ),
     "range 50k/1000": Shape(50_000, 1_000, 100, max_milliseconds=50, assignor=LeaderRackAwareRange),
-    "kafka-python 50k/1000, bytes to bytes": Shape(
-        50_000, 1_000, 100, max_milliseconds=150, adapter=True
-    ),
     "uniform 1M/2000": Shape(1_000_000, 2_000, 500, max_milliseconds=1_000, max_megabytes=700),
     "1M/2000, one divergent": Shape(
         1_000_000, 2_000, 500, max_milliseconds=1_000, max_megabytes=700, subscribe=_one_divergent

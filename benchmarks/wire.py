@@ -13,9 +13,9 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.protocol.metadata import MetadataResponse
 
 from assignors import Member
-from assignors.client_assignor import BoundAssignor, read_members
+from assignors.client_assignor import BoundAssignor
 from assignors.consumer_protocol import write_assignments
-from assignors.group_leader import GroupContext
+from assignors.group_leader import GroupContext, read_members
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from assignors.kafka_python.leading import read_metadata
 from benchmarks.shapes import RACKS, Leaders
