@@ -18,6 +18,7 @@ from assignors.group_leader import (
     REVOCATION_TIMEOUT,
     GroupContext,
     JoinedMember,
+    JoinedMembers,
     Leaders,
     format_list,
     read_leaders,
