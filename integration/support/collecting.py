@@ -104,11 +104,15 @@ def layout(cluster: Cluster, topic: str) -> ClusterView:
 def collect(*arguments: str, log: Path | None = None) -> subprocess.Popen[str]:
     """Start ``rackward traffic collect`` as a process with piped output.
 
-    With ``log``, stderr goes to this file, which can be read while the process runs.
+    Every snapshot is a file of its own. With ``log``, stderr goes to this file, which can be read
+    while the process runs.
     """
     with nullcontext(subprocess.PIPE) if log is None else log.open("wb") as errors:
         return subprocess.Popen(
-            [sys.executable, "-m", "rackward.cli.main", "traffic", "collect", *arguments],
+            [
+                *(sys.executable, "-m", "rackward.cli.main", "traffic", "collect"),
+                *("--snapshots-per-file", "1", *arguments),
+            ],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

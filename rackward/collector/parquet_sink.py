@@ -29,6 +29,8 @@ from rackward.collector.rows import Row, Snapshot
 
 COMPRESSION = "zstd"
 STALE_SECONDS = 3600.0
+DEFAULT_SNAPSHOTS_PER_FILE = 10
+"""Ten minutes of snapshots: some 600 files a day for a cluster, instead of 5,800."""
 _TIME = "%Y%m%dT%H%M%S.%fZ"
 _DATES_SEARCHED = 2
 _EXPECTED = ("brokers", "partitions", "members", "commits")
@@ -38,8 +40,9 @@ _EXPECTED = ("brokers", "partitions", "members", "commits")
 class ParquetSink:
     """Appends to the folder ``root``, and creates it.
 
-    ``per_file`` snapshots of a cluster share a file; those not yet in a file are written by
-    ``flush`` and lost if the process is killed. ``clock`` returns seconds since 1970. Raises
+    The first snapshot of a cluster is written at once, so that there is something to read; then
+    ``per_file`` snapshots share a file. Those not yet in a file are written by ``flush``, and lost
+    if the process is killed. ``clock`` returns seconds since 1970. Raises
     SinkError if the folder cannot be written to.
     """
 
@@ -48,6 +51,7 @@ class ParquetSink:
     ) -> None:
         self._root, self._per_file, self._clock = root, per_file, clock
         self._pending: dict[str, list[Snapshot]] = {}
+        self._begun: set[str] = set()
         self._lock = threading.Lock()
         self._closed = False
         try:
@@ -73,11 +77,12 @@ class ParquetSink:
         with self._lock:
             pending = self._pending.setdefault(snapshot.cluster, [])
             pending.append(snapshot)
-            if len(pending) < self._per_file:
+            if snapshot.cluster in self._begun and len(pending) < self._per_file:
                 self._check_open()
                 return False
             # Removed first, so that snapshots that cannot be written do not accumulate.
             self._write(self._pending.pop(snapshot.cluster))
+            self._begun.add(snapshot.cluster)
             return True
 
     def flush(self) -> None:

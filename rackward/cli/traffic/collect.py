@@ -126,10 +126,10 @@ def collect(
             metavar="COUNT",
             min=1,
             max=10_000,
-            help="Number of snapshots in a file. If the process is killed, those not yet "
-            "written are lost.",
+            help="Number of snapshots in a file, after the first. If the process is killed, those "
+            "not yet written are lost; Ctrl-C writes them.",
         ),
-    ] = 1,
+    ] = 10,
     output_topic: Annotated[
         str | None,
         typer.Option(

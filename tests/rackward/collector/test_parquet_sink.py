@@ -17,7 +17,7 @@ from pyarrow import dataset, parquet
 
 from rack_traffic.snapshot_tables import SNAPSHOT_TABLES, arrow_schema
 from rackward.collector import SinkError
-from rackward.collector.parquet_sink import ParquetSink
+from rackward.collector.parquet_sink import DEFAULT_SNAPSHOTS_PER_FILE, ParquetSink
 from tests.support.traffic_frames import AT, snapshot
 
 
@@ -79,16 +79,25 @@ def test_the_time_of_the_last_snapshot_is_read_from_the_files(tmp_path: Path) ->
 
 def test_several_snapshots_share_a_file(tmp_path: Path) -> None:
     sink = ParquetSink(tmp_path, per_file=3)
-    durable = [sink.write(snapshot(at=AT + timedelta(minutes=n))) for n in range(4)]
-    assert durable == [False, False, True, False]
-    assert read(tmp_path, "brokers").num_rows == 3
-    assert len(list(tmp_path.glob("brokers/*/*.parquet"))) == 1
-    sink.flush()
+    durable = [sink.write(snapshot(at=AT + timedelta(minutes=n))) for n in range(5)]
+    assert durable == [True, False, False, True, False]
     assert read(tmp_path, "brokers").num_rows == 4
+    assert len(list(tmp_path.glob("brokers/*/*.parquet"))) == 2
+    sink.flush()
+    assert read(tmp_path, "brokers").num_rows == 5
     sink.close()
     with pytest.raises(SinkError, match="closed"):
         sink.write(snapshot())
-    assert len(list(tmp_path.glob("brokers/*/*.parquet"))) == 2
+    assert len(list(tmp_path.glob("brokers/*/*.parquet"))) == 3
+
+
+def test_a_day_of_snapshots_is_few_files(tmp_path: Path) -> None:
+    sink = ParquetSink(tmp_path, DEFAULT_SNAPSHOTS_PER_FILE)
+    begin = AT.replace(hour=0, minute=0)
+    for minute in range(24 * 60):
+        sink.write(snapshot(at=begin + timedelta(minutes=minute), partitions=1))
+    sink.flush()
+    assert len(list(tmp_path.rglob("*.parquet"))) <= 4 * (24 * 6 + 1)
 
 
 def test_many_writers_share_a_folder(tmp_path: Path) -> None:
@@ -130,7 +139,7 @@ WRITER = """
 import sys
 from datetime import timedelta
 from pathlib import Path
-from rackward.collector.parquet_sink import ParquetSink
+from rackward.collector.parquet_sink import DEFAULT_SNAPSHOTS_PER_FILE, ParquetSink
 from tests.support.traffic_frames import AT, snapshot
 sink = ParquetSink(Path(sys.argv[1]))
 for n in range(10_000):
