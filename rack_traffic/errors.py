@@ -10,7 +10,7 @@ class TrafficError(RackwardError):
 
 
 class MissingPackageError(TrafficError, ImportError):
-    """An optional package is not installed. ``extra`` is the extra of rackward that has it."""
+    """An optional package is not installed. ``extra`` is what to install."""
 
     def __init__(self, package: str, extra: str = "rackward[spark]") -> None:
         super().__init__(f"{package} is not installed: pip install '{extra}'")
@@ -18,6 +18,10 @@ class MissingPackageError(TrafficError, ImportError):
 
 class UnsupportedJavaError(TrafficError):
     """There is no Java version that Spark supports."""
+
+
+class UnsupportedSparkError(TrafficError):
+    """The installed version of pyspark is not one of those that are tested."""
 
 
 class SparkError(TrafficError):

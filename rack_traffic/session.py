@@ -27,7 +27,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from rack_traffic.errors import MissingPackageError, SparkError, UnsupportedJavaError
+from rack_traffic.errors import (
+    MissingPackageError,
+    SparkError,
+    UnsupportedJavaError,
+    UnsupportedSparkError,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +41,12 @@ log = logging.getLogger("rackward.traffic")
 """The progress of jobs."""
 
 KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+DELTA_LAKE = "io.delta:delta-spark_2.13:4.0.0"
+"""The package of Delta Lake for Spark 4.0."""
+SPARK_VERSION = "4.0"
+SPARK_REQUIREMENT = ">=4.0.0,<4.1"
+"""Versions of pyspark; Delta Lake is built for one minor version of Spark. pyproject.toml and the
+tests have the same."""
 CONNECT_TIMEOUT_SECONDS = 10.0
 
 # Kafka's inline key (ssl.keystore.key) is not matched by Spark's own expression.
@@ -90,7 +101,7 @@ def spark_session(options: SparkOptions) -> SparkSession:
     A local Spark listens on the loopback interface only, and its workers run this Python. The
     workers of a cluster run ``PYSPARK_PYTHON``, where rackward must be installed.
 
-    Raise MissingPackageError, UnsupportedJavaError or SparkError.
+    Raise MissingPackageError, UnsupportedSparkError, UnsupportedJavaError or SparkError.
     """
     try:
         import pyspark.sql  # noqa: F401
@@ -113,11 +124,21 @@ def spark_errors() -> Iterator[None]:
         log.debug("Spark failed", exc_info=True)
         raise SparkError(
             f"Spark failed: {summarize_error(str(error))} (its log: --conf spark.log.level=INFO)"
+    check_version(pyspark.__version__)
         ) from error
 
 
 def summarize_error(text: str) -> str:
     """Return the root cause in one line, from a Java or Python error with its stack trace."""
+def check_version(version: str) -> None:
+    """Raise UnsupportedSparkError unless this version of pyspark is one of those tested."""
+    if version.split(".")[:2] != SPARK_VERSION.split("."):
+        raise UnsupportedSparkError(
+            f"pyspark {version} is not supported: rackward and its version of Delta Lake are "
+            f"tested with pyspark {SPARK_VERSION} only: pip install 'pyspark{SPARK_REQUIREMENT}'"
+        )
+
+
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     named = [line for line in lines if _ERROR_LINE.match(line)]
@@ -141,7 +162,9 @@ def _connect(options: SparkOptions) -> SparkSession:
     try:
         return builder.config(map=dict(settings)).getOrCreate()
     except ImportError as error:
-        raise MissingPackageError(f"Spark Connect ({error})", "pyspark[connect]") from error
+        raise MissingPackageError(
+            f"Spark Connect ({error})", f"pyspark[connect]{SPARK_REQUIREMENT}"
+        ) from error
     except PySparkException as error:
         raise SparkError(
             f"cannot use the Spark Connect server {server}: {summarize_error(str(error))}"

@@ -5,18 +5,26 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
 
-from rack_traffic.errors import SparkError, UnsupportedJavaError
+from rack_traffic.errors import (
+    MissingPackageError,
+    SparkError,
+    UnsupportedJavaError,
+    UnsupportedSparkError,
+)
 from rack_traffic.session import (
+    SPARK_REQUIREMENT,
     JavaRuntime,
     SparkOptions,
     _JvmStderr,
     _start_error,
+    check_version,
     find_java,
     read_runtime,
     spark_errors,
@@ -206,6 +214,37 @@ def test_a_token_of_spark_connect_is_not_shown() -> None:
 def test_a_port_that_is_not_a_number_is_one_line() -> None:
     with pytest.raises(SparkError, match="is not HOST:PORT"):
         spark_session(SparkOptions(master="sc://host:none"))
+
+
+@pytest.mark.parametrize("version", ["3.5.8", "4.1.0", "4.3.0", "40.0.0"])
+def test_a_version_that_is_not_tested_is_refused(version: str) -> None:
+    with pytest.raises(UnsupportedSparkError) as caught:
+        check_version(version)
+    assert f"pyspark {version} is not supported" in str(caught.value)
+    assert "tested with pyspark 4.0 only" in str(caught.value)
+    assert str(caught.value).endswith("pip install 'pyspark>=4.0.0,<4.1'")
+
+
+@pytest.mark.parametrize("version", ["4.0.0", "4.0.5", "4.0.6.dev1"])
+def test_a_version_that_is_tested_is_accepted(version: str) -> None:
+    check_version(version)
+
+
+def test_the_extra_has_the_versions_that_are_accepted() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert f"pyspark{SPARK_REQUIREMENT}" in project["project"]["optional-dependencies"]["spark"]
+
+
+def test_spark_connect_without_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("pyspark.sql.connect")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(MissingPackageError) as caught:
+            spark_session(SparkOptions(master=f"sc://127.0.0.1:{port}"))
+    assert "grpcio" in str(caught.value)
+    assert str(caught.value).endswith("pip install 'pyspark[connect]>=4.0.0,<4.1'")
 
 
 def test_spark_exceptions_have_the_common_base_class() -> None:
