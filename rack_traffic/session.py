@@ -55,6 +55,8 @@ _SECRET_NAMES = r"(?i)secret|password|token|access[.]?key|keystore[.]key|sasl[.]
 _SESSION_SETTINGS = {
     # Days, in tables and intervals, are UTC days on every machine.
     "spark.sql.session.timeZone": "UTC",
+    # Spark's default, INT96, has no time zone and no statistics in the files.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 _CONNECT_SETTINGS = {
     # A server analyses the whole pipeline at once; a local Spark analyses step by step.
@@ -66,8 +68,21 @@ _DRIVER_SETTINGS = {
     "spark.redaction.regex": _SECRET_NAMES,
     # The debugging context of columns costs several calls to the JVM for each of them.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # A task reads many small files: by default each counts as 4 MB of the 128 MB of a task.
+    "spark.sql.files.openCostInBytes": "64k",
     # Rows are small in shuffles and wide in the sorts after them: small partitions fit in memory.
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+}
+_DELTA_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # The state of a table is a list of some hundred files: one task, where the default is 50.
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # VACUUM lists folders in so many tasks; the default is 10,000.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+    # OPTIMIZE leaves larger files as they are, so that a day is not rewritten in each hour.
+    "spark.databricks.delta.optimize.minFileSize": str(16 << 20),
+    "spark.databricks.delta.optimize.maxFileSize": str(128 << 20),
 }
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
@@ -81,9 +96,10 @@ class SparkOptions:
 
     master
         ``local[N]``, the URL of a cluster's master, or ``sc://HOST:PORT`` for Spark Connect.
-    driver_memory, kafka_connector, progress_bars
+    driver_memory, kafka_connector, delta_lake, progress_bars
         For a Spark that this process starts: the size of its heap, whether it downloads the Kafka
-        connector of its version from Maven, and whether it shows progress bars on stderr.
+        connector of its version and Delta Lake from Maven, and whether it shows progress bars on
+        stderr.
     settings
         Spark properties; they override all others.
     """
@@ -91,6 +107,7 @@ class SparkOptions:
     master: str = "local[*]"
     driver_memory: str = "4g"
     kafka_connector: bool = False
+    delta_lake: bool = False
     progress_bars: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -104,12 +121,22 @@ def spark_session(options: SparkOptions) -> SparkSession:
     Raise MissingPackageError, UnsupportedSparkError, UnsupportedJavaError or SparkError.
     """
     try:
-        import pyspark.sql  # noqa: F401
+        import pyspark.sql
     except ImportError as error:
         raise MissingPackageError("pyspark") from error
+    check_version(pyspark.__version__)
     if options.master.startswith("sc://"):
         return _connect(options)
     return _start(options)
+
+
+def check_version(version: str) -> None:
+    """Raise UnsupportedSparkError unless this version of pyspark is one of those tested."""
+    if version.split(".")[:2] != SPARK_VERSION.split("."):
+        raise UnsupportedSparkError(
+            f"pyspark {version} is not supported: rackward and its version of Delta Lake are "
+            f"tested with pyspark {SPARK_VERSION} only: pip install 'pyspark{SPARK_REQUIREMENT}'"
+        )
 
 
 @contextmanager
@@ -124,21 +151,11 @@ def spark_errors() -> Iterator[None]:
         log.debug("Spark failed", exc_info=True)
         raise SparkError(
             f"Spark failed: {summarize_error(str(error))} (its log: --conf spark.log.level=INFO)"
-    check_version(pyspark.__version__)
         ) from error
 
 
 def summarize_error(text: str) -> str:
     """Return the root cause in one line, from a Java or Python error with its stack trace."""
-def check_version(version: str) -> None:
-    """Raise UnsupportedSparkError unless this version of pyspark is one of those tested."""
-    if version.split(".")[:2] != SPARK_VERSION.split("."):
-        raise UnsupportedSparkError(
-            f"pyspark {version} is not supported: rackward and its version of Delta Lake are "
-            f"tested with pyspark {SPARK_VERSION} only: pip install 'pyspark{SPARK_REQUIREMENT}'"
-        )
-
-
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     named = [line for line in lines if _ERROR_LINE.match(line)]
@@ -233,10 +250,16 @@ def _driver_settings(options: SparkOptions) -> dict[str, str]:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOCAL_SETTINGS
+    packages = []
     if options.kafka_connector:
         import pyspark
 
-        settings["spark.jars.packages"] = f"{KAFKA_CONNECTOR}:{pyspark.__version__}"
+        packages.append(f"{KAFKA_CONNECTOR}:{pyspark.__version__}")
+    if options.delta_lake:
+        settings |= _DELTA_SETTINGS
+        packages.append(DELTA_LAKE)
+    if packages:
+        settings["spark.jars.packages"] = ",".join(packages)
     return settings | dict(options.settings)
 
 

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 
+from pyarrow import fs
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DateType
+from pyspark.sql.types import DateType, StructType
 
+from rack_traffic import delta
 from rack_traffic.errors import InputError
 from rack_traffic.pipeline import Snapshots
-from rack_traffic.schemas import REJECTED_ROWS
+from rack_traffic.schemas import REJECTED_ROWS, SNAPSHOTS
 from rack_traffic.session import summarize_error
 from rack_traffic.snapshot_tables import TIME_COLUMN
 from rack_traffic.validation import RULES, RowCounts, ValidatedTable, count_rows, validate
@@ -71,12 +73,14 @@ def read_snapshots(
     """
     path = f"{root.rstrip('/')}/{table}"
     try:
-        # Different versions of the collector may have written files with different columns.
-        rows = spark.read.option("mergeSchema", "true").parquet(path)
+        if delta.is_delta_table(path):
+            rows = delta.read(spark, path)
+        else:
+            rows = _read_files(spark, path, SNAPSHOTS[table], since, until)
         # Over Spark Connect the path is first looked up when the schema is needed.
         columns = rows.schema
     except AnalysisException as error:
-        if RULES[table].optional and error.getCondition() in _ABSENT:
+        if RULES[table].optional and error.getCondition() == "PATH_NOT_FOUND":
             return None
         raise InputError(
             f"cannot read the snapshots in {path}: {summarize_error(str(error))} (run `rackward "
@@ -84,8 +88,6 @@ def read_snapshots(
             "and commits)"
         ) from error
     time = TIME_COLUMN[table]
-    if time not in columns.names:
-        return rows
     has_date = "date" in columns.names and isinstance(columns["date"].dataType, DateType)
     if since is not None:
         rows = rows.filter(F.col(time) >= F.lit(since))
@@ -98,13 +100,45 @@ def read_snapshots(
     return rows
 
 
-_ABSENT = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
+def _read_files(
+    spark: SparkSession,
+    path: str,
+    schema: StructType,
+    since: datetime | None,
+    until: datetime | None,
+) -> DataFrame:
+    """Return the rows of Parquet files with columns of ``schema``; those a file lacks are null.
+
+    No schema is read from the files, and no folder of a date before ``since`` or after ``until``
+    is listed, if its file system is one that Arrow can read.
+    """
+    reader = spark.read.schema(schema).option("basePath", path)
+    if since is None and until is None:
+        return reader.parquet(path)
+    first = "" if since is None else f"date={since:%Y-%m-%d}"
+    last = "date=~" if until is None else f"date={until:%Y-%m-%d}"
+    folders = [name for name in date_folders(path) if first <= name <= last]
+    # Without a folder of that time, all are listed, and none is read.
+    return reader.parquet(*([f"{path}/{name}" for name in folders] or [path]))
+
+
+def date_folders(path: str) -> list[str]:
+    """Return the names of the folders ``date=...`` in ``path``; none if they cannot be listed."""
+    try:
+        if "://" in path:
+            filesystem, inner = fs.FileSystem.from_uri(path)
+        else:
+            filesystem, inner = fs.LocalFileSystem(), path
+        entries = filesystem.get_file_info(fs.FileSelector(inner))
+    except (OSError, ValueError):
+        return []
+    return sorted(each.base_name for each in entries if each.base_name.startswith("date="))
 
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:
     """Return a table that the pipeline wrote. Raise InputError if there is none."""
     try:
-        table = spark.read.parquet(path)
+        table = delta.read(spark, path) if delta.is_delta_table(path) else spark.read.parquet(path)
         _ = table.schema
     except AnalysisException as error:
         raise InputError(

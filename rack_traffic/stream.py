@@ -1,51 +1,69 @@
 """The streaming job: a topic of snapshots in, the tables of the batch job out, hour by hour.
 
-Each micro-batch is first written to a store of snapshots, in folders with the number of the batch.
-Then the hours that the batch closes are computed from the store by the transforms of the batch
-job, and replace the rows of these hours in the output tables. Both steps are idempotent, and
-Structured Streaming repeats a batch with the same messages until it is in the checkpoint. So
-nothing is lost or counted twice, wherever the process is killed.
+Each micro-batch is first appended to the store of snapshots. Then the hours that the batch closes
+are computed from the store by the transforms of the batch job, and replace the rows of these hours
+in the output tables. All tables are Delta tables. Structured Streaming repeats a batch with the
+same messages until it is in the checkpoint; Delta Lake skips what a repeated batch has written, and
+an hour that is published again gets the same rows. So nothing is lost or counted twice, wherever
+the process is killed.
 
 The transforms use windows over rows (the commit before, the leader at that time), which Structured
 Streaming does not support between micro-batches. The store takes the place of its state, and the
 table ``progress`` that of its watermark: there is one watermark per cluster.
+
+Once per hour of snapshots the small files of the store are joined, and once per day what no later
+hour needs is deleted. So the time of a batch and the size of the folder do not grow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict, dataclass, field
+from datetime import date, datetime, timedelta
 from functools import reduce
-from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import (
     ArrayType,
-    LongType,
     StringType,
     StructField,
     StructType,
-    TimestampType,
 )
 
+from rack_traffic import delta
 from rack_traffic.errors import SparkError
 from rack_traffic.options import EstimationOptions
 from rack_traffic.pipeline import Snapshots, partition_hours
 from rack_traffic.prices import PriceTable
-from rack_traffic.schemas import SNAPSHOTS
+from rack_traffic.progress import (
+    EPOCH,
+    LAG_LOOKBACK,
+    PROGRESS,
+    ClosedHours,
+    Progress,
+    closed_hours,
+    earliest_needed,
+    needed_since,
+    read_progress,
+    with_batch,
+    with_published,
+)
+from rack_traffic.schemas import HOURLY, PARTITION_HOURS, REJECTED_ROWS, SNAPSHOTS
 from rack_traffic.session import KAFKA_CONNECTOR, log
 from rack_traffic.snapshot_tables import TIME_COLUMN
-from rack_traffic.storage import read_snapshots, validate_tables
+from rack_traffic.storage import validate_tables
 from rack_traffic.transforms.hourly import hourly
-from rack_traffic.validation import RULES
 
-HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 
-LAG_LOOKBACK = timedelta(hours=24)
-"""How much more of the partitions is read, for the bytes per offset of consumers that lag."""
+_OUTPUT = {
+    "partition_hours": PARTITION_HOURS,
+    "hourly": HOURLY,
+    "rejected_rows": REJECTED_ROWS,
+    "progress": PROGRESS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +72,8 @@ class StreamOptions:
 
     ``target`` is a folder of the stream's own. ``delay_minutes`` is how late a snapshot may arrive
     before its hour closes. Later snapshots are included when the next hour closes, unless they are
-    older than that by ``estimation.max_gap``; those are counted as late.
+    older than that by ``estimation.max_gap``; those are counted as late. Published hours are kept
+    for ``keep_days``, and replaced files for ``history``.
     """
 
     target: str
@@ -63,25 +82,22 @@ class StreamOptions:
         default_factory=lambda: EstimationOptions(max_gap_hours=2.0)
     )
     delay_minutes: float = 10.0
+    keep_days: int = 400
+    history: timedelta = delta.HISTORY
 
     def path(self, table: str) -> str:
         """Return the folder of a table: ``snapshots/<name>``, ``partition_hours``, ``hourly``,
-        ``rejected_rows``, ``progress`` or ``checkpoint``."""
+        ``rejected_rows`` or ``progress``; or that of the ``checkpoint``."""
         return f"{self.target.rstrip('/')}/{table}"
+
+    def store(self, table: str) -> str:
+        """Return the folder of a table of the store of snapshots."""
+        return self.path(f"snapshots/{table}")
 
     @property
     def delay(self) -> timedelta:
         """``delay_minutes`` as a timedelta."""
         return timedelta(minutes=self.delay_minutes)
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedHours:
-    """Hours of a cluster to publish: those that begin in [since, until)."""
-
-    cluster: str
-    since: datetime
-    until: datetime
 
 
 def kafka_messages(
@@ -119,8 +135,11 @@ def start_stream(
     With ``once`` it stops at the end of the messages that exist now.
     """
 
+    spark = messages.sparkSession
+    create_tables(spark, options)
+
     def process(batch: DataFrame, number: int) -> None:
-        closed = process_batch(batch, number, options)
+        closed = process_batch(batch, number, options, _query_id(batch.sparkSession, options))
         log.info("batch=%d published=%s", number, _describe(closed) or "none")
 
     writer = messages.writeStream.foreachBatch(process).option(
@@ -131,6 +150,26 @@ def start_stream(
     return writer.trigger(processingTime=f"{every_seconds} seconds").start()
 
 
+def create_tables(spark: SparkSession, options: StreamOptions) -> None:
+    """Create the tables of the stream that do not exist. Raise SparkError without Delta Lake."""
+    for table, schema in SNAPSHOTS.items():
+        delta.create_table(spark, options.store(table), schema, options.history)
+    for table, schema in _OUTPUT.items():
+        delta.create_table(spark, options.path(table), schema, options.history)
+
+
+def _query_id(spark: SparkSession, options: StreamOptions) -> str:
+    """Return the id of the query, which is in its checkpoint.
+
+    With a new checkpoint the numbers of batches begin again at 0, and must not be taken for those
+    that the tables already have.
+    """
+    metadata = spark.read.text(f"{options.path('checkpoint')}/metadata")
+    row = metadata.select(F.get_json_object("value", "$.id").alias("id")).head()
+    assert row is not None
+    return str(row["id"])
+
+
 def _describe(closed: list[ClosedHours]) -> str:
     return ",".join(
         f"{each.cluster}[{each.since:%Y-%m-%dT%H:%MZ}..{each.until:%Y-%m-%dT%H:%MZ}]"
@@ -138,37 +177,68 @@ def _describe(closed: list[ClosedHours]) -> str:
     )
 
 
-def process_batch(messages: DataFrame, number: int, options: StreamOptions) -> list[ClosedHours]:
-    """Process a micro-batch and return the hours that it published. Idempotent."""
+def process_batch(
+    messages: DataFrame, number: int, options: StreamOptions, query: str
+) -> list[ClosedHours]:
+    """Process a micro-batch of the streaming ``query`` and return the hours that it published.
+
+    Idempotent. The tables must exist.
+    """
     spark = messages.sparkSession
     cached = messages.persist()
     try:
-        validated = validate_tables({table: rows_of_messages(cached, table) for table in SNAPSHOTS})
-        rejected = reduce(
-            DataFrame.unionByName,
-            [table.rejected for table in validated.tables.values()],
-            unknown_messages(cached),
+        commits = _append_batch(cached, number, options, query)
+        progress = with_batch(
+            read_progress(delta.read(spark, options.path("progress"))),
+            commits,
+            options.estimation.max_gap,
         )
-        _write_batch(rejected, number, options, "rejected_rows")
-        for name, table in validated.tables.items():
-            date = F.to_date(TIME_COLUMN[name]).alias("date")
-            _write_batch(
-                table.valid.select("*", date), number, options, f"snapshots/{name}", "date"
-            )
-        before = _read_progress(spark, number - 1, options)
-        after = _write_progress(spark, number, validated.snapshots, before, options)
     finally:
         cached.unpersist()
-    closed = closed_hours(
-        {name: row["newest"] for name, row in before.items()},
-        {name: row["newest"] for name, row in after.items()},
-        {name: row["first"] for name, row in after.items()},
-        options.delay,
-        options.estimation.max_gap,
-    )
+    closed = closed_hours(progress, options.delay, options.estimation.max_gap)
     if closed:
         publish(spark, closed, options)
+    published = with_published(progress, closed)
+    rows = [tuple(asdict(each).values()) for each in published.values()]
+    # Written last: a batch that is repeated before this finds the same hours to publish.
+    delta.overwrite_once(
+        spark.createDataFrame(rows, PROGRESS).withColumn("date", F.to_date("newest")),
+        options.path("progress"),
+        query,
+        number,
+    )
+    _maintain(spark, progress, published, options)
     return closed
+
+
+def _append_batch(
+    messages: DataFrame, number: int, options: StreamOptions, query: str
+) -> DataFrame:
+    """Append the rows of ``messages`` to the store, and return the valid rows of commits."""
+    spark = messages.sparkSession
+    present = {
+        row["table"]
+        for row in messages.select(F.get_json_object("value", "$.table").alias("table"))
+        .distinct()
+        .collect()
+    }
+    given = [table for table in SNAPSHOTS if table in present]
+    validated = validate_tables({table: rows_of_messages(messages, table) for table in SNAPSHOTS})
+    for table in given:
+        rows = validated.tables[table].valid
+        dated = rows.withColumn("date", F.to_date(TIME_COLUMN[table]))
+        delta.append_once(dated, options.store(table), query, number)
+    rejected = [validated.tables[table].rejected for table in given]
+    if present - set(SNAPSHOTS):
+        rejected.append(unknown_messages(messages))
+    if rejected:
+        rejected_rows = reduce(DataFrame.unionByName, rejected)
+        if not rejected_rows.isEmpty():
+            dated = rejected_rows.withColumn("date", F.current_date())
+            delta.append_once(dated, options.path("rejected_rows"), query, number)
+    if "commits" not in present:
+        return spark.createDataFrame([], SNAPSHOTS["commits"])
+    return validated.snapshots.commits
 
 
 # Messages to rows.
@@ -201,170 +271,90 @@ def unknown_messages(messages: DataFrame) -> DataFrame:
     )
 
 
-# Watermarks: which hours a batch closes.
-
-
-def closed_hours(
-    before: Mapping[str, datetime],
-    after: Mapping[str, datetime],
-    first: Mapping[str, datetime],
-    delay: timedelta,
-    max_gap: timedelta,
-) -> list[ClosedHours]:
-    """Return the hours that a batch closes, from the newest time of each cluster before and after.
-
-    The watermark of a cluster is its newest time minus ``delay``; an hour that ends at or before it
-    is closed. Snapshots of one cluster do not move the watermark of another. Each time, the hours
-    before are published again as far as they may still have changed, because an interval of up to
-    ``max_gap`` may end after them; never before the cluster's ``first`` time.
-    """
-    closed = []
-    for cluster in sorted(after):
-        until = _hour(after[cluster] - delay)
-        published = _hour(before[cluster] - delay) if cluster in before else _hour(first[cluster])
-        if until > published:
-            since = max(_hour(first[cluster]), _hour(published - max_gap))
-            closed.append(ClosedHours(cluster, since, until))
-    return closed
-
-
-def late_before(newest: datetime, delay: timedelta, max_gap: timedelta) -> datetime:
-    """Return the time before which a snapshot is late: its hours are not published again."""
-    return _hour(newest - delay) - max_gap
-
-
-def _hour(time: datetime) -> datetime:
-    return time.replace(minute=0, second=0, microsecond=0)
-
-
-Progress = dict[str, dict[str, Any]]
-"""Cluster to its row of the table ``progress``."""
-
-_EPOCH = datetime.fromtimestamp(0, UTC)
-_PROGRESS = StructType(
-    [
-        StructField("cluster", StringType()),
-        StructField("first", TimestampType()),
-        StructField("newest", TimestampType()),
-        StructField("rows", LongType()),
-        StructField("late", LongType()),
-    ]
-)
-
-
-def _read_progress(spark: SparkSession, number: int, options: StreamOptions) -> Progress:
-    """Return the first and the newest time of each cluster at the end of a batch."""
-    if number < 0:
-        return {}
-    rows = spark.read.schema(_PROGRESS).parquet(f"{options.path('progress')}/batch={number}")
-    return _collect_progress(rows.select("cluster", "first", "newest"))
-
-
-def _collect_progress(rows: DataFrame) -> Progress:
-    """Return ``rows`` by cluster, with aware times.
-
-    PySpark returns local times, which are ambiguous when clocks are set back; numbers are not.
-    """
-    numbers = rows.withColumns({name: F.unix_micros(name) for name in ("first", "newest")})
-    return {
-        row["cluster"]: row.asDict()
-        | {name: _EPOCH + timedelta(microseconds=row[name]) for name in ("first", "newest")}
-        for row in numbers.collect()
-    }
-
-
-def _write_progress(
-    spark: SparkSession,
-    number: int,
-    snapshots: Snapshots,
-    before: Progress,
-    options: StreamOptions,
-) -> Progress:
-    """Write the progress at the end of a batch, and return it."""
-    late = F.when(F.lit(False), 1)
-    for cluster, row in before.items():
-        limit = late_before(row["newest"], options.delay, options.estimation.max_gap)
-        late = late.when((F.col("cluster") == cluster) & (F.col("taken_at") < F.lit(limit)), 1)
-    of_batch = _collect_progress(
-        snapshots.commits.groupBy("cluster").agg(
-            F.min("taken_at").alias("first"),
-            F.max("taken_at").alias("newest"),
-            F.count(F.lit(1)).alias("rows"),
-            F.sum(late.otherwise(0)).alias("late"),
-        )
-    )
-    after: Progress = {}
-    for cluster in sorted({*before, *of_batch}):
-        rows = [each[cluster] for each in (before, of_batch) if cluster in each]
-        new = of_batch.get(cluster, {})
-        after[cluster] = {
-            "cluster": cluster,
-            "first": min(row["first"] for row in rows),
-            "newest": max(row["newest"] for row in rows),
-            "rows": new.get("rows", 0),
-            "late": new.get("late", 0),
-        }
-    spark.createDataFrame(list(after.values()), _PROGRESS).coalesce(1).write.mode(
-        "overwrite"
-    ).parquet(f"{options.path('progress')}/batch={number}")
-    return after
-
-
 # Writing.
 
 
 def publish(spark: SparkSession, closed: list[ClosedHours], options: StreamOptions) -> None:
     """Compute the hours of ``closed`` from the store, and replace them in the output tables."""
-    earliest = min(each.since for each in closed) - options.estimation.max_gap - HOUR
-    since: dict[str, datetime | None] = {
-        "brokers": None,
-        "partitions": earliest - LAG_LOOKBACK,
-    }
-    store = options.path("snapshots")
+    earliest = earliest_needed(min(each.since for each in closed), options.estimation.max_gap)
+    since = {"brokers": None, "partitions": earliest - LAG_LOOKBACK}
+    names = [each.cluster for each in closed]
     tables = {
-        table: read_snapshots(spark, store, table, since.get(table, earliest)) for table in RULES
+        table: _stored(spark, table, options, since.get(table, earliest)).filter(
+            F.col("cluster").isin(names)
+        )
+        for table in SNAPSHOTS
     }
-    hours = partition_hours(validate_tables(tables).snapshots, options.estimation)
-    to_publish = reduce(
-        lambda one, other: one | other,
-        (
-            (F.col("cluster") == each.cluster)
-            & (F.col("hour") >= F.lit(each.since))
-            & (F.col("hour") < F.lit(each.until))
-            for each in closed
-        ),
+    hours = partition_hours(Snapshots(**tables), options.estimation)
+    condition = " OR ".join(
+        f"(cluster = {delta.text_literal(each.cluster)} "
+        f"AND `date` >= {delta.date_literal(each.since.date())} "
+        f"AND hour >= {delta.time_literal(each.since)} AND hour < {delta.time_literal(each.until)})"
+        for each in closed
     )
-    rows = hours.filter(to_publish).persist()
+    rows = hours.withColumn("date", F.to_date("hour")).filter(condition).persist()
     try:
-        _replace_hours(rows, options, "partition_hours")
-        _replace_hours(hourly(rows, options.prices), options, "hourly")
+        delta.replace(rows, options.path("partition_hours"), condition)
+        priced = hourly(rows, options.prices).withColumn("date", F.to_date("hour"))
+        delta.replace(priced, options.path("hourly"), condition)
     finally:
         rows.unpersist()
 
 
-def _replace_hours(rows: DataFrame, options: StreamOptions, table: str) -> None:
-    # The hour as text: Spark's versions and modes write timestamps into folder names differently.
-    with_folders = rows.withColumns(
-        {"of_hour": F.date_format("hour", "yyyy-MM-dd-HH"), "of_cluster": F.col("cluster")}
-    )
-    (
-        with_folders.repartition(1)
-        .write.mode("overwrite")
-        .option("partitionOverwriteMode", "dynamic")
-        .partitionBy("of_hour", "of_cluster")
-        .parquet(options.path(table))
+def _stored(
+    spark: SparkSession, table: str, options: StreamOptions, since: datetime | None
+) -> DataFrame:
+    rows = delta.read(spark, options.store(table))
+    if since is None:
+        return rows
+    return rows.filter(
+        (F.col("date") >= F.lit(since.date())) & (F.col(TIME_COLUMN[table]) >= F.lit(since))
     )
 
 
-def _write_batch(
-    rows: DataFrame, number: int, options: StreamOptions, table: str, *folders: str
+# Maintenance.
+
+
+def _maintain(
+    spark: SparkSession, before: Progress, after: Progress, options: StreamOptions
 ) -> None:
-    """Write rows of a batch; replace those of an earlier attempt at the same batch."""
-    (
-        rows.withColumn("batch", F.lit(number))
-        .coalesce(1)
-        .write.mode("overwrite")
-        .option("partitionOverwriteMode", "dynamic")
-        .partitionBy(*folders, "batch")
-        .parquet(options.path(table))
+    """Join small files after each hour, and delete what is old after each day."""
+    old, new = (
+        max((each.published_until or EPOCH for each in progress.values()), default=EPOCH)
+        for progress in (before, after)
     )
+    if EPOCH in (old, new) or new == old:
+        return
+    for table in SNAPSHOTS:
+        delta.compact(spark, options.store(table), new.date() - DAY)
+    if new.date() == old.date():
+        return
+    log.info("deleting what is older than needed")
+    kept_from = needed_since(after, options.estimation.max_gap).date()
+    _keep_last_brokers(spark, kept_from, options)
+    for table in SNAPSHOTS:
+        if table != "brokers":
+            delta.delete_before(spark, options.store(table), kept_from)
+        delta.remove_old_files(spark, options.store(table))
+    for table in _OUTPUT:
+        if table != "progress":
+            # The days that are published again are left as they are.
+            delta.compact(spark, options.path(table), new.date() - 3 * DAY)
+            delta.delete_before(spark, options.path(table), new.date() - options.keep_days * DAY)
+        delta.remove_old_files(spark, options.path(table))
+
+
+def _keep_last_brokers(spark: SparkSession, first: date, options: StreamOptions) -> None:
+    """Delete the brokers of dates before ``first``, except the last known rack of each."""
+    path = options.store("brokers")
+    condition = f"`date` < {delta.date_literal(first)}"
+    of_broker = Window.partitionBy("cluster", "broker").orderBy(F.desc("taken_at"))
+    last = (
+        delta.read(spark, path)
+        .filter(condition)
+        .filter(F.col("rack").isNotNull())
+        .withColumn("position", F.row_number().over(of_broker))
+        .filter(F.col("position") == 1)
+        .drop("position")
+    )
+    delta.replace(last, path, condition)

@@ -55,6 +55,9 @@ def spark() -> Iterator[SparkSession]:
         # So does optimised compilation.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
-    session = spark_session(SparkOptions(master="local[2]", driver_memory="2g", settings=settings))
+    options = SparkOptions(
+        master="local[2]", driver_memory="2g", delta_lake=True, settings=settings
+    )
+    session = spark_session(options)
     yield session
     session.stop()

@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
+from deltalake import DeltaTable
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.net import KafkaNetSocket
 from pyarrow import dataset
@@ -39,6 +40,7 @@ from integration.support.collecting import collect, read_table
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, new_name
+from rack_traffic.delta import is_delta_table
 from rack_traffic.snapshot_tables import arrow_schema
 from rackward.clusters import Cluster
 from tests.support.traffic_frames import Bytes, Figures, counted, per_pair, unknown_bytes
@@ -81,7 +83,7 @@ def messages(rows: Rows, at_once: int) -> list[bytes]:
 
 def table_rows(folder: Path, columns: list[str], until: datetime | None = None) -> list[str]:
     """Return the rows of a table, of hours before ``until``, as sorted text with all digits."""
-    read = ds.dataset(folder, format="parquet").to_table(columns).to_pylist()
+    read = _dataset(folder).to_table(columns).to_pylist()
     wanted = read if until is None else [row for row in read if _utc(row["hour"]) < until]
     return sorted(repr(row) for row in wanted)
 
@@ -93,7 +95,13 @@ def _utc(at: datetime) -> datetime:
 
 def count_rows(folder: Path) -> int:
     """Return the number of rows of a table."""
-    return int(ds.dataset(folder, format="parquet").count_rows())
+    return int(_dataset(folder).count_rows())
+
+
+def _dataset(folder: Path) -> ds.Dataset:
+    if is_delta_table(str(folder)):
+        return DeltaTable(str(folder)).to_pyarrow_dataset()
+    return ds.dataset(folder, format="parquet")
 
 
 RACKS = ("a", "b", "c")

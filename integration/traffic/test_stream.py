@@ -31,15 +31,16 @@ KILLS = int(os.environ.get("RACKWARD_KILLS", "3"))
 PER_BATCH = 8 if KILLS <= 5 else 2
 """Messages per batch; with more kills more batches are needed."""
 STAGES = (
-    "snapshots/commits/*/batch={n}",
-    "progress/batch={n}",
-    "partition_hours/.spark-staging-*",
-    "checkpoint/offsets/{n}",
-    "rejected_rows/batch={n}",
-    "snapshots/brokers/*/batch={n}",
-    "snapshots/members/.spark-staging-*",
+    "snapshots/commits",
+    "progress",
+    "partition_hours",
+    None,
+    "hourly",
+    "snapshots/brokers",
+    "snapshots/members",
 )
-"""Paths that a batch writes; the process is killed when one of them appears."""
+"""Tables that a batch changes; the process is killed when there is a further change of one of them.
+None: when the batch begins."""
 SPARK = (
     *("--master", "local[2]", "--driver-memory", "1g", *SHORT_RUN),
     *("--conf", "spark.sql.shuffle.partitions=2"),
@@ -90,13 +91,16 @@ class Stream:
                 )
             time.sleep(0.001)
 
-    def reached(self, batch: int, path: str) -> bool:
-        """Wait for a path that matches; return False if the batch ended before."""
+    def reached(self, batch: int, table: str | None) -> bool:
+        """Wait for a change of a table; return False if the batch ended before."""
         self.wait_until(lambda: self.started(batch), f"batch {batch} began")
-        self.wait_until(
-            lambda: next(self.folder.glob(path), None) is not None or self.completed(batch),
-            f"{path} or the end of {batch}",
-        )
+        if table is not None:
+            log = self.folder / table / "_delta_log"
+            before = len(list(log.glob("*.json")))
+            self.wait_until(
+                lambda: len(list(log.glob("*.json"))) > before or self.completed(batch),
+                f"a change of {table} or the end of {batch}",
+            )
         return not self.completed(batch)
 
     def kill_during(self, batch: int) -> tuple[int, bool]:
@@ -105,7 +109,7 @@ class Stream:
         Return the number of the batch, and whether it was interrupted.
         """
         try:
-            while not self.reached(batch, STAGES[batch % len(STAGES)].format(n=batch)):
+            while not self.reached(batch, STAGES[batch % len(STAGES)]):
                 batch += 1
         finally:
             self.kill()

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from pyarrow import dataset as ds
 from pyarrow import fs
 
-from rack_traffic.errors import InputError
+from rack_traffic.delta import is_delta_table
+from rack_traffic.errors import InputError, MissingPackageError
 from rack_traffic.output_tables import OUTPUT_TABLES
 from rack_traffic.report.aggregate import (
     count_rejected_rows,
@@ -157,7 +158,7 @@ _TIME = pa.timestamp("us", tz="UTC")
 
 
 class InputTable:
-    """A Parquet file, or a folder of them, with known columns.
+    """A Parquet file, a folder of them, or a Delta table, with known columns.
 
     ``path`` is a path, or a URL of a file system that Arrow supports (``s3://``, ``gs://``,
     ``hdfs://``). Raises InputError if it cannot be opened or lacks one of ``columns`` (name to
@@ -169,7 +170,7 @@ class InputTable:
         self._path = _mask_credentials(path)
         self._columns = columns
         try:
-            self._dataset = _open_dataset(*_file_system(path))
+            self._dataset = _open_dataset(path)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self._read_error(error) from error
         present = set(self._dataset.schema.names)
@@ -239,11 +240,27 @@ def _file_system(path: str) -> tuple[fs.FileSystem, str]:
     return fs.LocalFileSystem(), path
 
 
-def _open_dataset(filesystem: fs.FileSystem, path: str) -> ds.FileSystemDataset:
+def _open_dataset(path: str) -> ds.FileSystemDataset:
+    if is_delta_table(path):
+        return _open_delta_table(path)
+    filesystem, inner = _file_system(path)
     # Without partitioning: all columns are in the files, not only in the names of folders.
-    if filesystem.get_file_info(path).type == fs.FileType.NotFound:
+    if filesystem.get_file_info(inner).type == fs.FileType.NotFound:
         raise FileNotFoundError("it does not exist")
-    return ds.dataset(path, filesystem=filesystem, format="parquet")
+    return ds.dataset(inner, filesystem=filesystem, format="parquet")
+
+
+def _open_delta_table(path: str) -> ds.FileSystemDataset:
+    """Return the current files of a Delta table; its folder has replaced files too."""
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+    except ImportError as error:
+        raise MissingPackageError("deltalake") from error
+    try:
+        return DeltaTable(path).to_pyarrow_dataset()
+    except DeltaError as error:
+        raise OSError(str(error)) from error
 
 
 def _mask_credentials(text: str) -> str:

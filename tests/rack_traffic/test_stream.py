@@ -3,42 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rack_traffic import delta
 from rack_traffic.options import EstimationOptions
 from rack_traffic.pipeline import partition_hours
 from rack_traffic.prices import PriceTable
+from rack_traffic.report.load import Period, find_tables, read_summary
 from rack_traffic.schemas import HOURLY
-from rack_traffic.stream import StreamOptions, process_batch, rows_of_messages, unknown_messages
+from rack_traffic.stream import (
+    StreamOptions,
+    create_tables,
+    process_batch,
+    rows_of_messages,
+    start_stream,
+    unknown_messages,
+)
 from rack_traffic.transforms.hourly import hourly
 from tests.support.traffic_frames import snapshots
-from tests.support.traffic_truth import BEGIN, Fault, observe, simulate
+from tests.support.traffic_truth import BEGIN
 
 Rows = dict[str, list[dict[str, Any]]]
+
+QUERY = "6c3a8f4e"
+STREAM_SECONDS = 240
 
 
 def message(table: str, rows: list[dict[str, Any]]) -> str:
     """Return a message as a collector sends it."""
     return json.dumps({"table": table, "rows": rows}, default=lambda time: time.isoformat())
-
-
-def batches(rows: Rows, minutes: int) -> Iterator[list[str]]:
-    """Return messages with the rows, so many minutes of snapshots per batch."""
-    ends = max(row["taken_at"] for table in rows.values() for row in table)
-    begin = min(row["taken_at"] for table in rows.values() for row in table)
-    while begin <= ends:
-        end = begin + timedelta(minutes=minutes)
-        yield [
-            message(table, [row for row in given if begin <= row["taken_at"] < end])
-            for table, given in rows.items()
-        ]
-        begin = end
 
 
 def frame_of(spark: SparkSession, values: list[str]) -> DataFrame:
@@ -49,31 +50,145 @@ def rows_of(table: DataFrame) -> list[str]:
     return sorted(str(row) for row in table.select(*HOURLY.names).collect())
 
 
-def test_repeated_batches_give_the_tables_of_the_batch_job(
-    spark: SparkSession, tmp_path: Path
+def rows_in(spark: SparkSession, path: str) -> DataFrame:
+    return delta.read(spark, path)
+
+
+def files_in(folder: Path, table: str) -> list[Path]:
+    """Return the data files that a table has, or had."""
+    return [file for file in (folder / table).rglob("*.parquet") if "_delta_log" not in file.parts]
+
+
+def test_interrupted_and_repeated_batches_give_the_tables_of_the_batch_job(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    faults = frozenset({Fault.DUPLICATES, Fault.LATE, Fault.RECREATED, Fault.REBALANCING})
-    rows = observe(simulate(5, hours=2, faults=faults), every=120)
+    """integration/traffic/test_stream.py kills a stream of simulated clusters with faults."""
     options = StreamOptions(
-        str(tmp_path), estimation=EstimationOptions(max_gap_hours=1.0), delay_minutes=5
+        str(tmp_path), estimation=EstimationOptions(max_gap_hours=2.0), delay_minutes=0
     )
+    create_tables(spark, options)
+    first, second = small_rows(hours(1, 0, 1, 2)), small_rows(hours(1, 3, 4))
     closed = []
-    for number, values in enumerate(batches(rows, 60)):
+    for number, rows in enumerate((first, second)):
+        values = [message(table, given) for table, given in rows.items()]
         batch = frame_of(spark, [*values, "no snapshot"])
-        first = process_batch(batch, number, options)
         if number == 1:
-            assert process_batch(batch, number, options) == first
-        closed += first
-    assert max(each.until for each in closed) == BEGIN + timedelta(hours=2)
+            with monkeypatch.context() as patch:
+                patch.setattr(delta, "overwrite_once", interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    process_batch(batch, number, options, QUERY)
+        closed += process_batch(batch, number, options, QUERY)
+    assert process_batch(batch, number, options, QUERY) == []
+    (end,) = hours(1, 4)
+    assert max(each.until for each in closed) == end
+    rows = {table: first[table] + second[table] for table in first}
     whole = hourly(partition_hours(snapshots(spark, rows), options.estimation), PriceTable())
-    expected = rows_of(whole.filter(F.col("hour") < F.lit(BEGIN + timedelta(hours=2))))
-    assert len(expected) > 100
-    assert rows_of(spark.read.parquet(options.path("hourly"))) == expected
-    rejected = spark.read.parquet(options.path("rejected_rows"))
-    assert rejected.filter(F.col("row") == "no snapshot").count() == number + 1
-    progress = spark.read.parquet(options.path("progress"))
-    seen = progress.agg(F.sum("rows"), F.sum("late")).collect()[0]
-    assert tuple(seen) == (len(rows["commits"]), 0)
+    expected = rows_of(whole.filter(F.col("hour") < F.lit(end)))
+    # Consumed, produced and replicated in each of four hours.
+    assert len(expected) == 3 * 4
+    assert rows_of(rows_in(spark, options.path("hourly"))) == expected
+    for table, given in rows.items():
+        assert rows_in(spark, options.store(table)).count() == len(given)
+    rejected = rows_in(spark, options.path("rejected_rows")).collect()
+    assert [row["row"] for row in rejected] == ["no snapshot"] * 2
+    seen = rows_in(spark, options.path("progress")).select("rows", "late").collect()
+    assert [tuple(row) for row in seen] == [(5, 0)]
+    # Without Spark: what `rackward traffic report` reads.
+    table = DeltaTable(options.path("hourly")).to_pyarrow_table(columns=HOURLY.names)
+    assert table.schema.field("hour").type == pa.timestamp("us", tz="UTC")
+    assert table.num_rows == len(expected)
+    summary = read_summary(find_tables(str(tmp_path), {}), Period())
+    assert summary.consumed.bytes == 4 * 1000
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_new_checkpoint_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Its batches have the numbers of earlier ones, and other messages."""
+    options = StreamOptions(str(tmp_path))
+    create_tables(spark, options)
+    for query, hour in (("one", 0), ("two", 1)):
+        values = [message(table, rows) for table, rows in small_rows(hours(1, hour)).items()]
+        process_batch(frame_of(spark, values), 0, options, query)
+    assert rows_in(spark, options.store("commits")).count() == 2
+
+
+def hours(day: int, *of_day: int) -> list[datetime]:
+    return [datetime(2026, 3, day, hour, tzinfo=UTC) for hour in of_day]
+
+
+def small_rows(times: list[datetime], cluster: str = "o'b\\rien", broker: int = 1) -> Rows:
+    """Return a snapshot per time of a cluster with one partition, which grows by 1 kB an hour."""
+    begin = datetime(2026, 3, 1, tzinfo=UTC)
+    rows: Rows = {"brokers": [], "partitions": [], "members": [], "commits": []}
+    for at in times:
+        offset = int((at - begin).total_seconds() // 3600) * 10
+        common = {"cluster": cluster, "taken_at": at}
+        rows["brokers"].append(common | {"broker": broker, "rack": f"rack-{broker}"})
+        rows["partitions"].append(
+            common
+            | {"topic": "t", "topic_id": "x", "partition": 0, "leader": 1, "replicas": [1, 2]}
+            | {"start_offset": 0, "end_offset": offset, "size_bytes": offset * 100}
+        )
+        assignment = [{"topic": "t", "partitions": [0]}]
+        rows["members"].append(
+            common
+            | {"group": "g", "state": "Stable", "member_id": "m", "rack": "rack-1"}
+            | {"topics": ["t"], "assignment": assignment}
+        )
+        rows["commits"].append(
+            common | {"group": "g", "topic": "t", "partition": 0, "committed_offset": offset}
+        )
+    return rows
+
+
+def test_a_stream_continues_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    """Messages are lines of files here, and those of a topic in integration/traffic."""
+    topic, options = tmp_path / "topic", StreamOptions(str(tmp_path / "out"))
+    topic.mkdir()
+    for hour in (0, 1):
+        lines = [message(table, rows) for table, rows in small_rows(hours(1, hour)).items()]
+        (topic / f"{hour}.txt").write_text("\n".join(lines))
+        query = start_stream(spark.readStream.text(str(topic)), options, once=True)
+        assert query.awaitTermination(STREAM_SECONDS)
+    assert rows_in(spark, options.store("commits")).count() == 2
+    seen = rows_in(spark, options.path("progress")).select("rows", "late").collect()
+    assert [tuple(row) for row in seen] == [(2, 0)]
+
+
+def test_old_snapshots_hours_and_files_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    options = StreamOptions(
+        str(tmp_path),
+        estimation=EstimationOptions(max_gap_hours=7.0),
+        keep_days=2,
+        history=timedelta(0),
+    )
+    create_tables(spark, options)
+    for number, day in enumerate((1, 2, 3, 4)):
+        rows = small_rows(hours(day, 0, 6, 12, 18))
+        if number == 0:
+            # Broker 2 is down from now on, and still a replica.
+            rows["brokers"] += small_rows(hours(day, 0), broker=2)["brokers"]
+        values = [message(table, given) for table, given in rows.items()]
+        process_batch(frame_of(spark, values), number, options, QUERY)
+    stored = rows_in(spark, options.store("commits"))
+    assert stored.select(F.min("date").cast("string")).collect()[0][0] == "2026-03-03"
+    brokers = rows_in(spark, options.store("brokers")).filter("broker = 2")
+    assert brokers.count() == 1
+    published = rows_in(spark, options.path("hourly"))
+    ends = published.select(*(F.date_format(f, "dd HH") for f in (F.min("hour"), F.max("hour"))))
+    assert tuple(ends.collect()[0]) == ("02 00", "04 16")
+    # Broker 2 kept its rack, and the group read 1 kB in each hour.
+    sums = published.groupBy("kind", "to_rack").agg(F.sum("bytes") / F.count_distinct("hour"))
+    assert sorted(tuple(row) for row in sums.collect()) == [
+        ("consume", "rack-1", 1000.0),
+        ("produce", "rack-1", 1000.0),
+        ("replicate", "rack-2", 1000.0),
+    ]
+    for table in ("snapshots/commits", "snapshots/partitions", "hourly", "progress"):
+        assert len(files_in(tmp_path, table)) <= 10, table
 
 
 def test_rows_of_messages(spark: SparkSession) -> None:

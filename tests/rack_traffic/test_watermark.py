@@ -4,38 +4,70 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from rack_traffic.stream import ClosedHours, closed_hours, late_before
+import pytest
+
+from rack_traffic.progress import (
+    ClosedHours,
+    ClusterProgress,
+    closed_hours,
+    late_before,
+    needed_since,
+)
 
 DELAY, GAP = timedelta(minutes=10), timedelta(hours=2)
 
 
-def at(hour: int, minute: int = 0) -> datetime:
-    return datetime(2026, 3, 2, hour, minute, tzinfo=UTC)
+def at(hour: int, minute: int = 0, day: int = 20) -> datetime:
+    return datetime(2026, 3, day, hour, minute, tzinfo=UTC)
 
 
-def test_an_hour_closes_when_the_watermark_reaches_its_end() -> None:
-    first = {"c": at(8, 30)}
-    assert closed_hours({}, {"c": at(9, 9)}, first, DELAY, GAP) == []
-    assert closed_hours({}, {"c": at(9, 10)}, first, DELAY, GAP) == [ClosedHours("c", at(8), at(9))]
-    assert closed_hours({"c": at(9, 10)}, {"c": at(10, 9)}, first, DELAY, GAP) == []
+def closed(*progress: ClusterProgress) -> list[ClosedHours]:
+    return closed_hours({each.cluster: each for each in progress}, DELAY, GAP)
 
 
-def test_hours_that_may_have_changed_are_published_again() -> None:
-    before, after = {"c": at(14, 20)}, {"c": at(15, 20)}
-    assert closed_hours(before, after, {"c": at(3)}, DELAY, GAP) == [
-        ClosedHours("c", at(12), at(15))
-    ]
-    assert closed_hours(before, after, {"c": at(13)}, DELAY, GAP) == [
-        ClosedHours("c", at(13), at(15))
+@pytest.mark.parametrize(
+    ("newest", "published_until", "expected"),
+    [
+        (at(9, 9), None, []),
+        (at(9, 10), None, [ClosedHours("c", at(8), at(9))]),
+        (at(10, 9), at(9), []),
+    ],
+)
+def test_an_hour_closes_when_the_watermark_reaches_its_end(
+    newest: datetime, published_until: datetime | None, expected: list[ClosedHours]
+) -> None:
+    assert closed(ClusterProgress("c", at(8, 30), newest, published_until)) == expected
+
+
+@pytest.mark.parametrize(("first", "since"), [(at(3), at(12)), (at(13), at(13))])
+def test_hours_that_may_have_changed_are_published_again(first: datetime, since: datetime) -> None:
+    assert closed(ClusterProgress("c", first, at(15, 20), at(14))) == [
+        ClosedHours("c", since, at(15))
     ]
 
 
 def test_each_cluster_has_its_own_watermark() -> None:
-    before = {"a": at(9, 20), "b": at(9, 20)}
-    after = {"a": at(9, 20), "b": at(12, 0), "new": at(6, 5)}
-    first = {"a": at(8), "b": at(9), "new": at(6)}
-    assert closed_hours(before, after, first, DELAY, GAP) == [ClosedHours("b", at(9), at(11))]
+    assert closed(
+        ClusterProgress("a", at(8), at(9, 20), at(9)),
+        ClusterProgress("b", at(9), at(12, 0), at(9)),
+        ClusterProgress("new", at(6), at(6, 5)),
+    ) == [ClosedHours("b", at(9), at(11))]
+
+
+def test_a_shorter_delay_after_a_restart_leaves_no_hour_out() -> None:
+    """With a delay of an hour only the hours until 14:00 were published."""
+    assert closed(ClusterProgress("c", at(3), at(15, 50), at(14))) == [
+        ClosedHours("c", at(12), at(15))
+    ]
 
 
 def test_snapshots_before_the_last_published_hour_are_late() -> None:
-    assert late_before(at(15, 20), DELAY, GAP) == at(13)
+    assert late_before(ClusterProgress("c", at(3), at(15, 20), at(15)), GAP) == at(13)
+
+
+def test_snapshots_are_kept_for_the_slowest_cluster_that_is_not_silent() -> None:
+    fast = ClusterProgress("fast", at(0, day=1), at(15), at(15))
+    slow = ClusterProgress("slow", at(0, day=1), at(10, day=15), at(10, day=15))
+    silent = ClusterProgress("silent", at(0, day=1), at(10, day=12), at(10, day=12))
+    progress = {each.cluster: each for each in (fast, slow, silent)}
+    assert needed_since(progress, GAP) == at(10, day=15) - timedelta(hours=2 + 2 + 1 + 24)

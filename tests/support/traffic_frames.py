@@ -12,11 +12,11 @@ from unittest.mock import patch
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.testing import assertDataFrameEqual
 
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.schemas import SNAPSHOTS
+from rack_traffic.snapshot_tables import arrow_schema
 from rackward.collector import Snapshot
 
 
@@ -24,7 +24,7 @@ def frame(spark: SparkSession, table: str, rows: Iterable[Mapping[str, Any]]) ->
     """Return a DataFrame of the snapshot table; columns that a row lacks are null."""
     schema = SNAPSHOTS[table]
     full = [{name: row.get(name) for name in schema.names} for row in rows]
-    return spark.createDataFrame(pa.Table.from_pylist(full, to_arrow_schema(schema)), schema)
+    return spark.createDataFrame(pa.Table.from_pylist(full, arrow_schema(table)), schema)
 
 
 def stored(spark: SparkSession, rows: Mapping[str, list[dict[str, Any]]], root: Path) -> Snapshots:

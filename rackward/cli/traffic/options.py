@@ -92,6 +92,7 @@ def spark_options(
     conf: list[str] | None,
     *,
     kafka: bool = False,
+    delta: bool = False,
     progress_bars: bool = False,
 ) -> SparkOptions:
     """Return how to start Spark. Progress bars are shown on terminals only.
@@ -104,7 +105,18 @@ def spark_options(
         if not (name and equals):
             raise InvalidOptionError(f"--conf {each!r}: give NAME=VALUE")
         settings[name] = value
-    return SparkOptions(master, memory, kafka, progress_bars and sys.stderr.isatty(), settings)
+    return SparkOptions(
+        master, memory, kafka, delta, progress_bars and sys.stderr.isatty(), settings
+    )
+
+
+def any_delta_table(*paths: str) -> bool:
+    """Return whether one of the tables is a stream's; without pyarrow, False."""
+    try:
+        from rack_traffic.delta import is_delta_table
+    except ImportError:
+        return False
+    return any(is_delta_table(path) for path in paths)
 
 
 def price_table(path: Path | None) -> PriceTable:

@@ -47,7 +47,13 @@ def run(
     end = traffic_options.parse_time("--until", until)
     price_table = traffic_options.price_table(prices)
     estimation = EstimationOptions(max_gap_hours=max_gap)
-    spark_options = traffic_options.spark_options(master, driver_memory, conf, progress_bars=True)
+    spark_options = traffic_options.spark_options(
+        master,
+        driver_memory,
+        conf,
+        delta=traffic_options.any_delta_table(f"{snapshots}/commits"),
+        progress_bars=True,
+    )
     with running_spark(spark_options) as spark:
         from rack_traffic.batch import BatchOptions, run_traffic, summary_json
 

@@ -18,9 +18,9 @@ from rackward.cli.traffic import options as traffic_options
 from rackward.cli.traffic.options import running_spark
 
 STREAM_EPILOG = """
-FOLDER belongs to one stream. It receives the tables hourly and partition_hours, partitioned by hour
-and cluster, and the stream's own folders snapshots/, rejected_rows/, progress/ and checkpoint/.
-After a restart the stream continues where it stopped, without loss or duplicates.
+FOLDER belongs to one stream. It receives the Delta tables hourly, partition_hours, rejected_rows
+and progress, and the stream's own folders snapshots/ and checkpoint/. After a restart the stream
+continues where it stopped, without loss or duplicates.
 
 Exit status: 0 success (--once); 2 error (reason on stderr); 130 after Ctrl-C.
 """
@@ -57,6 +57,15 @@ def stream(
         int | None,
         typer.Option("--max-messages-per-batch", metavar="NUMBER", min=1, help="Size of a batch."),
     ] = None,
+    keep_days: Annotated[
+        int,
+        typer.Option(
+            "--keep-days",
+            metavar="DAYS",
+            min=1,
+            help="Delete published hours and rejected rows that are older than this.",
+        ),
+    ] = 400,
     prices: traffic_options.Prices = None,
     master: traffic_options.Master = traffic_options.DEFAULT_MASTER,
     driver_memory: traffic_options.DriverMemory = traffic_options.DEFAULT_MEMORY,
@@ -66,12 +75,14 @@ def stream(
     properties = _consumer_properties(bootstrap_server, command_config)
     price_table = traffic_options.price_table(prices)
     estimation = EstimationOptions(max_gap_hours=max_gap)
-    spark_options = traffic_options.spark_options(master, driver_memory, conf, kafka=True)
+    spark_options = traffic_options.spark_options(
+        master, driver_memory, conf, kafka=True, delta=True
+    )
     with running_spark(spark_options) as spark:
         from rack_traffic.stream import StreamOptions, kafka_messages, start_stream
 
         messages = kafka_messages(spark, properties, topic, max_messages_per_batch)
-        job = StreamOptions(folder, price_table, estimation, delay)
+        job = StreamOptions(folder, price_table, estimation, delay, keep_days)
         query = start_stream(messages, job, once=once, every_seconds=every)
         sys.stderr.write(f"Reading topic {topic}; writing tables to {folder}\n")
         query.awaitTermination()

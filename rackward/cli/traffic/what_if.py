@@ -43,7 +43,13 @@ def what_if(
     start = traffic_options.parse_time("--since", since)
     end = traffic_options.parse_time("--until", until)
     price_table = traffic_options.price_table(prices)
-    spark_options = traffic_options.spark_options(master, driver_memory, conf, progress_bars=True)
+    spark_options = traffic_options.spark_options(
+        master,
+        driver_memory,
+        conf,
+        delta=traffic_options.any_delta_table(f"{snapshots}/commits", f"{folder}/partition_hours"),
+        progress_bars=True,
+    )
     with running_spark(spark_options) as spark:
         from rack_traffic.batch import BatchOptions, run_what_if
 
