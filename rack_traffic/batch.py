@@ -93,7 +93,7 @@ def run_what_if(spark: SparkSession, options: BatchOptions, interval: Interval) 
     """
     validated = read_valid_snapshots(spark, options.source, *_input_period(options))
     hours = _in_period(read_table(spark, options.path("partition_hours")), options)
-    inputs = group_inputs(validated.snapshots, hours, interval)
+    inputs = group_inputs(validated.snapshots, hours, interval, options.estimation.max_gap)
     log.info("computing the cost of each group under each scenario")
     what_if(inputs, options.prices).write.mode("overwrite").parquet(options.path("what_if"))
     log.info("ranking groups by saving per month")

@@ -77,6 +77,8 @@ WHAT_IF: Columns = {
     "group": TEXT,
     "interval_start": TIME,
     "interval_end": TIME,
+    "hours": DOUBLE,
+    "layout_group": TEXT,
     "scenario": TEXT,
     "assignor": TEXT,
     "members": INT,
@@ -102,9 +104,13 @@ WHAT_IF: Columns = {
 ``scenario`` is one of SCENARIOS. ``assignor`` is the group's own for ``as_is`` and
 ``follower_fetching``, else the scenario's. A partition is off-rack if both racks are known and
 differ, and unknown if one of them is unknown. ``max_partitions`` to ``mean_bytes`` are per member.
-``moves`` partitions change their member, ``leader_moves`` partitions their preferred leader.
-``shared_topics`` of the group's topics have other groups too, which a leader layout for this group
-alone would affect."""
+``moves`` partitions change their member. ``shared_topics`` of the group's topics have other groups
+too.
+
+``hours`` is the time within the interval that snapshots cover, from which ``cost_per_month`` is
+extrapolated. Leaders are laid out for all groups together that share topics, directly or through
+others: these have the same ``layout_group``, the first of their names. ``leader_moves`` preferred
+leaders change for all of them; that group has the number, the others have 0."""
 
 RANKING: Columns = {
     "rank": INT,
@@ -112,6 +118,7 @@ RANKING: Columns = {
     "group": TEXT,
     "interval_start": TIME,
     "interval_end": TIME,
+    "hours": DOUBLE,
     "cost_per_month_now": DOUBLE,
     "cost_per_month_after": DOUBLE,
     "saving_per_month": DOUBLE,
@@ -123,8 +130,10 @@ RANKING: Columns = {
 """Groups by the saving per month that the recommended change brings, largest first.
 
 ``scenario`` is the smallest change that reaches the lowest cost to within 1 % of the possible
-saving; ``change`` is an instruction in words. Localities are shares of the bytes whose racks are
-known, null if there are none."""
+saving; ``change`` is an instruction in words. A leader layout is recommended to all groups of a
+``layout_group`` or to none, so that all changes of the table can be made, and their savings be
+added. ``hours`` is as in WHAT_IF: months that are extrapolated from less than a day are rough.
+Localities are shares of the bytes whose racks are known, null if there are none."""
 
 REJECTED_ROWS: Columns = {"table": TEXT, "reason": TEXT, "row": TEXT}
 """A snapshot row that is invalid, as JSON, and the reason."""

@@ -2,8 +2,8 @@
 
 The hourly table may have more rows than fit in memory; :class:`RunningSums` keeps one row per key.
 The what-if tables have a row per group, scenario and interval. Over several intervals, the cost per
-month of a group is the mean of the intervals, weighted by their length; its recommended change and
-its moves are those of the latest interval.
+month of a group is the mean of the intervals, weighted by the time that snapshots cover; its
+recommended change and its moves are those of the latest interval.
 """
 
 from __future__ import annotations
@@ -204,6 +204,7 @@ def recommended_changes(
             scenario=each.latest["scenario"] or "",
             text=each.latest["change"] or "",
             shared_topics=shared_topics.get(key, 0),
+            hours=each.seconds / 3600,
         )
         for key, each in sums.items()
     }
@@ -214,9 +215,8 @@ def _group_key(row: Mapping[str, Any]) -> GroupKey:
 
 
 def _seconds(row: Mapping[str, Any]) -> float:
-    """Return the length of the interval, at least a microsecond, so that no sum is 0."""
-    length: float = (row["interval_end"] - row["interval_start"]).total_seconds()
-    return max(length, 1e-6)
+    """Return the covered time of the interval, at least a microsecond, so that no sum is 0."""
+    return max((row["hours"] or 0.0) * 3600, 1e-6)
 
 
 _VALUES = ("bytes", "estimated_bytes", "reported_bytes", "unsized_offsets", "cost")

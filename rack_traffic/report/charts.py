@@ -209,9 +209,19 @@ def what_if_chart(scenarios: Sequence[ScenarioTotal], currency: Currency) -> dic
     return to_json(chart)
 
 
-def groups_chart(groups: Sequence[GroupTotal], currency: Currency) -> dict[str, Any]:
+def groups_chart(
+    groups: Sequence[GroupTotal], currency: Currency, *, several_clusters: bool
+) -> dict[str, Any]:
     """Return a chart of the cost per month of each group after its change, and the saving."""
-    chart = rows_figure([(each.group, _now_and_after(each, currency)) for each in groups])
+    chart = rows_figure(
+        [
+            (
+                wording.group_name(each.cluster, each.group, several_clusters),
+                _now_and_after(each, currency),
+            )
+            for each in groups
+        ]
+    )
     saved = [each.change.saving_per_month if each.change else 0.0 for each in groups]
     remaining = [
         max((each.cost_per_month or 0) - part, 0) for each, part in zip(groups, saved, strict=True)

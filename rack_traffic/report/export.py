@@ -31,7 +31,7 @@ JSON_FORMAT = """\
  "groups": [{"cluster", "group", ...TRAFFIC, "reliability", "cost_per_month",
              "change": null or {"scenario", "text", "cost_per_month_now",
                "cost_per_month_after", "saving_per_month", "locality_now",
-               "locality_after", "shared_topics"}}],
+               "locality_after", "shared_topics", "hours"}}],
  "scenarios": [{"scenario", "groups", "groups_as_is", "cost_per_month",
                 "local_bytes", "crossing_bytes", "unknown_bytes", "moves",
                 "leader_moves"}],
@@ -136,6 +136,7 @@ def _change(change: Change) -> dict[str, Any]:
         "locality_now": change.locality_now,
         "locality_after": change.locality_after,
         "shared_topics": change.shared_topics,
+        "hours": round(change.hours, 3),
     }
 
 
@@ -179,6 +180,7 @@ _CHANGE = {
     "locality_now": _REAL,
     "locality_after": _REAL,
     "shared_topics": _LONG,
+    "hours": _REAL,
 }
 SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
     "clusters": {"cluster": _TEXT, "hours": _LONG, "first": _TIME, "last": _TIME},

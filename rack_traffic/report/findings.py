@@ -9,7 +9,14 @@ from typing import Literal
 
 from rack_traffic.report import format as wording
 from rack_traffic.report.format import Currency, count
-from rack_traffic.report.model import GroupTotal, Summary, Traffic, share, total
+from rack_traffic.report.model import (
+    MIN_HOURS_TO_EXTRAPOLATE,
+    GroupTotal,
+    Summary,
+    Traffic,
+    share,
+    total,
+)
 
 Priority = Literal["act", "check", "info"]
 """``act``: change something; ``check``: look into it; ``info``: background."""
@@ -54,6 +61,7 @@ def findings(summary: Summary, currency: Currency) -> tuple[Finding, ...]:
         *_savings(summary, currency),
         *_no_change(summary),
         *_hot_pair(summary, currency),
+        *_short_collection(summary),
         *reliability_findings(summary),
         *_replication(summary, currency),
     ]
@@ -68,8 +76,9 @@ def findings(summary: Summary, currency: Currency) -> tuple[Finding, ...]:
 def _savings(summary: Summary, currency: Currency) -> Iterator[Finding]:
     by_scenario: dict[str, list[GroupTotal]] = {}
     for each in summary.groups:
-        if each.change is not None and each.change.saving_per_month > 0:
+        if each.change is not None and each.change.is_needed:
             by_scenario.setdefault(each.change.scenario, []).append(each)
+    several = summary.has_several_clusters
     for scenario, groups in by_scenario.items():
         saving = sum(_saving(each) for each in groups)
         ranked = sorted(groups, key=_saving, reverse=True)
@@ -77,15 +86,19 @@ def _savings(summary: Summary, currency: Currency) -> Iterator[Finding]:
         yield Finding(
             "act",
             f"{do} {count(len(groups), 'group')} {how}",
-            _which(ranked, saving, currency) + _shared(groups),
+            _which(ranked, saving, currency, several) + _shared(groups),
             reliability_of_groups(groups).name,
             saving,
         )
 
 
-def _which(ranked: list[GroupTotal], saving: float, currency: Currency) -> str:
+def _which(
+    ranked: list[GroupTotal], saving: float, currency: Currency, several_clusters: bool
+) -> str:
     named = ", ".join(
-        f"{each.group} ({currency.text(_saving(each))})" for each in ranked[:_MAX_GROUP_NAMES]
+        f"{wording.group_name(each.cluster, each.group, several_clusters)} "
+        f"({currency.text(_saving(each))})"
+        for each in ranked[:_MAX_GROUP_NAMES]
     )
     if len(ranked) == 1:
         return f"{named} per month."
@@ -112,7 +125,7 @@ def _shared(groups: list[GroupTotal]) -> str:
         return ""
     return (
         f" {count(affected, 'group reads', 'groups read')} topics that other groups also "
-        "read. The new leaders change the locality of those groups too."
+        "read. The new leaders are for all of these groups together: change all of them."
     )
 
 
@@ -201,8 +214,7 @@ def reliability_findings(summary: Summary) -> Iterator[Finding]:
         yield Finding(
             "check",
             f"The size of {count(consumed.unsized_offsets, 'record')} is unknown",
-            "The sizes of their partitions on disk could not be read, so their bytes are not "
-            "included. Grant the collector the permission to describe log directories.",
+            f"Their bytes are not included. {_unsized_advice(summary)}",
         )
     if summary.rejected_rows:
         rows = sum(each.rows for each in summary.rejected_rows)
@@ -215,6 +227,47 @@ def reliability_findings(summary: Summary) -> Iterator[Finding]:
         )
     if (text := missing_hours(summary)) is not None:
         yield Finding("check", text, "The report does not include the traffic of these hours.")
+
+
+def _unsized_advice(summary: Summary) -> str:
+    """Return the cause of unknown sizes: without any size in a cluster, a permission is missing."""
+    traffic: dict[str, Traffic] = {}
+    for each in summary.pairs:
+        if each.kind == "consume":
+            traffic[each.cluster] = traffic.get(each.cluster, Traffic()) + each.traffic
+    unsized = {name: each.bytes for name, each in traffic.items() if each.unsized_offsets}
+    advice = []
+    if any(not size for size in unsized.values()):
+        advice.append(
+            "No sizes of partitions on disk could be read"
+            f"{_of_clusters([name for name, size in unsized.items() if not size], summary)}: grant "
+            "the collector the permission to describe log directories."
+        )
+    if any(unsized.values()):
+        advice.append(
+            "Snapshots are missing for longer than --max-gap, or some brokers did not report their "
+            "sizes on disk"
+            f"{_of_clusters([name for name, size in unsized.items() if size], summary)}: the log "
+            "of the collector has the reason."
+        )
+    return " ".join(advice)
+
+
+def _of_clusters(names: list[str], summary: Summary) -> str:
+    if len(summary.clusters) < 2:
+        return ""
+    return f" in {', '.join(sorted(names)[:_MAX_GROUP_NAMES])}"
+
+
+def _short_collection(summary: Summary) -> Iterator[Finding]:
+    hours = summary.measured_hours
+    if hours is not None and hours < MIN_HOURS_TO_EXTRAPOLATE:
+        yield Finding(
+            "check",
+            f"Costs per month are extrapolated from {wording.hours_text(hours)}",
+            "Traffic varies over the day and the week, so these costs and savings are rough. "
+            "Collect for a day or longer.",
+        )
 
 
 def _replication(summary: Summary, currency: Currency) -> Iterator[Finding]:
@@ -249,8 +302,8 @@ LEVEL_NAMES: dict[ReliabilityLevel, str] = {
 LEVEL_MEANINGS: dict[ReliabilityLevel, str] = {
     "exact": "clients reported at least 95 % of the bytes exactly",
     "good": "measured from committed offsets; at most 5 % estimated or of unknown rack",
-    "fair": "at most 25 % estimated or of unknown rack",
-    "rough": "more than 25 % estimated or of unknown rack",
+    "fair": "at most 25 % estimated or of unknown rack, or records of unknown size are left out",
+    "rough": "more than 25 % estimated or of unknown rack, or no size is known",
     "none": "no records were read in the period",
 }
 
@@ -274,13 +327,15 @@ def reliability_of(traffic: Traffic) -> Reliability:
     """Return the reliability of the bytes and the cost of ``traffic``."""
     size = traffic.bytes
     if not size:
-        return Reliability("none", 0.0, 0.0, 0.0)
+        return Reliability("rough" if traffic.unsized_offsets else "none", 0.0, 0.0, 0.0)
     exact = traffic.reported_bytes / size
     estimated = traffic.estimated_bytes / size
     unknown = traffic.unknown_bytes / size
     doubtful = estimated + unknown
     level: ReliabilityLevel = "rough"
-    if exact >= MIN_EXACT_SHARE and doubtful <= MAX_GOOD_DOUBTFUL_SHARE:
+    if traffic.unsized_offsets and doubtful <= MAX_FAIR_DOUBTFUL_SHARE:
+        level = "fair"
+    elif exact >= MIN_EXACT_SHARE and doubtful <= MAX_GOOD_DOUBTFUL_SHARE:
         level = "exact"
     elif doubtful <= MAX_GOOD_DOUBTFUL_SHARE:
         level = "good"

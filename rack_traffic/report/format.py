@@ -58,6 +58,18 @@ class Currency:
         return f"{self.prefix}{amount:,.0f}" if amount >= 99.995 else f"{self.prefix}{amount:.2f}"
 
 
+def hours_text(hours: float) -> str:
+    """Return a duration such as ``12 minutes``, ``5 hours`` or ``3 days``."""
+    if hours < 1:
+        return count(max(1, round(hours * 60)), "minute")
+    return count(round(hours), "hour") if hours < 48 else count(round(hours / 24), "day")
+
+
+def group_name(cluster: str, group: str, several_clusters: bool) -> str:
+    """Return the name of a group, with its cluster if there are several."""
+    return f"{cluster} / {group}" if several_clusters else group
+
+
 def percent(part: float | None) -> str:
     """Return a share such as ``12.3 %``; never 0 or 100 by rounding; a dash for None."""
     if part is None:

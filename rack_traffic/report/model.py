@@ -14,7 +14,8 @@ from functools import reduce
 from rack_traffic.output_tables import KINDS
 
 MIN_HOURS_TO_EXTRAPOLATE = 24
-"""A cost per month is extrapolated from measurements of at least so many hours."""
+"""A cost per month that is extrapolated from measurements of fewer hours is rough: traffic varies
+over the day. Without a what-if none is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Change:
     """The recommended change for a group, and its effect on the cost per month.
 
     Localities are shares of the bytes whose racks are known. ``shared_topics`` of the group's
-    topics have other groups too.
+    topics have other groups too. Costs are extrapolated from ``hours`` hours of measurements.
     """
 
     cost_per_month_now: float
@@ -105,6 +106,13 @@ class Change:
     scenario: str
     text: str
     shared_topics: int = 0
+    hours: float = 0.0
+
+    @property
+    def is_needed(self) -> bool:
+        """Return whether something is to change. A leader layout is for all groups that share
+        topics, also for those that it saves nothing."""
+        return self.saving_per_month > 0 or self.scenario == "rackward_after_leader_layout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +202,18 @@ class Summary:
             return None
         known = [each.cost_per_month for each in self.groups]
         return None if None in known else sum(each for each in known if each is not None)
+
+    @property
+    def has_several_clusters(self) -> bool:
+        """Return whether the groups are of more than one cluster."""
+        return len({each.cluster for each in self.groups}) > 1
+
+    @property
+    def measured_hours(self) -> float | None:
+        """Return the least time from which the cost per month of a group is extrapolated, in hours;
+        None without a what-if."""
+        hours = [each.change.hours for each in self.groups if each.change is not None]
+        return min(hours, default=None)
 
     @property
     def saving_per_month(self) -> float | None:

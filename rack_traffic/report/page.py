@@ -131,7 +131,9 @@ def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOp
     data = {
         "views": views.views,
         "what_if": what_if_chart(summary.scenarios, currency) if summary.scenarios else None,
-        "top_groups": groups_chart(costly, currency) if costly else None,
+        "top_groups": groups_chart(costly, currency, several_clusters=summary.has_several_clusters)
+        if costly
+        else None,
         "groups": group_columns(summary.groups),
         "currency": currency.prefix,
     }
@@ -154,7 +156,7 @@ def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOp
         consumed=reliability_of(summary.consumed),
         hours_per_month=HOURS_PER_MONTH,
         hours_to_extrapolate=MIN_HOURS_TO_EXTRAPOLATE,
-        several_clusters=len({each.cluster for each in summary.groups}) > 1,
+        several_clusters=summary.has_several_clusters,
         data=data,
         style=Markup(_source(environment, "page.css")),
         plotly=_plotly().packed,
@@ -198,6 +200,9 @@ def _tiles(summary: Summary, currency: Currency) -> list[_Tile]:
     consumed = summary.consumed
     monthly, saving = summary.cost_per_month_now, summary.saving_per_month
     over = f"{currency.text(consumed.cost)} in the period measured"
+    hours = summary.measured_hours
+    if hours is not None and hours < MIN_HOURS_TO_EXTRAPOLATE:
+        over = f"rough: extrapolated from {wording.hours_text(hours)}"
     tiles = [
         _Tile("Cross-rack cost, per month", currency.text(monthly), over, "crossing")
         if monthly is not None
@@ -210,9 +215,7 @@ def _tiles(summary: Summary, currency: Currency) -> list[_Tile]:
     if saving is None:
         tiles.append(_Tile("Possible saving, per month", "unknown", "no what-if results"))
     else:
-        changed = sum(
-            1 for each in summary.groups if each.change and each.change.saving_per_month > 0
-        )
+        changed = sum(1 for each in summary.groups if each.change and each.change.is_needed)
         by = f"by changing {wording.count(changed, 'group')} of {len(summary.groups):,}"
         tiles.append(_Tile("Possible saving, per month", currency.text(saving), by, "local"))
     known = consumed.local_bytes + consumed.crossing_bytes

@@ -16,7 +16,7 @@ from dataclasses import replace
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Plan
 from placement_core import TopicPartition
 from rack_traffic.what_if.inputs import GroupCase, ScenarioAssignment
-from rack_traffic.what_if.leader_layout import leader_layout
+from rack_traffic.what_if.leader_layout import LeaderLayout
 
 RANGE = "leader-rack-aware-range"
 COOPERATIVE_STICKY = "leader-rack-aware-cooperative-sticky"
@@ -25,8 +25,12 @@ Owners = dict[TopicPartition, str]
 """Partition to member id."""
 
 
-def scenario_assignments(case: GroupCase) -> list[ScenarioAssignment]:
-    """Return the assignment of each scenario, in the order of ``output_tables.SCENARIOS``."""
+def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[ScenarioAssignment]:
+    """Return the assignment of each scenario, in the order of ``output_tables.SCENARIOS``.
+
+    ``layout`` is that of all groups that share topics with this one. Its moves are those of the
+    first of these groups, so that they count once.
+    """
     leaders = {p: case.rack_of(each.leader) for p, each in case.partitions.items()}
     leader_racks = case.leader_racks()
     no_racks: dict[str, list[str | None]] = {
@@ -34,7 +38,8 @@ def scenario_assignments(case: GroupCase) -> list[ScenarioAssignment]:
     }
     rackless = [replace(member, rack=None) for member in case.members]
     current = current_owners(case)
-    new_leaders, leader_moves = leader_layout(case)
+    new_leaders = {partition: layout.racks[partition] for partition in case.partitions}
+    leader_moves = layout.moves if case.group == layout.first_group else 0
     sticky = LeaderRackAwareCooperativeSticky()
     separate_range = LeaderRackAwareRange(co_partitioned=False)
     return [

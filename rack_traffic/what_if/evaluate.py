@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql import functions as F
 
 from assignors import Member
 from placement_core import TopicPartition
-from rack_traffic.output_tables import HOURS_PER_MONTH
+from rack_traffic.output_tables import HOURS_PER_MONTH, WHAT_IF
 from rack_traffic.prices import GB, PriceTable, crossed_level
-from rack_traffic.schemas import WHAT_IF
+from rack_traffic.schemas import spark_schema
+from rack_traffic.snapshot_tables import arrow_types
 from rack_traffic.what_if.assignments import scenario_assignments
 from rack_traffic.what_if.inputs import (
-    KEY,
     GroupCase,
     PartitionCase,
     ScenarioAssignment,
     ScenarioMetrics,
 )
+from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
 
 
 def scenario_metrics(
@@ -84,33 +85,48 @@ def _moves(scenario: ScenarioAssignment, current: ScenarioAssignment) -> int:
 
 
 def what_if(inputs: DataFrame, prices: PriceTable) -> DataFrame:
-    """Return the table WHAT_IF from the rows of ``group_inputs``."""
-    return inputs.groupBy(*KEY).applyInArrow(_evaluate(prices), WHAT_IF)
+    """Return the table WHAT_IF from the rows of ``group_inputs``.
+
+    Groups that share topics are computed in one task per cluster and interval, others on their own.
+    """
+    alone = F.when(F.col("shared_topics") == 0, F.col("group"))
+    return inputs.groupBy("cluster", "interval_start", alone).applyInArrow(
+        _evaluate(prices), spark_schema(WHAT_IF)
+    )
 
 
 def _evaluate(prices: PriceTable) -> Callable[[pa.Table], pa.Table]:
+    schema = pa.schema(list(arrow_types(WHAT_IF).items()))
+
     def evaluate(table: pa.Table) -> pa.Table:
-        rows = [each for row in table.to_pylist() for each in what_if_rows(row, prices)]
-        return pa.Table.from_pylist(rows, to_arrow_schema(WHAT_IF))
+        return pa.Table.from_pylist(what_if_rows(table.to_pylist(), prices), schema)
 
     return evaluate
 
 
-def what_if_rows(row: Mapping[str, Any], prices: PriceTable) -> list[dict[str, Any]]:
-    """Return the rows of WHAT_IF of one group and interval; none if it has no partition."""
-    case = group_case(row)
-    if not case.partitions:
-        return []
-    scenarios = scenario_assignments(case)
-    common = {
-        "cluster": case.cluster,
-        "group": case.group,
-        "interval_start": max(row["interval_start"], row["first_hour"]),
-        "interval_end": row["interval_end"],
-    }
-    return [
-        common | asdict(scenario_metrics(case, each, scenarios[0], prices)) for each in scenarios
-    ]
+def what_if_rows(inputs: Sequence[Mapping[str, Any]], prices: PriceTable) -> list[dict[str, Any]]:
+    """Return the rows of WHAT_IF of the groups of one cluster and interval that have partitions."""
+    by_group = {row["group"]: row for row in inputs}
+    cases = [case for case in map(group_case, inputs) if case.partitions]
+    rows = []
+    for groups in groups_sharing_topics(cases):
+        layout = leader_layout(groups)
+        for case in groups:
+            row = by_group[case.group]
+            scenarios = scenario_assignments(case, layout)
+            common = {
+                "cluster": case.cluster,
+                "group": case.group,
+                "interval_start": max(row["interval_start"], row["first_hour"]),
+                "interval_end": row["interval_end"],
+                "hours": case.hours,
+                "layout_group": layout.first_group,
+            }
+            rows += [
+                common | asdict(scenario_metrics(case, each, scenarios[0], prices))
+                for each in scenarios
+            ]
+    return rows
 
 
 def group_case(row: Mapping[str, Any]) -> GroupCase:

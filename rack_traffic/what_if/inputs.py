@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from assignors import Member
@@ -18,14 +19,17 @@ from rack_traffic.transforms.ownership import STABLE_STATES
 KEY = ("cluster", "group", "interval_start")
 
 
-def group_inputs(snapshots: Snapshots, partition_hours: DataFrame, interval: Interval) -> DataFrame:
+def group_inputs(
+    snapshots: Snapshots, partition_hours: DataFrame, interval: Interval, max_gap: timedelta
+) -> DataFrame:
     """Return (cluster, group, interval_start, first_hour, interval_end, hours, shared_topics,
     members, protocol, topics, sizes, brokers): a row per group and interval in which the group has
     members and read anything.
 
     Members are those of the last snapshot of the interval in which the group was stable, leaders
-    and replicas those of the last snapshot. ``hours`` is the number of hours of the interval with
-    traffic of the cluster; ``sizes`` are the bytes that the group read of each partition.
+    and replicas those of the last snapshot. ``hours`` is the time in the interval that snapshots of
+    the cluster cover, in hours: the time between two snapshots counts unless it is longer than
+    ``max_gap``. ``sizes`` are the bytes that the group read of each partition.
     """
     read = partition_hours.filter(F.col("kind") == "consume").select(
         "cluster",
@@ -36,10 +40,14 @@ def group_inputs(snapshots: Snapshots, partition_hours: DataFrame, interval: Int
         _start(F.col("hour"), interval).alias("interval_start"),
         "bytes",
     )
-    spans = read.groupBy("cluster", "interval_start").agg(
-        F.count_distinct("hour").cast("double").alias("hours"),
-        F.min("hour").alias("first_hour"),
-        F.expr("max(hour) + interval 1 hour").alias("interval_end"),
+    spans = _with_covered_hours(
+        read.groupBy("cluster", "interval_start").agg(
+            F.count_distinct("hour").alias("distinct_hours"),
+            F.min("hour").alias("first_hour"),
+            F.expr("max(hour) + interval 1 hour").alias("interval_end"),
+        ),
+        snapshots.brokers,
+        max_gap,
     )
     sizes = (
         read.groupBy(*KEY, "topic", "partition")
@@ -68,6 +76,36 @@ def group_inputs(snapshots: Snapshots, partition_hours: DataFrame, interval: Int
         .join(sizes, on=list(KEY), how="inner")
         .join(spans, on=["cluster", "interval_start"], how="inner")
         .join(_brokers(snapshots.brokers), on="cluster", how="inner")
+    )
+
+
+def _with_covered_hours(spans: DataFrame, brokers: DataFrame, max_gap: timedelta) -> DataFrame:
+    """Return ``spans`` with ``hours``: how long snapshots cover the time of each.
+
+    Every snapshot of a cluster has its brokers. The number of its hours is used if none is known.
+    """
+    of_cluster = Window.partitionBy("cluster").orderBy("taken_at")
+    passes = (
+        brokers.select("cluster", "taken_at")
+        .distinct()
+        .withColumn("before", F.lag("taken_at").over(of_cluster))
+        .filter(F.col("taken_at") - F.col("before") <= F.lit(max_gap))
+        .select(F.col("cluster").alias("_cluster"), "before", "taken_at")
+    )
+    covered = F.unix_micros(F.least("taken_at", "interval_end")) - F.unix_micros(
+        F.greatest("before", "first_hour")
+    )
+    overlaps = (
+        (F.col("cluster") == F.col("_cluster"))
+        & (F.col("before") < F.col("interval_end"))
+        & (F.col("taken_at") > F.col("first_hour"))
+    )
+    return (
+        spans.join(passes, overlaps, how="left")
+        .groupBy("cluster", "interval_start", "first_hour", "interval_end")
+        .agg(
+            F.coalesce(F.sum(covered) / F.lit(3.6e9), F.first("distinct_hours")).alias("hours"),
+        )
     )
 
 
@@ -152,7 +190,7 @@ class PartitionCase:
 
 @dataclass(frozen=True, slots=True)
 class GroupCase:
-    """A group at the end of an interval of ``hours`` hours.
+    """A group at the end of an interval, of which snapshots cover ``hours`` hours.
 
     ``members`` have their current partitions as ``owned``. ``partitions`` are those of all topics
     to which a member subscribes. ``racks`` are the brokers' (None: unknown); ``shared_topics`` is

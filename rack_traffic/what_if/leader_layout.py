@@ -1,18 +1,27 @@
-"""The leader layout for one group alone, cached for groups and intervals with the same input.
+"""The leader layout for groups that share topics, cached for groups with the same input.
 
-A layout takes longer to compute than an assignment. It does not depend on the current owners and
-the bytes, so it is the same in most intervals, and for groups with the same members per rack.
+A partition has one leader, whatever the number of groups that read it. So the leaders of groups
+that share topics are laid out together, weighted by the bytes that each group reads: a saving that
+one group would have at the expense of another is no saving.
+
+A layout takes longer to compute than an assignment. It depends neither on the current owners nor,
+for a group that shares no topic, on the bytes: so it is the same in most intervals, and for groups
+with the same members per rack.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from placement_core import Broker, ClusterView, TopicPartition
 from placement_core.leaders import ConsumerDemand, plan_leaders
-from rack_traffic.what_if.inputs import GroupCase
+from rack_traffic.what_if.inputs import GroupCase, PartitionCase
+
+MAX_WEIGHT = 100
+"""The weight of the subscription of which most bytes per partition are read; at least 1."""
 
 MAX_CACHED_LAYOUTS = 256
 
@@ -20,46 +29,107 @@ MAX_CACHED_PARTITIONS = 5_000
 """Larger layouts are not cached, to limit the memory."""
 
 
+_Demand = tuple[frozenset[str], int, tuple[tuple[str | None, int], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderLayout:
+    """The rack of each leader after a layout, and the number of preferred leaders that change.
+
+    ``first_group`` is the first name of the groups for which the layout was computed.
+    """
+
+    racks: dict[TopicPartition, str | None]
+    moves: int
+    first_group: str
+
+
 @dataclass(frozen=True, slots=True)
 class _LayoutInput:
     """All that a layout depends on, sorted: the key of the cache.
 
-    ``replicas`` have the current leader first. ``demand`` has subscribed topics, and the number of
-    members with that subscription in each rack.
+    ``replicas`` have the current leader first. ``demand`` has subscribed topics, the weight, and
+    the number of members with that subscription in each rack; one item per group and subscription.
     """
 
     brokers: tuple[Broker, ...]
     replicas: tuple[tuple[TopicPartition, tuple[int, ...]], ...]
-    demand: tuple[tuple[frozenset[str], tuple[tuple[str | None, int], ...]], ...]
+    demand: tuple[_Demand, ...]
 
 
-def leader_layout(case: GroupCase) -> tuple[dict[TopicPartition, str | None], int]:
-    """Return the rack of each leader after a layout for this group, and the number of moves.
+def groups_sharing_topics(cases: Sequence[GroupCase]) -> list[list[GroupCase]]:
+    """Divide the groups of one cluster: those that share topics, directly or through others, are
+    together. Sorted by name."""
+    together: list[tuple[set[str], list[GroupCase]]] = []
+    for case in sorted(cases, key=lambda each: each.group):
+        topics, groups = {partition.topic for partition in case.partitions}, [case]
+        apart = []
+        for other_topics, other_groups in together:
+            if topics & other_topics:
+                topics |= other_topics
+                groups = other_groups + groups
+            else:
+                apart.append((other_topics, other_groups))
+        together = [*apart, (topics, groups)]
+    divided = [sorted(groups, key=lambda each: each.group) for _, groups in together]
+    return sorted(divided, key=lambda groups: groups[0].group)
+
+
+def leader_layout(cases: Sequence[GroupCase]) -> LeaderLayout:
+    """Return the layout for all of these groups of one cluster together.
 
     A partition without a leader keeps none.
     """
-    plan = _cached_leaders if len(case.partitions) <= MAX_CACHED_PARTITIONS else _preferred_leaders
-    leaders = plan(_layout_input(case))
+    partitions: dict[TopicPartition, PartitionCase] = {}
+    for case in cases:
+        partitions |= case.partitions
+    plan = _cached_leaders if len(partitions) <= MAX_CACHED_PARTITIONS else _preferred_leaders
+    leaders = plan(_layout_input(cases, partitions))
     racks, moves = {}, 0
-    for (partition, each), first in zip(case.partitions.items(), leaders, strict=True):
+    for (partition, each), first in zip(partitions.items(), leaders, strict=True):
         leader = None if each.leader is None else each.leader if first is None else first
         moves += leader != each.leader
-        racks[partition] = case.rack_of(leader)
-    return racks, moves
+        racks[partition] = cases[0].rack_of(leader)
+    return LeaderLayout(racks, moves, min(case.group for case in cases))
 
 
-def _layout_input(case: GroupCase) -> _LayoutInput:
+def _layout_input(
+    cases: Sequence[GroupCase], partitions: dict[TopicPartition, PartitionCase]
+) -> _LayoutInput:
+    demands = [each for case in cases for each in _demands(case)]
+    heaviest = max((mean for _, mean, _ in demands), default=0.0)
+    scaled = [
+        (topics, round(mean / heaviest * MAX_WEIGHT) if heaviest else 0, consumers)
+        for topics, mean, consumers in demands
+    ]
+    return _LayoutInput(
+        tuple(Broker(broker, rack) for broker, rack in sorted(cases[0].racks.items())),
+        tuple((p, _leader_first(each.leader, each.replicas)) for p, each in partitions.items()),
+        tuple((topics, max(1, weight), consumers) for topics, weight, consumers in scaled),
+    )
+
+
+def _demands(
+    case: GroupCase,
+) -> list[tuple[frozenset[str], float, tuple[tuple[str | None, int], ...]]]:
+    """Return per subscription its topics, the mean bytes per partition, and members per rack."""
     subscriptions: dict[frozenset[str], Counter[str | None]] = {}
     for member in case.members:
         subscriptions.setdefault(member.topics, Counter())[member.rack] += 1
+    sizes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    for partition, each in case.partitions.items():
+        sizes[partition.topic] += each.bytes
+        counts[partition.topic] += 1
     ordered = sorted(subscriptions.items(), key=lambda each: sorted(each[0]))
-    return _LayoutInput(
-        tuple(Broker(broker, rack) for broker, rack in sorted(case.racks.items())),
-        tuple(
-            (p, _leader_first(each.leader, each.replicas)) for p, each in case.partitions.items()
-        ),
-        tuple((topics, _sorted_counts(consumers)) for topics, consumers in ordered),
-    )
+    return [
+        (
+            topics,
+            sum(sizes[topic] for topic in topics) / max(1, sum(counts[topic] for topic in topics)),
+            _sorted_counts(consumers),
+        )
+        for topics, consumers in ordered
+    ]
 
 
 def _sorted_counts(consumers: Counter[str | None]) -> tuple[tuple[str | None, int], ...]:
@@ -69,8 +139,8 @@ def _sorted_counts(consumers: Counter[str | None]) -> tuple[tuple[str | None, in
 def _preferred_leaders(inputs: _LayoutInput) -> tuple[int | None, ...]:
     """Return the preferred leader of each of ``inputs.replicas``; None if there is no choice."""
     demand = [
-        ConsumerDemand(str(number), topics, dict(consumers))
-        for number, (topics, consumers) in enumerate(inputs.demand)
+        ConsumerDemand(str(number), topics, dict(consumers), weight)
+        for number, (topics, weight, consumers) in enumerate(inputs.demand)
     ]
     order = plan_leaders(ClusterView(inputs.brokers, dict(inputs.replicas)), demand).order
     return tuple(

@@ -31,30 +31,34 @@ def ranking(what_if: DataFrame) -> DataFrame:
     The scenario of a group is ``as_is`` if no change would save anything. Equal savings are sorted
     by name.
     """
+    candidates = _with_layout_for_all_or_none(
+        what_if.filter(~F.col("scenario").isin(*_NOT_RECOMMENDED))
+    )
     of_group = Window.partitionBy(*_GROUP)
     is_now = F.col("scenario") == "as_is"
     now = F.max(
         F.when(is_now, F.struct("cost_per_month", "local_bytes", "crossing_bytes", "assignor"))
     )
-    candidates = what_if.filter(~F.col("scenario").isin(*_NOT_RECOMMENDED))
-    compared = candidates.select(
-        "*",
-        now.over(of_group).alias("now"),
-        F.min("cost_per_month").over(of_group).alias("lowest_cost"),
-    )
-    saving = F.col("now.cost_per_month") - F.col("lowest_cost")
+    compared = candidates.withColumns(
+        {
+            "now": now.over(of_group),
+            "lowest_cost": F.min(F.when(F.col("can_be_made"), F.col("cost_per_month"))).over(
+                of_group
+            ),
+        }
+    ).filter("can_be_made")
+    # A layout for several groups may cost one of them more.
+    saving = F.greatest(F.col("now.cost_per_month") - F.col("lowest_cost"), F.lit(0.0))
     good_enough = compared.filter(
         F.col("cost_per_month") <= F.col("lowest_cost") + saving * F.lit(TOLERANCE)
-    ).select("*", _effort().alias("effort"))
+    ).withColumn("effort", _effort())
     by_effort = of_group.orderBy("effort", "cost_per_month")
-    best = good_enough.select("*", F.row_number().over(by_effort).alias("position")).filter(
+    best = good_enough.withColumn("position", F.row_number().over(by_effort)).filter(
         F.col("position") == 1
     )
     recommended = best.select(
-        "cluster",
-        "group",
-        "interval_start",
-        "interval_end",
+        *_GROUP,
+        "hours",
         F.col("now.cost_per_month").alias("cost_per_month_now"),
         F.col("cost_per_month").alias("cost_per_month_after"),
         (F.col("now.cost_per_month") - F.col("cost_per_month")).alias("saving_per_month"),
@@ -64,8 +68,40 @@ def ranking(what_if: DataFrame) -> DataFrame:
         _change().alias("change"),
     )
     ranks = Window.orderBy(F.desc("saving_per_month"), "cluster", "group", "interval_start")
-    ranked = recommended.select("*", F.row_number().over(ranks).alias("rank"))
+    ranked = recommended.withColumn("rank", F.row_number().over(ranks))
     return ranked.select(*(F.col(each.name).cast(each.dataType) for each in RANKING))
+
+
+def _with_layout_for_all_or_none(candidates: DataFrame) -> DataFrame:
+    """Return ``candidates`` with a column ``can_be_made``: whether the scenario is compatible with
+    those of the groups that share topics.
+
+    New leaders affect all groups that read the topics. So a layout is for all groups of a
+    ``layout_group``, if the sum of their costs is lower than with the best changes of each group
+    that leave leaders as they are, or else for none.
+    """
+    scenario, cost = F.col("scenario"), F.col("cost_per_month")
+    is_layout = scenario == "rackward_after_leader_layout"
+    of_group = candidates.groupBy(*_GROUP, "layout_group").agg(
+        F.max(F.when(scenario == "as_is", cost)).alias("now"),
+        F.max(F.when(is_layout, cost)).alias("layout"),
+        F.min(F.when(~is_layout, cost)).alias("other"),
+        F.min(F.when(~is_layout & (scenario != "follower_fetching"), cost)).alias("smaller"),
+    )
+    of_layout = of_group.groupBy("cluster", "layout_group", "interval_start").agg(
+        *(F.sum(name).alias(name) for name in ("now", "layout", "other", "smaller"))
+    )
+    lowest = F.least("layout", "other", "smaller")
+    limit = lowest + (F.col("now") - lowest) * F.lit(TOLERANCE)
+    with_decision = of_layout.select(
+        "cluster",
+        "layout_group",
+        "interval_start",
+        ((F.col("layout") <= limit) & (F.col("smaller") > limit)).alias("layout_for_all"),
+    )
+    return candidates.join(
+        with_decision, on=["cluster", "layout_group", "interval_start"], how="inner"
+    ).withColumn("can_be_made", F.col("layout_for_all") == is_layout)
 
 
 def _effort() -> Column:
@@ -87,11 +123,16 @@ def _effort() -> Column:
 
 def _change() -> Column:
     scenario = F.col("scenario")
-    layout = F.format_string(
-        f"{_INSTRUCTIONS['rackward_cooperative_sticky']}, and change %d preferred leaders",
-        F.col("leader_moves"),
+    sticky = F.lit(_INSTRUCTIONS["rackward_cooperative_sticky"])
+    moves, first = F.col("leader_moves"), F.col("layout_group")
+    layout = (
+        F.when(
+            F.col("group") != first, F.concat(F.lit(", with the leader layout of group "), first)
+        )
+        .when(moves == 1, F.lit(", and change 1 preferred leader"))
+        .otherwise(F.format_string(", and change %d preferred leaders", moves))
     )
-    change = F.when(scenario == "rackward_after_leader_layout", layout)
+    change = F.when(scenario == "rackward_after_leader_layout", F.concat(sticky, layout))
     for name, instruction in _INSTRUCTIONS.items():
         change = change.when(scenario == name, F.lit(instruction))
     return change

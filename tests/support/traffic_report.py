@@ -113,6 +113,8 @@ def what_if_rows(
             "group": group,
             "interval_start": START,
             "interval_end": START + timedelta(hours=hours),
+            "hours": float(hours),
+            "layout_group": group,
             "scenario": scenario,
             "assignor": scenario,
             "members": 6,
@@ -148,6 +150,7 @@ def ranking_row(
         "group": group,
         "interval_start": START,
         "interval_end": START + timedelta(hours=hours),
+        "hours": float(hours),
         "cost_per_month_now": monthly * now,
         "cost_per_month_after": monthly * after,
         "saving_per_month": monthly * (now - after),
@@ -250,8 +253,10 @@ def change(
     *,
     now: float = 100.0,
     shared: int = 0,
+    hours: float = 48.0,
 ) -> Change:
-    return Change(now, now - saving, saving, 0.3, 0.95, scenario, f"Use {scenario}.", shared)
+    text = f"Use {scenario}."
+    return Change(now, now - saving, saving, 0.3, 0.95, scenario, text, shared, hours)
 
 
 def group(name: str, traffic: Traffic, changed: Change | None = None) -> GroupTotal:
@@ -305,7 +310,14 @@ def summary() -> Summary:
         traffic = Traffic(crossing // 2, crossing, crossing // 50, cost=crossing * 2e-11)
         now = traffic.cost * 730 / 168
         change = Change(
-            now, now / 20, now * 0.95, 0.33, 0.98, "rackward_range", f"Use Range {UNTRUSTED_NAME}"
+            now,
+            now / 20,
+            now * 0.95,
+            0.33,
+            0.98,
+            "rackward_range",
+            f"Use Range {UNTRUSTED_NAME}",
+            hours=168.0,
         )
         groups.append(GroupTotal(("main", "web")[number % 2], name, traffic, now, change))
     groups.sort(key=lambda each: -(each.change.saving_per_month if each.change else 0))

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from rack_traffic.options import Interval
+from rack_traffic.report.format import hours_text
+from rack_traffic.report.model import MIN_HOURS_TO_EXTRAPOLATE
 from rackward.cli import options
 from rackward.cli.console import print_json, table, table_console
 from rackward.cli.traffic import options as traffic_options
@@ -89,5 +91,11 @@ def _print_ranking(rows: list[dict[str, Any]]) -> None:
         )
     console = table_console(False)
     console.print(ranking)
+    hours = min((row["hours"] for row in rows), default=MIN_HOURS_TO_EXTRAPOLATE)
+    if hours < MIN_HOURS_TO_EXTRAPOLATE:
+        console.print(
+            f"Rough: the costs per month are extrapolated from {hours_text(hours)} of snapshots; "
+            "collect for a day or longer"
+        )
     if len(rows) > _MAX_GROUPS:
         console.print(f"{len(rows) - _MAX_GROUPS:,} more groups are in the table ranking")

@@ -90,7 +90,7 @@ def test_an_empty_period_is_an_error() -> None:
         Period(START, START)
 
 
-def test_intervals_are_weighted_by_length_and_the_latest_change_counts(
+def test_intervals_are_weighted_by_covered_time_and_the_latest_change_counts(
     tmp_path: Path,
 ) -> None:
     sample = Sample()
@@ -99,21 +99,22 @@ def test_intervals_are_weighted_by_length_and_the_latest_change_counts(
         "interval_start": START + timedelta(hours=1),
         "interval_end": START + timedelta(hours=4),
     }
-    for more, cost, changed in (
-        (second, 10.0, "rackward_range"),
-        (first, 50.0, "rackward_cooperative_sticky"),
+    for more, covered, cost, changed in (
+        (second, 6, 10.0, "rackward_range"),
+        (first, 2, 50.0, "rackward_cooperative_sticky"),
     ):
         sample.rows["ranking"].append(
-            ranking_row("main", "g", 10**9, 1, changed, cost_per_month_now=cost, **more)
+            ranking_row("main", "g", 10**9, covered, changed, cost_per_month_now=cost, **more)
         )
         sample.rows["what_if"].extend(
             {**row, "cost_per_month": cost}
-            for row in what_if_rows("main", "g", 10**9, 1, changed, **more)
+            for row in what_if_rows("main", "g", 10**9, covered, changed, **more)
         )
     summary = summary_at(sample.write(tmp_path))
     (only,) = summary.groups
     assert only.change is not None
-    assert only.change.cost_per_month_now == pytest.approx((50 * 1 + 10 * 3) / 4)
+    assert only.change.cost_per_month_now == pytest.approx((50 * 2 + 10 * 6) / 8)
+    assert only.change.hours == pytest.approx(8)
     assert only.change.scenario == "rackward_range"
     scenario = next(e for e in summary.scenarios if e.scenario == "rackward_range")
     assert scenario.cost_per_month == pytest.approx(20.0)

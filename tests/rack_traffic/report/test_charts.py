@@ -7,7 +7,7 @@ from typing import Any
 from rack_traffic.report import charts
 from rack_traffic.report.charts import rack_grid
 from rack_traffic.report.format import Currency
-from rack_traffic.report.model import PairTotal, Traffic
+from rack_traffic.report.model import GroupTotal, PairTotal, Traffic
 from tests.support.traffic_report import SUMMARY_START as START
 from tests.support.traffic_report import change, group, scenario
 
@@ -77,17 +77,28 @@ def test_bars_of_scenarios_and_groups_start_at_zero() -> None:
     assert figure["data"][0]["x"] == [80.0, 4.0, 5.0]
     texts = [each["text"] for each in figure["layout"]["annotations"]]
     assert texts[::2] == ["Current assignment", "rackward Range", "new one"]
-    costly = charts.groups_chart([group("g", Traffic(1), change(75.0))], DOLLAR)
+    costly = charts.groups_chart(
+        [group("g", Traffic(1), change(75.0))], DOLLAR, several_clusters=False
+    )
     assert [trace["x"] for trace in costly["data"]] == [[25.0], [75.0]]
     assert [each["text"] for each in costly["layout"]["annotations"]] == ["g", "$100 → $25.00"]
     for each in (figure, costly):
         assert each["layout"]["xaxis"]["rangemode"] == "tozero"
 
 
+def test_groups_of_several_clusters_have_bars_with_different_names() -> None:
+    groups = [GroupTotal(name, "billing", Traffic(1), 1.0) for name in ("east", "west")]
+    bars = charts.groups_chart(groups, DOLLAR, several_clusters=True)
+    names = [each["text"] for each in bars["layout"]["annotations"][::2]]
+    assert names == ["east / billing", "west / billing"]
+
+
 def test_markup_in_names_is_escaped() -> None:
     name = "<a href='https://x.example'>b</a>"
     heat = charts.heat_map(rack_grid([pair(name[:13], "b", 1)]), "bytes", DOLLAR)
-    bars = charts.groups_chart([group(name[:20], Traffic(1), change(1.0))], Currency("<b>"))
+    bars = charts.groups_chart(
+        [group(name[:20], Traffic(1), change(1.0))], Currency("<b>"), several_clusters=False
+    )
     assert "<a" not in str(heat["layout"])
     assert "<a" not in str(bars["layout"])
     assert "&lt;b&gt;" in bars["layout"]["annotations"][1]["text"]
@@ -95,5 +106,7 @@ def test_markup_in_names_is_escaped() -> None:
 
 def test_quotes_in_names_are_shown_as_quotes() -> None:
     """Plotly unescapes &lt; and &amp;, but not &quot;."""
-    bars = charts.groups_chart([group("say \"a\" & 'b'", Traffic(1), change(1.0))], DOLLAR)
+    bars = charts.groups_chart(
+        [group("say \"a\" & 'b'", Traffic(1), change(1.0))], DOLLAR, several_clusters=False
+    )
     assert bars["layout"]["annotations"][0]["text"] == "say \"a\" &amp; 'b'"

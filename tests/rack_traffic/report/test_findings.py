@@ -104,6 +104,8 @@ def test_unknown_racks_of_members_and_of_brokers() -> None:
         (Traffic(100, estimated_bytes=6), "fair"),
         (Traffic(100, estimated_bytes=26), "rough"),
         (Traffic(70, unknown_bytes=30, reported_bytes=100), "rough"),
+        (Traffic(100, reported_bytes=100, unsized_offsets=59_800_000), "fair"),
+        (Traffic(unsized_offsets=7), "rough"),
     ],
 )
 def test_reliability_follows_from_shares(traffic: Traffic, level: str) -> None:
@@ -117,6 +119,53 @@ def test_missing_data() -> None:
     assert "30.0 % of the bytes that groups read are estimated" in actual
     assert "The size of 1,234 records is unknown" in actual
     assert "commits: no offset (7 rows)" in actual["7 snapshot rows were rejected"].detail
+
+
+def test_the_cause_of_unknown_sizes() -> None:
+    """Without Describe on the cluster no size is known at all; a gap leaves others known."""
+    pairs = (
+        PairTotal("gap", "consume", "a", "a", Traffic(100, unsized_offsets=5)),
+        PairTotal("denied", "consume", "a", "a", Traffic(unsized_offsets=5)),
+    )
+    groups = [GroupTotal(each.cluster, "g", each.traffic, None) for each in pairs]
+    clusters = tuple(ClusterHours(each.cluster, 1, START, START) for each in pairs)
+    for given, permission, gap in ((pairs, True, True), (pairs[:1], False, True)):
+        summary = Summary(
+            clusters=clusters[: len(given)], pairs=given, groups=tuple(groups[: len(given)])
+        )
+        headline = f"The size of {5 * len(given)} records is unknown"
+        detail = by_headline(summary)[headline].detail
+        assert ("in denied: grant the collector the permission" in detail) == permission
+        assert ("longer than --max-gap" in detail) == gap
+
+
+@pytest.mark.parametrize(
+    ("hours", "text"), [(0.2, "12 minutes"), (1.0, "1 hour"), (23.0, "23 hours"), (24.0, None)]
+)
+def test_a_month_that_is_extrapolated_from_less_than_a_day(hours: float, text: str | None) -> None:
+    actual = by_headline(summary_of(group("g", CROSSES, change(1.0, hours=hours))))
+    shown = [each for each in actual if each.startswith("Costs per month are extrapolated from")]
+    assert shown == ([] if text is None else [f"Costs per month are extrapolated from {text}"])
+
+
+def test_groups_of_several_clusters_are_named_with_their_cluster() -> None:
+    groups = [
+        GroupTotal(cluster, "billing", CROSSES, 100.0, change(saving))
+        for cluster, saving in (("east", 20.0), ("west", 10.0))
+    ]
+    (first, *_) = findings(summary_of(*groups), DOLLAR)
+    assert first.detail.startswith("Start with east / billing ($20.00), west / billing ($10.00).")
+
+
+def test_the_saving_of_a_layout_includes_the_groups_that_it_costs_more() -> None:
+    layout = "rackward_after_leader_layout"
+    groups = [
+        group("g", CROSSES, change(900.0, layout)),
+        group("h", CROSSES, change(-50.0, layout)),
+    ]
+    (first, *_) = findings(summary_of(*groups), DOLLAR)
+    assert first.headline.startswith("Lay out leaders for 2 groups")
+    assert first.saving_per_month == 850.0
 
 
 def test_missing_hours() -> None:

@@ -1,4 +1,4 @@
-"""The cache of layouts: equal groups share a layout, and different groups do not."""
+"""Layouts for groups that share topics, and the cache of layouts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import pytest
 from assignors import Member
 from placement_core import ClusterView, TopicPartition
 from placement_core.leaders import ConsumerDemand, LeaderLayout, plan_leaders
-from rack_traffic.what_if import leader_layout as layout
+from rack_traffic.prices import PriceTable
+from rack_traffic.what_if import leader_layout as layouts
+from rack_traffic.what_if.assignments import scenario_assignments
+from rack_traffic.what_if.evaluate import scenario_metrics
 from rack_traffic.what_if.inputs import GroupCase, PartitionCase
-from rack_traffic.what_if.leader_layout import leader_layout
+from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
 
 TOPICS = frozenset({"t"})
 MEMBERS = (Member("m", TOPICS, "a"), Member("n", TOPICS, "b"))
@@ -61,7 +64,7 @@ LEADERLESS = with_partition(CASE, 3, PartitionCase(None, (0, 1), ()))
 
 @pytest.fixture(autouse=True)
 def empty_cache() -> None:
-    layout._cached_leaders.cache_clear()
+    layouts._cached_leaders.cache_clear()
 
 
 @pytest.fixture
@@ -73,37 +76,89 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         calls.append(view)
         return plan_leaders(view, readers)
 
-    monkeypatch.setattr(layout, "plan_leaders", counting)
+    monkeypatch.setattr(layouts, "plan_leaders", counting)
     return lambda: len(calls)
 
 
 @pytest.mark.parametrize("name", DIFFERENT_GROUPS)
 def test_a_different_group_is_computed(name: str, computed: Callable[[], int]) -> None:
-    fresh = leader_layout(DIFFERENT_GROUPS[name])
-    layout._cached_leaders.cache_clear()
-    leader_layout(CASE)
-    assert leader_layout(DIFFERENT_GROUPS[name]) == fresh
+    fresh = leader_layout([DIFFERENT_GROUPS[name]])
+    layouts._cached_leaders.cache_clear()
+    leader_layout([CASE])
+    assert leader_layout([DIFFERENT_GROUPS[name]]) == fresh
     assert computed() == 3
 
 
 @pytest.mark.parametrize("name", EQUAL_GROUPS)
 def test_an_equal_group_is_cached(name: str, computed: Callable[[], int]) -> None:
-    fresh = leader_layout(EQUAL_GROUPS[name])
-    layout._cached_leaders.cache_clear()
-    assert leader_layout(CASE) == leader_layout(EQUAL_GROUPS[name]) == fresh
+    fresh = leader_layout([EQUAL_GROUPS[name]])
+    layouts._cached_leaders.cache_clear()
+    assert leader_layout([CASE]).racks == leader_layout([EQUAL_GROUPS[name]]).racks == fresh.racks
     assert computed() == 2
 
 
 def test_large_layouts_are_not_cached(
     monkeypatch: pytest.MonkeyPatch, computed: Callable[[], int]
 ) -> None:
-    monkeypatch.setattr(layout, "MAX_CACHED_PARTITIONS", 3)
-    assert leader_layout(CASE) == leader_layout(CASE)
+    monkeypatch.setattr(layouts, "MAX_CACHED_PARTITIONS", 3)
+    assert leader_layout([CASE]) == leader_layout([CASE])
     assert computed() == 2
 
 
 def test_a_partition_without_a_leader_gets_no_rack() -> None:
-    with_leaders, _ = leader_layout(CASE)
-    racks, moves = leader_layout(LEADERLESS)
-    assert racks == {**with_leaders, TopicPartition("t", 3): None}
-    assert moves == sum(rack == "b" for rack in racks.values())
+    with_leaders = leader_layout([CASE]).racks
+    layout = leader_layout([LEADERLESS])
+    assert layout.racks == {**with_leaders, TopicPartition("t", 3): None}
+    assert layout.moves == sum(rack == "b" for rack in layout.racks.values())
+
+
+def group(name: str, topic: str, rack: str, size: int) -> GroupCase:
+    """Return a group with one member that reads all 4 partitions, which are led in rack a."""
+    owned = {topic: [0, 1, 2, 3]}
+    return GroupCase(
+        cluster="c",
+        group=name,
+        assignor="range",
+        hours=1.0,
+        members=(Member(f"{name}-m", frozenset({topic}), rack, owned=owned),),
+        partitions={
+            TopicPartition(topic, n): PartitionCase(0, (0, 1), (0, 1), size) for n in range(4)
+        },
+        racks={0: "a", 1: "b", 2: "c"},
+    )
+
+
+def test_the_leaders_of_a_topic_are_near_the_group_that_reads_most() -> None:
+    for small, large in ((1, 50), (50, 1)):
+        groups = [group("g", "t", "a", small), group("h", "t", "b", large)]
+        layout = leader_layout(groups)
+        expected = "b" if large > small else "a"
+        assert set(layout.racks.values()) == {expected}
+        assert layout.moves == (4 if expected == "b" else 0)
+
+
+def test_groups_that_share_topics_are_laid_out_together() -> None:
+    groups = [group("d", "u", "a", 1), group("g", "t", "a", 1), group("h", "t", "b", 9)]
+    both = replace(group("x", "t", "c", 1), partitions=groups[0].partitions)
+    names = [[case.group for case in each] for each in groups_sharing_topics([*groups, both])]
+    assert names == [["d", "x"], ["g", "h"]]
+    through = replace(both, partitions={**both.partitions, **groups[1].partitions})
+    names = [[case.group for case in each] for each in groups_sharing_topics([*groups, through])]
+    assert names == [["d", "g", "h", "x"]]
+
+
+def test_savings_of_groups_that_share_topics_can_be_added() -> None:
+    """The same leaders cannot be in the racks of both groups."""
+    groups = [group("g", "t", "b", 100), group("h", "t", "c", 100)]
+    layout = leader_layout(groups)
+    totals = dict.fromkeys(("as_is", "rackward_after_leader_layout"), 0)
+    moves = 0
+    for case in groups:
+        scenarios = scenario_assignments(case, layout)
+        for each in scenarios:
+            if each.scenario in totals:
+                result = scenario_metrics(case, each, scenarios[0], PriceTable())
+                totals[each.scenario] += result.crossing_bytes
+                moves += result.leader_moves
+    assert totals == {"as_is": 800, "rackward_after_leader_layout": 400}
+    assert moves == layout.moves == 4

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,11 +15,14 @@ from assignors import Member
 from placement_core import TopicPartition
 from rack_traffic.options import Interval
 from rack_traffic.output_tables import HOURS_PER_MONTH, SCENARIOS
+from rack_traffic.output_tables import WHAT_IF as WHAT_IF_COLUMNS
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import PARTITION_HOURS, RANKING, WHAT_IF
+from rack_traffic.snapshot_tables import INT, LONG, arrow_types
 from rack_traffic.what_if.assignments import scenario_assignments
 from rack_traffic.what_if.evaluate import scenario_metrics, what_if
 from rack_traffic.what_if.inputs import GroupCase, PartitionCase, ScenarioMetrics, group_inputs
+from rack_traffic.what_if.leader_layout import leader_layout
 from rack_traffic.what_if.ranking import ranking
 from tests.support.traffic_frames import snapshots
 
@@ -53,7 +57,7 @@ def case(leaders: list[int | None], *members: Member, hours: float = 1.0) -> Gro
 
 
 def metrics(group: GroupCase) -> dict[str, ScenarioMetrics]:
-    scenarios = scenario_assignments(group)
+    scenarios = scenario_assignments(group, leader_layout([group]))
     return {
         each.scenario: scenario_metrics(group, each, scenarios[0], PriceTable())
         for each in scenarios
@@ -62,7 +66,10 @@ def metrics(group: GroupCase) -> dict[str, ScenarioMetrics]:
 
 def test_all_scenarios_are_in_order() -> None:
     group = case([0, 1], member("m", "a", [0, 1]))
-    assert tuple(each.scenario for each in scenario_assignments(group)) == SCENARIOS
+    assert (
+        tuple(each.scenario for each in scenario_assignments(group, leader_layout([group])))
+        == SCENARIOS
+    )
 
 
 def test_a_group_that_reads_only_across_racks() -> None:
@@ -112,7 +119,8 @@ def test_a_partition_without_leader_or_owner() -> None:
 
 def owners(group: GroupCase, scenario: str) -> dict[TopicPartition, str]:
     """Return the owner of each partition under a scenario."""
-    (assignment,) = (each for each in scenario_assignments(group) if each.scenario == scenario)
+    scenarios = scenario_assignments(group, leader_layout([group]))
+    (assignment,) = (each for each in scenarios if each.scenario == scenario)
     return dict(assignment.owner)
 
 
@@ -258,7 +266,7 @@ def test_tables_on_spark(spark: SparkSession) -> None:
     ]
     hours.append(("c", "produce", None, "t", 0, BEGIN, None, "a", GB, 0, 0, 0))
     given = spark.createDataFrame(hours, PARTITION_HOURS)
-    inputs = group_inputs(tables(spark), given, Interval.HOUR)
+    inputs = group_inputs(tables(spark), given, Interval.HOUR, timedelta(hours=1))
     scenarios = what_if(inputs, PriceTable()).persist()
     rows = scenarios.collect()
     assert scenarios.schema.names == WHAT_IF.names
@@ -269,6 +277,9 @@ def test_tables_on_spark(spark: SparkSession) -> None:
         start = BEGIN.timestamp() + hour * 3600
         assert cell["bad", start, "as_is"]["crossing_bytes"] == 4 * GB
         assert cell["bad", start, "as_is"]["interval_end"].timestamp() == start + 3600
+        # Snapshots at 10:10, 10:50 and 11:10.
+        covered = (50 / 60, 10 / 60)[hour]
+        assert cell["bad", start, "as_is"]["hours"] == pytest.approx(covered)
         assert cell["bad", start, "rackward_range"]["crossing_bytes"] == 0
         assert cell["good", start, "as_is"]["local_bytes"] == 4 * GB
 
@@ -283,6 +294,56 @@ def test_tables_on_spark(spark: SparkSession) -> None:
         (4, "good", "as_is"),
     ]
     first = rows[0]
-    assert first["saving_per_month"] == pytest.approx(4 * 0.02 * HOURS_PER_MONTH)
+    # The second hour has the same bytes in the ten minutes that snapshots cover.
+    assert first["interval_start"].timestamp() == BEGIN.timestamp() + 3600
+    assert first["saving_per_month"] == pytest.approx(4 * 0.02 * HOURS_PER_MONTH * 6)
     assert (first["locality_now"], first["locality_after"]) == (0.0, 1.0)
     assert "leader-rack-aware-range" in first["change"]
+
+
+def scenario_row(group: str, scenario: str, cost: float, layout_group: str) -> dict[str, Any]:
+    zero = {name: 0 for name, kind in WHAT_IF_COLUMNS.items() if kind in (INT, LONG)}
+    return zero | {
+        "cluster": "c",
+        "group": group,
+        "interval_start": BEGIN,
+        "interval_end": BEGIN + timedelta(hours=1),
+        "hours": 1.0,
+        "layout_group": layout_group,
+        "scenario": scenario,
+        "assignor": "range",
+        "cost": cost,
+        "cost_per_month": cost,
+        "mean_bytes": 0.0,
+        "leader_moves": int(group == layout_group),
+    }
+
+
+def test_a_leader_layout_is_for_all_groups_that_share_topics_or_for_none(
+    spark: SparkSession,
+) -> None:
+    costs = {
+        # A layout saves 900 for g at the expense of h.
+        ("g", "g"): {"as_is": 1000.0, "rackward_after_leader_layout": 100.0},
+        ("h", "g"): {"as_is": 100.0, "rackward_after_leader_layout": 150.0},
+        # It would cost y more than it saves for x.
+        ("x", "x"): {"as_is": 50.0, "rackward_range": 40.0, "rackward_after_leader_layout": 0.0},
+        ("y", "x"): {"as_is": 10.0, "rackward_after_leader_layout": 200.0},
+    }
+    rows = [
+        scenario_row(group, scenario, cost, first)
+        for (group, first), of_group in costs.items()
+        for scenario, cost in of_group.items()
+    ]
+    table = pa.Table.from_pylist(rows, pa.schema(list(arrow_types(WHAT_IF_COLUMNS).items())))
+    ranked = ranking(spark.createDataFrame(table, WHAT_IF)).collect()
+    saved = {row["group"]: (row["scenario"], row["saving_per_month"]) for row in ranked}
+    assert saved == {
+        "g": ("rackward_after_leader_layout", 900.0),
+        "h": ("rackward_after_leader_layout", -50.0),
+        "x": ("rackward_range", 10.0),
+        "y": ("as_is", 0.0),
+    }
+    changes = {row["group"]: row["change"] for row in ranked}
+    assert changes["g"].endswith(", and change 1 preferred leader")
+    assert changes["h"].endswith(", with the leader layout of group g")
