@@ -103,6 +103,11 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
         """Return a deadline ``timeout`` seconds from now."""
         return Deadline.after(self.timeout)
 
+    @property
+    def manager(self) -> Any:
+        """kafka-python's KafkaConnectionManager, whose event loop runs in a thread of its own."""
+        return self._client._manager
+
     def send(
         self,
         operation: str,

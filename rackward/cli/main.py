@@ -46,6 +46,9 @@ COMMANDS = {
     "leaders": LazyCommand(
         "rackward.cli.leaders", "Move partition leaders to the racks of their consumers."
     ),
+    "lead": LazyCommand(
+        "rackward.cli.lead", "Assign the partitions of any client's consumer groups by rack."
+    ),
     "controller": LazyCommand(
         "rackward.cli.controller", "Add missing replicas, and serve placement requests."
     ),

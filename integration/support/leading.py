@@ -1,0 +1,207 @@
+"""Leading groups of stock consumers in tests, and comparing what they own with the optimum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiokafka.coordinator.assignors.range
+import aiokafka.coordinator.assignors.roundrobin
+import aiokafka.coordinator.assignors.sticky.sticky_assignor
+import confluent_kafka
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+from assignors import LeaderRackAwareCooperativeSticky, Member
+from assignors.leader_moves import RefreshPolicy
+from integration.support.aiokafka_clients import AIOKafka
+from integration.support.clients import (
+    KafkaPython,
+    MakeClient,
+    MemberConfig,
+    OnChange,
+    PartitionId,
+)
+from integration.support.confluent import Confluent, ConfluentClient
+from integration.support.groups import ConsumerGroup
+from integration.support.java_clients import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, STICKY, Java
+from integration.support.racks import loads, off_rack
+from rackward.clusters import Cluster
+from rackward.host_racks import HostRacks
+from rackward.lead import GroupLeader, LeadOptions, LeadStatus, TakeOverPolicy
+from rackward.lead.member import Timeouts
+from tests.support.waiting import TEST_TIMEOUT, wait_until
+
+
+class StockConfluentClient(ConfluentClient):
+    """confluent-kafka's own consumer, whose assignment is what its callbacks say.
+
+    Its ``assignment()`` and its group metadata wait for another thread's ``poll()``, and that waits
+    for them. Its generation is 0 while it owns partitions.
+    """
+
+    def __init__(self, consumer: Any) -> None:
+        super().__init__(consumer)
+        self._owned: set[PartitionId] = set()
+
+    def subscribe(
+        self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
+    ) -> None:
+        def record(kind: str, changed: Iterable[PartitionId]) -> None:
+            tps = list(changed)
+            if kind == "assigned":
+                self._owned.update(tps)
+            else:
+                self._owned.difference_update(tps)
+            on_change(kind, tps)
+
+        super().subscribe(record, topics=topics, pattern=pattern)
+
+    def owned(self) -> frozenset[PartitionId]:
+        return frozenset(self._owned)
+
+    def generation(self) -> int:
+        return 0 if self._owned else -1
+
+
+@dataclass(frozen=True)
+class StockConfluent:
+    """Constructs confluent-kafka's consumers with ``partition.assignment.strategy=strategy``."""
+
+    strategy: str
+
+    def __call__(self, config: MemberConfig) -> StockConfluentClient:
+        made = Confluent(self.strategy, confluent_kafka.Consumer)(config)
+        return StockConfluentClient(made.consumer)
+
+
+STOCK: dict[str, MakeClient] = {
+    "confluent-range": StockConfluent("range"),
+    "confluent-roundrobin": StockConfluent("roundrobin"),
+    "confluent-cooperative-sticky": StockConfluent("cooperative-sticky"),
+    "kafka-python-range": KafkaPython(lambda _: [RangePartitionAssignor]),
+    "kafka-python-roundrobin": KafkaPython(lambda _: [RoundRobinPartitionAssignor]),
+    "kafka-python-sticky": KafkaPython(lambda _: [StickyPartitionAssignor]),
+    "kafka-python-cooperative-sticky": KafkaPython(lambda _: [CooperativeStickyAssignor]),
+    "aiokafka-range": AIOKafka(
+        lambda _: (aiokafka.coordinator.assignors.range.RangePartitionAssignor,)
+    ),
+    "aiokafka-roundrobin": AIOKafka(
+        lambda _: (aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor,)
+    ),
+    "aiokafka-sticky": AIOKafka(
+        lambda _: (aiokafka.coordinator.assignors.sticky.sticky_assignor.StickyPartitionAssignor,)
+    ),
+    "java-range": Java(RANGE),
+    "java-roundrobin": Java(ROUND_ROBIN),
+    "java-sticky": Java(STICKY),
+    "java-cooperative-sticky": Java(COOPERATIVE_STICKY),
+}
+"""Consumers without rackward, by client and protocol."""
+
+MAPPING = HostRacks.parse({f"{rack}{n}": rack for rack in "abc" for n in range(10)}, "test")
+"""Racks by client id, for clients that send no rack: member a1 is in rack a."""
+
+FAST = RefreshPolicy(
+    min_gain=0.01,
+    stable_seconds=1.0,
+    unstable_seconds=5.0,
+    min_interval=1.0,
+    check_interval=1.0,
+)
+
+SHORT = Timeouts(session=6.0, rebalance=20.0, heartbeat=0.2)
+
+
+@contextmanager
+def leading(
+    cluster: Cluster,
+    *groups: str,
+    take_over: TakeOverPolicy | None = None,
+    **settings: Any,
+) -> Iterator[GroupLeader]:
+    """Lead these groups, with short times; stop at the end of the block."""
+    options = LeadOptions(
+        host_racks=MAPPING,
+        take_over=take_over or TakeOverPolicy(),
+        refresh=FAST,
+        timeouts=SHORT,
+        **settings,
+    )
+    properties = {"bootstrap.servers": cluster.bootstrap_servers}
+    with GroupLeader(properties, groups, options) as leader:
+        yield leader
+
+
+def wait_for_status(
+    leader: GroupLeader, matches: Callable[[LeadStatus], bool], what: str
+) -> LeadStatus:
+    """Wait until the status of the only group matches, and return it."""
+    wait_until(
+        lambda: matches(leader.status()[0]), TEST_TIMEOUT, f"{what}, not {leader.status()[0]}"
+    )
+    return leader.status()[0]
+
+
+def wait_until_leading(leader: GroupLeader) -> None:
+    """Wait until the only group is led."""
+    wait_for_status(leader, lambda status: status.leads, "the group is led")
+
+
+@dataclass
+class LedGroup:
+    """A group of stock consumers on one topic, whose assignments must be optimal."""
+
+    cluster: Cluster
+    group: ConsumerGroup
+    topic: str
+    partitions: int
+    racks: dict[str, str] = field(default_factory=dict)
+
+    def start(self, *names: str, **settings: Any) -> None:
+        """Start members; the first letter of a name is the rack."""
+        for name in names:
+            self.racks[name] = name[0]
+            self.group.start(name, name[0], **settings)
+
+    def stop(self, name: str) -> None:
+        """Close a member."""
+        self.group.stop(name)
+        del self.racks[name]
+
+    def forget(self, name: str) -> None:
+        """Expect nothing more of a member that was killed."""
+        self.group.members.pop(name)
+        del self.racks[name]
+
+    def settle(self, within: float = TEST_TIMEOUT) -> dict[str, frozenset[PartitionId]]:
+        """Wait until the group owns every partition once, and as few as possible off-rack."""
+        expected = {(self.topic, partition) for partition in range(self.partitions)}
+        last: dict[str, frozenset[PartitionId]] = {}
+
+        def optimal() -> bool:
+            nonlocal last
+            last = self.group.settle(expected, within=within)
+            return self.is_optimal(last)
+
+        wait_until(optimal, within, f"the assignment is optimal: {self.describe(last)}")
+        return last
+
+    def is_optimal(self, owned: Mapping[str, frozenset[PartitionId]]) -> bool:
+        """Return whether balance and off-rack partitions are the best, as the solver proves."""
+        best = LeaderRackAwareCooperativeSticky().assign(
+            [Member(name, frozenset({self.topic}), rack) for name, rack in self.racks.items()],
+            {self.topic: self.cluster.view([self.topic]).leader_racks()[self.topic]},
+        )
+        return (
+            loads(owned) == sorted(best.loads.values())
+            and off_rack(self.cluster, owned, self.racks) == best.optimum
+        )
+
+    def describe(self, owned: Mapping[str, frozenset[PartitionId]]) -> str:
+        """Return the loads and the number of off-rack partitions."""
+        return f"loads {loads(owned)}, off-rack {off_rack(self.cluster, owned, self.racks)}"

@@ -1,0 +1,306 @@
+"""``rackward lead``: assign the partitions of any client's groups by rack."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from fnmatch import fnmatchcase
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
+from placement_core import InvalidOptionError
+from placement_core.plugins import parse_properties
+from rackward.admin import AdminConnection, AdminError, read_state
+from rackward.admin.groups import CLASSIC, CONSUMER, Group, list_groups
+from rackward.cli import options
+from rackward.cli.console import (
+    confirm,
+    escape_controls,
+    log_to_stderr,
+    print_json_line,
+    require_confirmation,
+    stdout,
+    table,
+)
+from rackward.cli.options import ClusterOptions
+from rackward.group_explanation import explain_group, topics_read
+from rackward.group_readers import find_groups
+from rackward.host_racks import HostRacks
+from rackward.lead import (
+    GroupLeader,
+    LeadOptions,
+    LeadStatus,
+    TakeOver,
+    TakeOverPolicy,
+    parse_protocols,
+)
+
+EPILOG = """
+In a classic consumer group, one member, the leader, assigns the partitions of all. This command
+joins groups as a member that subscribes to nothing and reads nothing, and where it is the leader,
+each partition goes to a consumer in the rack of its leader, with balanced loads. The consumers may
+be of any client (Java, librdkafka, Go, Python, Node), and nothing about them changes, if they use
+one of these assignors:
+
+\b
+  range                     partition i of all topics to one member
+  cooperative-sticky        balanced over all topics; partitions move in two
+                            rounds, and the others are read meanwhile
+  sticky, roundrobin,       balanced over all topics; all members stop for
+  RoundRobinAssigner        a rebalance
+
+--protocol adds others, whose members must apply any assignment: NAME=range, NAME=sticky or
+NAME=cooperative-sticky. Racks are those that consumers send (client.rack), else those of --mapping.
+
+Start it before the consumers, and it leads from the first rebalance on. In a group that has another
+leader it waits as a member (--take-over wait), and leads as soon as that leader leaves. With
+--take-over remove it removes that leader from the group: the consumer notices with its next
+heartbeat and joins again; until then its partitions are not read (3 s with Java's default
+heartbeat interval).
+
+Kafka Streams, Kafka Connect and groups of the new protocol (group.protocol=consumer) cannot be led:
+rackward leaders plan moves partition leaders to such consumers instead.
+
+It needs Read on the groups and Describe on their topics. If it is stopped or fails, the consumers
+go on: after its session time-out (10 s) the group rebalances with another leader, without regard to
+racks. Run two for availability: the second waits, and takes over. See docs/leading.md.
+
+Runs until Ctrl-C. Exit status: 1 declined at the prompt; 2 error (reason on stderr).
+
+\b
+JSON, one line per change of a group: {schema_version: 1, command, event: "status", group, state,
+ reason, protocol, generation, members, partitions, off_rack, optimum,
+ last_rebalance}
+With --dry-run: event "plan", and action instead of reason and last_rebalance
+"""
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_REFRESH_FIELDS = tuple(each.name for each in fields(RefreshPolicy))
+
+SCAN_SECONDS = 30.0
+"""Seconds between two searches for groups that match a pattern."""
+
+POLL_SECONDS = 0.5
+
+
+@app.command(epilog=EPILOG)
+def lead(
+    groups: Annotated[
+        list[str],
+        typer.Argument(metavar="GROUP...", help="Consumer groups; * matches any characters."),
+    ],
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--protocol",
+            metavar="NAME=STRATEGY",
+            help="Answer another assignor's name, too: with range, sticky or cooperative-sticky.",
+        ),
+    ] = None,
+    mapping: options.RackMapping = None,
+    take_over: Annotated[
+        TakeOver,
+        typer.Option(
+            "--take-over",
+            help="In a group with another leader: wait until it leaves, or remove it.",
+        ),
+    ] = TakeOver.WAIT,
+    remove_static: Annotated[
+        bool,
+        typer.Option(
+            "--remove-static", help="With --take-over remove: also a leader that is static."
+        ),
+    ] = False,
+    refresh: Annotated[
+        str | None,
+        typer.Option(
+            "--refresh",
+            metavar="KEY=VALUE,...",
+            help="When moved partition leaders justify a rebalance: min_gain (0.05), "
+            "min_partitions (1), stable_seconds (120), unstable_seconds (900), min_interval (600), "
+            "check_interval (30); or off.",
+        ),
+    ] = None,
+    yes: options.Yes = False,
+    dry_run: options.DryRun = False,
+    as_json: options.Json = False,
+    bootstrap_server: options.BootstrapServer = None,
+    command_config: options.CommandConfig = None,
+    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+) -> None:
+    """Assign the partitions of consumer groups by rack, whatever client they use."""
+    removes = take_over is TakeOver.REMOVE
+    if remove_static and not removes:
+        raise InvalidOptionError("--remove-static without --take-over remove: give both or none")
+    lead_options = LeadOptions(
+        protocols=parse_protocols("--protocol", protocol or []),
+        host_racks=HostRacks.parse_option("--mapping", mapping),
+        take_over=TakeOverPolicy(take_over, remove_static),
+        refresh=parse_refresh("--refresh", refresh),
+    )
+    if removes:
+        require_confirmation(yes, dry_run)
+    cluster = ClusterOptions(bootstrap_server, command_config, timeout)
+    with cluster.connect() as admin:
+        names = find_names(admin, groups)
+        if dry_run or removes:
+            rows = plan_rows(admin, names, lead_options)
+            if as_json:
+                for row in rows:
+                    print_json_line("lead", "plan", row)
+            else:
+                stdout().print(_table(rows, "action"))
+            if dry_run:
+                return
+            confirm("Remove the leaders of these groups, so that they join again?", yes)
+        with (
+            log_to_stderr("rackward"),
+            GroupLeader(cluster.properties(), names, lead_options) as it,
+        ):
+            _run(it, admin, groups, as_json=as_json)
+
+
+def parse_refresh(option: str, text: str | None) -> RefreshPolicy | None:
+    """Return the policy that ``KEY=VALUE,...`` or ``off`` stands for.
+
+    Raises InvalidOptionError, which begins with ``option``.
+    """
+    if text == "off":
+        return None
+    try:
+        values: dict[str, Any] = {}
+        for key, value in parse_properties(text or "").items():
+            if key not in _REFRESH_FIELDS:
+                raise InvalidOptionError(f"unknown {key}: use {', '.join(_REFRESH_FIELDS)}, or off")
+            values[key] = int(value) if key == "min_partitions" else float(value)
+        return replace(DEFAULT_REFRESH_POLICY, **values)
+    except ValueError as error:
+        problem = error if isinstance(error, InvalidOptionError) else "give numbers"
+        raise InvalidOptionError(f"{option}: {problem}") from error
+
+
+def find_names(admin: AdminConnection, patterns: Sequence[str]) -> list[str]:
+    """Return the groups that the patterns match, sorted; a name without ``*`` matches itself.
+
+    A pattern matches classic groups of consumers only. Raises AdminError.
+    """
+    names = {each for each in patterns if "*" not in each}
+    wild = [each for each in patterns if "*" in each]
+    if wild:
+        for broker in read_state(admin, (), reassignments=False).view.racks():
+            names.update(
+                group.id
+                for group in list_groups(admin, broker)
+                if group.type == CLASSIC
+                and group.protocol_type == CONSUMER
+                and any(fnmatchcase(group.id, pattern) for pattern in wild)
+            )
+    return sorted(names)
+
+
+def plan_rows(
+    admin: AdminConnection, names: Sequence[str], lead_options: LeadOptions
+) -> list[dict[str, Any]]:
+    """Return, for each group, its figures now and at best, and what leading it would begin with."""
+    brokers = read_state(admin, (), reassignments=False).view.racks()
+    found = find_groups(admin, brokers, names)
+    rows = []
+    for name in names:
+        group = found.get(name)
+        row: dict[str, Any] = {
+            "group": name,
+            "state": "none" if group is None else group.state,
+            "protocol": "" if group is None else group.protocol,
+            "members": 0 if group is None else len(group.members),
+            "partitions": None,
+            "off_rack": None,
+            "optimum": None,
+            "action": _action(group, lead_options),
+        }
+        if group is not None and group.members and group.state == "Stable":
+            view = read_state(admin, topics_read(group), reassignments=False).view
+            explanation = explain_group(group, view, lead_options.host_racks).explanation
+            row["partitions"] = explanation.partitions
+            row["off_rack"] = explanation.off_rack
+            row["optimum"] = explanation.optimum
+        rows.append(row)
+    return rows
+
+
+def _action(group: Group | None, lead_options: LeadOptions) -> str:
+    if group is None or not group.members:
+        return "join, and lead from the first consumer on"
+    if group.type == CONSUMER:
+        return "none: brokers assign it; see rackward leaders plan"
+    if group.protocol and group.protocol not in lead_options.protocols:
+        return f"none: its assignor {group.protocol} is not known; see --protocol"
+    if lead_options.take_over.mode is TakeOver.WAIT:
+        return "join, and lead when its leader leaves"
+    return "join, remove its leader, and lead"
+
+
+def _run(
+    leader: GroupLeader, admin: AdminConnection, patterns: Sequence[str], as_json: bool
+) -> None:
+    """Show the groups whenever they change, and add new ones, until a signal."""
+    shown: tuple[LeadStatus, ...] = ()
+    scanned = time.monotonic()
+    while True:
+        status = leader.status()
+        if status != shown:
+            if as_json:
+                for each in set(status) - set(shown):
+                    print_json_line("lead", "status", status_fields(each))
+            else:
+                stdout().print(_table([status_fields(each) for each in status], "reason"))
+            shown = status
+        time.sleep(POLL_SECONDS)
+        if any("*" in each for each in patterns) and time.monotonic() - scanned > SCAN_SECONDS:
+            scanned = time.monotonic()
+            try:
+                names = find_names(admin, patterns)
+            except AdminError:
+                # The groups that are led go on; the next search is in a moment.
+                continue
+            for name in names:
+                leader.add(name)
+
+
+def status_fields(status: LeadStatus) -> dict[str, Any]:
+    """Return a status as fields of JSON."""
+    figures = status.figures
+    at = status.last_rebalance
+    return {
+        "group": status.group,
+        "state": status.state,
+        "reason": status.reason,
+        "protocol": figures.protocol,
+        "generation": figures.generation,
+        "members": figures.members,
+        "partitions": figures.partitions,
+        "off_rack": figures.off_rack,
+        "optimum": figures.optimum,
+        "last_rebalance": None if at is None else at.isoformat(timespec="seconds"),
+    }
+
+
+def _table(rows: Sequence[dict[str, Any]], last: str) -> Table:
+    shown = table()
+    for name in ("Group", "State", "Assignor"):
+        shown.add_column(name)
+    for name in ("Members", "Partitions", "Off-rack", "At best"):
+        shown.add_column(name, justify="right")
+    columns = ["group", "state", "protocol", "members", "partitions", "off_rack", "optimum"]
+    if last == "reason":
+        shown.add_column("Last rebalance")
+        columns.append("last_rebalance")
+    shown.add_column("Action" if last == "action" else "Note")
+    for row in rows:
+        cells = ["-" if row[each] in (None, "") else str(row[each]) for each in columns]
+        shown.add_row(*(escape_controls(cell) for cell in (*cells, row[last])))
+    return shown

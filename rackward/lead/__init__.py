@@ -1,0 +1,17 @@
+"""Leading the consumer groups of other clients: assigning by rack for members of any language."""
+
+from rackward.lead.leader import GroupLeader, LeadOptions, LeadStatus
+from rackward.lead.protocols import DEFAULT_PROTOCOLS, STRATEGIES, Strategy, parse_protocols
+from rackward.lead.take_over import TakeOver, TakeOverPolicy
+
+__all__ = [
+    "DEFAULT_PROTOCOLS",
+    "STRATEGIES",
+    "GroupLeader",
+    "LeadOptions",
+    "LeadStatus",
+    "Strategy",
+    "TakeOver",
+    "TakeOverPolicy",
+    "parse_protocols",
+]

@@ -1,0 +1,229 @@
+"""Assigning for a group, whichever of its protocols was chosen, and when to do it again.
+
+`GroupAssigner` connects the protocols of other clients to what the leader of rackward's own groups
+does (:mod:`assignors.group_leader`, :mod:`assignors.leader_moves`). It has no connection: metadata
+and descriptions of members are arguments. It is used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assignors.consumer_protocol import NO_GENERATION
+from assignors.group_leader import (
+    Assignor,
+    GroupContext,
+    JoinedMember,
+    LogOnce,
+    Rebalance,
+    RebalanceResult,
+    is_topic_name,
+)
+from assignors.kafka_python.coordinator import read_metadata
+from assignors.leader_moves import LeaderMoveMonitor, RefreshPolicy
+from assignors.model import LeaderRacks, Member, Plan, WeightSource
+from rackward.host_racks import HostRacks
+from rackward.lead.protocols import (
+    Previous,
+    PreviousAssignment,
+    RawMember,
+    Strategy,
+    client_id_of,
+    read_members,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What an assignment achieved; off_rack and optimum are None if it is a plain plan."""
+
+    generation: int = NO_GENERATION
+    protocol: str = ""
+    members: int = 0
+    partitions: int = 0
+    off_rack: int | None = None
+    optimum: int | None = None
+    withheld: int = 0
+
+
+class GroupAssigner:
+    """The assignments of one group, and the leaders that they were made for.
+
+    ``time_limit`` is the number of seconds that a plan may take to compute: after that a plain one,
+    which is balanced and does not regard racks, is made instead.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        protocols: Mapping[str, Strategy],
+        host_racks: HostRacks,
+        refresh: RefreshPolicy | None,
+        time_limit: float,
+    ) -> None:
+        self.group = group
+        self.previous = PreviousAssignment()
+        self.figures = Figures()
+        self.topics: frozenset[str] = frozenset()
+        self._protocols = protocols
+        self._host_racks = host_racks
+        self._refresh = refresh
+        self._time_limit = time_limit
+        self._log_once = LogOnce()
+        self._rebalances: dict[str, Rebalance] = {}
+        self._monitor: LeaderMoveMonitor | None = None
+        self._monitors: dict[str, LeaderMoveMonitor] = {}
+        self._partitions: dict[str, int] = {}
+
+    @property
+    def check_interval(self) -> float:
+        """Seconds from one look at the topics' partitions and leaders to the next."""
+        return 30.0 if self._monitor is None else self._monitor.interval
+
+    def needs_hosts(self, protocol: str) -> bool:
+        """Return whether client ids and hosts of members make a difference under a protocol."""
+        strategy = self._protocols[protocol]
+        has_mapping = bool(self._host_racks.hosts or self._host_racks.networks)
+        return has_mapping or not (strategy.cooperative or strategy.by_topic)
+
+    def read(self, protocol: str, members: Sequence[RawMember]) -> list[JoinedMember]:
+        """Return the members that read, with racks and with what they own or owned."""
+        racks = {}
+        for member in members:
+            rack = self._host_racks.hosts.get(member.client_id.lower())
+            if rack is None and member.host is not None:
+                rack = self._host_racks.rack(member.host)
+            if rack is not None:
+                racks[member.id] = rack
+        strategy = self._protocols[protocol]
+        joined = read_members(protocol, strategy, members, self.previous, racks)
+        self.topics = topics_of(joined)
+        return joined
+
+    def assign(
+        self,
+        protocol: str,
+        generation: int,
+        raw: Sequence[RawMember],
+        joined: Sequence[JoinedMember],
+        cluster: Any,
+        deleted: frozenset[str],
+        now: float,
+    ) -> RebalanceResult:
+        """Return the assignments of ``joined`` for a ClusterMetadata of kafka-python.
+
+        ``now`` is the time of the clock of `justifies_rebalance`. Never raises because of what a
+        member sent.
+        """
+        context = GroupContext(self.group, generation)
+        rebalance = self._rebalance(protocol)
+        result = rebalance.run(
+            lambda topics: read_metadata(cluster, filter(is_topic_name, topics))[0],
+            joined,
+            deleted,
+            context,
+        )
+        self._monitor = self._monitors.get(protocol)
+        if self._monitor is not None:
+            self._monitor.start(generation, joined, result, now)
+        self._partitions = _partition_counts(cluster, self.topics)
+        self.previous = PreviousAssignment(
+            [
+                Previous(
+                    each.id,
+                    each.instance_id,
+                    each.client_id or client_id_of(each.id),
+                    each.host,
+                    result.assignments.get(each.id, {}),
+                )
+                for each in raw
+            ],
+            generation,
+        )
+        latest = rebalance.history.latest(self.group)
+        self.figures = Figures(
+            generation=generation,
+            protocol=protocol,
+            members=len(joined),
+            partitions=0 if latest is None else latest.partitions,
+            off_rack=None if latest is None else latest.off_rack,
+            optimum=None if latest is None else latest.optimum,
+            withheld=result.withheld,
+        )
+        return result
+
+    def justifies_rebalance(self, cluster: Any, generation: int, now: float) -> str | None:
+        """Return why the group should rebalance, given new metadata of its topics; None if not."""
+        counts = _partition_counts(cluster, self.topics)
+        if counts != self._partitions:
+            changed = sorted(t for t in self.topics if counts.get(t) != self._partitions.get(t))
+            return f"the partitions of {len(changed)} topics changed"
+        if self._monitor is not None and self._monitor.check(
+            lambda topics: read_metadata(cluster, topics), now, GroupContext(self.group, generation)
+        ):
+            return "partition leaders moved"
+        return None
+
+    def _rebalance(self, protocol: str) -> Rebalance:
+        if protocol not in self._rebalances:
+            strategy = self._protocols[protocol]
+            rebalance = self._rebalances[protocol] = Rebalance(
+                name=protocol,
+                assignor=TimeLimited(strategy.assignor(), self._time_limit),
+                cooperative=strategy.cooperative,
+                weights=None,
+                log_once=self._log_once,
+            )
+            if self._refresh is not None:
+                self._monitors[protocol] = LeaderMoveMonitor(self._refresh, rebalance)
+        return self._rebalances[protocol]
+
+
+def topics_of(joined: Iterable[JoinedMember]) -> frozenset[str]:
+    """Return the topics that members subscribe to, without names that no topic can have."""
+    names = frozenset[str]().union(*{member.subscription.topics for member in joined})
+    return frozenset(filter(is_topic_name, names))
+
+
+def _partition_counts(cluster: Any, topics: Iterable[str]) -> dict[str, int]:
+    counts = {topic: cluster.partitions_for_topic(topic) for topic in topics}
+    return {topic: len(partitions) for topic, partitions in counts.items() if partitions}
+
+
+class TimeLimited:
+    """An assignor that gives up after ``seconds``.
+
+    Its computation cannot be interrupted: it ends in a thread of its own, without a result.
+    """
+
+    def __init__(self, assignor: Assignor, seconds: float) -> None:
+        self._assignor = assignor
+        self._seconds = seconds
+
+    def assign(
+        self,
+        members: Iterable[Member],
+        leader_racks: LeaderRacks,
+        weights: WeightSource | None = None,
+    ) -> Plan:
+        """Return the assignor's plan. Raises TimeoutError, and what the assignor raises."""
+        plans: list[Plan] = []
+        errors: list[Exception] = []
+
+        def compute() -> None:
+            try:
+                plans.append(self._assignor.assign(members, leader_racks, weights))
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+
+        thread = threading.Thread(target=compute, name="rackward-assign", daemon=True)
+        thread.start()
+        thread.join(self._seconds)
+        if errors:
+            raise errors[0]
+        if not plans:
+            raise TimeoutError(f"no plan within {self._seconds:g} s")
+        return plans[0]

@@ -1,0 +1,587 @@
+"""Leading the consumer groups of any client: the public class, and the life of one membership.
+
+A `GroupLeader` joins groups as a member that subscribes to nothing. Where it is the leader, it
+assigns the partitions of all members by the racks of their leaders; elsewhere it waits to become
+the leader (:mod:`rackward.lead.take_over`). It reads no records and commits no offsets.
+
+All groups share one thread, that of kafka-python's event loop, and a few threads that compute.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from kafka import errors as kafka_errors
+from kafka.cluster import ClusterMetadata
+
+from assignors.consumer_protocol import ConsumerProtocolError, SubscriptionReader, write_assignments
+from assignors.group_leader import (
+    METADATA_TIMEOUT,
+    REVOCATION_TIMEOUT,
+    RebalanceResult,
+    format_error,
+    format_traceback,
+    sanitize,
+)
+from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
+from rackward.host_racks import HostRacks
+from rackward.lead.assigner import Figures, GroupAssigner
+from rackward.lead.connection import LeadConnection
+from rackward.lead.member import (
+    CONSUMER,
+    COORDINATOR_ERRORS,
+    DescribedGroup,
+    GroupMember,
+    Joined,
+    Timeouts,
+)
+from rackward.lead.protocols import (
+    DEFAULT_PROTOCOLS,
+    REFUSED_STREAMS,
+    STREAMS_PROTOCOL,
+    Previous,
+    PreviousAssignment,
+    RawMember,
+    Strategy,
+    listed_protocols,
+)
+from rackward.lead.take_over import (
+    TakeOverPolicy,
+    TakeOverState,
+    decide,
+    leads_for_rackward,
+    members_ahead,
+)
+
+log = logging.getLogger("rackward.lead")
+
+ID_TRIES = 64
+"""Member ids that are requested, at most, to find one that is early in the brokers' map."""
+
+RETRY_SECONDS = 1.0
+"""Seconds after an error before the next attempt."""
+
+OUTSIDE_SECONDS = 10.0
+"""Seconds between two looks at a group from outside."""
+
+LEAVE_SECONDS = 5.0
+
+JOINING, LEADING, WAITING, OUTSIDE, REFUSED = "joining", "leading", "waiting", "outside", "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class LeadOptions:
+    """How groups are led.
+
+    protocols
+        The protocols that are answered, by name.
+    host_racks
+        Racks of members that do not send one, by client id, host or network.
+    take_over
+        How to become the leader of a group that has another one.
+    refresh
+        When leaders that moved justify a rebalance; None: never.
+    timeouts
+        Of the membership.
+    time_limit
+        Seconds for which a plan may be computed before a plain one is sent.
+    """
+
+    protocols: Mapping[str, Strategy] = field(default_factory=lambda: dict(DEFAULT_PROTOCOLS))
+    host_racks: HostRacks = field(default_factory=HostRacks)
+    take_over: TakeOverPolicy = field(default_factory=TakeOverPolicy)
+    refresh: RefreshPolicy | None = DEFAULT_REFRESH_POLICY
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    time_limit: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeadStatus:
+    """A group as its leader sees it.
+
+    state
+        "joining", "leading", "waiting" (a member, which does not lead), "outside" (no member, and
+        the group is looked at from time to time) or "refused".
+    reason
+        Why the group is not led, in words; empty if it is.
+    figures
+        Of the last assignment that was made here.
+    last_rebalance
+        When it was made, in UTC; None: never.
+    """
+
+    group: str
+    state: str = JOINING
+    reason: str = ""
+    figures: Figures = field(default_factory=Figures)
+    last_rebalance: datetime | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether the group's assignment is made here."""
+        return self.state == LEADING
+
+
+class GroupLeader:
+    """Leads groups of a cluster, in threads of its own; a context manager.
+
+        with GroupLeader({"bootstrap.servers": "kafka-1:9092"}, ["orders"]) as leader:
+            ...
+            leader.status()
+
+    ``properties`` are connection properties with Java's or librdkafka's names. Leaving the block
+    leaves the groups, which go on with another leader.
+
+    Raises what `rackward.admin.connect` raises.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, object],
+        groups: Iterable[str] = (),
+        options: LeadOptions | None = None,
+    ) -> None:
+        self._options = options or LeadOptions()
+        self._connection = LeadConnection(properties)
+        self._groups: dict[str, _LedGroup] = {}
+        self._closed = False
+        for group in groups:
+            self.add(group)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def add(self, group: str) -> None:
+        """Lead another group; nothing if it is led already."""
+        if group not in self._groups and not self._closed:
+            led = self._groups[group] = _LedGroup(self._connection, group, self._options)
+            led.start()
+
+    def discard(self, group: str) -> None:
+        """Leave a group; nothing if it is not led."""
+        led = self._groups.pop(group, None)
+        if led is not None:
+            self._leave([led])
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of the groups, sorted."""
+        return tuple(sorted(self._groups))
+
+    @property
+    def open_connections(self) -> int:
+        """The number of connections that are open."""
+        return self._connection.open_connections
+
+    def status(self) -> tuple[LeadStatus, ...]:
+        """Return the status of each group, sorted by name."""
+        return tuple(self._groups[group].status for group in self.groups)
+
+    def close(self) -> None:
+        """Leave all groups and close the connections. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._leave(list(self._groups.values()))
+        finally:
+            self._connection.close()
+
+    def _leave(self, groups: Sequence[_LedGroup]) -> None:
+        async def leave() -> None:
+            futures = [self._connection.start(group.leave) for group in groups]
+            deadline = time.monotonic() + LEAVE_SECONDS
+            for future in futures:
+                with suppress(kafka_errors.KafkaError):
+                    await self._connection.wait(future, max(0.001, deadline - time.monotonic()))
+
+        self._connection.run(leave)
+
+
+class _Refused(Exception):
+    """The group cannot be led; the text is the reason."""
+
+
+class _LedGroup:
+    """One group: joins it, and leads or waits. Runs on the event loop."""
+
+    def __init__(self, connection: LeadConnection, group: str, options: LeadOptions) -> None:
+        self.group = group
+        self.status = LeadStatus(group)
+        self._connection = connection
+        self._options = options
+        self._member = GroupMember(connection, group, options.timeouts)
+        self._assigner = GroupAssigner(
+            group, options.protocols, options.host_racks, options.refresh, options.time_limit
+        )
+        self._wakeup = connection.notifier()
+        self._closing = False
+        self._in_use: str | None = None
+        self._others: dict[str, str | None] = {}
+        self._names: dict[str, tuple[str, str]] = {}
+        self._take_over = TakeOverState()
+        self._removed: tuple[float, Counter[str]] | None = None
+        self._join_reason: str | None = "a member that assigns by rack joins"
+        self._next_check = 0.0
+        self._revoke_by: float | None = None
+        self._decide_again: float | None = None
+        self._outside_until_empty = False
+
+    def start(self) -> None:
+        """Start to join. Called in any thread."""
+        self._connection.start(self._run)
+
+    async def leave(self) -> None:
+        """Leave the group, and end."""
+        self._closing = True
+        self._wakeup.notify()
+        await self._member.leave("the process ends")
+
+    # ---- the life of the membership
+
+    async def _run(self) -> None:
+        while not self._closing:
+            try:
+                if self._join_reason is not None:
+                    await self._join(self._join_reason)
+                else:
+                    await self._wakeup(self._options.timeouts.heartbeat)
+                    if not self._closing:
+                        await self._keep_membership()
+            except _Refused as refused:
+                self._set(REFUSED, str(refused))
+                await self._step_aside()
+                await self._wakeup(OUTSIDE_SECONDS)
+            except kafka_errors.RebalanceInProgressError:
+                self._join_reason = "the group rebalances"
+            except kafka_errors.IllegalGenerationError:
+                self._join_reason = "the generation is over"
+            except kafka_errors.UnknownMemberIdError:
+                self._member.forget()
+                if self._closing:
+                    return
+                log.warning("group=%s the group has removed this member", sanitize(self.group))
+                self._join_reason = "rejoining after removal"
+            except COORDINATOR_ERRORS:
+                self._member.forget_coordinator()
+                await self._wakeup(RETRY_SECONDS / 4)
+            except kafka_errors.GroupMaxSizeReachedError:
+                self._set(OUTSIDE, "the group has as many members as group.max.size permits")
+                self._member.forget()
+                await self._wakeup(OUTSIDE_SECONDS)
+            except kafka_errors.GroupAuthorizationFailedError:
+                self._set(REFUSED, "not authorized: grant this user Read on the group")
+                self._member.forget()
+                await self._wakeup(OUTSIDE_SECONDS)
+            except kafka_errors.KafkaError as error:
+                log.info("group=%s retrying after %s", sanitize(self.group), format_error(error))
+                self._member.forget_coordinator()
+                await self._wakeup(RETRY_SECONDS)
+            except Exception as error:  # noqa: BLE001 - other groups go on, and this one without us
+                log.error(
+                    "group=%s leaving after %s\n%s",
+                    sanitize(self.group),
+                    format_error(error),
+                    format_traceback(error),
+                )
+                self._set(OUTSIDE, "an unexpected error, see the log")
+                await self._step_aside()
+                await self._wakeup(OUTSIDE_SECONDS)
+
+    def _set(self, state: str, reason: str = "") -> None:
+        if (state, reason) != (self.status.state, self.status.reason):
+            log.info(
+                "group=%s state=%s%s",
+                sanitize(self.group),
+                state,
+                f" reason={sanitize(reason, 300)}" if reason else "",
+            )
+        self.status = replace(self.status, state=state, reason=reason)
+
+    async def _step_aside(self) -> None:
+        """Leave the group, and look at it again later."""
+        self._join_reason = "joining again"
+        with suppress(kafka_errors.KafkaError):
+            await self._member.leave("this group is not led")
+        self._member.forget()
+
+    async def _join(self, reason: str) -> None:
+        protocols = listed_protocols(self._options.protocols, self._in_use)
+        if not self._member.id:
+            described = await self._member.describe()
+            self._check_leadable(described)
+            if described.state == "Empty" and not described.protocol_type:
+                # Members make the commits of consumers that are none (assign()) fail.
+                self._set(OUTSIDE, "it has committed offsets, and has had no members yet")
+                await self._wakeup(OUTSIDE_SECONDS)
+                return
+            if self._outside_until_empty and described.members:
+                self._set(OUTSIDE, "its leader assigns partitions to members that do not read")
+                await self._wakeup(OUTSIDE_SECONDS)
+                return
+            self._outside_until_empty = False
+            self._learn(described)
+            protocols = listed_protocols(self._options.protocols, self._in_use)
+            others = list(self._others)
+            await self._member.choose_id(
+                protocols, lambda each: members_ahead(each, others), ID_TRIES
+            )
+        try:
+            joined = await self._member.join(protocols, reason)
+        except kafka_errors.InconsistentGroupProtocolError:
+            self._member.forget()
+            self._in_use = None
+            self._check_leadable(await self._member.describe())
+            raise
+        self._join_reason = None
+        self._revoke_by = self._decide_again = None
+        self._in_use = joined.protocol
+        if joined.leader == self._member.id:
+            await self._lead(joined)
+        elif joined.leader:
+            await self._follow(joined)
+        else:
+            # Brokers that assign themselves name no leader.
+            self._check_leadable(await self._member.describe())
+            self._join_reason = "the group has no leader"
+            await self._wakeup(RETRY_SECONDS)
+
+    def _check_leadable(self, group: DescribedGroup) -> None:
+        """Raise _Refused if the group's assignment cannot be made here."""
+        alternative = "rackward leaders plan serves every protocol"
+        if group.new_protocol:
+            raise _Refused(
+                f"brokers assign the groups of the new protocol (group.protocol=consumer);"
+                f" {alternative}"
+            )
+        if group.protocol_type not in ("", CONSUMER):
+            raise _Refused(
+                f"it is a group of type {group.protocol_type}, not of consumers; {alternative}"
+            )
+        if group.protocol == STREAMS_PROTOCOL:
+            raise _Refused(f"{REFUSED_STREAMS}; {alternative}")
+        if group.protocol and group.protocol not in self._options.protocols:
+            raise _Refused(
+                f"its assignor is {group.protocol}, which is not known here: if its members apply"
+                f" any assignment, add --protocol {group.protocol}=STRATEGY; {alternative}"
+            )
+
+    def _learn(self, group: DescribedGroup) -> None:
+        """Remember protocol and members of a group that is about to be joined."""
+        self._in_use = group.protocol or self._in_use
+        self._others = {each.id: each.instance_id for each in group.members}
+        self._names |= {each.id: (each.client_id, each.host) for each in group.members}
+        if group.state == "Stable" and not self._assigner.previous.members:
+            reader = SubscriptionReader()
+            members = []
+            for each in group.members:
+                try:
+                    owned = reader.read_assignment(each.assignment) if each.assignment else {}
+                except ConsumerProtocolError:
+                    owned = {}
+                members.append(
+                    Previous(each.id, each.instance_id, each.client_id, each.host, owned)
+                )
+            self._assigner.previous = PreviousAssignment(members, 0)
+
+    # ---- as the leader
+
+    async def _lead(self, joined: Joined) -> None:
+        if len(joined.members) == 1:
+            # Nobody to assign to: the first consumer that joins starts a rebalance.
+            await self._member.sync(write_assignments({self._member.id: {}}))
+            self._others = {}
+            self._next_check = float("inf")
+            self._take_over = self._take_over.leading()
+            self.status = replace(self.status, figures=Figures(joined.generation, joined.protocol))
+            self._set(LEADING)
+            return
+        raw = await self._with_names(joined)
+        members = await self._connection.in_worker(
+            lambda: self._assigner.read(joined.protocol, raw)
+        )
+        cluster, deleted = await self._read_topics()
+        now = time.monotonic()
+        result: RebalanceResult = await self._connection.in_worker(
+            lambda: self._assigner.assign(
+                joined.protocol, joined.generation, raw, members, cluster, deleted, now
+            )
+        )
+        everyone = {each.id: result.assignments.get(each.id, {}) for each in joined.members}
+        await self._member.sync(write_assignments(everyone))
+        self._others = {each.id: each.instance_id for each in raw if each.id != self._member.id}
+        self._names = {each: self._names[each] for each in self._others if each in self._names}
+        self._take_over = self._take_over.leading()
+        self._next_check = now + self._assigner.check_interval
+        if result.withheld:
+            self._revoke_by = now + REVOCATION_TIMEOUT
+        self.status = replace(
+            self.status, figures=self._assigner.figures, last_rebalance=datetime.now(UTC)
+        )
+        self._set(LEADING)
+        self._report_take_over(raw, result)
+
+    async def _with_names(self, joined: Joined) -> tuple[RawMember, ...]:
+        """Return the members with client ids and hosts, if these make a difference."""
+        unknown = any(
+            each.id not in self._names for each in joined.members if each.id != self._member.id
+        )
+        if unknown and self._assigner.needs_hosts(joined.protocol):
+            try:
+                described = await self._connection.wait(
+                    self._connection.start(self._member.describe), METADATA_TIMEOUT
+                )
+                self._names = {m.id: (m.client_id, m.host) for m in described.members}
+            except kafka_errors.KafkaError as error:
+                log.info(
+                    "group=%s hosts of members are unknown: %s",
+                    sanitize(self.group),
+                    format_error(error),
+                )
+        return tuple(
+            replace(each, client_id=self._names[each.id][0], host=self._names[each.id][1])
+            if each.id in self._names
+            else each
+            for each in joined.members
+        )
+
+    async def _read_topics(self) -> tuple[Any, frozenset[str]]:
+        """Return metadata of the group's topics; without any in time, of none.
+
+        Then owners keep their partitions, and the next check finds that partitions have changed.
+        """
+        topics = sorted(self._assigner.topics)
+        deadline = time.monotonic() + METADATA_TIMEOUT
+        while True:
+            try:
+                cluster, unknown = await self._connection.wait(
+                    self._connection.start(lambda: self._connection.read_topics(topics)),
+                    max(0.1, deadline - time.monotonic()),
+                )
+            except kafka_errors.KafkaError as error:
+                if time.monotonic() > deadline:
+                    log.warning(
+                        "group=%s no metadata: %s", sanitize(self.group), format_error(error)
+                    )
+                    return ClusterMetadata(bootstrap_servers=[]), frozenset()
+                await self._wakeup(0.1)
+                continue
+            return cluster, unknown
+
+    def _report_take_over(self, raw: Sequence[RawMember], result: RebalanceResult) -> None:
+        """Log how long the removed members read nothing, once all of them are back."""
+        if self._removed is None or result.withheld:
+            return
+        removed_at, expected = self._removed
+        present = Counter(_name(each.id, each.instance_id) for each in raw)
+        if all(present[name] >= count for name, count in expected.items()):
+            log.info(
+                "group=%s taken over: members=%d seconds=%.1f",
+                sanitize(self.group),
+                len(raw) - 1,
+                time.monotonic() - removed_at,
+            )
+            self._removed = None
+
+    # ---- as a member that waits
+
+    async def _follow(self, joined: Joined) -> None:
+        if self.status.leads:
+            log.warning("group=%s lost the lead: leader=%s", sanitize(self.group), joined.leader)
+        if joined.leader not in self._others:
+            described = await self._member.describe()
+            self._others = {
+                each.id: each.instance_id
+                for each in described.members
+                if each.id != self._member.id
+            }
+        if not await self._decide(joined.leader):
+            return
+        assigned = await self._member.sync()
+        try:
+            owned = SubscriptionReader().read_assignment(assigned) if assigned else {}
+        except ConsumerProtocolError:
+            owned = {}
+        if any(owned.values()):
+            # Some clients assign without regard to subscriptions; nobody would read these.
+            self._outside_until_empty = True
+            self._set(OUTSIDE, "its leader assigns partitions to members that do not read")
+            await self._step_aside()
+
+    async def _decide(self, leader: str) -> bool:
+        """Remove the leader if the policy says so; return whether the leader stays."""
+        me, now = self._member.id, time.monotonic()
+        decision = decide(
+            me,
+            leader,
+            members_ahead(me, list(self._others)),
+            [each for each in self._others if leads_for_rackward(each)],
+            [each for each, instance in self._others.items() if instance],
+            self._options.take_over,
+            self._take_over,
+            now,
+        )
+        self._set(WAITING, decision.reason)
+        self._decide_again = None if decision.retry_after is None else now + decision.retry_after
+        if not decision.remove:
+            return True
+        self._take_over = self._take_over.removed(now)
+        self._removed = now, Counter(_name(m, self._others.get(m)) for m in self._others)
+        log.warning(
+            "group=%s removing the leader and members that would follow it: leader=%s members=%d",
+            sanitize(self.group),
+            sanitize(leader),
+            len(decision.remove),
+        )
+        await self._member.remove(
+            [(each, self._others.get(each)) for each in decision.remove],
+            "rackward lead takes the group over",
+        )
+        self._join_reason = "taking the group over"
+        return False
+
+    # ---- between rebalances
+
+    async def _keep_membership(self) -> None:
+        await self._member.heartbeat()
+        now = time.monotonic()
+        if not self.status.leads:
+            if self._decide_again is not None and now >= self._decide_again:
+                self._join_reason = "the cool-down of a take-over is over"
+            return
+        if self._revoke_by is not None and now >= self._revoke_by:
+            log.warning(
+                "group=%s requesting a rebalance because withheld partitions were not revoked in"
+                " time",
+                sanitize(self.group),
+            )
+            self._join_reason = "withheld partitions were not revoked in time"
+        elif now >= self._next_check:
+            self._next_check = now + self._assigner.check_interval
+            generation = self._member.generation
+            topics = sorted(self._assigner.topics)
+            cluster, _ = await self._connection.read_topics(topics)
+            self._join_reason = await self._connection.in_worker(
+                lambda: self._assigner.justifies_rebalance(cluster, generation, time.monotonic())
+            )
+
+
+def _name(member_id: str, instance_id: str | None) -> str:
+    """Return what a member's id has in common before and after it rejoins."""
+    return instance_id or member_id[:-37]

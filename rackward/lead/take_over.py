@@ -1,0 +1,170 @@
+"""Who leads a group next, and what a member that is to lead does about it: pure decisions.
+
+The response to a member's own JoinGroup request is the only one that names the group's leader. So a
+member joins first, in waiting, and then either waits (`WAIT`) or removes the leader (`REMOVE`).
+
+When the leader is gone, brokers make the first member of their member map the leader. That map is a
+Java HashMap by member id, and dynamic member ids are given before a member joins: so one can be
+given back, and another requested, until it is in an early bucket (`members_ahead`). This is a
+detail of today's brokers; with another one, a take-over costs more attempts, and nothing else.
+
+Several processes may lead the same group. None of them removes another one's member, and of those
+in waiting only the one with the lowest member id removes a leader.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+CLIENT_ID = "rackward-lead"
+"""Client id of members that lead, or its prefix: they recognise each other by it."""
+
+
+class TakeOver(Enum):
+    """How to become the leader of a group that has another leader."""
+
+    WAIT = "wait"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOverPolicy:
+    """When the leader of a group is removed.
+
+    remove_static
+        Whether a leader with an instance id may be removed.
+    cool_down
+        Minimum seconds between two removals in a group.
+    attempts
+        Removals in a row that did not give us the lead, after which we wait.
+    """
+
+    mode: TakeOver = TakeOver.WAIT
+    remove_static: bool = False
+    cool_down: float = 60.0
+    attempts: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOverState:
+    """What was removed so far. ``removed_at`` is of the caller's clock; None: nothing."""
+
+    removed_at: float | None = None
+    attempts: int = 0
+
+    def removed(self, now: float) -> TakeOverState:
+        """Return the state after a removal."""
+        return TakeOverState(now, self.attempts + 1)
+
+    def leading(self) -> TakeOverState:
+        """Return the state once we lead; the cool-down goes on."""
+        return replace(self, attempts=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do now: remove the members ``remove``, or wait for ``reason``.
+
+    ``retry_after`` is the number of seconds until the decision may be another one; None: only if
+    the group changes.
+    """
+
+    reason: str
+    remove: tuple[str, ...] = ()
+    retry_after: float | None = None
+
+
+def decide(
+    me: str,
+    leader: str,
+    ahead: Collection[str],
+    waiting: Collection[str],
+    static: Collection[str],
+    policy: TakeOverPolicy,
+    state: TakeOverState,
+    now: float,
+) -> Decision:
+    """Return what member ``me`` does about a ``leader`` that is another member.
+
+    ``ahead`` are the members that would lead before this one: they are removed with the leader,
+    unless they are static. Without that, each of them would have to be removed in its turn.
+    ``waiting`` are the members of the group that are there to lead, this one included. ``static``
+    are the members with an instance id.
+    """
+    if leads_for_rackward(leader):
+        return Decision("another rackward process leads the group")
+    if policy.mode is TakeOver.WAIT:
+        return Decision("its leader is another member: waiting until that leaves the group")
+    if min([me, *waiting]) != me:
+        return Decision("another rackward process takes the group over")
+    if leader in static and not policy.remove_static:
+        return Decision(
+            "its leader is a static member, which is not removed: waiting until it leaves"
+        )
+    if state.attempts >= policy.attempts:
+        return Decision(
+            f"removed {state.attempts} leaders without getting the lead: waiting until the"
+            " present one leaves"
+        )
+    if state.removed_at is not None and now - state.removed_at < policy.cool_down:
+        rest = state.removed_at + policy.cool_down - now
+        return Decision(
+            f"a leader was removed less than {policy.cool_down:g} s ago: waiting", retry_after=rest
+        )
+    kept = {leader} if policy.remove_static else {leader, *static}
+    also = sorted(m for m in ahead if m not in kept and not leads_for_rackward(m))
+    return Decision("removing the leader", remove=(leader, *also))
+
+
+def leads_for_rackward(member_id: str) -> bool:
+    """Return whether this is the id of a member that is there to lead, by its client id."""
+    return member_id.startswith(f"{CLIENT_ID}-")
+
+
+# ---- The brokers' member map.
+
+_MIN_CAPACITY = 16
+
+
+def bucket(member_id: str, capacity: int) -> int:
+    """Return the bucket of a key in a Java HashMap of ``capacity`` buckets, a power of two."""
+    code = 0
+    for (unit,) in struct.iter_unpack(">H", member_id.encode("utf-16-be", "surrogatepass")):
+        code = (31 * code + unit) & 0xFFFFFFFF
+    return (code ^ (code >> 16)) & (capacity - 1)
+
+
+def capacity(members: int) -> int:
+    """Return the number of buckets of a Java HashMap that was filled with so many keys."""
+    buckets = _MIN_CAPACITY
+    while members > buckets * 3 // 4:
+        buckets *= 2
+    return buckets
+
+
+def first_key(member_ids: Iterable[str]) -> str | None:
+    """Return the key that is first in a HashMap of these; None if there is none.
+
+    In a bucket, keys are in the order of their insertion, which is that of ``member_ids``.
+    """
+    ids = list(member_ids)
+    buckets = capacity(len(ids))
+    return min(ids, key=lambda each: bucket(each, buckets), default=None)
+
+
+def members_ahead(candidate: str, others: Sequence[str]) -> list[str]:
+    """Return those of ``others`` that are before ``candidate`` in the map, if it joins last.
+
+    The map never shrinks, so it may have more buckets than its members need. Those before the
+    candidate with twice as many buckets count too.
+    """
+    buckets = capacity(len(others) + 1)
+    return [
+        each
+        for each in others
+        if bucket(each, buckets) <= bucket(candidate, buckets)
+        or bucket(each, 2 * buckets) <= bucket(candidate, 2 * buckets)
+    ]

@@ -1,0 +1,250 @@
+"""Names of protocols, and what members of other clients say that they own."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+
+from placement_core import InvalidOptionError
+from rackward.lead.protocols import (
+    DEFAULT_PROTOCOLS,
+    EMPTY_SUBSCRIPTION,
+    STRATEGIES,
+    Previous,
+    PreviousAssignment,
+    RawMember,
+    listed_protocols,
+    match_previous,
+    parse_protocols,
+    read_foreign_user_data,
+    read_members,
+    split_user_data,
+)
+
+NOTHING = PreviousAssignment()
+Owned = Mapping[str, Sequence[int]]
+
+
+def subscription(
+    topics: Sequence[str],
+    user_data: bytes | None = None,
+    owned: Owned | None = None,
+    generation: int = -1,
+    rack: str | None = None,
+    version: int = 3,
+) -> bytes:
+    """Return a subscription as kafka-python's message classes encode it."""
+    return bytes(
+        ConsumerProtocolSubscription(
+            version=version,
+            topics=list(topics),
+            user_data=user_data,
+            owned_partitions=[
+                ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=list(numbers))
+                for topic, numbers in (owned or {}).items()
+            ],
+            generation_id=generation,
+            rack_id=rack,
+        ).encode()
+    )
+
+
+def sticky_user_data(
+    owned: Owned, generation: int, version: int = 1, *, prefixed: bool = False
+) -> bytes:
+    """Return the user data of sticky assignors; kafka-python's is ``prefixed`` with its version."""
+    rows = [
+        StickyAssignorUserData.TopicPartition(topic=topic, partitions=list(numbers))
+        for topic, numbers in owned.items()
+    ]
+    fields: dict[str, object] = {"previous_assignment": rows}
+    if version == 1:
+        fields["generation"] = generation
+    encoded = bytes(StickyAssignorUserData(version=version, **fields).encode())
+    return encoded if prefixed else encoded[2:]
+
+
+class TestListedProtocols:
+    def test_the_protocol_in_use_is_the_first(self) -> None:
+        names = [name for name, _ in listed_protocols(DEFAULT_PROTOCOLS, "sticky")]
+        assert names[0] == "sticky"
+        assert sorted(names) == sorted(DEFAULT_PROTOCOLS)
+
+    def test_without_one_in_use_the_order_is_that_of_the_table(self) -> None:
+        names = [name for name, _ in listed_protocols(DEFAULT_PROTOCOLS, None)]
+        assert names == list(DEFAULT_PROTOCOLS)
+
+    def test_the_subscription_is_empty_for_other_clients(self) -> None:
+        decoded = ConsumerProtocolSubscription.decode(EMPTY_SUBSCRIPTION)
+        assert (decoded.topics, decoded.user_data) == ([], None)
+        assert subscription([], version=0) == EMPTY_SUBSCRIPTION
+
+
+class TestParseProtocols:
+    def test_names_are_added_to_the_defaults(self) -> None:
+        protocols = parse_protocols("--protocol", ["rack-affinity=sticky", "range=sticky"])
+        assert protocols["rack-affinity"] == STRATEGIES["sticky"]
+        assert protocols["range"] == STRATEGIES["sticky"]
+        assert protocols["roundrobin"] == DEFAULT_PROTOCOLS["roundrobin"]
+
+    @pytest.mark.parametrize("pair", ["rack-affinity", "=range", "x=best", "x="])
+    def test_other_texts_are_errors(self, pair: str) -> None:
+        with pytest.raises(InvalidOptionError, match=r"--protocol .*: write NAME=STRATEGY"):
+            parse_protocols("--protocol", [pair])
+
+    def test_streams_cannot_be_added(self) -> None:
+        with pytest.raises(InvalidOptionError, match="tasks"):
+            parse_protocols("--protocol", ["stream=sticky"])
+
+
+class TestUserData:
+    @pytest.mark.parametrize("prefixed", [False, True])
+    @pytest.mark.parametrize(("version", "generation"), [(0, -1), (1, 7)])
+    def test_sticky(self, version: int, generation: int, prefixed: bool) -> None:
+        data = sticky_user_data({"t": [0, 2], "u": [5]}, 7, version, prefixed=prefixed)
+        read = read_foreign_user_data(data)
+        assert {topic: list(each) for topic, each in read.owned.items()} == {"t": [0, 2], "u": [5]}
+        assert read.generation == generation
+
+    def test_the_generation_of_javas_cooperative_sticky(self) -> None:
+        assert read_foreign_user_data(struct.pack(">i", 12)).generation == 12
+        assert read_foreign_user_data(struct.pack(">i", -9)).generation == -1
+
+    @given(st.binary(max_size=200))
+    def test_any_bytes_are_read(self, data: bytes) -> None:
+        read = read_foreign_user_data(data)
+        assert read.generation >= -1
+
+    @given(st.binary(max_size=100), st.lists(st.sampled_from(["t", "orders"]), max_size=3))
+    def test_splitting_keeps_the_rest(self, data: bytes, topics: list[str]) -> None:
+        whole = subscription(topics, data, {"t": [1]}, 4, "a")
+        plain, user_data = split_user_data(whole)
+        assert user_data == data
+        assert plain == (subscription(topics, None, {"t": [1]}, 4, "a") if data else whole)
+
+    @given(st.binary(max_size=100))
+    def test_other_bytes_are_returned_unsplit_or_shorter(self, data: bytes) -> None:
+        plain, user_data = split_user_data(data)
+        assert len(plain) + len(user_data) == len(data)
+
+
+class TestReadMembers:
+    def read(
+        self, protocol: str, *members: RawMember, previous: PreviousAssignment = NOTHING
+    ) -> dict[str, tuple[dict[str, list[int]], int, bool]]:
+        joined = read_members(protocol, DEFAULT_PROTOCOLS[protocol], members, previous)
+        return {
+            each.id: (
+                {t: list(numbers) for t, numbers in each.subscription.owned.items()},
+                each.subscription.generation,
+                bool(each.subscription.owned_while_joining),
+            )
+            for each in joined
+        }
+
+    def test_a_cooperative_member_owns_what_its_fields_say(self) -> None:
+        member = RawMember("m", None, subscription(["t"], struct.pack(">i", 3), {"t": [1]}, 3))
+        assert self.read("cooperative-sticky", member) == {"m": ({"t": [1]}, 3, True)}
+
+    def test_an_older_java_has_its_generation_in_the_user_data(self) -> None:
+        data = subscription(["t"], struct.pack(">i", 9), {"t": [1]}, version=1)
+        member = RawMember("m", None, data)
+        assert self.read("cooperative-sticky", member) == {"m": ({"t": [1]}, 9, True)}
+
+    def test_a_sticky_member_has_released_what_its_user_data_says(self) -> None:
+        data = sticky_user_data({"t": [4]}, 5)
+        member = RawMember("m", None, subscription(["t"], data, version=1))
+        assert self.read("sticky", member) == {"m": ({"t": [4]}, 5, False)}
+
+    def test_an_eager_member_has_released_its_fields_too(self) -> None:
+        member = RawMember("m", None, subscription(["t"], None, {"t": [4]}, 5))
+        assert self.read("sticky", member) == {"m": ({"t": [4]}, 5, False)}
+
+    def test_members_that_say_nothing_get_back_what_they_had(self) -> None:
+        previous = PreviousAssignment([Previous("m", None, "c", None, {"t": [2]})], 8)
+        member = RawMember("m", None, subscription(["t"]))
+        assert self.read("roundrobin", member, previous=previous) == {"m": ({"t": [2]}, 8, False)}
+
+    def test_cooperative_members_that_own_nothing_own_nothing(self) -> None:
+        previous = PreviousAssignment([Previous("m", None, "c", None, {"t": [2]})], 8)
+        member = RawMember("m", None, subscription(["t"]))
+        read = self.read("cooperative-sticky", member, previous=previous)
+        assert read == {"m": ({}, -1, False)}
+
+    def test_members_that_do_not_read_are_left_out(self) -> None:
+        assert self.read("range", RawMember("lead", None, EMPTY_SUBSCRIPTION)) == {}
+
+    def test_the_user_data_of_rackwards_own_protocols_is_read_as_such(self) -> None:
+        from assignors.consumer_protocol import write_user_data
+
+        data = subscription(["t"], write_user_data("a", {"t": [1]}, 2), version=1)
+        (member,) = read_members(
+            "leader-rack-aware-cooperative-sticky",
+            DEFAULT_PROTOCOLS["leader-rack-aware-cooperative-sticky"],
+            [RawMember("m", None, data)],
+            NOTHING,
+        )
+        assert member.subscription.rack == "a"
+        assert list(member.subscription.owned["t"]) == [1]
+
+    def test_a_sent_rack_precedes_the_mapping(self) -> None:
+        members = [
+            RawMember("m", None, subscription(["t"], rack="a")),
+            RawMember("n", None, subscription(["t"])),
+        ]
+        strategy = DEFAULT_PROTOCOLS["range"]
+        joined = read_members("range", strategy, members, NOTHING, {"m": "x", "n": "b"})
+        assert [each.subscription.rack for each in joined] == ["a", "b"]
+
+    @given(st.sampled_from(sorted(DEFAULT_PROTOCOLS)), st.lists(st.binary(max_size=80), max_size=4))
+    def test_any_bytes_of_members_are_read(self, protocol: str, sent: list[bytes]) -> None:
+        members = [RawMember(f"m{at}", None, data) for at, data in enumerate(sent)]
+        joined = read_members(protocol, DEFAULT_PROTOCOLS[protocol], members, NOTHING)
+        assert {each.id for each in joined} <= {each.id for each in members}
+
+
+class TestMatchPrevious:
+    def match(self, previous: list[Previous], *members: RawMember) -> dict[str, Owned]:
+        return match_previous(members, PreviousAssignment(previous, 1))
+
+    def test_by_member_id(self) -> None:
+        previous = [Previous("m", None, "c", "h1", {"t": [0]})]
+        found = self.match(previous, RawMember("m", None, b"", "other", "h2"))
+        assert found == {"m": {"t": [0]}}
+
+    def test_by_instance_id(self) -> None:
+        previous = [Previous("old", "i", "c", "h", {"t": [0]})]
+        assert self.match(previous, RawMember("new", "i", b"", "c", "h")) == {"new": {"t": [0]}}
+        assert self.match(previous, RawMember("new", "j", b"", "c", "h")) == {}
+
+    def test_by_client_id_and_host(self) -> None:
+        previous = [
+            Previous("old-1", None, "c", "h1", {"t": [0]}),
+            Previous("old-2", None, "c", "h2", {"t": [1]}),
+        ]
+        found = self.match(previous, RawMember("new", None, b"", "c", "h2"))
+        assert found == {"new": {"t": [1]}}
+
+    def test_by_client_id_if_no_host_is_known(self) -> None:
+        uuid = "0" * 36
+        previous = [Previous(f"c-{uuid}", None, "c", None, {"t": [0]})]
+        found = self.match(previous, RawMember(f"c-{'1' * 36}", None, b""))
+        assert found == {f"c-{'1' * 36}": {"t": [0]}}
+
+    def test_nobody_gets_what_a_present_member_had(self) -> None:
+        previous = [Previous("m", None, "c", "h", {"t": [0]})]
+        found = self.match(
+            previous, RawMember("a", None, b"", "c", "h"), RawMember("m", None, b"", "c", "h")
+        )
+        assert found == {"m": {"t": [0]}}
+
+    def test_equal_names_are_matched_once_each(self) -> None:
+        previous = [Previous(f"old-{n}", None, "c", "h", {"t": [n]}) for n in range(2)]
+        members = [RawMember(f"new-{n}", None, b"", "c", "h") for n in range(3)]
+        assert self.match(previous, *members) == {"new-0": {"t": [0]}, "new-1": {"t": [1]}}

@@ -1,0 +1,138 @@
+"""Who leads a group next, and when a leader is removed."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from rackward.lead.take_over import (
+    CLIENT_ID,
+    TakeOver,
+    TakeOverPolicy,
+    TakeOverState,
+    bucket,
+    capacity,
+    decide,
+    first_key,
+    leads_for_rackward,
+    members_ahead,
+)
+
+REMOVE = TakeOverPolicy(TakeOver.REMOVE)
+ME = f"{CLIENT_ID}-1"
+OTHER = f"{CLIENT_ID}-2"
+
+
+@pytest.mark.parametrize(
+    ("key", "in_16", "in_32"),
+    # As Java 17 prints (h ^ (h >>> 16)) & 15 and & 31 of key.hashCode().
+    [
+        ("hello", 11, 27),
+        ("Hello World", 2, 18),
+        ("consumer-orders-1-7d0b6a0e-5f5c-4a6e-9f5b-0d3f2c1b4a59", 11, 27),
+        ("\u00e4\u00f6", 2, 18),
+        ("\U0001f600", 8, 24),
+    ],
+)
+def test_buckets_are_those_of_a_java_hash_map(key: str, in_16: int, in_32: int) -> None:
+    assert (bucket(key, 16), bucket(key, 32)) == (in_16, in_32)
+
+
+def test_the_order_is_that_of_a_java_hash_map() -> None:
+    # As Java 17 prints the keys of a HashMap that was filled with member-0 to member-13.
+    order = [5, 6, 3, 13, 4, 12, 9, 11, 10, 7, 8, 1, 2, 0]
+    left = [f"member-{n}" for n in range(14)]
+    buckets = capacity(14)
+    assert sorted(left, key=lambda each: bucket(each, buckets)) == [f"member-{n}" for n in order]
+    assert first_key(left) == "member-5"
+
+
+@pytest.mark.parametrize(
+    ("members", "buckets"), [(0, 16), (12, 16), (13, 32), (24, 32), (25, 64), (1000, 2048)]
+)
+def test_a_map_grows_when_it_is_three_quarters_full(members: int, buckets: int) -> None:
+    assert capacity(members) == buckets
+
+
+def test_the_first_key_of_a_bucket_is_the_one_inserted_first() -> None:
+    assert first_key([]) is None
+    assert bucket("a", 16) == bucket("ab", 16) == 1
+    assert first_key(["ab", "a"]) == "ab"
+    assert first_key(["a", "ab"]) == "a"
+
+
+def test_members_ahead_include_all_that_would_lead_first() -> None:
+    ids = [f"c-{uuid.UUID(int=n)}" for n in range(1, 9)]
+    for at, candidate in enumerate(ids):
+        others = ids[:at] + ids[at + 1 :]
+        ahead = members_ahead(candidate, others)
+        left = [each for each in others if each not in ahead]
+        assert first_key([*left, candidate]) == candidate
+
+
+class TestDecide:
+    def decide(
+        self,
+        leader: str = "c-1",
+        *,
+        ahead: tuple[str, ...] = (),
+        waiting: tuple[str, ...] = (),
+        static: tuple[str, ...] = (),
+        policy: TakeOverPolicy = REMOVE,
+        state: TakeOverState | None = None,
+        now: float = 1000.0,
+    ) -> tuple[str, ...]:
+        state = state or TakeOverState()
+        return decide(ME, leader, ahead, waiting, static, policy, state, now).remove
+
+    def test_waiting_removes_nobody(self) -> None:
+        assert self.decide(policy=TakeOverPolicy(TakeOver.WAIT)) == ()
+
+    def test_the_leader_is_removed_and_those_that_would_lead_next(self) -> None:
+        assert self.decide() == ("c-1",)
+        assert self.decide(ahead=("c-2", "c-1", "c-3")) == ("c-1", "c-2", "c-3")
+
+    def test_no_member_that_is_there_to_lead_is_removed(self) -> None:
+        assert self.decide(OTHER) == ()
+        assert self.decide(ahead=(OTHER,)) == ("c-1",)
+
+    def test_of_several_only_the_lowest_id_removes(self) -> None:
+        assert self.decide(waiting=(OTHER,)) == ("c-1",)
+        assert self.decide(waiting=(f"{CLIENT_ID}-0",)) == ()
+
+    def test_static_members_are_removed_only_if_permitted(self) -> None:
+        assert self.decide(static=("c-1",)) == ()
+        assert self.decide(ahead=("c-2",), static=("c-2",)) == ("c-1",)
+        permitted = TakeOverPolicy(TakeOver.REMOVE, remove_static=True)
+        assert self.decide(ahead=("c-2",), static=("c-1", "c-2"), policy=permitted) == (
+            "c-1",
+            "c-2",
+        )
+
+    def test_the_cool_down_ends(self) -> None:
+        state = TakeOverState().removed(1000.0)
+        assert self.decide(state=state, now=1059.0) == ()
+        assert self.decide(state=state, now=1060.0) == ("c-1",)
+
+    def test_the_decision_says_when_the_cool_down_ends(self) -> None:
+        state = TakeOverState().removed(1000.0)
+        decision = decide(ME, "c-1", (), (), (), REMOVE, state, 1020.0)
+        assert decision.retry_after == 40.0
+
+    def test_it_stops_after_so_many_attempts_until_it_has_led(self) -> None:
+        state = TakeOverState()
+        for attempt in range(3):
+            state = state.removed(100.0 * attempt)
+        assert self.decide(state=state) == ()
+        assert self.decide(state=state.leading()) == ("c-1",)
+
+    def test_leading_does_not_end_the_cool_down(self) -> None:
+        state = TakeOverState().removed(1000.0).leading()
+        assert self.decide(state=state, now=1010.0) == ()
+
+
+def test_members_that_lead_are_recognised_by_their_client_id() -> None:
+    assert leads_for_rackward(f"rackward-lead-{uuid.uuid4()}")
+    assert leads_for_rackward(f"rackward-lead-team-{uuid.uuid4()}")
+    assert not leads_for_rackward(f"rackward-{uuid.uuid4()}")
