@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +14,7 @@ from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from placement_core import InvalidOptionError
 from placement_core.plugins import parse_properties
 from rackward.admin import AdminConnection, AdminError, read_state
-from rackward.admin.groups import CLASSIC, CONSUMER, Group, list_groups
+from rackward.admin.groups import CONSUMER, Group
 from rackward.cli import options
 from rackward.cli.console import (
     confirm,
@@ -36,6 +35,7 @@ from rackward.lead import (
     LeadStatus,
     TakeOver,
     TakeOverPolicy,
+    match_groups,
     parse_protocols,
 )
 
@@ -147,7 +147,7 @@ def lead(
         require_confirmation(yes, dry_run)
     cluster = ClusterOptions(bootstrap_server, command_config, timeout)
     with cluster.connect() as admin:
-        names = find_names(admin, groups)
+        names = match_groups(admin, groups)
         if dry_run or removes:
             rows = plan_rows(admin, names, lead_options)
             if as_json:
@@ -182,25 +182,6 @@ def parse_refresh(option: str, text: str | None) -> RefreshPolicy | None:
     except ValueError as error:
         problem = error if isinstance(error, InvalidOptionError) else "give numbers"
         raise InvalidOptionError(f"{option}: {problem}") from error
-
-
-def find_names(admin: AdminConnection, patterns: Sequence[str]) -> list[str]:
-    """Return the groups that the patterns match, sorted; a name without ``*`` matches itself.
-
-    A pattern matches classic groups of consumers only. Raises AdminError.
-    """
-    names = {each for each in patterns if "*" not in each}
-    wild = [each for each in patterns if "*" in each]
-    if wild:
-        for broker in read_state(admin, (), reassignments=False).view.racks():
-            names.update(
-                group.id
-                for group in list_groups(admin, broker)
-                if group.type == CLASSIC
-                and group.protocol_type == CONSUMER
-                and any(fnmatchcase(group.id, pattern) for pattern in wild)
-            )
-    return sorted(names)
 
 
 def plan_rows(
@@ -263,7 +244,7 @@ def _run(
         if any("*" in each for each in patterns) and time.monotonic() - scanned > SCAN_SECONDS:
             scanned = time.monotonic()
             try:
-                names = find_names(admin, patterns)
+                names = match_groups(admin, patterns)
             except AdminError:
                 # The groups that are led go on; the next search is in a moment.
                 continue

@@ -1,6 +1,6 @@
 """Leading the consumer groups of other clients: assigning by rack for members of any language."""
 
-from rackward.lead.leader import GroupLeader, LeadOptions, LeadStatus
+from rackward.lead.leader import GroupLeader, LeadOptions, LeadStatus, match_groups
 from rackward.lead.protocols import DEFAULT_PROTOCOLS, STRATEGIES, Strategy, parse_protocols
 from rackward.lead.take_over import TakeOver, TakeOverPolicy
 
@@ -13,5 +13,6 @@ __all__ = [
     "Strategy",
     "TakeOver",
     "TakeOverPolicy",
+    "match_groups",
     "parse_protocols",
 ]

@@ -12,10 +12,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import Any, Self
 
@@ -28,10 +29,13 @@ from assignors.group_leader import (
     REVOCATION_TIMEOUT,
     RebalanceResult,
     format_error,
+    format_list,
     format_traceback,
     sanitize,
 )
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
+from rackward.admin import AdminConnection, read_state
+from rackward.admin.groups import CLASSIC, list_groups
 from rackward.host_racks import HostRacks
 from rackward.lead.assigner import Figures, GroupAssigner
 from rackward.lead.connection import LeadConnection
@@ -45,6 +49,7 @@ from rackward.lead.member import (
 )
 from rackward.lead.protocols import (
     DEFAULT_PROTOCOLS,
+    NO_WAITING,
     REFUSED_STREAMS,
     STREAMS_PROTOCOL,
     Previous,
@@ -57,6 +62,8 @@ from rackward.lead.take_over import (
     TakeOverPolicy,
     TakeOverState,
     decide,
+    decide_outside,
+    id_cost,
     leads_for_rackward,
     members_ahead,
 )
@@ -72,7 +79,19 @@ RETRY_SECONDS = 1.0
 OUTSIDE_SECONDS = 10.0
 """Seconds between two looks at a group from outside."""
 
+REBALANCING_SECONDS = 0.5
+"""Seconds between two looks at a group that rebalances, before it is joined."""
+
+JOIN_AHEAD_SECONDS = 0.1
+"""Seconds from a JoinGroup request until the other members are removed."""
+
+LEAVE_REASON = "the process that leads ends"
+
+MAX_MISTAKES = 3
+"""Times that another leader may assign partitions to us before we stay outside."""
+
 LEAVE_SECONDS = 5.0
+"""Seconds for which the end of the process waits for the groups to be left."""
 
 JOINING, LEADING, WAITING, OUTSIDE, REFUSED = "joining", "leading", "waiting", "outside", "refused"
 
@@ -214,6 +233,25 @@ class GroupLeader:
         self._connection.run(leave)
 
 
+def match_groups(admin: AdminConnection, patterns: Collection[str]) -> list[str]:
+    """Return the groups that ``patterns`` match, sorted; one without ``*`` matches its own name.
+
+    A pattern matches classic groups of consumers only. Raises AdminError.
+    """
+    names = {each for each in patterns if "*" not in each}
+    wild = [each for each in patterns if "*" in each]
+    if wild:
+        for broker in read_state(admin, (), reassignments=False).view.racks():
+            names.update(
+                group.id
+                for group in list_groups(admin, broker)
+                if group.type == CLASSIC
+                and group.protocol_type == CONSUMER
+                and any(fnmatchcase(group.id, pattern) for pattern in wild)
+            )
+    return sorted(names)
+
+
 class _Refused(Exception):
     """The group cannot be led; the text is the reason."""
 
@@ -242,20 +280,31 @@ class _LedGroup:
         self._revoke_by: float | None = None
         self._decide_again: float | None = None
         self._outside_until_empty = False
+        self._assigned_to_us = 0
+        self._running: Any = None
 
     def start(self) -> None:
         """Start to join. Called in any thread."""
-        self._connection.start(self._run)
+        self._running = self._connection.start(self._run)
 
     async def leave(self) -> None:
         """Leave the group, and end."""
         self._closing = True
         self._wakeup.notify()
-        await self._member.leave("the process ends")
+        # A join in progress ends with this.
+        await self._member.leave(LEAVE_REASON)
+        await self._running
 
     # ---- the life of the membership
 
     async def _run(self) -> None:
+        try:
+            await self._live()
+        finally:
+            # An id that was given after `leave` sent its request.
+            await self._member.leave(LEAVE_REASON)
+
+    async def _live(self) -> None:
         while not self._closing:
             try:
                 if self._join_reason is not None:
@@ -331,17 +380,24 @@ class _LedGroup:
                 self._set(OUTSIDE, "it has committed offsets, and has had no members yet")
                 await self._wakeup(OUTSIDE_SECONDS)
                 return
-            if self._outside_until_empty and described.members:
-                self._set(OUTSIDE, "its leader assigns partitions to members that do not read")
-                await self._wakeup(OUTSIDE_SECONDS)
+            if described.members and not described.protocol:
+                # Brokers tell the protocol of a stable group only.
+                self._set(JOINING, "the group rebalances")
+                await self._wakeup(REBALANCING_SECONDS)
                 return
-            self._outside_until_empty = False
             self._learn(described)
             protocols = listed_protocols(self._options.protocols, self._in_use)
             others = list(self._others)
+            if others and (self._outside_until_empty or described.protocol in NO_WAITING):
+                await self._join_from_outside(protocols, reason)
+                return
+            self._outside_until_empty = False
+            mode = self._options.take_over.mode
             await self._member.choose_id(
-                protocols, lambda each: members_ahead(each, others), ID_TRIES
+                protocols, lambda each: id_cost(each, others, mode), ID_TRIES
             )
+        if self._closing:
+            return
         try:
             joined = await self._member.join(protocols, reason)
         except kafka_errors.InconsistentGroupProtocolError:
@@ -349,6 +405,32 @@ class _LedGroup:
             self._in_use = None
             self._check_leadable(await self._member.describe())
             raise
+        await self._on_joined(joined)
+
+    async def _join_from_outside(self, protocols: Sequence[tuple[str, bytes]], reason: str) -> None:
+        """Join while all other members are removed, or stay outside."""
+        now = time.monotonic()
+        decision = decide_outside(
+            list(self._others),
+            [each for each, instance in self._others.items() if instance],
+            self._options.take_over,
+            self._take_over,
+            now,
+        )
+        if not decision.remove:
+            self._set(OUTSIDE, decision.reason)
+            await self._wakeup(OUTSIDE_SECONDS)
+            return
+        await self._member.request_id(protocols)
+        joining = self._connection.start(lambda: self._member.join(protocols, reason))
+        # An empty group would wait for group.initial.rebalance.delay.ms. Members learn of the join
+        # by their next heartbeat, so that none of them leads before it is removed.
+        await self._wakeup(JOIN_AHEAD_SECONDS)
+        await self._remove(decision.remove, now)
+        self._outside_until_empty = False
+        await self._on_joined(await joining)
+
+    async def _on_joined(self, joined: Joined) -> None:
         self._join_reason = None
         self._revoke_by = self._decide_again = None
         self._in_use = joined.protocol
@@ -503,7 +585,12 @@ class _LedGroup:
 
     async def _follow(self, joined: Joined) -> None:
         if self.status.leads:
-            log.warning("group=%s lost the lead: leader=%s", sanitize(self.group), joined.leader)
+            log.warning(
+                "group=%s lost the lead: leader=%s", sanitize(self.group), sanitize(joined.leader)
+            )
+        if joined.protocol in NO_WAITING:
+            await self._step_aside()
+            return
         if joined.leader not in self._others:
             described = await self._member.describe()
             self._others = {
@@ -519,9 +606,14 @@ class _LedGroup:
         except ConsumerProtocolError:
             owned = {}
         if any(owned.values()):
-            # Some clients assign without regard to subscriptions; nobody would read these.
-            self._outside_until_empty = True
-            self._set(OUTSIDE, "its leader assigns partitions to members that do not read")
+            # Its leader assigns without regard to subscriptions; nobody would read these.
+            log.warning(
+                "group=%s leaving: its leader assigns partitions to a member that reads nothing",
+                sanitize(self.group),
+            )
+            # The next member id may suit it better.
+            self._assigned_to_us += 1
+            self._outside_until_empty = self._assigned_to_us >= MAX_MISTAKES
             await self._step_aside()
 
     async def _decide(self, leader: str) -> bool:
@@ -541,20 +633,23 @@ class _LedGroup:
         self._decide_again = None if decision.retry_after is None else now + decision.retry_after
         if not decision.remove:
             return True
+        await self._remove(decision.remove, now)
+        self._join_reason = "taking the group over"
+        return False
+
+    async def _remove(self, members: Sequence[str], now: float) -> None:
+        """Remove members, and remember who has to return."""
         self._take_over = self._take_over.removed(now)
         self._removed = now, Counter(_name(m, self._others.get(m)) for m in self._others)
         log.warning(
-            "group=%s removing the leader and members that would follow it: leader=%s members=%d",
+            "group=%s removing members to take the group over: members=%s",
             sanitize(self.group),
-            sanitize(leader),
-            len(decision.remove),
+            format_list(members),
         )
         await self._member.remove(
-            [(each, self._others.get(each)) for each in decision.remove],
+            [(each, self._others.get(each)) for each in members],
             "rackward lead takes the group over",
         )
-        self._join_reason = "taking the group over"
-        return False
 
     # ---- between rebalances
 

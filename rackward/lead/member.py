@@ -125,19 +125,19 @@ class GroupMember:
     async def choose_id(
         self,
         protocols: Sequence[tuple[str, bytes]],
-        ahead: Callable[[str], Sequence[str]],
+        cost: Callable[[str], int],
         tries: int,
     ) -> None:
-        """Get a member id with few members ``ahead``; give the other ids back."""
+        """Get a member id of low ``cost``; give the other ids back."""
         await self.request_id(protocols)
         best = self.id
         for _ in range(tries):
-            if not ahead(best):
+            if not cost(best):
                 break
             self.forget()
             await self.request_id(protocols)
             worse = self.id
-            if len(ahead(self.id)) < len(ahead(best)):
+            if cost(self.id) < cost(best):
                 best, worse = self.id, best
             # A pending id would hold up the next join until its session time-out.
             await self.remove([(worse, None)])

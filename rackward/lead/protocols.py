@@ -86,6 +86,13 @@ DEFAULT_PROTOCOLS: Mapping[str, Strategy] = {
 }
 """The protocols that are answered without any option."""
 
+NO_WAITING = frozenset({"roundrobin", "RoundRobinAssigner"})
+"""Protocols under which some client's leader fails if a member subscribes to nothing.
+
+kafka-python's raises KeyError out of the application's poll, and KafkaJS's assigns partitions to
+that member. So we are no member of such a group while another member leads it.
+"""
+
 STREAMS_PROTOCOL = "stream"
 """The protocol of Kafka Streams, whose assignment carries tasks and not only partitions."""
 

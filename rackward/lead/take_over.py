@@ -5,8 +5,8 @@ member joins first, in waiting, and then either waits (`WAIT`) or removes the le
 
 When the leader is gone, brokers make the first member of their member map the leader. That map is a
 Java HashMap by member id, and dynamic member ids are given before a member joins: so one can be
-given back, and another requested, until it is in an early bucket (`members_ahead`). This is a
-detail of today's brokers; with another one, a take-over costs more attempts, and nothing else.
+given back, and another requested, until it is in an early bucket (`id_cost`). This is a detail of
+today's brokers; with another one, a take-over costs more attempts, and nothing else.
 
 Several processes may lead the same group. None of them removes another one's member, and of those
 in waiting only the one with the lowest member id removes a leader.
@@ -104,9 +104,44 @@ def decide(
         return Decision(
             "its leader is a static member, which is not removed: waiting until it leaves"
         )
+    if (not_yet := _too_soon(policy, state, now)) is not None:
+        return not_yet
+    kept = {leader} if policy.remove_static else {leader, *static}
+    also = sorted(m for m in ahead if m not in kept and not leads_for_rackward(m))
+    return Decision("removing the leader", remove=(leader, *also))
+
+
+def decide_outside(
+    members: Collection[str],
+    static: Collection[str],
+    policy: TakeOverPolicy,
+    state: TakeOverState,
+    now: float,
+) -> Decision:
+    """Return what to do about a group whose leader may not cope with a member that does not read.
+
+    Such a group is either left alone, or all of its ``members`` are removed while we join, so that
+    none of them leads with us in the group. None of them if one is static and may not be removed.
+    """
+    if any(map(leads_for_rackward, members)):
+        return Decision("another rackward process leads the group")
+    if policy.mode is TakeOver.WAIT:
+        return Decision(
+            "the leaders of some clients fail under this assignor if a member reads nothing:"
+            " waiting until the group is empty"
+        )
+    if static and not policy.remove_static:
+        return Decision("it has static members, which are not removed: waiting until it is empty")
+    if (not_yet := _too_soon(policy, state, now)) is not None:
+        return not_yet
+    return Decision("removing all members", remove=tuple(sorted(members)))
+
+
+def _too_soon(policy: TakeOverPolicy, state: TakeOverState, now: float) -> Decision | None:
+    """Return a decision to wait if members were removed too often or a moment ago."""
     if state.attempts >= policy.attempts:
         return Decision(
-            f"removed {state.attempts} leaders without getting the lead: waiting until the"
+            f"removed leaders {state.attempts} times without getting the lead: waiting until the"
             " present one leaves"
         )
     if state.removed_at is not None and now - state.removed_at < policy.cool_down:
@@ -114,9 +149,7 @@ def decide(
         return Decision(
             f"a leader was removed less than {policy.cool_down:g} s ago: waiting", retry_after=rest
         )
-    kept = {leader} if policy.remove_static else {leader, *static}
-    also = sorted(m for m in ahead if m not in kept and not leads_for_rackward(m))
-    return Decision("removing the leader", remove=(leader, *also))
+    return None
 
 
 def leads_for_rackward(member_id: str) -> bool:
@@ -158,13 +191,25 @@ def first_key(member_ids: Iterable[str]) -> str | None:
 def members_ahead(candidate: str, others: Sequence[str]) -> list[str]:
     """Return those of ``others`` that are before ``candidate`` in the map, if it joins last.
 
-    The map never shrinks, so it may have more buckets than its members need. Those before the
-    candidate with twice as many buckets count too.
+    The map never shrinks, so it may have more buckets than its members need, and another order.
+    Then the first attempt to lead next fails.
     """
     buckets = capacity(len(others) + 1)
-    return [
-        each
-        for each in others
-        if bucket(each, buckets) <= bucket(candidate, buckets)
-        or bucket(each, 2 * buckets) <= bucket(candidate, 2 * buckets)
-    ]
+    mine = bucket(candidate, buckets)
+    return [each for each in others if bucket(each, buckets) <= mine]
+
+
+def id_cost(candidate: str, others: Sequence[str], mode: TakeOver) -> int:
+    """Return how unsuitable a member id is for a member that waits; 0 is the best.
+
+    To remove a leader, it should be the first in the map, and behind another process that leads for
+    rackward the next. Where another member leads, it should be the second: Java's sticky assignors
+    take the subscriptions of all members for equal if the first one in a map of the same kind has
+    no topics, and assign partitions to it.
+    """
+    foreign = [each for each in others if not leads_for_rackward(each)]
+    first = mode is TakeOver.REMOVE or len(foreign) < len(others) or not foreign
+    ahead = len(members_ahead(candidate, foreign))
+    if first:
+        return ahead
+    return ahead - 1 if ahead else len(others)

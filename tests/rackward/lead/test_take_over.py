@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import ClassVar
 
 import pytest
 
@@ -14,7 +15,9 @@ from rackward.lead.take_over import (
     bucket,
     capacity,
     decide,
+    decide_outside,
     first_key,
+    id_cost,
     leads_for_rackward,
     members_ahead,
 )
@@ -69,6 +72,33 @@ def test_members_ahead_include_all_that_would_lead_first() -> None:
         ahead = members_ahead(candidate, others)
         left = [each for each in others if each not in ahead]
         assert first_key([*left, candidate]) == candidate
+
+
+class TestIdCost:
+    FOREIGN: ClassVar[list[str]] = [f"c-{uuid.UUID(int=n)}" for n in range(1, 6)]
+
+    def costs(self, others: list[str], mode: TakeOver) -> dict[str, int]:
+        """Return the cost of many ids."""
+        ids = [f"{CLIENT_ID}-{uuid.UUID(int=n)}" for n in range(100, 400)]
+        return {each: id_cost(each, others, mode) for each in ids}
+
+    def test_to_remove_a_leader_the_first_is_the_best(self) -> None:
+        costs = self.costs(self.FOREIGN, TakeOver.REMOVE)
+        for each, cost in costs.items():
+            assert cost == len(members_ahead(each, self.FOREIGN))
+
+    def test_to_wait_the_second_is_the_best(self) -> None:
+        costs = self.costs(self.FOREIGN, TakeOver.WAIT)
+        assert min(costs.values()) == 0
+        for each, cost in costs.items():
+            ahead = len(members_ahead(each, self.FOREIGN))
+            assert (cost == 0) == (ahead == 1)
+            assert cost < 5 or ahead == 0
+
+    def test_behind_another_rackward_process_the_first_is_the_best(self) -> None:
+        costs = self.costs([*self.FOREIGN, OTHER], TakeOver.WAIT)
+        for each, cost in costs.items():
+            assert cost == len(members_ahead(each, self.FOREIGN))
 
 
 class TestDecide:
@@ -136,3 +166,29 @@ def test_members_that_lead_are_recognised_by_their_client_id() -> None:
     assert leads_for_rackward(f"rackward-lead-{uuid.uuid4()}")
     assert leads_for_rackward(f"rackward-lead-team-{uuid.uuid4()}")
     assert not leads_for_rackward(f"rackward-{uuid.uuid4()}")
+
+
+class TestDecideOutside:
+    def decide(
+        self,
+        *members: str,
+        static: tuple[str, ...] = (),
+        policy: TakeOverPolicy = REMOVE,
+        state: TakeOverState | None = None,
+    ) -> tuple[str, ...]:
+        return decide_outside(members, static, policy, state or TakeOverState(), 1000.0).remove
+
+    def test_all_members_are_removed_or_none(self) -> None:
+        assert self.decide("c-2", "c-1") == ("c-1", "c-2")
+        assert self.decide("c-1", policy=TakeOverPolicy(TakeOver.WAIT)) == ()
+
+    def test_none_if_one_of_them_leads_for_rackward(self) -> None:
+        assert self.decide("c-1", OTHER) == ()
+
+    def test_none_if_one_of_them_is_static_unless_permitted(self) -> None:
+        assert self.decide("c-1", "c-2", static=("c-2",)) == ()
+        permitted = TakeOverPolicy(TakeOver.REMOVE, remove_static=True)
+        assert self.decide("c-1", static=("c-1",), policy=permitted) == ("c-1",)
+
+    def test_none_within_the_cool_down(self) -> None:
+        assert self.decide("c-1", state=TakeOverState().removed(990.0)) == ()
