@@ -1,0 +1,151 @@
+"""What a led group does when the process that leads it fails, and when the cluster changes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+
+from integration.support.command_line import running
+from integration.support.groups import ConsumerGroup, everything_is_read
+from integration.support.leading import (
+    STOCK,
+    LedGroup,
+    leading,
+    wait_for_status,
+    wait_until_leading,
+)
+from integration.support.topics import SteadyProducer, create_topic, new_name, with_admin
+from rackward.clusters import Cluster
+from rackward.lead.member import Timeouts
+from tests.support.waiting import TEST_TIMEOUT, wait_until
+
+PARTITIONS = 12
+REPLICAS = [[(p // 4) % 3] for p in range(PARTITIONS)]
+SESSION = Timeouts().session
+
+
+@pytest.fixture
+def led(shared_three_brokers: Cluster) -> Iterator[LedGroup]:
+    """A group without members yet."""
+    topic = create_topic(shared_three_brokers, new_name("led"), REPLICAS)
+    client = STOCK["confluent-cooperative-sticky"]
+    with ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group:
+        yield LedGroup(shared_three_brokers, group, topic, PARTITIONS)
+
+
+def test_another_process_takes_over_from_one_that_is_killed(
+    shared_three_brokers: Cluster, led: LedGroup
+) -> None:
+    with running(shared_three_brokers, "lead", led.group.id, "--json") as first:
+        first.until(lambda line: json.loads(line)["state"] == "leading")
+        led.start("c1", "b1", "a1")
+        led.settle()
+        with (
+            leading(shared_three_brokers, led.group.id) as second,
+            SteadyProducer(shared_three_brokers, led.topic, PARTITIONS) as sent,
+        ):
+            wait_for_status(second, lambda each: each.state == "waiting", "it waits")
+            assert second.status()[0].reason == "another rackward process leads the group"
+            first.process.kill()
+            began = time.monotonic()
+            wait_until_leading(second)
+            seconds = time.monotonic() - began
+            led.settle()
+            sent.stop()
+            everything_is_read(led.group.reads_of, led.topic, sent)
+            print(f"\nseconds until another process led: {seconds:.1f}")
+            assert seconds < SESSION + TEST_TIMEOUT / 2
+
+
+def test_a_process_that_is_stopped_past_its_session_does_not_stop_the_group(
+    shared_three_brokers: Cluster, led: LedGroup
+) -> None:
+    with running(shared_three_brokers, "lead", led.group.id, "--json") as leader:
+        leader.until(lambda line: json.loads(line)["state"] == "leading")
+        led.start("c1", "b1")
+        led.settle()
+        leader.process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        try:
+            # A rebalance that only ends without the process.
+            led.start("a1")
+            led.group.settle({(led.topic, p) for p in range(PARTITIONS)})
+            print(f"\nseconds until the group went on: {time.monotonic() - began:.1f}")
+        finally:
+            leader.process.send_signal(signal.SIGCONT)
+        leader.until(lambda line: json.loads(line)["state"] == "waiting")
+
+
+def test_partitions_that_are_added_are_assigned(
+    shared_three_brokers: Cluster, led: LedGroup
+) -> None:
+    with leading(shared_three_brokers, led.group.id) as leader:
+        wait_until_leading(leader)
+        led.start("a1", "b1", "c1")
+        led.settle()
+        with_admin(
+            shared_three_brokers,
+            lambda admin: admin.create_partitions(
+                {led.topic: {"count": 15, "assignments": [[0], [1], [2]]}}
+            ),
+        )
+        led.partitions = 15
+        led.settle()
+        wait_for_status(leader, lambda each: each.figures.partitions == 15, "it has 15 partitions")
+
+
+def test_a_group_that_changes_to_the_new_protocol_is_let_go(
+    shared_three_brokers: Cluster, led: LedGroup
+) -> None:
+    with leading(shared_three_brokers, led.group.id) as leader:
+        wait_until_leading(leader)
+        led.start("a1")
+        led.settle()
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": shared_three_brokers.bootstrap_servers,
+                "group.id": led.group.id,
+                "group.protocol": "consumer",
+                "log_level": 0,
+            }
+        )
+        try:
+            consumer.subscribe([led.topic])
+            wait_until(
+                lambda: consumer.poll(0.1) is None and leader.status()[0].state == "refused",
+                TEST_TIMEOUT,
+                f"the group is let go: {leader.status()[0]}",
+            )
+            assert "brokers assign the groups of the new protocol" in leader.status()[0].reason
+        finally:
+            consumer.close()
+
+
+def test_groups_that_cannot_be_led_are_refused(shared_three_brokers: Cluster) -> None:
+    topic = create_topic(shared_three_brokers, new_name("led"), REPLICAS)
+    group = new_name("group")
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": shared_three_brokers.bootstrap_servers,
+            "group.id": group,
+            "group.protocol": "consumer",
+            "log_level": 0,
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        wait_until(
+            lambda: consumer.poll(0.1) is None and bool(consumer.assignment()),
+            TEST_TIMEOUT,
+            "the consumer has partitions",
+        )
+        with leading(shared_three_brokers, group) as leader:
+            status = wait_for_status(leader, lambda each: each.state == "refused", "it is refused")
+            assert "rackward leaders plan" in status.reason
+    finally:
+        consumer.close()
