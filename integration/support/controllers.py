@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,18 @@ READY_SECONDS = 120.0
 
 
 class RunningController:
-    """``rackward controller`` for a cluster; its log is a file in ``folder``."""
+    """``rackward controller`` for a cluster; its log is a file in ``folder``.
+
+    ``lead`` is the section of its configuration.
+    """
 
     def __init__(
-        self, cluster: Cluster, folder: Path, name: str = "controller", throttle: str = "50MB"
+        self,
+        cluster: Cluster,
+        folder: Path,
+        name: str = "controller",
+        throttle: str = "50MB",
+        lead: Mapping[str, object] | None = None,
     ) -> None:
         config = folder / f"{name}.json"
         config.write_text(
@@ -57,6 +65,7 @@ class RunningController:
                     "under_replicated": {"allowed": True, "throttle": throttle},
                     "service": {"listen": "127.0.0.1:0"},
                     "health": {"listen": "127.0.0.1:0"},
+                    "lead": dict(lead or {}),
                 }
             )
         )
@@ -79,6 +88,12 @@ class RunningController:
     def service(self) -> str:
         """``host:port`` of the placement service."""
         return self._wait_for_log(r"placement service: address=(\S+) tls=off")
+
+    def metrics(self) -> str:
+        """Return the body of /metrics."""
+        address = self._wait_for_log(r"health and metrics: http://(\S+)")
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=TEST_TIMEOUT) as response:
+            return str(response.read().decode())
 
     def health(self) -> tuple[int, dict[str, Any]]:
         """Return the status and the body of /health/ready."""
@@ -117,10 +132,14 @@ class RunningController:
 
 @contextmanager
 def controller(
-    cluster: Cluster, folder: Path, name: str = "controller", throttle: str = "50MB"
+    cluster: Cluster,
+    folder: Path,
+    name: str = "controller",
+    throttle: str = "50MB",
+    lead: Mapping[str, object] | None = None,
 ) -> Iterator[RunningController]:
     """Run a controller within the context; kill it at the end if it has not ended."""
-    running = RunningController(cluster, folder, name, throttle)
+    running = RunningController(cluster, folder, name, throttle, lead)
     try:
         yield running
     finally:

@@ -49,6 +49,12 @@ The configuration file (YAML, JSON or TOML); only "cluster" is required:
     groups: [orders]
     min_gain: 0.05
     min_interval: 10m
+  lead:
+    groups: [payments, team-a-*]
+    take_over: wait
+    remove_static: false
+    mapping: {10.0.1.0/24: az1}
+    protocols: {}
 
 Exit status: 2 error at the start (reason on stderr); 130 stopped with Ctrl-C.
 """

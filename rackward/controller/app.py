@@ -30,6 +30,7 @@ from rackward.controller.reconciler import (
     ReconnectingAdmin,
     Step,
 )
+from rackward.lead import GroupLeader, match_groups
 from rackward.placement_service import (
     PlacementRequest,
     PlacementService,
@@ -39,6 +40,8 @@ from rackward.placement_service import (
 
 POLL_SECONDS = 2.0
 MAX_BACKOFF_SECONDS = 5.0
+LEAD_SCAN_SECONDS = 30.0
+"""Seconds between two searches for groups to lead."""
 READY_SECONDS = 30.0
 """The controller is ready if the cluster has responded within this time."""
 
@@ -58,7 +61,7 @@ class Plugins:
 
 
 class Controller:
-    """Adds pending replicas, serves placements and moves leaders, as configured.
+    """Adds pending replicas, serves placements, moves leaders and leads groups, as configured.
 
     ``timeout``, in seconds, applies to each operation on the cluster. After ``session_timeout_ms``
     another controller replaces one that was killed. ``clock`` counts monotonic seconds, ``now``
@@ -88,6 +91,8 @@ class Controller:
         self._logged_failure: type[RackwardError] | None = None
         self._next_layout = clock() + config.leaders.every if config.leaders else None
         self._layouts = LeaderLayouts(config.leaders, plugins.locator) if config.leaders else None
+        self._leader: GroupLeader | None = None
+        self._next_scan = 0.0
 
     def run(self) -> None:
         """Run until a signal raises, or an error that retrying does not help.
@@ -101,6 +106,7 @@ class Controller:
             stack.callback(cluster.close)
             lease = self._join(cluster)
             stack.callback(lease.close)
+            stack.callback(self._stop_leading)
             self._reconciler = Reconciler(
                 cluster,
                 lease,
@@ -123,6 +129,7 @@ class Controller:
             failed_passes=self._failed_passes,
             last_response=self._last_response_at,
             leader_layouts=self._leader_layouts,
+            led=self._leader.status() if self._leader is not None else (),
             service=self._service.metrics if self._service is not None else None,
         )
 
@@ -184,6 +191,7 @@ class Controller:
             self._passes += 1
             reconciler.run_once(POLL_SECONDS)
             self._apply_leader_layout(reconciler, cluster)
+            self._lead_groups(reconciler, cluster)
         except RackwardError as error:
             self._on_failure(error)
         else:
@@ -199,6 +207,28 @@ class Controller:
         self._next_layout = now + config.every
         applied = cluster.admin.run(lambda admin: layouts.apply(admin, now))
         self._leader_layouts += applied is not None
+
+    def _lead_groups(self, reconciler: Reconciler, cluster: ControllerCluster) -> None:
+        """Lead the configured groups while this controller is the active one."""
+        config = self._config.lead
+        if config is None:
+            return
+        if not reconciler.status.active:
+            self._stop_leading()
+            return
+        if self._clock() < self._next_scan:
+            return
+        self._next_scan = self._clock() + LEAD_SCAN_SECONDS
+        names = cluster.admin.run(lambda admin: match_groups(admin, config.groups))
+        if self._leader is None:
+            self._leader = GroupLeader(self._config.properties, options=config.options)
+        for name in names:
+            self._leader.add(name)
+
+    def _stop_leading(self) -> None:
+        leader, self._leader, self._next_scan = self._leader, None, 0.0
+        if leader is not None:
+            leader.close()
 
     def _on_failure(self, error: RackwardError) -> None:
         rejected = isinstance(error, CredentialsError | UnauthorizedError)

@@ -25,6 +25,12 @@
       groups: [orders, billing-*]
       min_gain: 0.05
       min_interval: 10m                     # rest after a layout
+    lead:
+      groups: [payments, team-a-*]          # none (the default): no group is led
+      take_over: wait                       # or remove
+      remove_static: false
+      mapping: {10.0.1.0/24: az1}           # racks of members that send none
+      protocols: {rack-affinity: sticky}    # other assignors' names, as for rackward lead
 
 The same in TOML or JSON. Only ``cluster`` is required.
 """
@@ -51,6 +57,8 @@ from rackward.config_files import (
     load,
     properties_as_text,
 )
+from rackward.host_racks import HostRacks
+from rackward.lead import LeadOptions, TakeOver, TakeOverPolicy, parse_protocols
 from rackward.placement_service import DEFAULT_ADDRESS, MutualTls
 from rackward.units import parse_bytes
 
@@ -99,12 +107,20 @@ class LeaderLayoutConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class LeadConfig:
+    """The consumer ``groups`` (patterns with ``*``) that the active controller leads, and how."""
+
+    groups: tuple[str, ...]
+    options: LeadOptions
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerConfig:
     """The settings of a controller.
 
     ``properties`` are connection settings and may hold secrets; they are left out of ``repr``.
-    ``throttle`` is in bytes per second. ``throttle``, ``service``, ``health`` and ``leaders`` are
-    None where they are off.
+    ``throttle`` is in bytes per second. ``throttle``, ``service``, ``health``, ``leaders`` and
+    ``lead`` are None where they are off.
     """
 
     properties: Mapping[str, object] = field(repr=False)
@@ -119,6 +135,7 @@ class ControllerConfig:
     service: ListenConfig | None = None
     health: ListenConfig | None = None
     leaders: LeaderLayoutConfig | None = None
+    lead: LeadConfig | None = None
 
 
 def read_config(path: Path, read_properties: ReadProperties) -> ControllerConfig:
@@ -152,6 +169,7 @@ def read_config(path: Path, read_properties: ReadProperties) -> ControllerConfig
         service=_listen_config(document.service, path),
         health=_listen_config(document.health, path),
         leaders=document.leaders.layout,
+        lead=document.lead.config,
     )
 
 
@@ -274,6 +292,33 @@ def _seconds(text: str) -> float | None:
     return float(match[1]) * _SECONDS[match[2]] if match else None
 
 
+class _Lead(_Section):
+    groups: Texts = []
+    take_over: Annotated[str, Meta(description="wait or remove")] = TakeOver.WAIT.value
+    remove_static: Flag = False
+    mapping: Properties = {}
+    protocols: Properties = {}
+
+    def __post_init__(self) -> None:
+        self.config  # noqa: B018 - for its errors
+
+    @property
+    def config(self) -> LeadConfig | None:
+        """The settings, None if no group is led."""
+        groups = (self.groups,) if isinstance(self.groups, str) else tuple(self.groups)
+        try:
+            mode = TakeOver(self.take_over)
+        except ValueError:
+            raise ValueError(f"take_over is {self.take_over!r}: write wait or remove") from None
+        pairs = [f"{k}={v}" for k, v in properties_as_text(self.protocols).items()]
+        options = LeadOptions(
+            protocols=parse_protocols("protocols", pairs),
+            host_racks=HostRacks.parse(properties_as_text(self.mapping), "mapping"),
+            take_over=TakeOverPolicy(mode, self.remove_static),
+        )
+        return LeadConfig(groups, options) if groups else None
+
+
 class _Document(_Section):
     cluster: _Cluster = msgspec.field(default_factory=_Cluster)
     placement: _Placement = msgspec.field(default_factory=_Placement)
@@ -281,6 +326,7 @@ class _Document(_Section):
     service: _Service = msgspec.field(default_factory=_Service)
     health: _Health = msgspec.field(default_factory=_Health)
     leaders: _Leaders = msgspec.field(default_factory=_Leaders)
+    lead: _Lead = msgspec.field(default_factory=_Lead)
 
 
 def _listen_config(section: _Listener, path: Path) -> ListenConfig | None:

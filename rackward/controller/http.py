@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from placement_core import RackwardError
 from rackward.controller.reconciler import ReconcileStatus
+from rackward.lead import LeadStatus
 from rackward.placement_service import Address, ServiceMetrics
 
 MAX_CONNECTIONS = 16
@@ -139,7 +140,8 @@ class ControllerMetrics:
 
     ``requested`` reassignments, ``passes`` of the reconciler, and those that ``failed_passes``;
     ``last_response`` of the cluster, in seconds since 1970, None if there was none;
-    ``leader_layouts`` that were applied; ``service`` is None if there is no placement service.
+    ``leader_layouts`` that were applied; ``service`` is None if there is no placement service;
+    ``led`` are the groups that are led, or are to be.
     """
 
     status: ReconcileStatus
@@ -149,6 +151,7 @@ class ControllerMetrics:
     last_response: float | None
     leader_layouts: int
     service: ServiceMetrics | None
+    led: tuple[LeadStatus, ...] = ()
 
 
 _SERVICE_HELP = {
@@ -200,11 +203,36 @@ class MetricsCollector(Collector):
                 "When the cluster last responded, in seconds since 1970.",
                 now.last_response,
             )
+        if now.led:
+            yield from _lead_metrics(now.led)
         if now.service is not None:
             for each in fields(ServiceMetrics):
                 family = _gauge if each.name.startswith("open_") else _counter
                 value = getattr(now.service, each.name)
                 yield family(f"service_{each.name}", _SERVICE_HELP[each.name], value)
+
+
+def _lead_metrics(led: Iterable[LeadStatus]) -> Iterable[GaugeMetricFamily]:
+    leading = GaugeMetricFamily(
+        "rackward_lead_leading", "1 if the group's assignment is made here.", labels=["group"]
+    )
+    off_rack = GaugeMetricFamily(
+        "rackward_lead_off_rack_partitions",
+        "Partitions read across racks after the last assignment.",
+        labels=["group"],
+    )
+    optimum = GaugeMetricFamily(
+        "rackward_lead_optimum_partitions",
+        "The minimum of partitions read across racks, at the last assignment.",
+        labels=["group"],
+    )
+    for each in led:
+        leading.add_metric([each.group], float(each.leads))
+        figures = each.figures
+        if each.leads and figures.off_rack is not None and figures.optimum is not None:
+            off_rack.add_metric([each.group], float(figures.off_rack))
+            optimum.add_metric([each.group], float(figures.optimum))
+    return (leading, off_rack, optimum)
 
 
 def _gauge(name: str, help: str, value: float) -> GaugeMetricFamily:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from rackward.controller.config import (
     ListenConfig,
     read_config,
 )
+from rackward.lead import STRATEGIES, TakeOver, TakeOverPolicy
 
 COMPLETE = """
 cluster:
@@ -90,6 +92,36 @@ def test_defaults(tmp_path: Path) -> None:
     assert not config.allow_under_replicated
     assert config.leaders is None
     assert config.throttle is None
+
+
+def test_groups_to_lead(tmp_path: Path) -> None:
+    text = f"""{CLUSTER}lead:
+  groups: [payments, team-*]
+  take_over: remove
+  remove_static: true
+  mapping: {{10.0.1.0/24: az1}}
+  protocols: {{rack-affinity: sticky}}
+"""
+    lead = read_config(write(tmp_path, text), read_properties).lead
+    assert lead is not None
+    assert lead.groups == ("payments", "team-*")
+    assert lead.options.take_over == TakeOverPolicy(TakeOver.REMOVE, remove_static=True)
+    assert lead.options.host_racks.rack("/10.0.1.7") == "az1"
+    assert lead.options.protocols["rack-affinity"] == STRATEGIES["sticky"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("take_over: later", "take_over is 'later': write wait or remove"),
+        ("protocols: {x: best}", "protocols x=best: write NAME=STRATEGY"),
+        ("mapping: {10.0.0.0/99: a}", "mapping: '10.0.0.0/99' is not a valid network"),
+    ],
+)
+def test_errors_of_groups_to_lead(tmp_path: Path, settings: str, message: str) -> None:
+    path = write(tmp_path, f"{CLUSTER}lead: {{groups: g, {settings}}}\n")
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read_config(path, read_properties)
 
 
 @pytest.mark.parametrize(

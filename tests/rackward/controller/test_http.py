@@ -21,6 +21,9 @@ from rackward.controller.http import (
     PortError,
 )
 from rackward.controller.reconciler import ReconcileStatus
+from rackward.lead import LeadStatus
+from rackward.lead.assigner import Figures
+from rackward.lead.leader import LEADING, WAITING
 from rackward.placement_service import ServiceMetrics
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -34,6 +37,10 @@ METRICS = ControllerMetrics(
     last_response=1234.5,
     leader_layouts=0,
     service=ServiceMetrics(open_connections=5, requests=6),
+    led=(
+        LeadStatus("billing", LEADING, figures=Figures(off_rack=2, optimum=1)),
+        LeadStatus("orders", WAITING),
+    ),
 )
 
 
@@ -82,6 +89,13 @@ def test_metrics(server: HealthServer) -> None:
     assert float(values["rackward_controller_reassignments_total"]) == 11
     assert float(values["rackward_controller_service_open_connections"]) == 5
     assert float(values["rackward_controller_service_requests_total"]) == 6
+    led = {name: float(value) for name, value in values.items() if name.startswith("rackward_lead")}
+    assert led == {
+        'rackward_lead_leading{group="billing"}': 1,
+        'rackward_lead_leading{group="orders"}': 0,
+        'rackward_lead_off_rack_partitions{group="billing"}': 2,
+        'rackward_lead_optimum_partitions{group="billing"}': 1,
+    }
 
 
 def test_other_paths(server: HealthServer) -> None:
