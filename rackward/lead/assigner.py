@@ -7,12 +7,14 @@ and descriptions of members are arguments. It is used by one thread at a time.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assignors.consumer_protocol import NO_GENERATION
+from assignors.encoding import encode_assignment, encode_group
 from assignors.group_leader import (
     Assignor,
     GroupContext,
@@ -20,7 +22,9 @@ from assignors.group_leader import (
     LogOnce,
     Rebalance,
     RebalanceResult,
+    format_error,
     is_topic_name,
+    sanitize,
 )
 from assignors.kafka_python.coordinator import read_metadata
 from assignors.leader_moves import LeaderMoveMonitor, RefreshPolicy
@@ -38,7 +42,10 @@ from rackward.lead.protocols import (
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What an assignment achieved; off_rack and optimum are None if it is a plain plan."""
+    """What an assignment achieves; off_rack and optimum are None if it is a plain plan.
+
+    ``off_rack`` is counted again with the present leaders at each check.
+    """
 
     generation: int = NO_GENERATION
     protocol: str = ""
@@ -158,6 +165,17 @@ class GroupAssigner:
     def justifies_rebalance(self, cluster: Any, generation: int, now: float) -> str | None:
         """Return why the group should rebalance, given new metadata of its topics; None if not."""
         counts = _partition_counts(cluster, self.topics)
+        try:
+            self._update_off_rack(cluster)
+        except Exception as error:  # noqa: BLE001 - a figure must not end the membership
+            self._log_once.log(
+                ("off-rack", type(error)),
+                "counting off-rack partitions failed: group=%s error=%s",
+                sanitize(self.group),
+                format_error(error),
+                level=logging.ERROR,
+                traceback_of=error,
+            )
         if counts != self._partitions:
             changed = sorted(t for t in self.topics if counts.get(t) != self._partitions.get(t))
             return f"the partitions of {len(changed)} topics changed"
@@ -166,6 +184,18 @@ class GroupAssigner:
         ):
             return "partition leaders moved"
         return None
+
+    def _update_off_rack(self, cluster: Any) -> None:
+        """Count the off-rack partitions of the assignment in force with the present leaders."""
+        rebalance = self._rebalances.get(self.figures.protocol)
+        latest = None if rebalance is None else rebalance.history.latest(self.group)
+        if latest is None or self.figures.off_rack is None:
+            return
+        leaders, _ = read_metadata(cluster, latest.inputs.leaders.racks)
+        group = encode_group(latest.inputs.members, leaders.racks)
+        positions = {m: leaders.to_positions(owned) for m, owned in latest.assigned.items()}
+        off_rack = int(group.crossings(encode_assignment(group, positions))[-1])
+        self.figures = replace(self.figures, off_rack=off_rack)
 
     def _rebalance(self, protocol: str) -> Rebalance:
         if protocol not in self._rebalances:

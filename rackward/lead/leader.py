@@ -675,6 +675,7 @@ class _LedGroup:
             self._join_reason = await self._connection.in_worker(
                 lambda: self._assigner.justifies_rebalance(cluster, generation, time.monotonic())
             )
+            self.status = replace(self.status, figures=self._assigner.figures)
 
 
 def _name(member_id: str, instance_id: str | None) -> str:

@@ -172,9 +172,11 @@ def test_leaders_that_moved_justify_a_rebalance_by_the_policy() -> None:
     policy = RefreshPolicy(stable_seconds=10.0, unstable_seconds=10.0, min_interval=0.0)
     group = assigner(policy)
     run(group, "cooperative-sticky", members_in("ab"), {"t": [0, 1]})
+    assert group.figures.off_rack == 0
     moved = cluster_metadata(RACKS, {"t": [1, 0]})
     reasons = [group.justifies_rebalance(moved, 1, now) for now in (1.0, 5.0, 12.0)]
     assert reasons == [None, None, "partition leaders moved"]
+    assert group.figures.off_rack == 2
 
 
 @given(st.lists(st.binary(max_size=60), max_size=5), st.sampled_from(sorted(DEFAULT_PROTOCOLS)))
