@@ -83,6 +83,7 @@ HELP_PAGES = {
     "topics": ("create", "add-partitions", "describe"),
     "placement": ("check", "plan", "apply", "cancel", "suggest"),
     "leaders": ("plan", "apply"),
+    "lead": (),
     "controller": (),
     "groups": ("explain", "rebalance"),
     "traffic": ("collect", "run", "what-if", "stream", "report"),
