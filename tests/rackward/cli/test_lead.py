@@ -1,0 +1,65 @@
+"""Options and rows of rackward lead; the command itself is tested in integration/lead."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
+from placement_core import InvalidOptionError
+from rackward.cli.lead import app, parse_refresh, status_fields
+from rackward.lead import LeadStatus
+from rackward.lead.assigner import Figures
+
+
+def test_the_refresh_policy() -> None:
+    assert parse_refresh("--refresh", None) == DEFAULT_REFRESH_POLICY
+    assert parse_refresh("--refresh", "off") is None
+    given = parse_refresh("--refresh", "min_gain=0.1,min_partitions=3,check_interval=5")
+    assert given == RefreshPolicy(min_gain=0.1, min_partitions=3, check_interval=5.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("gain=1", "unknown gain: use min_gain,"),
+        ("min_gain=much", "give numbers"),
+        ("min_gain=2", "min_gain is 2.0"),
+        ("min_gain", "not of the form key=value"),
+    ],
+)
+def test_errors_of_the_refresh_policy(text: str, problem: str) -> None:
+    with pytest.raises(InvalidOptionError, match=rf"^--refresh: .*{problem}"):
+        parse_refresh("--refresh", text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--remove-static", "g"], "--remove-static without --take-over remove"),
+        (["--take-over", "remove", "g"], "confirmation needed but stdin is not a terminal"),
+        (["--protocol", "x", "g"], "--protocol x: write NAME=STRATEGY"),
+        (["--mapping", "x", "g"], "--mapping: "),
+    ],
+)
+def test_errors_of_options_come_before_any_connection(arguments: list[str], problem: str) -> None:
+    with pytest.raises(InvalidOptionError, match=problem):
+        app([*arguments, "--bootstrap-server", "127.0.0.1:1"], standalone_mode=False)
+
+
+def test_a_status_as_fields() -> None:
+    figures = Figures(7, "range", 3, 12, 1, 1)
+    status = LeadStatus("g", "leading", "", figures, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    assert status_fields(status) == {
+        "group": "g",
+        "state": "leading",
+        "reason": "",
+        "protocol": "range",
+        "generation": 7,
+        "members": 3,
+        "partitions": 12,
+        "off_rack": 1,
+        "optimum": 1,
+        "last_rebalance": "2026-01-02T03:04:05+00:00",
+    }
