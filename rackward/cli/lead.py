@@ -26,8 +26,8 @@ from rackward.cli.console import (
     table,
 )
 from rackward.cli.options import ClusterOptions
-from rackward.group_explanation import explain_group, topics_read
-from rackward.group_readers import find_groups
+from rackward.group_explanation import explain_group
+from rackward.group_readers import find_groups, topics_read
 from rackward.host_racks import HostRacks
 from rackward.lead import (
     GroupLeader,

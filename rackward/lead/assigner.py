@@ -26,7 +26,7 @@ from assignors.group_leader import (
     is_topic_name,
     sanitize,
 )
-from assignors.kafka_python.coordinator import read_metadata
+from assignors.kafka_python.leading import read_metadata
 from assignors.leader_moves import LeaderMoveMonitor, RefreshPolicy
 from assignors.model import LeaderRacks, Member, Plan, WeightSource
 from rackward.host_racks import HostRacks

@@ -143,7 +143,7 @@ class TestReadMembers:
             each.id: (
                 {t: list(numbers) for t, numbers in each.subscription.owned.items()},
                 each.subscription.generation,
-                bool(each.subscription.owned_while_joining),
+                bool(each.subscription.owned) and not each.subscription.released,
             )
             for each in joined
         }
