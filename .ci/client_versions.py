@@ -43,7 +43,7 @@ CLIENTS = (
         (
             "tests/assignors/kafka_python",
             "tests/assignors/confluent",
-            "integration/clients/test_kafka_python_groups.py::test_a_broker_without_a_rack",
+            "integration/clients/test_groups.py::test_a_broker_without_a_rack",
         ),
     ),
     Client("confluent-kafka", "confluent", "confluent_kafka", ("tests/assignors/confluent",)),

@@ -9,14 +9,11 @@ from pyspark.sql import functions as F
 
 from rack_traffic.options import EstimationOptions
 from rack_traffic.schemas import PARTITION_HOURS
-from rack_traffic.transforms.broker_racks import broker_racks
 from rack_traffic.transforms.client_reports import replace_estimates, reported_hours
-from rack_traffic.transforms.commit_intervals import commit_intervals
-from rack_traffic.transforms.consumption import consumption
+from rack_traffic.transforms.commit_intervals import commit_intervals, ownership_events
+from rack_traffic.transforms.consumption import consumption, log_growth
 from rack_traffic.transforms.hourly import split_by_hour, sum_by_hour
-from rack_traffic.transforms.log_growth import log_growth
-from rack_traffic.transforms.ownership import ownership_events
-from rack_traffic.transforms.partition_states import partition_states
+from rack_traffic.transforms.partition_states import broker_racks, partition_states
 
 _CONSUMED_KEYS = ("cluster", "group", "topic", "partition")
 _APPENDED_KEYS = ("cluster", "topic", "partition", "kind")

@@ -17,8 +17,68 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
-from rack_traffic.transforms.broker_racks import with_rack
 from rack_traffic.transforms.hourly import micros
+
+# ---- The rack of each broker over time.
+
+FOREVER = 1 << 62
+"""A time in microseconds after every other time; before every other time if negative."""
+
+
+def broker_racks(brokers: DataFrame) -> DataFrame:
+    """Return (cluster, broker, rack, since, until): a row per time span [since, until) in which a
+    broker has one rack; times are in microseconds.
+
+    Brokers rarely change their rack, so this is about one row per broker. The first known rack of
+    a broker holds from the beginning of time, because a snapshot of the brokers may be later than
+    other snapshots. A change is assumed half-way between the two snapshots that show it. A rack
+    that is missing in some snapshots is assumed not to have changed there.
+    """
+    by_time = Window.partitionBy("cluster", "broker").orderBy("at", "rack")
+    known = brokers.filter(F.col("rack").isNotNull()).select(
+        "cluster", "broker", "rack", micros("taken_at").alias("at")
+    )
+    changes = known.select(
+        "*",
+        F.lag("rack").over(by_time).alias("before_rack"),
+        F.lag("at").over(by_time).alias("before_at"),
+    ).filter(F.col("before_rack").isNull() | (F.col("before_rack") != F.col("rack")))
+    middle = F.expr("before_at + (at - before_at) div 2")
+    spans = changes.select(
+        "cluster",
+        "broker",
+        "rack",
+        F.coalesce(middle, F.lit(-FOREVER)).alias("since"),
+    )
+    by_since = Window.partitionBy("cluster", "broker").orderBy("since")
+    return spans.select(
+        "*", F.coalesce(F.lead("since").over(by_since), F.lit(FOREVER)).alias("until")
+    )
+
+
+def with_rack(rows: DataFrame, racks: DataFrame, broker: str, at: str, name: str) -> DataFrame:
+    """Return ``rows`` with a column ``name``: the rack of ``broker`` at the time ``at``.
+
+    ``racks`` is the result of :func:`broker_racks`; ``broker`` and ``at`` (microseconds) are
+    columns of ``rows``. The rack is null if it is unknown.
+    """
+    spans = F.broadcast(
+        racks.select(
+            F.col("cluster").alias("_cluster"),
+            F.col("broker").alias("_broker"),
+            F.col("rack").alias(name),
+            "since",
+            "until",
+        )
+    )
+    matches = (
+        (rows["cluster"] == F.col("_cluster"))
+        & (F.col(broker) == F.col("_broker"))
+        & (F.col(at) >= F.col("since"))
+        & (F.col(at) < F.col("until"))
+    )
+    return rows.join(spans, matches, how="left").select(*rows.columns, name)
+
 
 RANGE_AGES = (1, 4, 16, 64, 256)
 """Range n begins at the log's end of so many snapshots before."""
@@ -45,20 +105,15 @@ def partition_states(partitions: DataFrame, racks: DataFrame) -> DataFrame:
     end_offset, before_at, before_end, before_leader, before_rack, newest_density, oldest_density,
     boundary_1 ... boundary_5, density_1 ... density_5).
 
-    ``racks`` is the result of :func:`~rack_traffic.transforms.broker_racks.broker_racks`. ``at``
-    and ``before_at`` (of the snapshot before with the same topic id) are in microseconds;
-    ``topic_hash`` is a hash of the topic id.
-
+    ``racks`` is the result of `broker_racks`. ``at`` and ``before_at`` (of the snapshot before
+    with the same topic id) are in microseconds; ``topic_hash`` is a hash of the topic id.
     Densities are bytes per offset on disk; like a fetch, they include the control records of
-    transactions:
-
-    * ``newest_density``: of the records appended since the snapshot before;
-    * ``density_n``: of the offsets in [``boundary_n``, ``boundary_n-1``), where ``boundary_0`` is
-      ``end_offset``. A range that was compacted in the meantime is empty;
-    * ``oldest_density``: of the offsets below the last boundary, compacted or not.
-
-    All are null if the size on disk was never known. A partition without a leader has the rack of
-    its last leader: no member reads from it in the meantime.
+    transactions: * ``newest_density``: of the records appended since the snapshot before; *
+    ``density_n``: of the offsets in [``boundary_n``, ``boundary_n-1``), where ``boundary_0`` is
+    ``end_offset``. A range that was compacted in the meantime is empty; * ``oldest_density``:
+    of the offsets below the last boundary, compacted or not. All are null if the size on disk
+    was never known. A partition without a leader has the rack of its last leader: no member
+    reads from it in the meantime.
     """
     by_time = Window.partitionBy(*PARTITION).orderBy("at", "end_offset")
     selected = partitions.select(

@@ -13,8 +13,8 @@ from assignors import Member
 from placement_core import TopicPartition
 from rack_traffic.options import Interval
 from rack_traffic.pipeline import Snapshots
-from rack_traffic.transforms.broker_racks import FOREVER, broker_racks
-from rack_traffic.transforms.ownership import STABLE_STATES
+from rack_traffic.transforms.commit_intervals import STABLE_STATES
+from rack_traffic.transforms.partition_states import FOREVER, broker_racks
 
 KEY = ("cluster", "group", "interval_start")
 

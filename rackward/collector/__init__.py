@@ -8,14 +8,15 @@ and not Spark. The sinks are in :mod:`rackward.collector.parquet_sink`, which ne
 from rackward.collector.collector import ClusterResult, Collector, Schedule
 from rackward.collector.config import (
     ClusterSource,
+    CollectorError,
     Patterns,
     Selection,
+    SinkError,
+    SourceError,
     read_host_racks,
     read_sources,
 )
-from rackward.collector.errors import CollectorError, SinkError, SourceError
-from rackward.collector.rows import Sink, Snapshot
-from rackward.collector.snapshot_reader import take_snapshot
+from rackward.collector.snapshot_reader import Sink, Snapshot, take_snapshot
 from rackward.host_racks import HostRacks
 
 __all__ = [

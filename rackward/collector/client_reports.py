@@ -21,7 +21,7 @@ from rack_traffic.snapshot_tables import CLIENT_REPORTS, INT, LONG, TIME
 from rackward.admin import AdminError
 from rackward.admin.client import CLIENT_ID
 from rackward.admin.errors import wrap
-from rackward.collector.rows import Row
+from rackward.collector.snapshot_reader import Row
 
 TABLE = "client_reports"
 MAX_BYTES = 1 << 20

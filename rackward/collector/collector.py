@@ -19,10 +19,8 @@ from datetime import UTC, datetime
 from placement_core import RackwardError
 from rackward.admin import AdminConnection, AdminError
 from rackward.collector.client_reports import TABLE, ClientReports
-from rackward.collector.config import ClusterSource
-from rackward.collector.errors import SinkError, SourceError, StoppedError
-from rackward.collector.rows import Sink, Snapshot
-from rackward.collector.snapshot_reader import take_snapshot
+from rackward.collector.config import ClusterSource, SinkError, SourceError, StoppedError
+from rackward.collector.snapshot_reader import Sink, Snapshot, take_snapshot
 
 MAX_BACKOFF_SECONDS = 600.0
 SHUTDOWN_SECONDS = 5.0

@@ -1,4 +1,4 @@
-"""The clusters that a collector takes snapshots of, and its configuration file.
+"""The clusters that a collector takes snapshots of, its configuration file, and its errors.
 
     clusters:
       prod-east:
@@ -24,9 +24,31 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from rackward.collector.errors import SourceError
+from placement_core import RackwardError
 from rackward.config_files import Flag, Text, Texts, convert, load
 from rackward.host_racks import HostRacks
+
+# ---- Errors of the collector.
+
+
+class CollectorError(RackwardError):
+    """Snapshots cannot be taken or stored."""
+
+
+class SourceError(CollectorError, ValueError):
+    """The configuration of clusters or of racks is not valid."""
+
+
+class SinkError(CollectorError, OSError):
+    """A snapshot cannot be written."""
+
+
+class StoppedError(CollectorError):
+    """The collector was stopped during a snapshot."""
+
+    def __init__(self) -> None:
+        super().__init__("the collector was stopped")
+
 
 DEFAULT_REQUESTS_PER_SECOND = 50.0
 

@@ -24,8 +24,8 @@ from pyarrow import parquet
 
 from rack_traffic.atomic_write import UNFINISHED_PREFIX, write_atomically
 from rack_traffic.snapshot_tables import SNAPSHOT_TABLES, TIME_COLUMN, arrow_schema
-from rackward.collector.errors import SinkError
-from rackward.collector.rows import Row, Snapshot
+from rackward.collector.config import SinkError
+from rackward.collector.snapshot_reader import Row, Snapshot
 
 COMPRESSION = "zstd"
 STALE_SECONDS = 3600.0

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
 from rackward.admin import AdminError, check_topics, connect, read_state
 from rackward.admin.producer import ReliableProducer
-from rackward.collector.errors import SinkError
-from rackward.collector.rows import Row, Snapshot
+from rackward.collector.config import SinkError
+from rackward.collector.snapshot_reader import Row, Snapshot
 
 MAX_BYTES = 512 * 1024
 """Size of a message's value; brokers accept a megabyte by default."""

@@ -13,9 +13,8 @@ from rack_traffic.options import EstimationOptions
 from rack_traffic.pipeline import consumed_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import PARTITION_HOURS
-from rack_traffic.transforms.broker_racks import broker_racks
 from rack_traffic.transforms.hourly import hourly
-from rack_traffic.transforms.partition_states import partition_states
+from rack_traffic.transforms.partition_states import broker_racks, partition_states
 from tests.support.traffic_frames import stored
 
 EMPTY: dict[str, list[dict[str, Any]]] = {

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rack_traffic.report.model import HourTotal, Traffic, total
-from rack_traffic.report.views import MAX_BARS, bar_text, hours_per_bar, sum_by_bar
+from rack_traffic.report.page import MAX_BARS, bar_text, hours_per_bar, sum_by_bar
 from tests.support.traffic_report import SUMMARY_START as START
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from rack_traffic.transforms.broker_racks import FOREVER, broker_racks, with_rack
+from rack_traffic.transforms.partition_states import FOREVER, broker_racks, with_rack
 from tests.support.traffic_frames import assert_frames_equal, frame
 
 MINUTE = 60_000_000

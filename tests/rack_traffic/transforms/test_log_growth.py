@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from rack_traffic.options import EstimationOptions
-from rack_traffic.transforms.broker_racks import FOREVER
-from rack_traffic.transforms.log_growth import log_growth
+from rack_traffic.transforms.consumption import log_growth
+from rack_traffic.transforms.partition_states import FOREVER
 from tests.support.traffic_frames import assert_frames_equal
 
 STATES = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from rack_traffic.transforms.ownership import ownership_events
+from rack_traffic.transforms.commit_intervals import ownership_events
 from tests.support.traffic_frames import assert_frames_equal, frame
 
 BEGIN = datetime(2026, 3, 2, 10, tzinfo=UTC)

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from rack_traffic.transforms.broker_racks import FOREVER
-from rack_traffic.transforms.partition_states import partition_states
+from rack_traffic.transforms.partition_states import FOREVER, partition_states
 from tests.support.traffic_frames import assert_frames_equal, frame
 
 BEGIN = datetime(1970, 1, 2, tzinfo=UTC)
