@@ -1,6 +1,7 @@
 """A dynamic member of a classic consumer group that lists protocols and subscribes to nothing.
 
-Requests and responses of the group protocol, without a decision: see :mod:`rackward.lead.leader`.
+Requests and responses of the group protocol, without a decision: those are in
+:mod:`rackward.lead.led_group`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from kafka.protocol.consumer.group import (
 from assignors.consumer_protocol import NO_GENERATION
 from rackward.admin.messages import ConsumerGroupDescribeRequest
 from rackward.lead.connection import LeadConnection
-from rackward.lead.protocols import RawMember, client_id_of
+from rackward.lead.protocols import CONSUMER, RawMember, client_id_of
 
-CONSUMER = "consumer"
 """Protocol type of consumers, of which Kafka Connect's is another."""
 
 MAX_JOIN_SECONDS = 330.0

@@ -28,7 +28,7 @@ Members that say nothing get back what they had in the last assignment that is k
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange
@@ -93,6 +93,9 @@ kafka-python's raises KeyError out of the application's poll, and KafkaJS's assi
 that member. So we are no member of such a group while another member leads it.
 """
 
+CONSUMER = "consumer"
+"""The protocol type of groups of consumers."""
+
 STREAMS_PROTOCOL = "stream"
 """The protocol of Kafka Streams, whose assignment carries tasks and not only partitions."""
 
@@ -119,6 +122,32 @@ def parse_protocols(option: str, pairs: Iterable[str]) -> dict[str, Strategy]:
 
 
 REFUSED_STREAMS = "the assignment of Kafka Streams has tasks, which only Streams can assign"
+
+
+def why_refused(
+    protocol_type: str, protocol: str, known: Collection[str], *, new_protocol: bool
+) -> str | None:
+    """Return why a group's assignment cannot be made here, and what helps; None if it can.
+
+    ``protocol_type`` and ``protocol`` are empty if brokers do not tell them; ``known`` are the
+    protocols that are answered.
+    """
+    alternative = "rackward leaders plan serves every protocol"
+    if new_protocol:
+        return (
+            "brokers assign the groups of the new protocol (group.protocol=consumer);"
+            f" {alternative}"
+        )
+    if protocol_type not in ("", CONSUMER):
+        return f"it is a group of type {protocol_type}, not of consumers; {alternative}"
+    if protocol == STREAMS_PROTOCOL:
+        return f"{REFUSED_STREAMS}; {alternative}"
+    if protocol and protocol not in known:
+        return (
+            f"its assignor is {protocol}, which is not known here: if its members apply any"
+            f" assignment, add --protocol {protocol}=STRATEGY; {alternative}"
+        )
+    return None
 
 
 def listed_protocols(protocols: Iterable[str], in_use: str | None) -> list[tuple[str, bytes]]:

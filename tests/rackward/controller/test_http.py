@@ -23,7 +23,7 @@ from rackward.controller.http import (
 from rackward.controller.reconciler import ReconcileStatus
 from rackward.lead import LeadStatus
 from rackward.lead.assigner import Figures
-from rackward.lead.leader import LEADING, WAITING
+from rackward.lead.model import LEADING, WAITING
 from rackward.placement_service import ServiceMetrics
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 

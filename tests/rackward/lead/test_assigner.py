@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from rackward.lead.assigner import GroupAssigner, TimeLimited
 from rackward.lead.protocols import DEFAULT_PROTOCOLS, EMPTY_SUBSCRIPTION, RawMember
 from tests.rackward.lead.test_protocols import subscription
 from tests.support.kafka_python import cluster_metadata
+from tests.support.waiting import TEST_TIMEOUT
 
 RACKS = {0: "a", 1: "b", 2: "c"}
 EVEN = [0, 1, 2] * 2
@@ -135,10 +137,20 @@ def test_without_mapping_hosts_are_needed_for_eager_members_that_say_nothing() -
     assert needed == {"sticky", "roundrobin", "RoundRobinAssigner"}
 
 
-def test_a_plan_that_takes_too_long_is_replaced_by_a_plain_one() -> None:
-    group = GroupAssigner("g", DEFAULT_PROTOCOLS, HostRacks(), None, time_limit=0.0)
+def test_a_plan_that_takes_too_long_is_replaced_by_a_plain_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = threading.Event()
+
+    def wait(*_: object) -> Plan:
+        ended.wait(TEST_TIMEOUT)
+        raise TimeoutError
+
+    monkeypatch.setattr(LeaderRackAwareCooperativeSticky, "assign", wait)
+    group = GroupAssigner("g", DEFAULT_PROTOCOLS, HostRacks(), None, time_limit=0.05)
     joined = members_in("abc")
     assigned = run(group, "sticky", joined, {"t": [0] * 6000})
+    ended.set()
     assert group.figures.off_rack is None
     assert sorted(len(each.get("t", [])) for each in assigned.values()) == [0, 2000, 2000, 2000]
 

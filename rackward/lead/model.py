@@ -1,0 +1,76 @@
+"""How groups are led, and what is reported of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
+from rackward.host_racks import HostRacks
+from rackward.lead.assigner import Figures
+from rackward.lead.member import (
+    Timeouts,
+)
+from rackward.lead.protocols import (
+    DEFAULT_PROTOCOLS,
+    Strategy,
+)
+from rackward.lead.take_over import (
+    TakeOverPolicy,
+)
+
+JOINING, LEADING, WAITING, OUTSIDE, REFUSED = "joining", "leading", "waiting", "outside", "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class LeadOptions:
+    """How groups are led.
+
+    protocols
+        The protocols that are answered, by name.
+    host_racks
+        Racks of members that do not send one, by client id, host or network.
+    take_over
+        How to become the leader of a group that has another one.
+    refresh
+        When leaders that moved justify a rebalance; None: never.
+    timeouts
+        Of the membership.
+    time_limit
+        Seconds for which a plan may be computed before a plain one is sent.
+    """
+
+    protocols: Mapping[str, Strategy] = field(default_factory=lambda: dict(DEFAULT_PROTOCOLS))
+    host_racks: HostRacks = field(default_factory=HostRacks)
+    take_over: TakeOverPolicy = field(default_factory=TakeOverPolicy)
+    refresh: RefreshPolicy | None = DEFAULT_REFRESH_POLICY
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    time_limit: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeadStatus:
+    """A group as its leader sees it.
+
+    state
+        "joining", "leading", "waiting" (a member, which does not lead), "outside" (no member, and
+        the group is looked at from time to time) or "refused".
+    reason
+        Why the group is not led, in words; empty if it is.
+    figures
+        Of the last assignment that was made here.
+    last_rebalance
+        When it was made, in UTC; None: never.
+    """
+
+    group: str
+    state: str = JOINING
+    reason: str = ""
+    figures: Figures = field(default_factory=Figures)
+    last_rebalance: datetime | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether the group's assignment is made here."""
+        return self.state == LEADING
