@@ -11,6 +11,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rack_traffic.delta import is_delta_table
+from rack_traffic.errors import InputError
 from rack_traffic.options import EstimationOptions, Interval
 from rack_traffic.pipeline import partition_hours
 from rack_traffic.prices import PriceTable
@@ -60,6 +62,7 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     """Write the tables ``partition_hours``, ``hourly``, ``rejected_rows`` and ``summary`` into the
     target folder, replace those of an earlier run, and return the summary. Raise InputError.
     """
+    refuse_stream_tables(options)
     began = clock()
     validated = read_valid_snapshots(spark, options.source, *_input_period(options))
     log.info("counting snapshot rows")
@@ -84,6 +87,15 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     line = spark.createDataFrame([(summary_json(summary),)], "value string")
     line.coalesce(1).write.mode("overwrite").text(options.path("summary"))
     return summary
+
+
+def refuse_stream_tables(options: BatchOptions) -> None:
+    """Raise InputError if a stream writes to the target folder: its tables would be replaced."""
+    if is_delta_table(options.path("hourly")):
+        raise InputError(
+            f"{options.target} holds the tables of rackward traffic stream, which this job would "
+            "replace: give another folder"
+        )
 
 
 def run_what_if(spark: SparkSession, options: BatchOptions, interval: Interval) -> DataFrame:

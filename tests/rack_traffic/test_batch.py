@@ -120,3 +120,12 @@ def test_a_folder_without_snapshots_is_an_error(spark: SparkSession, tmp_path: P
     with pytest.raises(InputError, match="cannot read the snapshots in") as caught:
         run_traffic(spark, BatchOptions(str(tmp_path), str(tmp_path / "out")), clock)
     assert "\n" not in str(caught.value)
+
+
+def test_the_folder_of_a_stream_is_refused(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "hourly" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(InputError, match="the tables of rackward traffic stream"):
+        run_traffic(spark, BatchOptions(str(source), str(tmp_path)), clock)
+    assert [each.name for each in tmp_path.iterdir()] == ["hourly"]
