@@ -45,6 +45,7 @@ EXTRAS = {
     "plotly": "spark",
     "prometheus_client": "prometheus",
     "pyarrow": "spark",
+    "deltalake": "spark",
     "pyspark": "spark",
     "rich": "cli",
     "testcontainers": "docker",
