@@ -69,8 +69,11 @@ OUTSIDE_SECONDS = 10.0
 REBALANCING_SECONDS = 0.5
 """Seconds between two looks at a group that rebalances, before it is joined."""
 
-JOIN_AHEAD_SECONDS = 0.1
-"""Seconds from a JoinGroup request until the other members are removed."""
+JOIN_AHEAD_SECONDS = 0.01
+"""Seconds from a JoinGroup request until the other members are removed.
+
+If all of them rejoined in this time, one of them would lead with us in the group.
+"""
 
 LEAVE_REASON = "the process that leads ends"
 
