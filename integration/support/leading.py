@@ -178,7 +178,8 @@ class LedGroup:
         self.group.members.pop(name)
         del self.racks[name]
 
-    def settle(self, within: float = TEST_TIMEOUT) -> dict[str, frozenset[PartitionId]]:
+    # A removed consumer of confluent's has taken 35 s to join again, while the others read on.
+    def settle(self, within: float = 3 * TEST_TIMEOUT) -> dict[str, frozenset[PartitionId]]:
         """Wait until the group owns every partition once, and as few as possible off-rack."""
         expected = {(self.topic, partition) for partition in range(self.partitions)}
         last: dict[str, frozenset[PartitionId]] = {}
