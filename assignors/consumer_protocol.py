@@ -55,6 +55,10 @@ USER_DATA_VERSION = 1
 NO_GENERATION = -1
 """The generation of a member that has not completed a join."""
 
+EMPTY_SUBSCRIPTION = b"\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff"
+"""The subscription of a member that reads nothing: version 0, which every client reads, no topics
+and no user data."""
+
 Owned = dict[str, Sequence[int]]
 """Topic to partitions."""
 

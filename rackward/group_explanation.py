@@ -11,6 +11,7 @@ from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Me
 from assignors.explain import Explanation, LocalityFinding, Reason, Remedy, RemedyKind, explain
 from placement_core import ClusterView, InvalidOptionError, TopicPartition, parse_rack
 from placement_core.leaders import CurrentAssignment, plan_leaders
+from rackward.admin import AdminConnection, read_state
 from rackward.admin.groups import CLASSIC, CONSUMER, Group, GroupMember
 from rackward.group_readers import (
     BALANCED_BY_TOPIC,
@@ -21,6 +22,7 @@ from rackward.group_readers import (
     is_stable,
     member_rack,
     subscribed_topics,
+    topics_read,
 )
 from rackward.host_racks import HostRacks
 
@@ -161,6 +163,14 @@ def leader_advice(group: Group) -> str:
         f"its assignor ({protocol}) has no regard to leaders: use the assignor {reference}, or "
         f"lead the group with {lead}, or move leaders to its members with {plan}"
     )
+
+
+def explain_live_group(
+    admin: AdminConnection, group: Group, host_racks: HostRacks
+) -> ExplainedGroup:
+    """Read the topics of ``group`` and explain it. Raises AdminError."""
+    view = read_state(admin, topics_read(group), reassignments=False).view
+    return explain_group(group, view, host_racks)
 
 
 def explain_group(group: Group, view: ClusterView, host_racks: HostRacks) -> ExplainedGroup:

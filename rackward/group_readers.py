@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.leaders import ConsumerDemand, CurrentAssignment
@@ -16,6 +17,7 @@ from rackward.admin.groups import (
     CONSUMER,
     Group,
     GroupMember,
+    ListedGroup,
     describe_classic_groups,
     describe_consumer_groups,
     list_groups,
@@ -60,6 +62,21 @@ class Readers:
     def max_imbalance(self) -> float | None:
         """The default of ``max_imbalance`` in `placement_core.leaders.plan_leaders`."""
         return MAX_IMBALANCE if self.assignments else None
+
+
+def list_matching_groups(
+    admin: AdminConnection,
+    brokers: Iterable[int],
+    patterns: Collection[str],
+    types: Collection[str],
+) -> list[ListedGroup]:
+    """Return the groups of these types whose name a pattern matches. Raises AdminError."""
+    return [
+        group
+        for broker in sorted(brokers)
+        for group in list_groups(admin, broker)
+        if group.type in types and any(fnmatchcase(group.id, pattern) for pattern in patterns)
+    ]
 
 
 def find_groups(

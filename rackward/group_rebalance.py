@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from assignors.consumer_protocol import EMPTY_SUBSCRIPTION
 from rackward.admin import AdminConnection, AdminError, AdminTimeoutError, RefusedError
 from rackward.admin.errors import COORDINATOR_LOADING, from_code
 from rackward.admin.groups import CONSUMER, Group, describe_classic_groups
@@ -22,9 +23,6 @@ from rackward.units import Deadline
 SESSION_TIMEOUT_MS = 10_000
 HOLD_SECONDS = 2.0
 """A cooperative group rebalances twice: it must be stable for so long."""
-
-_NO_SUBSCRIPTION = b"\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff"
-"""A ConsumerProtocolSubscription of version 0: no topics, no user data."""
 
 _COORDINATOR_NOT_AVAILABLE, _NOT_COORDINATOR, _UNKNOWN_MEMBER, _MEMBER_ID_REQUIRED = 15, 16, 25, 79
 _RETRY_SECONDS = 0.05
@@ -154,7 +152,7 @@ def _join(
         group_instance_id=None,
         protocol_type=CONSUMER,
         protocols=[
-            Request.JoinGroupRequestProtocol(name=group.protocol, metadata=_NO_SUBSCRIPTION)
+            Request.JoinGroupRequestProtocol(name=group.protocol, metadata=EMPTY_SUBSCRIPTION)
         ],
         reason="rackward groups rebalance",
         min_version=4,

@@ -26,10 +26,11 @@ from rackward.cli.console import (
     table,
 )
 from rackward.cli.options import ClusterOptions
-from rackward.group_explanation import explain_group
-from rackward.group_readers import find_groups, topics_read
+from rackward.group_explanation import explain_live_group
+from rackward.group_readers import find_groups, is_stable
 from rackward.host_racks import HostRacks
 from rackward.lead import (
+    SCAN_SECONDS,
     GroupLeader,
     LeadOptions,
     LeadStatus,
@@ -81,9 +82,6 @@ With --dry-run: event "plan", and action instead of reason and last_rebalance
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _REFRESH_FIELDS = tuple(each.name for each in fields(RefreshPolicy))
-
-SCAN_SECONDS = 30.0
-"""Seconds between two searches for groups that match a pattern."""
 
 POLL_SECONDS = 0.5
 
@@ -203,9 +201,8 @@ def plan_rows(
             "optimum": None,
             "action": _action(group, lead_options),
         }
-        if group is not None and group.members and group.state == "Stable":
-            view = read_state(admin, topics_read(group), reassignments=False).view
-            explanation = explain_group(group, view, lead_options.host_racks).explanation
+        if group is not None and group.members and is_stable(group):
+            explanation = explain_live_group(admin, group, lead_options.host_racks).explanation
             row["partitions"] = explanation.partitions
             row["off_rack"] = explanation.off_rack
             row["optimum"] = explanation.optimum

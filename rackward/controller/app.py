@@ -30,7 +30,7 @@ from rackward.controller.reconciler import (
     ReconnectingAdmin,
     Step,
 )
-from rackward.lead import GroupLeader, match_groups
+from rackward.lead import SCAN_SECONDS, GroupLeader, match_groups
 from rackward.placement_service import (
     PlacementRequest,
     PlacementService,
@@ -40,8 +40,6 @@ from rackward.placement_service import (
 
 POLL_SECONDS = 2.0
 MAX_BACKOFF_SECONDS = 5.0
-LEAD_SCAN_SECONDS = 30.0
-"""Seconds between two searches for groups to lead."""
 READY_SECONDS = 30.0
 """The controller is ready if the cluster has responded within this time."""
 
@@ -218,7 +216,7 @@ class Controller:
             return
         if self._clock() < self._next_scan:
             return
-        self._next_scan = self._clock() + LEAD_SCAN_SECONDS
+        self._next_scan = self._clock() + SCAN_SECONDS
         names = cluster.admin.run(lambda admin: match_groups(admin, config.groups))
         if self._leader is None:
             self._leader = GroupLeader(self._config.properties, options=config.options)

@@ -10,18 +10,18 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from placement_core.cluster import Move
 from placement_core.leaders import plan_leaders
 from placement_core.locators import RackLocator
 from rackward.admin import AdminConnection, ClusterState, read_state
-from rackward.admin.groups import CLASSIC, CONSUMER, Group, list_groups
+from rackward.admin.groups import CLASSIC, CONSUMER, Group
 from rackward.controller.config import LeaderLayoutConfig
 from rackward.group_readers import (
     Readers,
     find_groups,
     is_stable,
+    list_matching_groups,
     readers_of_groups,
 )
 from rackward.host_racks import HostRacks
@@ -166,13 +166,8 @@ def read_matching_groups(
     Raises AdminError.
     """
     brokers = state.view.racks()
-    names = {
-        each.id
-        for broker in sorted(brokers)
-        for each in list_groups(admin, broker)
-        if each.type in (CLASSIC, CONSUMER)
-        and any(fnmatchcase(each.id, pattern) for pattern in patterns)
-    }
+    listed = list_matching_groups(admin, brokers, patterns, (CLASSIC, CONSUMER))
+    names = {each.id for each in listed}
     return [
         group for _, group in sorted(find_groups(admin, brokers, names).items()) if group.members
     ]

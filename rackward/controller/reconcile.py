@@ -302,11 +302,10 @@ class _Planner:
         if row is None:
             return False
         present = self._cluster.view.replicas[tp]
-        new = [broker for broker in row if broker not in present]
-        if not new or any(broker not in self._live for broker in new):
+        if not set(row).difference(present):
             return False
         if not self._is_safe(record, tp, row):
-            # It has been reassigned by another program since, or the record was forged.
+            # A broker is down, another program has moved the partition, or the record was forged.
             return False
         self._targets[tp] = row
         return True

@@ -11,7 +11,6 @@ Everything here runs on the event loop's thread, except `run` and `close`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -180,8 +179,3 @@ class LeadConnection:
     def _discard(self, connection: str) -> None:
         self._manager.close(connection)
         self._manager.cluster._coordinator_brokers.pop(connection, None)
-
-
-def start_daemon(function: Callable[[], None], name: str) -> None:
-    """Run a function in a thread that does not keep the process alive."""
-    threading.Thread(target=function, name=name, daemon=True).start()

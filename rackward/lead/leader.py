@@ -12,18 +12,21 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import Self
 
 from kafka import errors as kafka_errors
 
 from rackward.admin import AdminConnection, read_state
-from rackward.admin.groups import CLASSIC, list_groups
+from rackward.admin.groups import CLASSIC
+from rackward.group_readers import list_matching_groups
 from rackward.lead.connection import LeadConnection
 from rackward.lead.led_group import LedGroup
 from rackward.lead.model import LeadOptions, LeadStatus
 from rackward.lead.protocols import CONSUMER
+
+SCAN_SECONDS = 30.0
+"""Seconds between two searches for groups that match a pattern."""
 
 LEAVE_SECONDS = 5.0
 """Seconds for which the end of the process waits for the groups to be left."""
@@ -121,12 +124,7 @@ def match_groups(admin: AdminConnection, patterns: Collection[str]) -> list[str]
     names = {each for each in patterns if "*" not in each}
     wild = [each for each in patterns if "*" in each]
     if wild:
-        for broker in read_state(admin, (), reassignments=False).view.racks():
-            names.update(
-                group.id
-                for group in list_groups(admin, broker)
-                if group.type == CLASSIC
-                and group.protocol_type == CONSUMER
-                and any(fnmatchcase(group.id, pattern) for pattern in wild)
-            )
+        brokers = read_state(admin, (), reassignments=False).view.racks()
+        listed = list_matching_groups(admin, brokers, wild, (CLASSIC,))
+        names.update(group.id for group in listed if group.protocol_type == CONSUMER)
     return sorted(names)

@@ -24,8 +24,6 @@ from rackward.admin.messages import ConsumerGroupDescribeRequest
 from rackward.lead.connection import LeadConnection
 from rackward.lead.protocols import CONSUMER, RawMember, client_id_of
 
-"""Protocol type of consumers, of which Kafka Connect's is another."""
-
 MAX_JOIN_SECONDS = 330.0
 """Seconds to wait for a JoinGroup response: longer than clients' default rebalance time-out of 300.
 A join that takes longer is repeated, which changes nothing for the group."""

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field, replace
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange
 from assignors.consumer_protocol import (
+    EMPTY_SUBSCRIPTION,
     NO_GENERATION,
     ConsumerProtocolError,
     MemberSubscription,
@@ -40,10 +41,6 @@ from assignors.consumer_protocol import (
 )
 from assignors.group_leader import Assignor, JoinedMember
 from placement_core import InvalidOptionError
-
-EMPTY_SUBSCRIPTION = b"\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff"
-"""The subscription of a member that leads and does not read: version 0, which every client reads,
-no topics and no user data."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from rackward.cli import options
 from rackward.cli.console import print_json, stdout
 from rackward.cli.options import ClusterOptions
 from rackward.cli.render.explanation import explanation_json, show_explanation
-from rackward.group_explanation import check_explainable, explain_group
-from rackward.group_readers import find_groups, topics_read
+from rackward.group_explanation import check_explainable, explain_live_group
+from rackward.group_readers import find_groups
 from rackward.host_racks import HostRacks
 
 EPILOG = """
@@ -74,8 +74,7 @@ def explain(
     with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
         brokers = read_state(admin, (), reassignments=False).view.racks()
         live = check_explainable(group, find_groups(admin, brokers, [group]).get(group))
-        view = read_state(admin, topics_read(live), reassignments=False).view
-    explained = explain_group(live, view, host_racks)
+        explained = explain_live_group(admin, live, host_racks)
     if as_json:
         print_json("groups explain", explanation_json(explained))
     else:

@@ -19,8 +19,8 @@ from rackward.cli.console import (
     table_console,
 )
 from rackward.cli.options import ClusterOptions
-from rackward.group_explanation import check_explainable, explain_group, leader_advice
-from rackward.group_readers import assigned_by_rackward, find_groups, topics_read
+from rackward.group_explanation import check_explainable, explain_live_group, leader_advice
+from rackward.group_readers import assigned_by_rackward, find_groups
 from rackward.group_rebalance import request_rebalance, wait_until_stable
 from rackward.host_racks import HostRacks
 from rackward.units import format_count
@@ -101,6 +101,5 @@ def rebalance(
 
 def _locality(admin: AdminConnection, group: Group, host_racks: HostRacks) -> tuple[int, int, int]:
     """Return the off-rack partitions of the group now and at best, and all its partitions."""
-    view = read_state(admin, topics_read(group), reassignments=False).view
-    explanation = explain_group(group, view, host_racks).explanation
+    explanation = explain_live_group(admin, group, host_racks).explanation
     return explanation.off_rack, explanation.optimum, explanation.partitions

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareCooperativeSticky
-from assignors.consumer_protocol import SubscriptionReader, write_assignments
+from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, SubscriptionReader, write_assignments
 from assignors.leader_moves import RefreshPolicy
 from assignors.model import Plan
 from rackward.host_racks import HostRacks
 from rackward.lead.assigner import GroupAssigner, TimeLimited
-from rackward.lead.protocols import DEFAULT_PROTOCOLS, EMPTY_SUBSCRIPTION, RawMember
+from rackward.lead.protocols import DEFAULT_PROTOCOLS, RawMember
 from tests.rackward.lead.test_protocols import subscription
 from tests.support.kafka_python import cluster_metadata
 from tests.support.waiting import TEST_TIMEOUT

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
+from assignors.consumer_protocol import EMPTY_SUBSCRIPTION
 from placement_core import InvalidOptionError
 from rackward.lead.protocols import (
     DEFAULT_PROTOCOLS,
-    EMPTY_SUBSCRIPTION,
     STRATEGIES,
     Previous,
     PreviousAssignment,
