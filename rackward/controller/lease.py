@@ -112,7 +112,7 @@ class Lease:
 
     @property
     def records(self) -> Mapping[str, PendingReplicas]:
-        """The records by key; those of a former owner are as they were when it lost the lease."""
+        """The records that were read since the lease was given, by key."""
         return self._reader.records
 
     def poll(self, seconds: float) -> None:
@@ -173,8 +173,8 @@ class Lease:
         owned = not lost and self._tp in partitions
         if self._owned and not owned:
             log.warning("standing by: another controller may be active now")
-        given, self._owned = owned and not self._owned, owned
-        if given:
+        if owned != self._owned:
+            self._owned = owned
             self.reset()
 
     def _read_progress(self) -> None:

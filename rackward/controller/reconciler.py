@@ -8,6 +8,7 @@ with the group's coordinator that this controller still owns the lease.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -203,6 +204,9 @@ class Reconciler:
         self._state = ReconcileState()
         self._topic_id: str | None = None
         self._topic_missing_since: float | None = None
+        self._known: Mapping[str, PendingReplicas] = {}
+        self._known_at = -math.inf
+        """The records when this controller had them all last, and that time of the clock."""
         self._refused: dict[TopicPartition, str] = {}
         self._throttled: bool | None = None
         """None: unknown, since another controller may have throttled."""
@@ -219,6 +223,7 @@ class Reconciler:
         if self._restore_topic(cluster, records) or not self._lease.ready:
             self.status, self._throttled = self._status(), None
             return
+        self._known, self._known_at = records, self._clock()
         steps = self._plan(records, cluster)
         if any(row is not None for row in steps.targets.values()):
             # Replicas are chosen by the load of brokers, which takes all topics.
@@ -276,6 +281,7 @@ class Reconciler:
         if steps.records or steps.deleted:
             self._cluster.write(steps.records, steps.deleted.keys())
             self._lease.update(steps.records, steps.deleted)
+            self._known = dict(self._lease.records)
         for line in steps.log_lines:
             log.info("%s", line)
         self._on_step(Step.RECORDED)
@@ -302,31 +308,36 @@ class Reconciler:
 
     def _restore_topic(self, cluster: ClusterState, records: Mapping[str, PendingReplicas]) -> bool:
         """Create the topic of pending replicas again if it was deleted, and write its records;
-        return whether it was deleted."""
+        return whether it was deleted.
+
+        Every controller does so that has known all records a moment ago. The deletion itself takes
+        the lease away from its owner, and the new topic gives it back, without records.
+        """
         topic_id = cluster.topic_ids.get(PENDING_REPLICAS_TOPIC)
         exists = PENDING_REPLICAS_TOPIC in cluster.topic_ids
+        now = self._clock()
         if exists and topic_id in (self._topic_id, None):
             self._topic_missing_since = None
-            if not self._lease.owned:
-                # The records that this controller has read are out of date by now.
-                self._lease.reset()
+            if not self._lease.owned and now - self._known_at > TOPIC_MISSING_SECONDS:
+                # They are out of date by now.
+                self._known = {}
             return False
         if self._topic_id is None:
             self._topic_id = topic_id
             return False
-        now = self._clock()
         if self._topic_missing_since is None:
             self._topic_missing_since = now
         if now - self._topic_missing_since < TOPIC_MISSING_SECONDS:
             return True
+        restored = {**self._known, **records}
         log.warning(
             "topic %s was deleted%s: writing its %d records again",
             PENDING_REPLICAS_TOPIC,
             " and created again" if exists else "",
-            len(records),
+            len(restored),
         )
         bootstrap = self._cluster.ensure_topic()
-        others = [each for each in records.values() if each.topic != PENDING_REPLICAS_TOPIC]
+        others = [each for each in restored.values() if each.topic != PENDING_REPLICAS_TOPIC]
         self._cluster.write([*others, *([bootstrap] if bootstrap is not None else [])])
         self._lease.reset()
         topic_ids = self._cluster.read_state([PENDING_REPLICAS_TOPIC]).topic_ids

@@ -244,7 +244,6 @@ def test_a_standby_controller_changes_nothing() -> None:
     assert reconciler.status == ReconcileStatus()
     reconciler.run_once(0)
     assert cluster.calls == []
-    assert lease.was_reset, "its records are out of date"
 
 
 def test_the_topic_of_pending_replicas_is_restored_after_it_was_deleted() -> None:
@@ -265,6 +264,41 @@ def test_the_topic_of_pending_replicas_is_restored_after_it_was_deleted() -> Non
     cluster.calls.clear()
     reconciler.run_once(0)
     assert cluster.calls == []
+
+
+def test_records_are_restored_by_an_owner_to_whom_another_controllers_new_topic_is_given() -> None:
+    """The deletion takes the lease, and the new topic gives it back, empty, in a few seconds."""
+    clock = Clock()
+    existing = state([0, 1], LISTS)
+    cluster, lease = FakeCluster(existing), FakeLease(pending())
+    reconciler = make_reconciler(cluster, lease, clock)
+    reconciler.run_once(0)
+    lease.owned, lease.records = False, {}
+    reconciler.run_once(0)
+    assert cluster.calls == [], "the broker that was asked may still return it"
+    cluster.state = without_topic(existing, PENDING_REPLICAS_TOPIC)
+    reconciler.run_once(0)
+    clock.now += TOPIC_MISSING_SECONDS
+    cluster.state = with_id(existing, PENDING_REPLICAS_TOPIC, "another")
+    lease.owned = True
+    reconciler.run_once(0)
+    assert ("write", ["t/i"], []) in cluster.calls
+
+
+def test_a_former_owner_forgets_the_records() -> None:
+    clock = Clock()
+    existing = state([0, 1], LISTS)
+    cluster, lease = FakeCluster(existing), FakeLease(pending())
+    reconciler = make_reconciler(cluster, lease, clock)
+    reconciler.run_once(0)
+    lease.owned, lease.records = False, {}
+    clock.now += TOPIC_MISSING_SECONDS + 1
+    reconciler.run_once(0)
+    cluster.state = without_topic(existing, PENDING_REPLICAS_TOPIC)
+    for _ in range(2):
+        reconciler.run_once(0)
+        clock.now += TOPIC_MISSING_SECONDS
+    assert cluster.calls == ["topic", ("write", [], [])]
 
 
 def test_the_topic_is_not_restored_if_it_is_absent_for_a_moment() -> None:
