@@ -14,6 +14,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from assignors.connection import ConnectionPropertyError
+from assignors.connection.oidc import OIDC_PROPERTIES, TokenCredentials
+from assignors.connection.properties import PropertyReader
+from assignors.connection.sasl import parse_jaas, read_credentials
 
 _RENAMED = {
     "metadata.broker.list": "bootstrap.servers",
@@ -92,7 +95,14 @@ _NAMES = {
 
 _PREFIXES = ("config.providers.", "sasl.kerberos.", "sasl.login.", "sasl.oauthbearer.")
 
-_TRANSLATED = {
+_JAVA_OIDC = {
+    "sasl.login.callback.handler.class",
+    "sasl.oauthbearer.header.urlencode",
+    "sasl.oauthbearer.token.endpoint.url",
+}
+"""Properties of OpenID Connect that Java has too; Spark's version of it has no others."""
+
+_TRANSLATED = OIDC_PROPERTIES - _JAVA_OIDC | {
     "enable.ssl.certificate.verification",
     "sasl.password",
     "sasl.username",
@@ -110,6 +120,8 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+_TOKEN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_TOKEN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
 
 def java_consumer_properties(properties: Mapping[str, object]) -> dict[str, str]:
@@ -145,7 +157,8 @@ def java_consumer_properties(properties: Mapping[str, object]) -> dict[str, str]
             "enable.ssl.certificate.verification",
             "Spark's consumer always verifies certificates: set ssl.ca.location to the CA's",
         )
-    return java | _login(given, java) | _trust(given, java) | _certificate(given, java)
+    login = _token_login(given, java) or _login(given, java)
+    return java | login | _trust(given, java) | _certificate(given, java)
 
 
 def _login(given: Mapping[str, str], java: Mapping[str, str]) -> dict[str, str]:
@@ -167,10 +180,46 @@ def _login(given: Mapping[str, str], java: Mapping[str, str]) -> dict[str, str]:
             "sasl.mechanism",
             f"a user name and a password need one of {', '.join(_LOGIN_MODULES)}",
         )
-    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (username, password))
-    module = _LOGIN_MODULES[mechanism]
-    config = '{} required username="{}" password="{}";'.format(module, *quoted)
+    config = _jaas(_LOGIN_MODULES[mechanism], {"username": username, "password": password})
     return {"sasl.jaas.config": config, "sasl.mechanism": mechanism}
+
+
+def _token_login(given: Mapping[str, str], java: Mapping[str, str]) -> dict[str, str]:
+    """Return sasl.jaas.config and the handler for a token endpoint in librdkafka's names.
+
+    Java's own names are left to Java, which can load any handler.
+    """
+    if java.get("sasl.mechanism", "").strip().upper() != "OAUTHBEARER":
+        return {}
+    if not _TRANSLATED.intersection(given, OIDC_PROPERTIES):
+        return {}
+    credentials = read_credentials(PropertyReader(given))
+    assert isinstance(credentials, TokenCredentials)
+    assert credentials.oidc is not None, "a file has no callback"
+    oidc = credentials.oidc
+    options: dict[str, str] = dict(
+        parse_jaas(java.get("sasl.jaas.config", f"{_TOKEN_MODULE} required;"))
+    )
+    options |= {"clientId": oidc.client_id, "clientSecret": oidc.client_secret}
+    if oidc.scope is not None:
+        options["scope"] = oidc.scope
+    options |= {f"extension_{name}": value for name, value in oidc.extensions.items()}
+    options |= _trust(
+        {n.replace("https.", "ssl."): v for n, v in given.items() if n.startswith("https.")}, {}
+    )
+    return {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": _jaas(_TOKEN_MODULE, options),
+        "sasl.login.callback.handler.class": _TOKEN_HANDLER,
+    }
+
+
+def _jaas(module: str, options: Mapping[str, str]) -> str:
+    quoted = (
+        '{}="{}"'.format(name, value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
+        for name, value in options.items()
+    )
+    return f"{module} required {' '.join(quoted)};"
 
 
 def _trust(given: Mapping[str, str], java: Mapping[str, str]) -> dict[str, str]:

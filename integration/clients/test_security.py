@@ -24,7 +24,9 @@ from integration.support.aiokafka_clients import AIOKafka
 from integration.support.clients import KafkaPython, MakeClient, partitions_of
 from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
+from integration.support.java_clients import RANGE, Java
 from integration.support.topics import committed, create_topic, fill, with_admin
+from rack_traffic.consumer_properties import java_consumer_properties
 from rackward.clusters import LocalCluster
 from tests.support.security import (
     CLIENT_ID,
@@ -236,6 +238,30 @@ def test_reading_and_committing(
         shown.append(shown_of(member.consumer))
     requested = len(secured.token_server.tokens) > tokens
     assert requested == listener.startswith("oauth")
+
+
+@pytest.mark.parametrize("listener", ["tls", "scram"])
+def test_a_java_consumer_with_the_properties_for_spark(secured: Secured, listener: str) -> None:
+    properties: dict[str, Any] = java_consumer_properties(secured.properties(listener))
+    expected = partitions_of(secured.topic, PARTITIONS)
+    with ConsumerGroup(secured.cluster, topics=[secured.topic]) as group:
+        group.start("reader", listener, client=Java(RANGE), **properties)
+        group.settle(expected)
+
+
+def test_a_java_consumer_gets_a_token_with_the_properties_for_spark(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker here takes tokens without a signature only, and Java's consumer refuses those."""
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={secured.token_server.url}"
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", allowed)
+    properties: dict[str, Any] = java_consumer_properties(secured.properties("oauth-tls"))
+    tokens = len(secured.token_server.tokens)
+    with ConsumerGroup(secured.cluster, topics=[secured.topic]) as group:
+        member = group.start("reader", "oauth-tls", client=Java(RANGE), **properties)
+        wait_until(lambda: member.error is not None, TEST_TIMEOUT, "the consumer has a response")
+    assert "Malformed JWT" in str(member.error)
+    assert len(secured.token_server.tokens) > tokens
 
 
 @parametrized

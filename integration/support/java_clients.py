@@ -57,6 +57,11 @@ def tools_class_path() -> str:
     return ":".join(map(str, [*sorted(target.glob("*.jar")), *kafka.jars]))
 
 
+def _escape(value: object) -> str:
+    """Return the value as a file of Java properties has it."""
+    return str(value).replace("\\", "\\\\").replace("\n", "\\n")
+
+
 class JavaClient:
     """A VerifiableConsumer in a process of its own. Its generation is not known: 0 while it owns.
 
@@ -92,7 +97,7 @@ class JavaClient:
             **{key: value for key, value in self._config.settings.items() if "." in key},
         }
         path = Path(self._folder.name) / "consumer.properties"
-        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        path.write_text("".join(f"{key}={_escape(value)}\n" for key, value in properties.items()))
         with (Path(self._folder.name) / "stderr").open("w") as errors:
             self._process = subprocess.Popen(
                 [

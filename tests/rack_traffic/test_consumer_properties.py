@@ -12,6 +12,7 @@ from rack_traffic.consumer_properties import java_consumer_properties
 PEM = "-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n"
 KEY = "-----BEGIN PRIVATE KEY-----\nMII=\n-----END PRIVATE KEY-----\n"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -41,6 +42,31 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
                 "sasl.mechanism": "SCRAM-SHA-512",
                 "sasl.jaas.config": f'{SCRAM} required username="me" password="pw";',
             },
+        ),
+        (
+            {
+                "sasl.mechanisms": "OAUTHBEARER",
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
+                "sasl.oauthbearer.client.id": "me",
+                "sasl.oauthbearer.client.secret": 'a"b\\c',
+                "sasl.oauthbearer.scope": "kafka",
+                "sasl.oauthbearer.extensions": "tenant=t",
+                "https.ca.pem": PEM,
+            },
+            {
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
+                "sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
+                "sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required "
+                r'clientId="me" clientSecret="a\"b\\c" scope="kafka" extension_tenant="t" '
+                r'ssl.truststore.type="PEM" ssl.truststore.certificates="'
+                r'-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n";',
+            },
+        ),
+        (
+            {"sasl.mechanism": "OAUTHBEARER", "sasl.login.callback.handler.class": "com.example.H"},
+            {"sasl.mechanism": "OAUTHBEARER", "sasl.login.callback.handler.class": "com.example.H"},
         ),
         ({"ssl.ca.pem": PEM}, {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": PEM}),
         (
@@ -95,6 +121,14 @@ def test_certificate_files_are_read(tmp_path: Path) -> None:
         (
             {"sasl.username": "me", "sasl.password": "hunter2", "sasl.jaas.config": "x hunter2;"},
             "sasl.jaas.config: it contains the user name",
+        ),
+        (
+            {
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.client.id": "me",
+                "sasl.oauthbearer.client.secret": "hunter2",
+            },
+            "sasl.oauthbearer.token.endpoint.url: OAUTHBEARER needs it",
         ),
         ({"ssl.ca.location": "/absent"}, "ssl.ca.location: cannot read /absent"),
         ({"ssl.ca.pem": PEM, "ssl.truststore.location": "x"}, "disagrees with ssl.truststore"),
