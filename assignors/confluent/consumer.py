@@ -101,7 +101,9 @@ class Consumer(confluent_kafka.Consumer):
             check_group_metadata(cast(bytes, super().consumer_group_metadata()))
             configuration = read_configuration(properties, os.environ)
         except (KafkaException, UnsupportedClientError):
-            super().close()
+            # A callback of the application may raise, which is not why this fails.
+            with suppress(Exception):
+                super().close()
             raise
         self._configuration = configuration
         self._events = EventQueue()

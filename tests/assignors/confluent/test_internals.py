@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
 import pytest
-from confluent_kafka import cimpl
+from confluent_kafka import KafkaError, cimpl
 from kafka.net.manager import KafkaConnectionManager
 
-from assignors.confluent import AIOConsumer, Consumer, UnsupportedClientError, internals
+from assignors.confluent import AIOConsumer, Consumer, UnsupportedClientError, consumer, internals
 from assignors.confluent.config import COOPERATIVE
 from assignors.kafka_python.internals import check_kafka_python
 
@@ -57,6 +59,30 @@ def test_a_missing_part_of_confluent_is_named(
     assert f"confluent-kafka {installed} has no " in str(caught.value)
     assert "cimpl._renamed_identity_var" in str(caught.value)
     assert internals.SUPPORTED in str(caught.value)
+
+
+def test_an_error_callback_that_raises_does_not_replace_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """librdkafka has found no broker by the time of the check, and close() calls the callback."""
+    reported: list[KafkaError] = []
+
+    def raise_error(error: KafkaError) -> None:
+        reported.append(error)
+        raise RuntimeError("from error_cb")
+
+    def fail() -> None:
+        time.sleep(1)
+        raise UnsupportedClientError("the reason")
+
+    monkeypatch.setattr(consumer, "check_clients", fail)
+    with socket.socket() as bound:
+        # Bound, but not listening: connections are refused, and no other process gets the port.
+        bound.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{bound.getsockname()[1]}"
+        with pytest.raises(UnsupportedClientError, match="the reason"):
+            Consumer(SETTINGS | {"bootstrap.servers": servers, "error_cb": raise_error})
+    assert reported
 
 
 def test_a_missing_part_of_kafka_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
