@@ -105,10 +105,13 @@ class SubscriptionReader:
         self._topic_lists: list[tuple[bytes, frozenset[str]]] = []
         self._names: dict[bytes, str] = {}
 
-    def read(self, data: bytes) -> MemberSubscription:
-        """Return the subscription, decoded as far as possible. Never raises."""
+    def read(self, data: bytes, *, user_data: bool = True) -> MemberSubscription:
+        """Return the subscription, decoded as far as possible. Never raises.
+
+        ``user_data`` False ignores the user data, which is that of another assignor.
+        """
         errors: list[str] = []
-        user_data: bytes | None = None
+        own_data: bytes | None = None
         owned: Owned = {}
         generation, rack, released = NO_GENERATION, None, False
         try:
@@ -119,7 +122,7 @@ class SubscriptionReader:
         except ConsumerProtocolError as error:
             return MemberSubscription(errors=(f"subscription: {error}",))
         try:
-            user_data, at = _bytes(data, at)
+            own_data, at = _bytes(data, at)
             if version >= 1:
                 owned, at = self._partitions(data, at)
             if version >= 2:
@@ -130,9 +133,9 @@ class SubscriptionReader:
             # No claim is better than half of one, which could be contradicted by the rest.
             owned, generation, rack = {}, NO_GENERATION, None
             errors.append(f"subscription: {error}")
-        if user_data:
+        if own_data and user_data:
             try:
-                more = self.read_user_data(user_data)
+                more = self.read_user_data(own_data)
             except ConsumerProtocolError as error:
                 errors.append(f"user data: {error}")
             else:

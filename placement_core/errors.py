@@ -39,7 +39,8 @@ class MissingRacksError(PlacementError):
         self.broker_ids = tuple(sorted(broker_ids))
         super().__init__(
             f"{format_brokers(self.broker_ids)} without a rack, while others have one: set "
-            "broker.rack there, leave them out by broker_ids, or set ignore_racks (--ignore-racks)"
+            "broker.rack there, leave them out (--brokers; --drain of placement plan), or ignore "
+            "racks (--ignore-racks)"
         )
 
 

@@ -15,6 +15,7 @@ from rackward.admin import AdminConnection, ClusterState
 from rackward.admin.groups import (
     CLASSIC,
     CONSUMER,
+    OWN_PROTOCOLS,
     Group,
     GroupMember,
     ListedGroup,
@@ -27,8 +28,7 @@ from rackward.host_racks import HostRacks
 BALANCED_BY_TOPIC = frozenset({"range", "leader-rack-aware-range"})
 """Assignors that balance each topic on its own, instead of all topics together."""
 
-RANGE, COOPERATIVE_STICKY = "leader-rack-aware-range", "leader-rack-aware-cooperative-sticky"
-"""Rackward's assignors."""
+RANGE, COOPERATIVE_STICKY = OWN_PROTOCOLS
 
 MAX_IMBALANCE = 1.0
 """For current assignments: no broker gets more than twice the mean of preferred leaders."""
@@ -136,7 +136,7 @@ def assigned_by_rackward(group: Group) -> bool:
 
     Such a group follows when leaders move; any other group keeps its assignment.
     """
-    return group.type == CLASSIC and group.protocol in (RANGE, COOPERATIVE_STICKY)
+    return group.type == CLASSIC and group.protocol in OWN_PROTOCOLS
 
 
 def is_stable(group: Group) -> bool:

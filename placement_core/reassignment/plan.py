@@ -89,7 +89,8 @@ def plan_reassignment(
         leaders that may stay keep their replicas, even if loads are less even for it. If a
         replication factor falls, other replicas are removed.
     ignore_racks
-        Treat all brokers as one rack. Required if only some of them have a rack.
+        Treat all brokers as one rack. Otherwise, if only some of them have a rack, the others get
+        no replicas, and partitions with a replica there are not changed: see `rackless_brokers`.
 
     Raises InvalidOptionError if no such layout exists or an option is out of range.
     """
@@ -154,7 +155,11 @@ def read_problem(
     staying = {broker: rack for broker, rack in sorted(racks.items()) if broker not in drain}
     if not staying:
         raise InvalidOptionError("no broker would stay: drain fewer brokers")
-    paths = _rack_paths(staying, ignore_racks)
+    rackless = rackless_brokers(view, drain, ignore_racks=ignore_racks)
+    staying = {broker: rack for broker, rack in staying.items() if broker not in rackless}
+    paths = tuple(
+        NO_RACK if ignore_racks else parse_rack(rack) or NO_RACK for rack in staying.values()
+    )
     known = {partition.topic for partition in view.replicas}
     chosen = known if topics is None else set(topics)
     if missing := sorted(chosen - known):
@@ -162,15 +167,21 @@ def read_problem(
     partitions = tuple(sorted(p for p in view.replicas if p.topic in chosen))
     number = {broker: n for n, broker in enumerate(staying)}
     rows = [view.replicas[partition] for partition in partitions]
-    replicas = _replication_factors(partitions, rows, replication_factor, known, len(staying))
+    replicas = _replication_factors(partitions, rows, replication_factor, known)
+    if rackless:
+        changed = _without_rackless(partitions, rows, replicas, rackless, set(staying))
+        partitions = tuple(partitions[n] for n in changed)
+        rows, replicas = [rows[n] for n in changed], replicas[changed]
+    _require_brokers(partitions, replicas, len(staying))
     held = np.full((len(rows), max(map(len, rows), default=1)), -1)
     for row, brokers in enumerate(rows):
         for slot, broker in enumerate(brokers):
             held[row, slot] = number.get(broker, -1)
     base, base_leaders = np.zeros(len(staying), np.int64), np.zeros(len(staying), np.int64)
     if len(partitions) < len(view.replicas):
+        planned = set(partitions)
         for partition, brokers in view.replicas.items():
-            if partition.topic in chosen:
+            if partition in planned:
                 continue
             for slot, broker in enumerate(brokers):
                 if broker in number:
@@ -188,15 +199,17 @@ def read_problem(
     )
 
 
-def _rack_paths(racks: Mapping[int, str | None], ignore_racks: bool) -> tuple[RackPath, ...]:
-    paths = [None if ignore_racks else parse_rack(rack) for rack in racks.values()]
-    without = [broker for broker, path in zip(racks, paths, strict=True) if path is None]
-    if without and len(without) < len(paths):
-        raise InvalidOptionError(
-            f"{format_brokers(without, MAX_NAMED)} without a rack, others with: give every broker "
-            "a rack, or ignore racks"
-        )
-    return tuple(path or NO_RACK for path in paths)
+def rackless_brokers(
+    view: ClusterView, drain: Collection[int] = (), *, ignore_racks: bool = False
+) -> frozenset[int]:
+    """Return the brokers that stay and have no rack; none if no other has one, or racks are
+    ignored.
+
+    No layout with a replica on such a broker can be known to satisfy the rack rules.
+    """
+    staying = {broker: rack for broker, rack in view.racks().items() if broker not in drain}
+    without = frozenset(broker for broker, rack in staying.items() if parse_rack(rack) is None)
+    return without if not ignore_racks and len(without) < len(staying) else frozenset()
 
 
 def _replication_factors(
@@ -204,7 +217,6 @@ def _replication_factors(
     rows: Sequence[tuple[int, ...]],
     requested: int | Mapping[str, int] | None,
     known: Collection[str],
-    brokers: int,
 ) -> IntArray:
     """Return the replication factor of each partition's target."""
     if isinstance(requested, Mapping) and (missing := sorted(set(requested) - set(known))):
@@ -225,13 +237,53 @@ def _replication_factors(
             raise InvalidOptionError(
                 f"the replication factor of {name} is {factor!r}: give a whole number from 1"
             )
-        if factor > brokers:
-            raise InvalidOptionError(
-                f"{name} cannot have {factor} replicas on {brokers} "
-                f"broker{'s' if brokers > 1 else ''}: lower the factor, or drain fewer brokers"
-            )
         factors[row] = factor
     return factors
+
+
+def _without_rackless(
+    partitions: Sequence[TopicPartition],
+    rows: Sequence[tuple[int, ...]],
+    replicas: IntArray,
+    rackless: frozenset[int],
+    staying: set[int],
+) -> list[int]:
+    """Return the positions of the partitions without a replica on a broker of ``rackless``.
+
+    Raises InvalidOptionError if one of the others would have to change.
+    """
+    changed = []
+    for position, row in enumerate(rows):
+        if not (without := rackless.intersection(row)):
+            changed.append(position)
+        elif replicas[position] != len(row) or not (rackless | staying).issuperset(row):
+            topic, number = partitions[position]
+            raise InvalidOptionError(
+                f"{topic}-{number} cannot be changed, because it has a replica on "
+                f"{format_brokers(without)} without a rack, while others have one: set "
+                "broker.rack there, drain it too (--drain), leave the topic out (--exclude), or "
+                "ignore racks (--ignore-racks)"
+            )
+    return changed
+
+
+def _require_brokers(
+    partitions: Sequence[TopicPartition], replicas: IntArray, brokers: int
+) -> None:
+    """Raise InvalidOptionError, which names the topics, if there are fewer brokers than replicas.
+
+    ``brokers`` is the number of those that may hold replicas.
+    """
+    if not (replicas > brokers).any():
+        return
+    topics = list(dict.fromkeys(partitions[n].topic for n in np.flatnonzero(replicas > brokers)))
+    named = ",".join(topics[:MAX_NAMED]) + (",..." if len(topics) > MAX_NAMED else "")
+    first = partitions[int((replicas > brokers).argmax())]
+    raise InvalidOptionError(
+        f"{first.topic}-{first.partition} cannot have {replicas.max()} replicas on {brokers} "
+        f"broker{'s' if brokers > 1 else ''}: lower the factor, drain fewer brokers, or leave "
+        f"out the topics with so many replicas (--exclude {named})"
+    )
 
 
 def _initial_sets(problem: ReassignmentProblem, keep_leaders: bool) -> ReplicaSets:

@@ -153,7 +153,8 @@ def wrap(operation: str, error: Exception) -> AdminError:
 
 def reason_of(error: Exception) -> str:
     """Return the text of an exception of kafka-python; its name in words if it has no text."""
-    return one_line(error.args[0] if error.args else _words(type(error).__name__))
+    text = error.args[0] if error.args else None
+    return one_line(text or _words(type(error).__name__))
 
 
 def one_line(text: object) -> str:

@@ -18,6 +18,8 @@ from rackward.admin.errors import COORDINATOR_LOADING, AdminError, TooOldError, 
 from rackward.units import Deadline
 
 CLASSIC, CONSUMER = "classic", "consumer"
+OWN_PROTOCOLS = "leader-rack-aware-range", "leader-rack-aware-cooperative-sticky"
+"""Rackward's assignors."""
 MAX_METADATA_BYTES = 1 << 20
 """Longer metadata of a member is not decoded: its topics, rack and assignment are then unknown."""
 
@@ -186,9 +188,17 @@ def read_committed_offsets(
 
 
 def parse_classic_member(
-    member: Any, reader: SubscriptionReader, max_bytes: int = MAX_METADATA_BYTES
+    member: Any,
+    reader: SubscriptionReader,
+    max_bytes: int = MAX_METADATA_BYTES,
+    *,
+    protocol: str = "",
 ) -> GroupMember:
-    """Return a member of a DescribeGroupsResponse, with as much of its metadata as decodes."""
+    """Return a member of a DescribeGroupsResponse, with as much of its metadata as decodes.
+
+    Its user data is read only if ``protocol``, the group's, is one of rackward's: each assignor has
+    a layout of its own.
+    """
     metadata, assigned = member.member_metadata or b"", member.member_assignment or b""
     errors: list[str] = []
     rack, topics, assignment = None, frozenset[str](), {}
@@ -197,7 +207,7 @@ def parse_classic_member(
         errors.append(f"its metadata has {longest} bytes, and at most {max_bytes} are decoded")
     else:
         if metadata:
-            subscription = reader.read(bytes(metadata))
+            subscription = reader.read(bytes(metadata), user_data=protocol in OWN_PROTOCOLS)
             rack, topics = subscription.rack, subscription.topics
             errors.extend(subscription.errors)
         if assigned:
@@ -253,7 +263,9 @@ def _parse_classic_group(group: Any) -> Group:
         protocol_type=group.protocol_type,
         protocol=group.protocol_data,
         generation=None,
-        members=tuple(parse_classic_member(each, reader) for each in members),
+        members=tuple(
+            parse_classic_member(each, reader, protocol=group.protocol_data) for each in members
+        ),
     )
 
 

@@ -157,7 +157,7 @@ class PlannedChange:
     """Moves on a view of the whole cluster, and their cost.
 
     ``sizes`` are bytes per partition on its leader, as far as known. ``throttle`` is in bytes per
-    second and broker.
+    second and broker. ``topics`` are those that could change; None: all.
     """
 
     view: ClusterView
@@ -165,6 +165,7 @@ class PlannedChange:
     sizes: Mapping[TopicPartition, int]
     throttle: int | None = None
     localities: tuple[Locality, ...] = ()
+    topics: frozenset[str] | None = None
 
     @property
     def after(self) -> ClusterView:
@@ -179,15 +180,31 @@ class PlannedChange:
         return min_copy_seconds(self.moves, self.sizes, self.throttle)
 
     def rack_rule_violations(self) -> tuple[int, int] | None:
-        """Return the partitions that break the rack rules before and after; None without racks."""
-        before = audit(self.view).figures.against_rack_rules
-        after = audit(self.after).figures.against_rack_rules
+        """Return the partitions that break the rack rules before and after; None without racks.
+
+        Only those of ``topics`` are counted.
+        """
+        before, after = (
+            audit(self._of_topics(view)).figures.against_rack_rules
+            for view in (self.view, self.after)
+        )
         return None if before is None or after is None else (before, after)
+
+    def _of_topics(self, view: ClusterView) -> ClusterView:
+        if self.topics is None:
+            return view
+        replicas = {tp: row for tp, row in view.replicas.items() if tp.topic in self.topics}
+        return replace(view, replicas=replicas, leaders=None)
 
 
 def count_copies(moves: Iterable[Move]) -> int:
     """Return the number of replicas to copy."""
     return sum(len(move.adding) for move in moves)
+
+
+def count_removals(moves: Iterable[Move]) -> int:
+    """Return by how many the number of replicas falls, over the partitions that lose some."""
+    return sum(max(0, len(move.before) - len(move.after)) for move in moves)
 
 
 def count_leader_changes(moves: Iterable[Move]) -> int:

@@ -10,7 +10,7 @@ from placement_core import ClusterView, InvalidOptionError, PlacementSpec, Topic
 from placement_core.cluster import Move, moves_between
 from placement_core.locators import RackLocator, apply_locator
 from placement_core.placers import ReplicaPlacer, SimplePlacer, place
-from placement_core.reassignment import plan_reassignment
+from placement_core.reassignment.plan import plan_reassignment, rackless_brokers
 from rackward.admin import ClusterState
 from rackward.units import format_brokers, format_count, format_list
 
@@ -114,6 +114,24 @@ def plan_moves(request: ReassignmentRequest, view: ClusterView) -> tuple[Move, .
         ignore_racks=request.ignore_racks,
     ).moves
     return moves if request.even else _keep_leaders(moves, view)
+
+
+def rackless_notes(request: ReassignmentRequest, view: ClusterView) -> list[str]:
+    """Return a sentence about brokers that are left out because only they have no rack, if any."""
+    rackless = rackless_brokers(view, request.drain, ignore_racks=request.ignore_racks)
+    if not rackless or request.placer is not None:
+        return []
+    kept = sum(
+        tp.topic in request.topics and not rackless.isdisjoint(row)
+        for tp, row in view.replicas.items()
+    )
+    several = len(rackless) > 1
+    return [
+        f"Note: {format_brokers(rackless)} {'have' if several else 'has'} no rack, and others "
+        f"have one. {'They get' if several else 'It gets'} no replicas, and the "
+        f"{format_count(kept, 'partition')} with a replica there {'are' if kept != 1 else 'is'} "
+        "not changed: set broker.rack there, or give --drain or --ignore-racks."
+    ]
 
 
 def _keep_leaders(moves: Iterable[Move], view: ClusterView) -> tuple[Move, ...]:

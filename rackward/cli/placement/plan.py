@@ -25,6 +25,7 @@ from rackward.reassignment.planner import (
     check_request,
     plan_moves,
     planning_view,
+    rackless_notes,
 )
 from rackward.reassignment.run_plan import read_leader_sizes
 
@@ -48,8 +49,8 @@ def plan(
             metavar="N",
             min=1,
             max=1000,
-            help="New replication factor. Default: unchanged. Internal topics are included only if "
-            "--topics matches them.",
+            help="New replication factor; a lower one removes replicas. Default: unchanged. "
+            "Internal topics are included only if --topics matches them.",
         ),
     ] = None,
     drain: Annotated[
@@ -165,6 +166,8 @@ def plan(
         format,
         every_partition=every_partition,
         as_json=as_json,
+        topics=request.topics,
+        notes=rackless_notes(request, view),
     )
 
 

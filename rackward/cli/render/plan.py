@@ -17,7 +17,12 @@ from placement_core.leaders import Locality
 from placement_core.reassignment import to_kafka_json
 from rackward.cli.console import print_json, stderr, stdout, table
 from rackward.reassignment import Plan, PlannedChange
-from rackward.reassignment.plan import bytes_to_copy, count_copies, count_leader_changes
+from rackward.reassignment.plan import (
+    bytes_to_copy,
+    count_copies,
+    count_leader_changes,
+    count_removals,
+)
 from rackward.reassignment.plan_file import STDIO, format_plan, write_text
 from rackward.units import format_bytes, format_count, format_duration
 
@@ -168,6 +173,8 @@ def _headline(change: PlannedChange) -> str:
         size = bytes_to_copy(change.moves, change.sizes)
         size_text = "an unknown size" if size is None else format_bytes(size)
         copying = f"{format_count(copies, 'replica')} to copy ({size_text})"
+    if removed := count_removals(change.moves):
+        copying += f", {format_count(removed, 'replica')} to remove without a replacement"
     return (
         f"{format_count(len(change.moves), 'partition')} to change: {copying}, "
         f"{format_count(leaders, 'preferred leader')} {'changes' if leaders == 1 else 'change'}"
@@ -274,18 +281,21 @@ def write_plan(
     *,
     every_partition: bool,
     as_json: bool,
+    topics: frozenset[str] | None = None,
     notes: Sequence[str] = (),
     fields: Mapping[str, Any] | None = None,
 ) -> None:
     """Show a plan, and write it to ``output`` if that is given.
 
-    ``notes`` are sentences to print after the tables, ``fields`` more fields of the JSON. Raises
-    PlanFileError.
+    ``topics`` are those that could change (None: all), ``notes`` sentences to print after the
+    tables, ``fields`` more fields of the JSON. Raises PlanFileError.
     """
     text = to_kafka_json(plan.target) if format is PlanFormat.KAFKA else format_plan(plan)
     if output is not None and output != STDIO:
         write_text(output, text)
-    change = PlannedChange(view, plan.moves, plan.sizes, plan.limits.throttle, plan.localities)
+    change = PlannedChange(
+        view, plan.moves, plan.sizes, plan.limits.throttle, plan.localities, topics
+    )
     if as_json:
         print_json(command, {"output": output, **change_json(change), **(fields or {})})
         return

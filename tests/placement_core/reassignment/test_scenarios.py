@@ -103,12 +103,22 @@ def test_other_topics_are_unchanged_and_count_as_load() -> None:
     assert loads({**other_topic, **plan.target}) == {0: 2, 1: 2, 2: 2, 3: 2}
 
 
-def test_partly_unknown_racks_are_rejected_unless_ignored() -> None:
+def test_brokers_without_a_rack_get_nothing_and_their_partitions_stay() -> None:
     view = cluster()
-    partly_known = replace(view, brokers=(*view.brokers[:5], Broker(5)))
-    with pytest.raises(InvalidOptionError, match="broker 5 without a rack, others with"):
-        plan_reassignment(partly_known)
-    assert plan_reassignment(partly_known, ignore_racks=True).copies == 0
+    partly_known = replace(view, brokers=(*view.brokers[:5], Broker(5), Broker(6), Broker(7, "b")))
+    on_rackless = {p for p, row in view.replicas.items() if 5 in row}
+    plan = plan_reassignment(partly_known)
+    assert plan.target.keys() == view.replicas.keys() - on_rackless
+    assert {broker for move in plan.moves for broker in move.adding} == {7}
+    assert plan_reassignment(partly_known, drain=[5, 6]).target.keys() == view.replicas.keys()
+    assert plan_reassignment(partly_known, even=False, ignore_racks=True).copies == 0
+    for change in ({"drain": [1]}, {"replication_factor": 2}):
+        with pytest.raises(InvalidOptionError, match=r"on broker 5 without a rack.*--drain"):
+            plan_reassignment(partly_known, **change)  # type: ignore[arg-type]
+
+
+def test_no_rack_at_all_is_one_rack() -> None:
+    view = cluster()
     rackless = replace(view, brokers=tuple(Broker(n) for n in range(6)))
     assert plan_reassignment(rackless).copies == 0
 
@@ -159,3 +169,10 @@ def test_empty_and_invalid_layouts() -> None:
         plan_reassignment(ClusterView((Broker(0), Broker(1)), {TopicPartition("t", 0): (0, 0)}))
     with pytest.raises(InvalidOptionError, match="no broker would stay"):
         plan_reassignment(ClusterView(()))
+
+
+def test_topics_with_too_many_replicas_are_named_for_exclude() -> None:
+    view = cluster(partitions=2, racks="ab", each=1, factor=2)
+    rows = {TopicPartition(topic, 0): (0, 1) for topic in ("s", "u")}
+    with pytest.raises(InvalidOptionError, match=r"s-0 cannot .*--exclude s,t,u\)"):
+        plan_reassignment(replace(view, replicas={**view.replicas, **rows}), drain=[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kafka.errors import (
+    CoordinatorNotAvailableError,
     IncompatibleBrokerVersion,
     InvalidReplicationFactorError,
     SaslAuthenticationFailedError,
@@ -54,6 +55,8 @@ def test_message_of_a_client_exception() -> None:
     too_old = wrap("reading", IncompatibleBrokerVersion("Kafka 0.9\ndoes not"))
     assert isinstance(too_old, TooOldError)
     assert "\n" not in str(too_old)
+    no_text = wrap("verifying", CoordinatorNotAvailableError(None))
+    assert str(no_text) == "verifying: coordinator not available"
     refused = wrap("creating a", InvalidReplicationFactorError("too many"))
     assert isinstance(refused, RefusedError)
     assert (refused.code, str(refused)) == (38, "creating a: too many")

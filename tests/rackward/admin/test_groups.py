@@ -1,15 +1,17 @@
-"""Listing groups while their coordinator is loading."""
+"""Listing groups while their coordinator is loading, and what members of other assignors send."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from rackward.admin.errors import COORDINATOR_LOADING, AdminError
-from rackward.admin.groups import ListedGroup, list_groups
+from rackward.admin.groups import ListedGroup, describe_classic_groups, list_groups
 from rackward.units import Deadline
 
 UNAUTHORIZED = 30
@@ -49,3 +51,34 @@ def test_does_not_retry_beyond_the_deadline() -> None:
 def test_raises_any_other_error_at_once() -> None:
     with pytest.raises(AdminError, match="broker 3"):
         list_from(FakeAdmin(UNAUTHORIZED))
+
+
+@pytest.mark.parametrize("user_data", [struct.pack(">i", 7), bytes(4) + struct.pack(">i", 7)])
+def test_user_data_of_other_assignors_is_no_fault(user_data: bytes) -> None:
+    """Java's cooperative-sticky sends a generation, librdkafka's its partitions and one."""
+    subscription = ConsumerProtocolSubscription(
+        version=3, topics=["t"], user_data=user_data, owned_partitions=[], generation_id=7,
+        rack_id="a",
+    )  # fmt: skip
+    member = SimpleNamespace(
+        member_id="m", group_instance_id=None, client_id="c", client_host="/127.0.0.1",
+        member_metadata=subscription.encode(), member_assignment=b"",
+    )  # fmt: skip
+
+    class Admin:
+        def send(self, *_: object, **__: object) -> Any:
+            group = SimpleNamespace(
+                group_id="g", error_code=0, protocol_type="consumer", group_state="Stable",
+                protocol_data=protocol, members=[member],
+            )  # fmt: skip
+            return SimpleNamespace(groups=[group])
+
+    errors = {}
+    for protocol in ("cooperative-sticky", "leader-rack-aware-range"):
+        ((group,), _) = describe_classic_groups(Admin(), 0, ["g"])  # type: ignore[arg-type]
+        assert (group.members[0].topics, group.members[0].rack) == ({"t"}, "a")
+        errors[protocol] = group.members[0].errors
+    assert errors == {
+        "cooperative-sticky": (),
+        "leader-rack-aware-range": ("user data: unknown version 0",),
+    }

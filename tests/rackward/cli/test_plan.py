@@ -6,10 +6,12 @@ import io
 from dataclasses import replace
 
 from rich.console import Console
+from typer.main import get_command
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from placement_core.leaders import Locality
+from rackward.cli.placement import app as placement_app
 from rackward.cli.render.plan import change_json, show_change
 from rackward.reassignment import PlannedChange
 from tests.support.simulated_cluster import cluster_state
@@ -71,3 +73,28 @@ def test_json_of_a_change() -> None:
         "after": 30,
     }
     assert change_json(replace(CHANGE, sizes={}))["bytes"] is None
+
+
+def test_only_the_topics_of_the_plan_are_counted_against_the_rack_rules() -> None:
+    view = cluster_state({"t": [(0, 1)], "u": [(2, 3)] * 5}).view
+    move = Move(TopicPartition("t", 0), (0, 1), (0, 2))
+    assert PlannedChange(view, (move,), {}).rack_rule_violations() == (6, 5)
+    of_t = PlannedChange(view, (move,), {}, topics=frozenset({"t"}))
+    assert of_t.rack_rule_violations() == (1, 0)
+    assert "as possible: 1 before, 0 after." in shown(of_t)
+
+
+def test_removed_replicas_are_announced() -> None:
+    move = Move(TopicPartition("u", 0), (1, 3), (3,))
+    text = " ".join(shown(replace(CHANGE, moves=(move,))).split())
+    assert "no data is copied, 1 replica to remove without a replacement" in text
+    assert "to remove" not in shown(CHANGE)
+
+
+def test_help_says_that_a_lower_replication_factor_removes_replicas() -> None:
+    (option,) = (
+        each
+        for each in get_command(placement_app).commands["plan"].params  # type: ignore[attr-defined]
+        if each.name == "replication_factor"
+    )
+    assert "a lower one removes replicas" in option.help

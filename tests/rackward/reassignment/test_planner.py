@@ -21,6 +21,7 @@ from rackward.reassignment.planner import (
     check_request,
     plan_moves,
     planning_view,
+    rackless_notes,
 )
 from tests.support.simulated_cluster import cluster_state
 
@@ -148,3 +149,17 @@ def test_a_plan_of_moves() -> None:
     assert built.sizes == {TopicPartition("t", 0): 7}
     assert parse_plan("p", format_plan(built)) == built
     assert view_after(view, moves).replicas == {**view.replicas, **built.target}
+
+
+def test_a_note_about_brokers_without_a_rack() -> None:
+    state = cluster_state({"t": [(0, 2), (1, 5)]})
+    brokers = (*(each for each in state.view.brokers if each.id != 5), Broker(5))
+    view = replace(state.view, brokers=brokers)
+    (note,) = rackless_notes(ReassignmentRequest(T), view)
+    assert "broker 5 has no rack" in note
+    assert "the 1 partition with a replica there is not changed" in note
+    for request in (
+        ReassignmentRequest(T, ignore_racks=True),
+        ReassignmentRequest(T, drain=frozenset({5})),
+    ):
+        assert rackless_notes(request, view) == []
