@@ -7,7 +7,7 @@
 Counted is what brokers sent of each partition: whole record batches, as they are on the wire and on
 disk, whether they were used or discarded. Counting takes place where kafka-python handles a fetch
 response, at a negligible cost. Sending takes place in a thread with a producer of its own; errors
-are logged once and never reach the consumer.
+are logged at intervals, with the number of lost reports, and never reach the consumer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
 from assignors.client_assignor import ClientAssignor
 from assignors.group_leader import log, sanitize
@@ -31,6 +31,8 @@ from placement_core import InvalidOptionError
 
 REPORT_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
+WARN_SECONDS = 600.0
+"""Between two warnings about lost reports."""
 
 _CONNECTION_SETTINGS = ("bootstrap_servers", "security_protocol", "proxy_url", "client_dns_lookup")
 _CONNECTION_PREFIXES = ("ssl_", "sasl_")
@@ -87,7 +89,8 @@ class TrafficReporter:
             )
             send = self._send_by_producer
         self._send = send
-        self._warned = False
+        self._lost = 0
+        self._warned_at: datetime | None = None
         self._counter = TrafficCounter(now())
         self._counting = True
         self._closing = threading.Event()
@@ -177,14 +180,22 @@ class TrafficReporter:
         self._producer.send(self._topic, key=key, value=value).add_errback(self._warn)
 
     def _warn(self, error: object) -> None:
-        if not self._warned:
-            self._warned = True
-            log.warning(
-                "group=%s: traffic reports to topic %s are lost: %s; the consumer goes on",
-                self._group,
-                self._topic,
-                sanitize(str(error) or repr(error), 500),
-            )
+        self._lost += 1
+        now = self._now()
+        if self._warned_at is not None and (now - self._warned_at).total_seconds() < WARN_SECONDS:
+            return
+        self._warned_at = now
+        reason = str(error) or repr(error)
+        if isinstance(error, KafkaTimeoutError):
+            # The producer waits for a topic that does not exist, as it does for a broker.
+            reason += " (check that the topic exists, and that this user may write to it)"
+        log.warning(
+            "group=%s: traffic reports to topic %s are lost: %s; lost=%d; the consumer goes on",
+            self._group,
+            self._topic,
+            sanitize(reason, 500),
+            self._lost,
+        )
 
 
 def _connection_settings(config: dict[str, Any]) -> dict[str, Any]:

@@ -274,11 +274,11 @@ def _require_brokers(
 
     ``brokers`` is the number of those that may hold replicas.
     """
-    if not (replicas > brokers).any():
+    blocked = [partitions[n] for n in np.flatnonzero(replicas > brokers).tolist()]
+    if not blocked:
         return
-    topics = list(dict.fromkeys(partitions[n].topic for n in np.flatnonzero(replicas > brokers)))
+    first, topics = blocked[0], list(dict.fromkeys(each.topic for each in blocked))
     named = ",".join(topics[:MAX_NAMED]) + (",..." if len(topics) > MAX_NAMED else "")
-    first = partitions[int((replicas > brokers).argmax())]
     raise InvalidOptionError(
         f"{first.topic}-{first.partition} cannot have {replicas.max()} replicas on {brokers} "
         f"broker{'s' if brokers > 1 else ''}: lower the factor, drain fewer brokers, or leave "

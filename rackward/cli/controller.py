@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from placement_core import InvalidOptionError
+from placement_core import InvalidOptionError, RackwardError
 from placement_core.locators import RackLocator
 from placement_core.placers import ReplicaPlacer, load_placer
 from rackward.cli import options
@@ -44,6 +44,9 @@ The configuration file (YAML, JSON or TOML); only "cluster" is required:
     key_file: controller.key
   health:
     listen: 127.0.0.1:9481
+    ca_file: ca.pem
+    cert_file: controller.pem
+    key_file: controller.key
   leaders:
     every: off
     groups: [orders]
@@ -80,7 +83,7 @@ def controller(
     has Prometheus metrics.
     """
     try:
-        from rackward.controller.app import Controller, Plugins
+        from rackward.controller.app import Controller, Plugins, check_config
     except ImportError as error:
         raise InvalidOptionError(
             f"the controller needs {error.name}: pip install 'rackward[controller]'"
@@ -88,6 +91,10 @@ def controller(
 
     settings = read_config(config, read_config_file)
     plugins = Plugins(*_plugins(settings, config))
+    try:
+        check_config(settings)
+    except RackwardError as error:
+        raise ConfigError(f"{config}: {error}") from error
     if check:
         typer.echo(f"{config}: valid")
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -13,11 +14,13 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
+from assignors.connection import kafka_python_settings
 from placement_core import RackwardError, ReplicaLists
 from placement_core.locators import RackLocator
 from placement_core.placers import ReplicaPlacer
 from rackward.admin import AdminError, CredentialsError, UnauthorizedError, read_state
 from rackward.admin.topics import read_default_min_isr
+from rackward.config_files import ConfigError
 from rackward.controller.config import ControllerConfig
 from rackward.controller.http import ControllerMetrics, Health, HealthServer, MetricsCollector
 from rackward.controller.leader_layout import LeaderLayouts
@@ -37,6 +40,7 @@ from rackward.placement_service import (
     ServiceThread,
     place_replicas,
 )
+from rackward.placement_service.server import open_listener
 
 POLL_SECONDS = 2.0
 MAX_BACKOFF_SECONDS = 5.0
@@ -160,9 +164,11 @@ class Controller:
         if config.health is not None:
             registry = CollectorRegistry()
             registry.register(MetricsCollector(self.metrics))
-            server = HealthServer(config.health.host, config.health.port, self.health, registry)
+            listen = config.health
+            server = HealthServer(listen.host, listen.port, self.health, registry, listen.tls)
             stack.callback(server.close)
-            log.info("health and metrics: http://%s", server.address)
+            scheme = "http" if listen.tls is None else "https"
+            log.info("health and metrics: %s://%s", scheme, server.address)
 
     def _join(self, cluster: ControllerCluster) -> Lease:
         """Join the group of controllers, retrying until the cluster responds."""
@@ -244,6 +250,24 @@ class Controller:
             log.info("the cluster responds again: failures=%d", self._failures_in_a_row)
         self._failures_in_a_row, self._logged_failure = 0, None
         self._last_response, self._last_response_at = self._clock(), self._now()
+
+
+def check_config(config: ControllerConfig) -> None:
+    """Raise RackwardError for what `Controller.run` would refuse before it connects to the cluster.
+
+    Ports are not opened, since a controller that runs may have them.
+    """
+    kafka_python_settings(config.properties)
+    for name, listen in (("service", config.service), ("health", config.health)):
+        if listen is None:
+            continue
+        try:
+            if listen.tls is not None:
+                listen.tls.server_context()
+            beyond_loopback = name == "health" or listen.tls is not None
+            asyncio.run(open_listener(listen.host, 0, mutual_tls=beyond_loopback)).close()
+        except RackwardError as error:
+            raise ConfigError(f"{name}: {error}") from error
 
 
 def placement_handler(

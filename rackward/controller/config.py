@@ -19,7 +19,7 @@
       cert_file: controller.pem
       key_file: controller.key
     health:
-      listen: 127.0.0.1:9481                # off: no health port
+      listen: 127.0.0.1:9481                # off: no health port; TLS as for service
     leaders:
       every: 6h                             # off (the default): leaders are left alone
       groups: [orders, billing-*]
@@ -70,6 +70,7 @@ PARTITIONS_AT_ONCE = 100
 _OFF = "off"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _MIN_LAYOUT_SECONDS = 60.0
+_MAX_PORT = 65535
 _MAX_THROTTLED_PARTITIONS = 500
 """Partitions of one topic whose throttled replicas fit into one configuration value of Kafka."""
 
@@ -156,6 +157,21 @@ def read_config(path: Path, read_properties: ReadProperties) -> ControllerConfig
         raise ConfigError(
             f"{path}: cluster: no cluster is given: set bootstrap_servers, or command_config"
         )
+    service = _listen_config(document.service, path)
+    health = _listen_config(document.health, path)
+    if (
+        service
+        and health
+        and service.port
+        and (service.host, service.port)
+        == (
+            health.host,
+            health.port,
+        )
+    ):
+        raise ConfigError(
+            f"{path}: service and health both listen on port {service.port}: give each its own"
+        )
     return ControllerConfig(
         properties=properties,
         placer=placement.placer,
@@ -166,8 +182,8 @@ def read_config(path: Path, read_properties: ReadProperties) -> ControllerConfig
         allow_under_replicated=document.under_replicated.allowed,
         partitions_at_once=document.under_replicated.partitions_at_once,
         throttle=document.under_replicated.rate,
-        service=_listen_config(document.service, path),
-        health=_listen_config(document.health, path),
+        service=service,
+        health=health,
         leaders=document.leaders.layout,
         lead=document.lead.config,
     )
@@ -227,16 +243,22 @@ class _UnderReplicated(_Section):
 
 class _Listener(_Section):
     listen: _Address = False
+    ca_file: Text | None = None
+    cert_file: Text | None = None
+    key_file: Text | None = None
 
     def __post_init__(self) -> None:
         self.address()
+        files = (self.ca_file, self.cert_file, self.key_file)
+        if any(files) and not (self.ca_file and self.cert_file):
+            raise ValueError("TLS requires ca_file and cert_file (and key_file)")
 
     def address(self) -> tuple[str, int] | None:
         """Return host and port, None if it is off."""
         if self.listen is False or self.listen == _OFF:
             return None
         host, colon, port = str(self.listen).rpartition(":")
-        if not colon or not re.fullmatch(r"[0-9]{1,5}", port):
+        if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _MAX_PORT:
             raise ValueError(f"listen is {self.listen!r}: write HOST:PORT, or off")
         return host.strip("[]"), int(port)
 
@@ -247,15 +269,6 @@ class _Health(_Listener):
 
 class _Service(_Listener):
     listen: _Address = DEFAULT_ADDRESS
-    ca_file: Text | None = None
-    cert_file: Text | None = None
-    key_file: Text | None = None
-
-    def __post_init__(self) -> None:
-        self.address()
-        files = (self.ca_file, self.cert_file, self.key_file)
-        if any(files) and not (self.ca_file and self.cert_file):
-            raise ValueError("TLS requires ca_file and cert_file (and key_file)")
 
 
 class _Leaders(_Section):
@@ -333,6 +346,6 @@ def _listen_config(section: _Listener, path: Path) -> ListenConfig | None:
     address = section.address()
     if address is None:
         return None
-    names = [getattr(section, name, None) for name in ("ca_file", "cert_file", "key_file")]
+    names = [section.ca_file, section.cert_file, section.key_file]
     files = [str(path.parent / Path(name).expanduser()) if name else None for name in names]
     return ListenConfig(*address, *files)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
+import ssl
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -19,7 +22,8 @@ from prometheus_client.registry import Collector
 from placement_core import RackwardError
 from rackward.controller.reconciler import ReconcileStatus
 from rackward.lead import LeadStatus
-from rackward.placement_service import Address, ServiceMetrics
+from rackward.placement_service import Address, MutualTls, ServiceMetrics
+from rackward.placement_service.server import RateLimitedLog
 
 MAX_CONNECTIONS = 16
 TIMEOUT_SECONDS = 5.0
@@ -44,19 +48,28 @@ class HealthServer:
 
     ``health`` is called for each request of ``/health/ready``. At most MAX_CONNECTIONS are open at
     a time; more are closed at once, and a client that sends or receives nothing for
-    TIMEOUT_SECONDS is disconnected. Raises PortError.
+    TIMEOUT_SECONDS is disconnected. With ``tls``, clients need a certificate that it trusts.
+    Requests that fail are logged, one line per kind in ten seconds. Raises PortError, and
+    ConnectionPropertyError for the files of ``tls``.
     """
 
     def __init__(
-        self, host: str, port: int, health: Callable[[], Health], registry: CollectorRegistry
+        self,
+        host: str,
+        port: int,
+        health: Callable[[], Health],
+        registry: CollectorRegistry,
+        tls: MutualTls | None = None,
     ) -> None:
+        context = None if tls is None else tls.server_context()
+        warnings = RateLimitedLog(log)
         try:
-            self._server = _Server((host, port), _RequestHandler)
+            self._server = _Server((host, port), context, warnings)
         except OSError as error:
             raise PortError(
                 f"the health port {Address(host, port)} cannot be opened: {error.strerror}"
             ) from error
-        self._server.set_app(_make_app(health, registry))
+        self._server.set_app(_make_app(health, registry, warnings))
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="rackward-health", daemon=True
         )
@@ -75,11 +88,19 @@ class HealthServer:
 
 
 def _make_app(
-    health: Callable[[], Health], registry: CollectorRegistry
+    health: Callable[[], Health], registry: CollectorRegistry, warnings: RateLimitedLog
 ) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
     metrics = make_wsgi_app(registry)
 
     def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            return respond(environ, start_response)
+        except Exception as error:  # noqa: BLE001 - wsgiref would print it and go on
+            warnings.warn("response", f"health port: {environ['PATH_INFO'][:80]} failed", error)
+            start_response("500 Internal Server Error", [("Content-Type", "text/plain")])
+            return [b"internal error: see the log of the controller\n"]
+
+    def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         status, content_type = "200 OK", "text/plain; charset=utf-8"
         match environ["PATH_INFO"]:
             case "/metrics":
@@ -114,9 +135,14 @@ class _Server(ThreadingMixIn, WSGIServer):
     # The default of 5 makes clients that connect at the same time wait for seconds.
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], handler: type[_RequestHandler]) -> None:
+    def __init__(
+        self, address: tuple[str, int], context: ssl.SSLContext | None, warnings: RateLimitedLog
+    ) -> None:
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        super().__init__(address, handler)
+        self._context, self._warnings = context, warnings
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, _RequestHandler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._slots.acquire(blocking=False):
@@ -130,8 +156,25 @@ class _Server(ThreadingMixIn, WSGIServer):
         finally:
             self._slots.release()
 
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        if self._context is None:
+            super().finish_request(request, client_address)
+            return
+        # In the request's own thread, so that a handshake delays no other client.
+        request.settimeout(TIMEOUT_SECONDS)
+        with self._context.wrap_socket(request, server_side=True) as secured:
+            super().finish_request(secured, client_address)
+
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        log.debug("health port: request from %s failed", client_address, exc_info=True)
+        error = sys.exception()
+        text = f"health port: request failed: peer={client_address[0]}"
+        if isinstance(error, ssl.SSLError):
+            self._warnings.warn("tls", f"{text}: {(error.reason or str(error)).lower()}")
+        elif isinstance(error, OSError):
+            # The client has closed the connection, or took too long.
+            log.debug("%s: %s", text, error)
+        else:
+            self._warnings.warn("request", text, error)
 
 
 @dataclass(frozen=True, slots=True)

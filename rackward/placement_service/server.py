@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import socket
 import ssl
 import threading
@@ -125,7 +126,7 @@ class PlacementService:
         async def respond(peer: str, message: bytes) -> bytes:
             return await self._respond(threads, peer, message)
 
-        with await _listen(host, port, mutual_tls=tls is not None) as listener:
+        with await open_listener(host, port, mutual_tls=tls is not None) as listener:
             acceptor = _Acceptor(respond, self._limits, context, self._counter, self._log)
             accepting = asyncio.create_task(acceptor.accept(listener))
             address = _address(listener.getsockname())
@@ -458,8 +459,8 @@ class RateLimitedLog:
         self._logger.warning("%s%s", text, suffix, exc_info=error)
 
 
-async def _listen(host: str, port: int, *, mutual_tls: bool) -> socket.socket:
-    """Return a socket that listens on the first address of ``host``.
+async def open_listener(host: str, port: int, *, mutual_tls: bool) -> socket.socket:
+    """Return a socket that listens on the first address of ``host``; port 0 means any free one.
 
     Raises InvalidOptionError for an invalid host or port, and for an address that is not loopback
     without ``mutual_tls``; else ListeningError.
@@ -484,9 +485,9 @@ async def _listen(host: str, port: int, *, mutual_tls: bool) -> socket.socket:
     try:
         listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise ListeningError(
-            f"cannot listen on {Address(*address[:2])}: {error.strerror}"
-        ) from error
+        where = Address(*address[:2]) if port else address[0]
+        reason = os.strerror(error.errno) if error.errno else error
+        raise ListeningError(f"cannot listen on {where}: {reason}") from error
     listener.setblocking(False)
     return listener
 

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from placement_core import InvalidOptionError, ReplicaLists, TopicPartition
 from placement_core.reassignment import to_kafka_json
+from rackward.admin import read_state
 from rackward.cli import options
 from rackward.cli.console import print_json, stderr, stdout
-from rackward.cli.options import parse_broker_ids
+from rackward.cli.options import ClusterOptions, parse_broker_ids
 from rackward.cli.render.topics import MAX_LISTED_PARTITIONS, show_replica_lists
 from rackward.placement_service import DEFAULT_ADDRESS, MutualTls, create_replica_placement
 from rackward.reassignment.plan_file import STDIO, write_text
+from rackward.topics.planner import topic_shape
 from rackward.units import format_count
 
 EPILOG = """
 The service is part of rackward controller, whose configuration has the placement strategy and the
-source of racks. This command connects to the service only, and changes nothing.
+source of racks. This command changes nothing. With --bootstrap-server or --command-config it also
+connects to the cluster, to show the brokers' racks and to check --topic.
 
 With --topic and --output FILE, the layout is written as a reassignment of that topic, which must
 exist with the same number of partitions:
@@ -110,16 +114,9 @@ def suggest(
     ] = None,
     every_partition: options.EveryPartition = False,
     as_json: options.Json = False,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            metavar="SECONDS",
-            min=0.1,
-            max=3600.0,
-            help="Timeout for the service.",
-        ),
-    ] = options.DEFAULT_TIMEOUT,
+    bootstrap_server: options.BootstrapServer = None,
+    command_config: options.CommandConfig = None,
+    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Show where a placement service would place the replicas of a topic.
 
@@ -128,6 +125,8 @@ def suggest(
     """
     _check_output(topic, output, as_json)
     tls = _parse_tls(ca_file, cert_file, key_file)
+    cluster = ClusterOptions(bootstrap_server, command_config, timeout)
+    racks = _read_racks(cluster, topic, partitions)
     rows = create_replica_placement(
         service,
         partitions,
@@ -150,9 +149,31 @@ def suggest(
         replicas = format_count(replication_factor, "replica")
         console.print(f"{format_count(partitions, 'partition')}, {replicas}", style="bold")
         limit = None if every_partition else MAX_LISTED_PARTITIONS
-        show_replica_lists(rows, {}, console, limit=limit)
+        show_replica_lists(rows, racks, console, limit=limit)
     if topic is not None and output is not None:
         _write_reassignment(topic, rows, output)
+
+
+def _read_racks(
+    cluster: ClusterOptions, topic: str | None, partitions: int
+) -> Mapping[int, str | None]:
+    """Return the brokers' racks; none if no cluster is given.
+
+    Raises InvalidOptionError if the cluster's topic has another number of partitions, and
+    AdminError if it does not have it.
+    """
+    if cluster.bootstrap_server is None and cluster.command_config is None:
+        return {}
+    with cluster.connect() as admin:
+        state = read_state(admin, [topic] if topic is not None else [], reassignments=False)
+    if topic is not None:
+        count, _ = topic_shape(state, topic)
+        if count != partitions:
+            raise InvalidOptionError(
+                f"--partitions {partitions}: topic {topic} has {format_count(count, 'partition')}: "
+                "give that number"
+            )
+    return state.view.racks()
 
 
 def _check_output(topic: str | None, output: str | None, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import OffsetNotAvailableError, OffsetOutOfRangeError
+from kafka.errors import KafkaTimeoutError, OffsetNotAvailableError, OffsetOutOfRangeError
 from kafka.protocol.consumer import FetchResponse
 
 from assignors.kafka_python import (
@@ -141,6 +141,27 @@ def test_the_thread_survives_any_error_and_logs_it_once(
     reporters.append(reporter(consumer, sent, every=0.01))
     wait_until(lambda: len(sent.rows) > 2, TEST_TIMEOUT, "reports after the one that failed")
     assert caplog.text.count("traffic reports to topic reports are lost") == 1
+
+
+def test_lost_reports_are_logged_again_with_their_number(
+    consumer: Any, reporters: list[TrafficReporter], caplog: pytest.LogCaptureFixture
+) -> None:
+    now = datetime(2026, 11, 21, 13, tzinfo=UTC)
+
+    def send(_key: bytes, _value: bytes) -> None:
+        raise KafkaTimeoutError("Failed to update metadata after 5.0 secs.")
+
+    running = TrafficReporter(
+        consumer, "missing", send=send, every=NEVER, rack="a", now=lambda: now
+    )
+    reporters.append(running)
+    for _ in range(12):
+        now += timedelta(seconds=60)
+        running.report()
+    first, second = caplog.messages
+    assert "topic missing are lost" in first
+    assert "(check that the topic exists, and that this user may write to it); lost=1;" in first
+    assert "lost=11;" in second
 
 
 @pytest.mark.parametrize("first", [0, 1])

@@ -114,7 +114,7 @@ def test_brokers_without_a_rack_get_nothing_and_their_partitions_stay() -> None:
     assert plan_reassignment(partly_known, even=False, ignore_racks=True).copies == 0
     for change in ({"drain": [1]}, {"replication_factor": 2}):
         with pytest.raises(InvalidOptionError, match=r"on broker 5 without a rack.*--drain"):
-            plan_reassignment(partly_known, **change)  # type: ignore[arg-type]
+            plan_reassignment(partly_known, **change)
 
 
 def test_no_rack_at_all_is_one_rack() -> None:

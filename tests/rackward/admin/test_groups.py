@@ -76,7 +76,7 @@ def test_user_data_of_other_assignors_is_no_fault(user_data: bytes) -> None:
     errors = {}
     for protocol in ("cooperative-sticky", "leader-rack-aware-range"):
         ((group,), _) = describe_classic_groups(Admin(), 0, ["g"])  # type: ignore[arg-type]
-        assert (group.members[0].topics, group.members[0].rack) == ({"t"}, "a")
+        assert (group.members[0].topics, group.members[0].rack) == (frozenset({"t"}), "a")
         errors[protocol] = group.members[0].errors
     assert errors == {
         "cooperative-sticky": (),

@@ -11,6 +11,7 @@ import pytest
 from placement_core import RackwardError
 from rackward.cli.controller import EPILOG
 from rackward.cli.main import app
+from tests.support.security import make_authority
 
 GUIDE = Path(__file__).parents[3] / "docs" / "controller.md"
 SERVER = "127.0.0.1:1"
@@ -34,6 +35,14 @@ def test_the_configurations_in_help_and_guide_are_valid(
     assert guide is not None
     from_help = EPILOG[EPILOG.index("  cluster:") : EPILOG.index("Exit status")]
     (tmp_path / "client.properties").write_text("client.id=controller\n")
+    authority = make_authority()
+    signed = authority.sign("controller")
+    for name, text in (
+        ("ca.pem", authority.pem),
+        ("controller.pem", signed.pem),
+        ("controller.key", signed.key_pem()),
+    ):
+        (tmp_path / name).write_text(text)
     path = tmp_path / "controller.yaml"
     for shown in (guide[1], from_help):
         path.write_text(shown)
@@ -61,15 +70,34 @@ def test_the_configurations_in_help_and_guide_are_valid(
         ),
         (
             {"service": {"listen": "off"}, "health": {"listen": "192.0.2.1:9481"}},
-            "the health port 192.0.2.1:9481 cannot be opened",
+            "health: cannot listen on 192.0.2.1: Cannot assign requested address",
         ),
+        ({"health": {"listen": "127.0.0.1:9480"}}, "both listen on port 9480"),
+        ({"health": {"listen": "127.0.0.1:99999"}}, "'127.0.0.1:99999': write HOST:PORT"),
+        ({"health": {"listen": "no host:1"}}, "health: the host 'no host' to listen on"),
+        (
+            {"health": {"listen": "127.0.0.1:0", "ca_file": "none.pem", "cert_file": "none.pem"}},
+            "health: ca_file: ",
+        ),
+        (
+            {"cluster": {"bootstrap_servers": SERVER, "command_config": "client.properties"}},
+            "security.protocol: 'SLS' is not one of",
+        ),
+        ({"cluster": {"bootstrap_servers": "no port"}}, "bootstrap.servers: "),
     ],
 )
-def test_errors_are_one_line(tmp_path: Path, settings: dict[str, object], message: str) -> None:
-    with pytest.raises(RackwardError) as raised:
-        controller(tmp_path, **settings)
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
+def test_check_refuses_what_start_refuses(
+    tmp_path: Path, settings: dict[str, object], message: str
+) -> None:
+    (tmp_path / "client.properties").write_text("security.protocol=SLS\n")
+    errors = []
+    for arguments in ((), ("--check",)):
+        with pytest.raises(RackwardError) as raised:
+            controller(tmp_path, *arguments, **settings)
+        errors.append(str(raised.value))
+    assert message in errors[0]
+    assert "\n" not in errors[0]
+    assert errors[0] == errors[1]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from placement_core import InvalidOptionError, RackwardError, ReplicaLists, TopicPartition
 from placement_core.reassignment import from_kafka_json
 from rackward.cli.main import app
+from rackward.cli.options import ClusterOptions
 from rackward.placement_service import MutualTls, PlacementRequest, ServiceRefusedError
 from tests.support.placement_server import first_brokers, run_service
 from tests.support.security import make_authority, write_file
+from tests.support.simulated_cluster import cluster_state
 
 SHAPE = ("--partitions", "2", "--replication-factor", "2")
 
@@ -69,6 +72,31 @@ def test_output_is_kafka_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     out, err = capsys.readouterr()
     assert from_kafka_json(out) == layout
     assert "2 partitions, 2 replicas" in err
+
+
+def test_with_a_cluster_racks_are_shown_and_the_topic_is_checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    state = cluster_state({"orders": [(0, 2), (2, 4)], "other": [(0, 2)]})
+    monkeypatch.setattr(ClusterOptions, "connect", lambda _: nullcontext())
+    monkeypatch.setattr(
+        "rackward.cli.placement.suggest.read_state",
+        lambda _, topics, **__: state.only([each for each in topics if each in state.topics]),
+    )
+    file = tmp_path / "out.json"
+    with run_service() as service:
+        options = (*SHAPE, "--service", str(service.address), "--bootstrap-server", "b:1")
+        suggest(*options)
+        assert "0  0:a 1:a" in capsys.readouterr().out
+        suggest(*options, "--topic", "orders", "--output", str(file))
+        file.unlink()
+        for topic, message in (
+            ("other", "topic other has 1 partition:"),
+            ("none", "unknown topic none"),
+        ):
+            with pytest.raises(RackwardError, match=message):
+                suggest(*options, "--topic", topic, "--output", str(file))
+    assert not file.exists()
 
 
 def test_a_layout_with_placeholders_is_printed_but_not_written(

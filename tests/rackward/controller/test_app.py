@@ -74,7 +74,7 @@ def test_a_service_that_does_not_listen_in_time(monkeypatch: pytest.MonkeyPatch)
         await asyncio.to_thread(give_up.wait, TEST_TIMEOUT)
         raise ListeningError("too late")
 
-    monkeypatch.setattr("rackward.placement_service.server._listen", listen)
+    monkeypatch.setattr("rackward.placement_service.server.open_listener", listen)
     monkeypatch.setattr("rackward.placement_service.service_thread.TIMEOUT_SECONDS", 0.05)
     try:
         with pytest.raises(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import re
 import socket
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -24,7 +29,8 @@ from rackward.controller.reconciler import ReconcileStatus
 from rackward.lead import LeadStatus
 from rackward.lead.assigner import Figures
 from rackward.lead.model import LEADING, WAITING
-from rackward.placement_service import ServiceMetrics
+from rackward.placement_service import MutualTls, ServiceMetrics
+from tests.support.security import make_authority
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 METRICS = ControllerMetrics(
@@ -44,6 +50,9 @@ METRICS = ControllerMetrics(
 )
 
 
+GUIDE = Path(__file__).parents[3] / "docs" / "controller.md"
+
+
 class State:
     ready = True
 
@@ -56,6 +65,19 @@ def server() -> Iterator[HealthServer]:
     yield server
     server.close()
     State.ready = True
+
+
+def test_the_guide_names_every_metric_and_no_other() -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    section = text[text.index("## Monitoring") : text.index("## Leader layouts")]
+    named = set(re.findall(r"`([a-z][a-z_]+)`", section)) - {"rackward_controller_"}
+    prefix = "rackward_controller_"
+    served = {
+        family.name.removeprefix(prefix) + ("_total" if family.type == "counter" else "")
+        for family in MetricsCollector(lambda: METRICS).collect()
+        if family.name.startswith(prefix)
+    }
+    assert named == {name for name in served if not name.startswith("service_")}
 
 
 def get(server: HealthServer, path: str) -> tuple[int, str]:
@@ -102,6 +124,57 @@ def test_other_paths(server: HealthServer) -> None:
     status, body = get(server, "/")
     assert status == 404
     assert "/health/ready" in body
+
+
+def test_a_fault_of_the_process_is_logged(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> Any:
+        raise KeyError("secret-free")
+
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector(lambda: METRICS))
+    server = HealthServer("127.0.0.1", 0, fail, registry)
+    try:
+        status, body = get(server, "/health/ready")
+        assert (status, body) == (500, "internal error: see the log of the controller\n")
+    finally:
+        server.close()
+    (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert record.getMessage() == "health port: /health/ready failed"
+    assert record.exc_info is not None
+    assert capfd.readouterr().err == ""
+
+
+def test_mutual_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    authority = make_authority()
+    files = {"ca": authority.pem}
+    for name in ("server", "client"):
+        signed = authority.sign(name)
+        files[name] = signed.pem + signed.key_pem()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    ca, cert, client = (str(tmp_path / name) for name in ("ca", "server", "client"))
+    server = HealthServer(
+        "127.0.0.1", 0, lambda: Health(True, {}), CollectorRegistry(), MutualTls(ca, cert)
+    )
+    try:
+        context = MutualTls(ca, client).client_context()
+        url = f"https://{server.address}/health/live"
+        with urllib.request.urlopen(url, timeout=TEST_TIMEOUT, context=context) as response:
+            assert response.read() == b"live\n"
+        anonymous = ssl.create_default_context(cafile=ca)
+        with pytest.raises(OSError):
+            urllib.request.urlopen(url, timeout=TEST_TIMEOUT, context=anonymous)
+        with pytest.raises((OSError, http.client.HTTPException)):
+            urllib.request.urlopen(f"http://{server.address}/health/live", timeout=TEST_TIMEOUT)
+        wait_until(
+            lambda: any("request failed: peer=127.0.0.1" in text for text in caplog.messages),
+            TEST_TIMEOUT,
+            "the failed handshake is logged",
+        )
+    finally:
+        server.close()
 
 
 def test_connections_are_limited(server: HealthServer) -> None:

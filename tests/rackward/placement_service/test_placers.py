@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +27,8 @@ from rackward.placement_service import (
 )
 from tests.support.placement import FixedPlacer, cluster
 from tests.support.placement_server import run_service
+
+GUIDE = Path(__file__).parents[3] / "docs" / "placement-service.md"
 
 ORDERS = SimplePlacer(seed=9).place(PlacementSpec(16, 3), cluster([None] * 6))
 VIEW = cluster(["/a/1", "/a/2", "/b/1", "/b/2", "/c/1", "/c/1"], orders=ORDERS)
@@ -136,3 +140,13 @@ def test_racks_can_be_ignored() -> None:
     placer = RackAlternatingPlacer(start_index=0)
     result = place_replicas(request, VIEW, placer, ignore_racks=True)
     assert result == SimplePlacer(start_index=0).place(PlacementSpec(9, 3), VIEW)
+
+
+def test_the_program_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    section = GUIDE.read_text(encoding="utf-8").split("## In a program")[1]
+    program = re.search(r"```python\n(.*?)```", section, re.DOTALL)
+    assert program is not None
+    exec(compile(program[1], str(GUIDE), "exec"), {"__name__": "guide"})
+    rows, metrics = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"\(\((\d, ){2}\d\), \((\d, ){2}\d\)\)", rows)
+    assert "placements=1" in metrics
