@@ -23,8 +23,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar, NoReturn
 
+from assignors.consumer_protocol import ConsumerProtocolError, SubscriptionReader
 from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
 from assignors.group_leader import (
     REVOCATION_TIMEOUT,
@@ -39,6 +42,7 @@ from assignors.group_leader import (
     WeightSource,
     is_topic_name,
     log,
+    read_members,
 )
 from assignors.leader_moves import (
     DEFAULT_REFRESH_POLICY,
@@ -199,8 +203,39 @@ class BoundAssignor:
             self.monitor.start(context.generation, members, result, now)
         return result
 
+    def resume(
+        self,
+        members: Iterable[DescribedMember],
+        read_metadata: ReadMetadata,
+        context: GroupContext,
+        now: float,
+    ) -> None:
+        """Monitor the assignment in force, which this member made before it restarted.
+
+        ``members`` are as brokers describe the group. Only topics are monitored of which this
+        consumer has metadata. Never raises because of what a member sent.
+        """
+        if self.monitor is None:
+            return
+        described = list(members)
+        joined = read_members((id, instance_id, sent) for id, instance_id, sent, _ in described)
+        assigned: dict[str, dict[str, list[int]]] = {}
+        for member_id, _, _, assignment in described:
+            with suppress(ConsumerProtocolError):
+                owned = SubscriptionReader().read_assignment(assignment)
+                assigned[member_id] = {topic: list(row) for topic, row in owned.items()}
+        leaders = read_metadata(topics_of(joined))[0]
+        # Not known are the leaders that the assignment was made for: the first check compares it.
+        unknown = {topic: [None] * len(row) for topic, row in leaders.racks.items()}
+        result = RebalanceResult(assigned, 0, replace(leaders, racks=unknown))
+        self.monitor.start(context.generation, joined, result, now)
+
     def on_assignment(self, *assignment: Any) -> None:
         """Do nothing: what the consumer owns is read from its coordinator when it joins."""
+
+
+DescribedMember = tuple[str, str | None, bytes, bytes]
+"""Member id, instance id, subscription and assignment."""
 
 
 def is_client_assignor(strategy: object) -> bool:

@@ -332,6 +332,27 @@ def observe(
     return Observation(racks, epochs, sum(map(len, racks.values())) - stable, gain)
 
 
+# ---- A static member that leads its group and restarts.
+
+_UUID_LENGTH = 36
+
+
+def leads_since_before_restart(leader_id: str, member_id: str, instance_id: str | None) -> bool:
+    """Return whether a member that joined as a follower is the leader, restarted.
+
+    A static member that restarts gets a new member id, and keeps its assignment without a
+    rebalance. If it leads the group, brokers name the leader by the old id, so that it does not
+    assign again. Both ids are the instance id, a hyphen and a UUID.
+    """
+    if instance_id is None or leader_id == member_id:
+        return False
+    prefix = f"{instance_id}-"
+    return all(
+        each.startswith(prefix) and len(each) == len(prefix) + _UUID_LENGTH
+        for each in (leader_id, member_id)
+    )
+
+
 # ---- The monitor.
 
 ReadMetadata = Callable[[Iterable[str]], tuple[Leaders, Iterable[PartitionMetadata]]]

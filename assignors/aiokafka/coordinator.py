@@ -57,7 +57,14 @@ from typing import Any
 import aiokafka.consumer.consumer
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.protocol import ConsumerProtocol, ConsumerProtocolMemberMetadata
-from aiokafka.errors import CommitFailedError, KafkaError, NoError, UnknownTopicOrPartitionError
+from aiokafka.errors import (
+    CommitFailedError,
+    KafkaError,
+    NoError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.group import JoinGroupRequest
 
 from assignors.aiokafka.internals import check_aiokafka
@@ -80,7 +87,11 @@ from assignors.group_leader import (
     read_leaders,
     read_members,
 )
-from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata
+from assignors.leader_moves import (
+    LeaderMoveMonitor,
+    PartitionMetadata,
+    leads_since_before_restart,
+)
 
 UNKNOWN_EPOCH = -1
 """The leader epoch of every partition: aiokafka does not request it."""
@@ -119,6 +130,7 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         self.last_generation = NO_GENERATION
         self._revocation_timer: asyncio.TimerHandle | None = None
         self._revoking = False
+        self._leads_since_before_restart = False
         # The monitor of the assignment that this member made last, and its generation.
         self._led: tuple[int, LeaderMoveMonitor] | None = None
         assignors = bind(
@@ -145,7 +157,12 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         ):
             # Of the response to this request only the error code is looked at.
             return SimpleNamespace(error_code=NoError.errno)
-        return await super()._send_req(request)
+        response = await super()._send_req(request)
+        if isinstance(request, JoinGroupRequest) and response.error_code == NoError.errno:
+            self._leads_since_before_restart = leads_since_before_restart(
+                response.leader_id, response.member_id, self._group_instance_id
+            )
+        return response
 
     async def _on_join_prepare(self, previous_assignment: Any) -> None:
         self._metadata_poller.watch(None)
@@ -182,6 +199,9 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         await super()._on_join_complete(generation, member_id, protocol, member_assignment_bytes)
         if self._led is not None and self._led[0] == generation:
             self._metadata_poller.watch(self._led[1])
+        bound = self._lookup_assignor(protocol)
+        if self._leads_since_before_restart and isinstance(bound, AIOKafkaBoundAssignor):
+            self._metadata_poller.resume(bound)
 
     async def _maybe_do_last_autocommit(self, assignment: Any) -> None:
         self._revoking = self._has_bound
@@ -288,6 +308,36 @@ class MetadataPoller:
         if self._task is not None:
             self._task.cancel()
         self._task = None if monitor is None else asyncio.create_task(self._run(monitor))
+
+    def resume(self, bound: AIOKafkaBoundAssignor) -> None:
+        """Monitor the assignment of a group that this member led when it restarted."""
+        self.watch(None)
+        self._task = asyncio.create_task(self._resume(bound))
+
+    async def _resume(self, bound: AIOKafkaBoundAssignor) -> None:
+        coordinator = self._coordinator
+        context, client = coordinator.context, coordinator.client
+        try:
+            await client.force_metadata_update()
+            request = DescribeGroupsRequest([coordinator.group_id])
+            response = await coordinator._send_req(request)
+            ((error, _, state, _, _, members, *_),) = response.groups
+            if error:
+                raise for_code(error)()
+        except KafkaError as error:
+            log.warning(
+                "leaders that move are not noticed until the next rebalance: %s error=%s",
+                context,
+                format_error(error),
+            )
+            return
+        if state != "Stable" or bound.monitor is None:
+            return
+        described = [(id, None, sent, assignment) for id, _, _, sent, assignment in members]
+        read, now = partial(read_metadata, client.cluster), asyncio.get_running_loop().time()
+        bound.resume(described, read, context, now)
+        log.info("leading the group since before the restart: %s", context)
+        await self._run(bound.monitor)
 
     async def close(self) -> None:
         """Stop, and wait until the task has ended."""

@@ -41,6 +41,7 @@ INTERNALS: Internals = {
         "self.group_id",
         "self.generation",
         "self._assignors",
+        "self._group_instance_id",
         "self._group_subscription",
         "self._metadata_snapshot",
         "self._rejoin_needed_fut",

@@ -41,10 +41,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
-from kafka.errors import KafkaError, RetriableError
+from kafka.errors import KafkaError, RetriableError, for_code
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignors.consumer_protocol import NO_GENERATION, write_user_data
@@ -52,6 +53,7 @@ from assignors.group_leader import GroupContext, LogOnce, format_error, log, san
 from assignors.kafka_python.internals import check_kafka_python
 from assignors.kafka_python.leaving import LeaveFixes
 from assignors.kafka_python.workarounds import wait_for
+from assignors.leader_moves import leads_since_before_restart
 
 if TYPE_CHECKING:
     from assignors.client_assignor import ClientAssignor
@@ -92,6 +94,7 @@ class RackAwareCoordinator(LeaveFixes):
         self.last_generation = NO_GENERATION
         self._metadata_responses = 0
         self._leader: GroupLeader | None = None
+        self._leads_since_before_restart = False
         self._log_once = LogOnce()
         assignors = self._bind(configs.get("assignors", ()))
         self._bound = {
@@ -188,6 +191,13 @@ class RackAwareCoordinator(LeaveFixes):
             if not self.in_generation:
                 raise MetadataPending("the consumer has left the group")
 
+    def _process_join_group_response(self, response: Any, send_time: float) -> Any:
+        response = super()._process_join_group_response(response, send_time)
+        self._leads_since_before_restart = leads_since_before_restart(
+            response.leader, response.member_id, self.group_instance_id
+        )
+        return response
+
     async def _on_join_complete_async(
         self, generation: int, member_id: str, protocol: str, assignment: bytes
     ) -> None:
@@ -195,6 +205,9 @@ class RackAwareCoordinator(LeaveFixes):
         if self._bound:
             self.call_later(FOLLOWER_CHECK_SECONDS, self._warn_of_follower_reads)
         await super()._on_join_complete_async(generation, member_id, protocol, assignment)
+        if self._leads_since_before_restart and protocol in self._bound:
+            resume = partial(self._resume_leading, self._bound[protocol], self.context)
+            self.net.call_soon_threadsafe(resume)
 
     def _handle_metadata_update(self, cluster: Any) -> None:
         self._metadata_responses += 1
@@ -203,6 +216,37 @@ class RackAwareCoordinator(LeaveFixes):
         super()._handle_metadata_update(cluster)
 
     # ---- implementation
+
+    async def _resume_leading(self, bound: KafkaPythonBoundAssignor, context: GroupContext) -> None:
+        """Monitor the leaders of partitions for a group that this member led when it restarted."""
+        from kafka.protocol.admin import DescribeGroupsRequest
+
+        from assignors.kafka_python.leading import GroupLeader
+
+        request = DescribeGroupsRequest(groups=[self.group_id], include_authorized_operations=False)
+        try:
+            await wait_for(self.net, self.cluster.request_update(), 1000)
+            response = await self.manager.send(request, node_id=self.coordinator_id)
+            (group,) = response.groups
+            if error := group.error_code:
+                raise for_code(error)()
+        except KafkaError as error:
+            log.warning(
+                "leaders that move are not noticed until the next rebalance: %s error=%s",
+                context,
+                format_error(error),
+            )
+            return
+        if group.group_state != "Stable" or self.context != context:
+            # The group rebalances, and gets a leader.
+            return
+        members = [
+            (m.member_id, m.group_instance_id, m.member_metadata, m.member_assignment)
+            for m in group.members
+        ]
+        leader = self._leader = self._leader or GroupLeader(self.cluster, self.subscription)
+        leader.resume(bound.client_assignor(), members, context, time.monotonic())
+        log.info("leading the group since before the restart: %s", context)
 
     def _check_revocation(self, context: GroupContext, withheld: int) -> None:
         """Request a rebalance if there was none since withheld partitions had to be revoked."""

@@ -54,6 +54,7 @@ INTERNALS: Internals = {
         "commit_offsets_sync(self, offsets, timeout_ms)",
         "close(self, autocommit, timeout_ms)",
         "_perform_assignment(self, leader_id, protocol_name, members)",
+        "_process_join_group_response(self, response, send_time)",
         "_do_join_and_sync_async(self)",
         "_on_join_prepare_async(self, generation, member_id, timeout_ms)",
         "_on_join_complete_async(self, generation, member_id, protocol, member_assignment_bytes)",

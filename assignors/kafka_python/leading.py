@@ -11,7 +11,12 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from assignors.client_assignor import BoundAssignor, ClientAssignor, topics_of
+from assignors.client_assignor import (
+    BoundAssignor,
+    ClientAssignor,
+    DescribedMember,
+    topics_of,
+)
 from assignors.consumer_protocol import write_assignments
 from assignors.group_leader import (
     METADATA_TIMEOUT,
@@ -68,13 +73,28 @@ class GroupLeader:
 
         From then on the leaders of the partitions are monitored.
         """
-        if assignor.name not in self._assignors:
-            self._assignors[assignor.name] = BoundAssignor(assignor)
-        bound = self._assignors[assignor.name]
+        bound = self._bound(assignor)
         read = partial(read_metadata, self._cluster)
         result = bound.assign(joined, read, deleted_topics, context, now)
         self.poller.watch(bound.monitor, now)
         return write_assignments(result.assignments), result.withheld
+
+    def resume(
+        self,
+        assignor: ClientAssignor,
+        members: Iterable[DescribedMember],
+        context: GroupContext,
+        now: float,
+    ) -> None:
+        """Monitor the assignment in force, which this member made before it restarted."""
+        bound = self._bound(assignor)
+        bound.resume(members, partial(read_metadata, self._cluster), context, now)
+        self.poller.watch(bound.monitor, now)
+
+    def _bound(self, assignor: ClientAssignor) -> BoundAssignor:
+        if assignor.name not in self._assignors:
+            self._assignors[assignor.name] = BoundAssignor(assignor)
+        return self._assignors[assignor.name]
 
     def _deleted_topics(self, topics: set[str], responses: int, now: float) -> frozenset[str]:
         self._subscription.group_subscribe(topics)

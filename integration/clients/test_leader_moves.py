@@ -163,6 +163,41 @@ def test_a_tenth_of_the_leaders_moves(cluster: Cluster, requests: Requests, libr
         everything_is_read(group.reads_of, leaders.topic, sent)
 
 
+@pytest.mark.parametrize(
+    "library",
+    [
+        "kafka-python",
+        pytest.param("confluent", marks=pytest.mark.slow),
+        pytest.param("aiokafka", marks=pytest.mark.slow),
+    ],
+)
+def test_a_static_leader_that_restarts_watches_again(
+    cluster: Cluster, requests: Requests, library: str
+) -> None:
+    leaders = Leaders(cluster)
+    three = {"a1": "a", "b1": "b", "c1": "c"}
+    instance_id = "group.instance.id" if library == "confluent" else "group_instance_id"
+    with group_of(cluster, library, leaders.topic, POLICY) as group:
+        for name, rack in three.items():
+            group.start(name, rack, **{instance_id: name})
+        before = group.settle(leaders.tps)
+        generation = group.generation
+        # One of them leads.
+        for name, rack in three.items():
+            group.stop(name)
+            group.start(name, rack, **{instance_id: name})
+            assert group.settle(leaders.tps) == before
+        assert (group.generation, len(requests)) == (generation, 0)
+        leaders.move(swaps=2)
+        wait_until(lambda: len(requests) == 1, TEST_TIMEOUT, "a rebalance is requested")
+        now = group.settle(leaders.tps, after=generation)
+        assert off_rack(cluster, now, three) == 0
+        # The member that requested it leads now, and nothing else is to gain.
+        generation = group.generation
+        time.sleep(POLICY.stable_seconds)
+        assert (group.generation, len(requests)) == (generation, 1)
+
+
 def test_a_gain_below_the_minimum_causes_no_rebalance(cluster: Cluster, requests: Requests) -> None:
     leaders = Leaders(cluster)
     policy = replace(POLICY, min_gain=0.1)
