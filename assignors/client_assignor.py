@@ -226,7 +226,9 @@ class BoundAssignor:
                 assigned[member_id] = {topic: list(row) for topic, row in owned.items()}
         leaders = read_metadata(topics_of(joined))[0]
         # Not known are the leaders that the assignment was made for: the first check compares it.
-        unknown = {topic: [None] * len(row) for topic, row in leaders.racks.items()}
+        unknown: dict[str, list[str | None]] = {
+            topic: [None] * len(row) for topic, row in leaders.racks.items()
+        }
         result = RebalanceResult(assigned, 0, replace(leaders, racks=unknown))
         self.monitor.start(context.generation, joined, result, now)
 

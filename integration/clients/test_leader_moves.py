@@ -176,16 +176,21 @@ def test_a_static_leader_that_restarts_watches_again(
 ) -> None:
     leaders = Leaders(cluster)
     three = {"a1": "a", "b1": "b", "c1": "c"}
-    instance_id = "group.instance.id" if library == "confluent" else "group_instance_id"
+    setting = "group.instance.id" if library == "confluent" else "group_instance_id"
+
+    def start(name: str) -> None:
+        settings: dict[str, Any] = {setting: name}
+        group.start(name, three[name], **settings)
+
     with group_of(cluster, library, leaders.topic, POLICY) as group:
-        for name, rack in three.items():
-            group.start(name, rack, **{instance_id: name})
+        for name in three:
+            start(name)
         before = group.settle(leaders.tps)
         generation = group.generation
         # One of them leads.
-        for name, rack in three.items():
+        for name in three:
             group.stop(name)
-            group.start(name, rack, **{instance_id: name})
+            start(name)
             assert group.settle(leaders.tps) == before
         assert (group.generation, len(requests)) == (generation, 0)
         leaders.move(swaps=2)

@@ -18,7 +18,13 @@ from assignors.connection import kafka_python_settings
 from placement_core import RackwardError, ReplicaLists
 from placement_core.locators import RackLocator
 from placement_core.placers import ReplicaPlacer
-from rackward.admin import AdminError, CredentialsError, UnauthorizedError, read_state
+from rackward.admin import (
+    AdminError,
+    AdminTimeoutError,
+    CredentialsError,
+    UnauthorizedError,
+    read_state,
+)
 from rackward.admin.topics import read_default_min_isr
 from rackward.config_files import ConfigError
 from rackward.controller.config import ControllerConfig
@@ -41,6 +47,7 @@ from rackward.placement_service import (
     place_replicas,
 )
 from rackward.placement_service.server import open_listener
+from rackward.units import Deadline
 
 POLL_SECONDS = 2.0
 MAX_BACKOFF_SECONDS = 5.0
@@ -280,13 +287,23 @@ def placement_handler(
     lock = threading.Lock()
 
     def place(request: PlacementRequest) -> ReplicaLists:
-        with lock:
-            state = admin.run(lambda client: read_state(client, reassignments=False))
+        deadline = request.deadline or Deadline.after(admin.timeout)
+        if not lock.acquire(timeout=deadline.remaining):
+            raise AdminTimeoutError(
+                f"the cluster's state was not read within {deadline.seconds:.3g} s, since other "
+                "requests still wait for it: is the cluster up?"
+            )
+        try:
+            state = admin.run(
+                lambda client: read_state(client, reassignments=False, deadline=deadline)
+            )
             min_isr = None
             if config.allow_under_replicated:
                 # The cluster's default: the request does not name its topic.
                 broker = min(state.view.racks())
-                min_isr = admin.run(lambda client: read_default_min_isr(client, broker))
+                min_isr = admin.run(lambda client: read_default_min_isr(client, broker, deadline))
+        finally:
+            lock.release()
         return place_replicas(
             request,
             state.view,

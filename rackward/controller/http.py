@@ -197,20 +197,6 @@ class ControllerMetrics:
     led: tuple[LeadStatus, ...] = ()
 
 
-_SERVICE_HELP = {
-    "open_connections": "Open connections of the placement service.",
-    "connections": "Accepted connections of the placement service.",
-    "evicted_connections": "Waiting connections closed to make room for a new one.",
-    "refused_connections": "New connections closed because all others were being answered.",
-    "failed_handshakes": "TLS handshakes that failed, such as without a trusted certificate.",
-    "invalid_frames": "Frames that were too long, malformed or of an unknown request.",
-    "slow_connections": "Connections closed because a client took too long.",
-    "requests": "Requests answered by the placement service, ApiVersions included.",
-    "placements": "Placements returned by the placement service.",
-    "failed_placements": "Placement requests answered with an error.",
-}
-
-
 class MetricsCollector(Collector):
     """Returns the controller's metrics to prometheus_client when they are scraped."""
 
@@ -252,7 +238,7 @@ class MetricsCollector(Collector):
             for each in fields(ServiceMetrics):
                 family = _gauge if each.name.startswith("open_") else _counter
                 value = getattr(now.service, each.name)
-                yield family(f"service_{each.name}", _SERVICE_HELP[each.name], value)
+                yield family(f"service_{each.name}", each.metadata["help"], value)
 
 
 def _lead_metrics(led: Iterable[LeadStatus]) -> Iterable[GaugeMetricFamily]:

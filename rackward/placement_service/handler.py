@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
@@ -41,6 +44,9 @@ from rackward.placement_service.protocol import (
     encode,
     read_start,
 )
+from rackward.units import Deadline
+
+Result = TypeVar("Result")
 
 MAX_MESSAGE_LENGTH = 1000
 """Characters of an error message that are sent."""
@@ -51,13 +57,15 @@ class PlacementRequest:
     """A requested placement for a topic that is not named.
 
     ``force_simple_placement``: use the simple placer without racks, whatever is configured.
-    ``broker_ids``: brokers to use; None: any live broker.
+    ``broker_ids``: brokers to use; None: any live broker. ``deadline``: when the client no longer
+    waits; None: not known. A handler that blocks longer keeps others waiting.
     """
 
     partitions: int
     replication_factor: int
     force_simple_placement: bool = False
     broker_ids: frozenset[int] | None = None
+    deadline: Deadline | None = field(default=None, compare=False)
 
 
 PlacementHandler = Callable[[PlacementRequest], ReplicaLists]
@@ -120,17 +128,29 @@ class Request:
     timeout: float
     placement: PlacementRequest
 
-    def handle(self, handler: PlacementHandler, limits: ServiceLimits) -> Response:
+    def handle(
+        self,
+        handler: PlacementHandler,
+        limits: ServiceLimits,
+        deadline: Deadline | None = None,
+    ) -> Response:
         """Return the handler's placement, or the error that it raises, as a response."""
         try:
             _check_limits(self.placement, limits)
-            rows = enumerate(handler(self.placement))
+            rows = enumerate(handler(replace(self.placement, deadline=deadline)))
             message = CreateReplicaPlacementResponse(version=0, replica_placement=list(rows))
             return Response(encode(message, self.correlation_id))
         except _LimitError as error:
             return self._error(error.code, str(error))
         except Exception as error:  # noqa: BLE001 - it is a plug-in's, and the service goes on
             return self.failed(error)
+
+    def throttled(self, placements: int) -> Response:
+        """Return the response to a peer that has so many placements in progress."""
+        return self._error(
+            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+            f"{placements} placements of this client's address are in progress: wait for one",
+        )
 
     def timed_out(self, seconds: float) -> Response:
         """Return the response after ``seconds`` without a placement."""
@@ -221,3 +241,54 @@ def _error_code(error: Exception) -> ErrorCode:
         case TimeoutError():
             return ErrorCode.REQUEST_TIMED_OUT
     return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+# ---- Handlers block, and run in threads.
+
+
+class PlacementThreads:
+    """Runs functions in threads, at most ``concurrency`` at a time; others wait.
+
+    A thread cannot be stopped. After a timeout it goes on, and counts until it ends, so that
+    functions that hang cannot pile up. Threads are daemons and do not keep the process alive.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self._slots = asyncio.Semaphore(concurrency)
+
+    async def run(self, function: Callable[[], Result]) -> Result:
+        """Return what ``function`` returns, or raise the Exception that it raises.
+
+        RuntimeError stands for other BaseExceptions, and for a thread that cannot be started.
+        """
+        await self._slots.acquire()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+
+        def finish(set_outcome: Callable[[], None]) -> None:
+            self._slots.release()
+            if not future.done():
+                set_outcome()
+
+        def run() -> None:
+            try:
+                result = function()
+            except BaseException as error:  # noqa: BLE001 - sys.exit() must not end the loop
+                raised = (
+                    error
+                    if isinstance(error, Exception)
+                    else RuntimeError(f"it raised {type(error).__name__}")
+                )
+                outcome: Callable[[], None] = lambda: future.set_exception(raised)  # noqa: E731
+            else:
+                outcome = lambda: future.set_result(result)  # noqa: E731
+            # The loop may have been closed meanwhile.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(finish, outcome)
+
+        try:
+            threading.Thread(target=run, name="rackward-placement", daemon=True).start()
+        except RuntimeError:
+            self._slots.release()
+            raise
+        return await future

@@ -105,6 +105,7 @@ class ErrorCode(IntEnum):
     INVALID_REPLICATION_FACTOR = 38
     INVALID_REPLICA_ASSIGNMENT = 39
     INVALID_REQUEST = 42
+    THROTTLING_QUOTA_EXCEEDED = 89
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +121,9 @@ class ServiceLimits:
         receive its response.
     partitions, replicas
         Of one placement, which bounds the size of the response.
-    concurrent_placements, placement_seconds
-        Placements in progress; for one of them, including its time in the queue, unless the
-        request allows less.
+    concurrent_placements, placements_per_peer, placement_seconds
+        Placements in progress; of one IP address, including those in the queue; for one of them,
+        including its time in the queue, unless the request allows less.
     shutdown_seconds
         For requests in progress when the service stops.
 
@@ -138,6 +139,7 @@ class ServiceLimits:
     partitions: int = 10_000
     replicas: int = 50_000
     concurrent_placements: int = 2
+    placements_per_peer: int = 16
     placement_seconds: float = 30.0
     shutdown_seconds: float = 2.0
 

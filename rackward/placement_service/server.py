@@ -7,7 +7,8 @@ carries one request after the other.
 The number of connections is limited, and peers that send nothing must not keep others out. A new
 connection beyond the limit evicts the one that has been in its state for the longest time: a
 client that has a request sends it at once. A connection whose placement is in progress is never
-evicted; if that is so for all, the new connection is closed.
+evicted; if that is so for all, the new connection is closed. So that one peer cannot bring that
+about, the placements in progress of each IP address are limited, too.
 """
 
 from __future__ import annotations
@@ -18,19 +19,18 @@ import logging
 import os
 import socket
 import ssl
-import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TypeVar
 
 from placement_core import InvalidOptionError
 from rackward.placement_service.handler import (
     Immediate,
     PlacementHandler,
+    PlacementThreads,
     Request,
     Response,
     parse_request,
@@ -44,6 +44,7 @@ from rackward.placement_service.protocol import (
     ServiceLimits,
     frame,
 )
+from rackward.units import Deadline
 
 _BACKLOG = 512
 _MAX_PORT = 65535
@@ -52,43 +53,32 @@ _BUFFER_BYTES = 4096
 _ACCEPT_RETRY_SECONDS = 0.2
 _LOG_INTERVAL_SECONDS = 10.0
 
-Result = TypeVar("Result")
-
 log = logging.getLogger("rackward.placement_service")
+
+
+def _metric(help: str) -> int:
+    metric: int = field(default=0, metadata={"help": help})
+    return metric
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceMetrics:
-    """Metrics of a service at one moment. All but ``open_connections`` are counters.
+    """Metrics of a service at one moment, with their help. All but ``open_...`` are counters."""
 
-    connections
-        Accepted.
-    evicted_connections
-        Closed while they waited, to make room for a new one.
-    refused_connections
-        Closed at once, because placements of all others were in progress.
-    failed_handshakes
-        Without TLS, or without a trusted certificate.
-    invalid_frames
-        Too long, malformed, or of a request that is not served.
-    slow_connections
-        Closed because the peer took too long to send a request or to receive the response.
-    requests
-        Answered, ApiVersions included.
-    placements, failed_placements
-        Of these, answered with a placement, and with an error.
-    """
-
-    open_connections: int = 0
-    connections: int = 0
-    evicted_connections: int = 0
-    refused_connections: int = 0
-    failed_handshakes: int = 0
-    invalid_frames: int = 0
-    slow_connections: int = 0
-    requests: int = 0
-    placements: int = 0
-    failed_placements: int = 0
+    open_connections: int = _metric("Open connections of the placement service.")
+    connections: int = _metric("Accepted connections of the placement service.")
+    evicted_connections: int = _metric("Waiting connections closed to make room for a new one.")
+    refused_connections: int = _metric(
+        "New connections closed because all others were being answered."
+    )
+    failed_handshakes: int = _metric(
+        "TLS handshakes that failed, such as without a trusted certificate."
+    )
+    invalid_frames: int = _metric("Frames that were too long, malformed or of an unknown request.")
+    slow_connections: int = _metric("Connections closed because a client took too long.")
+    requests: int = _metric("Requests answered by the placement service, ApiVersions included.")
+    placements: int = _metric("Placements returned by the placement service.")
+    failed_placements: int = _metric("Placement requests answered with an error.")
 
 
 class PlacementService:
@@ -122,9 +112,10 @@ class PlacementService:
         """
         context = None if tls is None else tls.server_context()
         threads = PlacementThreads(self._limits.concurrent_placements)
+        placing = Counter[str]()
 
-        async def respond(peer: str, message: bytes) -> bytes:
-            return await self._respond(threads, peer, message)
+        async def respond(peer: Address, message: bytes) -> bytes:
+            return await self._respond(threads, placing, peer, message)
 
         with await open_listener(host, port, mutual_tls=tls is not None) as listener:
             acceptor = _Acceptor(respond, self._limits, context, self._counter, self._log)
@@ -142,12 +133,24 @@ class PlacementService:
                 listener.close()
                 await acceptor.close()
 
-    async def _respond(self, threads: PlacementThreads, peer: str, message: bytes) -> bytes:
+    async def _respond(
+        self, threads: PlacementThreads, placing: Counter[str], peer: Address, message: bytes
+    ) -> bytes:
+        """Return the response; ``placing`` counts placements in progress by the peer's host."""
         request = parse_request(message)
         if isinstance(request, Immediate):
             self._counter["requests"] += 1
             return request.message
-        response = await self._place(threads, request)
+        if placing[peer.host] >= self._limits.placements_per_peer:
+            response = request.throttled(placing[peer.host])
+        else:
+            placing[peer.host] += 1
+            try:
+                response = await self._place(threads, request)
+            finally:
+                placing[peer.host] -= 1
+                if not placing[peer.host]:
+                    del placing[peer.host]
         self._counter["requests"] += 1
         if response.error is None:
             self._counter["placements"] += 1
@@ -164,7 +167,10 @@ class PlacementService:
             return request.timed_out(seconds)
         try:
             async with asyncio.timeout(seconds):
-                return await threads.run(lambda: request.handle(self._handler, self._limits))
+                deadline = Deadline.after(seconds)
+                return await threads.run(
+                    lambda: request.handle(self._handler, self._limits, deadline)
+                )
         except TimeoutError:
             return request.timed_out(seconds)
         except RuntimeError as error:
@@ -189,7 +195,7 @@ class Connection:
     With ``closing`` set, the connection ends after the request in progress.
     """
 
-    def __init__(self, peer: str, limits: ServiceLimits) -> None:
+    def __init__(self, peer: Address, limits: ServiceLimits) -> None:
         self.peer = peer
         self.closing = False
         self._limits = limits
@@ -260,7 +266,7 @@ class _Acceptor:
 
     def __init__(
         self,
-        respond: Callable[[str, bytes], Awaitable[bytes]],
+        respond: Callable[[Address, bytes], Awaitable[bytes]],
         limits: ServiceLimits,
         context: ssl.SSLContext | None,
         counter: Counter[str],
@@ -281,7 +287,7 @@ class _Acceptor:
                 self._log.warn("accept", f"accept failed: {error}")
                 await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
-            self._admit(accepted, str(_address(name)))
+            self._admit(accepted, _address(name))
             # While more connections arrive, `sock_accept` never yields to other tasks.
             await asyncio.sleep(0)
 
@@ -303,7 +309,7 @@ class _Acceptor:
             # Aborted transports are closed in the loop's next iteration.
             await asyncio.sleep(0)
 
-    def _admit(self, accepted: socket.socket, peer: str) -> None:
+    def _admit(self, accepted: socket.socket, peer: Address) -> None:
         self._counter["connections"] += 1
         if len(self._connections) >= self._limits.connections and not self._evict():
             self._counter["refused_connections"] += 1
@@ -378,54 +384,6 @@ class _Acceptor:
             self._log.warn("unexpected", f"connection closed: peer={peer}", error)
         finally:
             transport.abort()
-
-
-class PlacementThreads:
-    """Runs functions in threads, at most ``concurrency`` at a time; others wait.
-
-    A thread cannot be stopped. After a timeout it goes on, and counts until it ends, so that
-    functions that hang cannot pile up. Threads are daemons and do not keep the process alive.
-    """
-
-    def __init__(self, concurrency: int) -> None:
-        self._slots = asyncio.Semaphore(concurrency)
-
-    async def run(self, function: Callable[[], Result]) -> Result:
-        """Return what ``function`` returns, or raise the Exception that it raises.
-
-        RuntimeError stands for other BaseExceptions, and for a thread that cannot be started.
-        """
-        await self._slots.acquire()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Result] = loop.create_future()
-
-        def finish(set_outcome: Callable[[], None]) -> None:
-            self._slots.release()
-            if not future.done():
-                set_outcome()
-
-        def run() -> None:
-            try:
-                result = function()
-            except BaseException as error:  # noqa: BLE001 - sys.exit() must not end the loop
-                raised = (
-                    error
-                    if isinstance(error, Exception)
-                    else RuntimeError(f"it raised {type(error).__name__}")
-                )
-                outcome: Callable[[], None] = lambda: future.set_exception(raised)  # noqa: E731
-            else:
-                outcome = lambda: future.set_result(result)  # noqa: E731
-            # The loop may have been closed meanwhile.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(finish, outcome)
-
-        try:
-            threading.Thread(target=run, name="rackward-placement", daemon=True).start()
-        except RuntimeError:
-            self._slots.release()
-            raise
-        return await future
 
 
 class RateLimitedLog:

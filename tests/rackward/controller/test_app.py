@@ -5,24 +5,35 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from placement_core import InvalidOptionError
-from rackward.controller.config import ListenConfig
+from placement_core.locators import MetadataLocator
+from placement_core.placers import RackAlternatingPlacer
+from rackward.admin import AdminTimeoutError, ClusterState
+from rackward.controller.app import Plugins, placement_handler
+from rackward.controller.config import ControllerConfig, ListenConfig
+from rackward.controller.reconciler import ReconnectingAdmin
 from rackward.placement_service import (
     ListeningError,
     MutualTls,
+    PlacementRequest,
     PlacementService,
     PlacementServiceError,
     ServiceThread,
     ServiceTlsError,
     create_replica_placement,
 )
+from rackward.units import Deadline
 from tests.support.placement_server import first_brokers
 from tests.support.security import Authority, make_authority, write_file
+from tests.support.simulated_cluster import cluster_state
 from tests.support.waiting import TEST_TIMEOUT
 
 ALL_ADDRESSES = "0.0.0.0"
@@ -88,3 +99,38 @@ def test_a_service_that_does_not_listen_in_time(monkeypatch: pytest.MonkeyPatch)
 def test_mutual_tls_is_required_except_on_loopback() -> None:
     with pytest.raises(InvalidOptionError, match="mutual TLS"):
         ServiceThread(PlacementService(first_brokers), ALL_ADDRESSES)
+
+
+def test_a_request_waits_for_the_cluster_until_its_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cluster that does not respond holds one request, and no other beyond its deadline."""
+    reading, respond = threading.Event(), threading.Event()
+    deadlines: list[Deadline] = []
+    state = cluster_state({})
+
+    def read_state(_: object, *, reassignments: bool, deadline: Deadline) -> ClusterState:
+        assert not reassignments
+        deadlines.append(deadline)
+        reading.set()
+        assert respond.wait(TEST_TIMEOUT), "the test has ended"
+        return state
+
+    class Admin(ReconnectingAdmin):
+        def run(self, function: Callable[[Any], Any]) -> Any:
+            return function(None)
+
+    monkeypatch.setattr("rackward.controller.app.read_state", read_state)
+    plugins = Plugins(RackAlternatingPlacer, MetadataLocator())
+    place = placement_handler(Admin({}, 30.0), ControllerConfig({}), plugins)
+    patient = PlacementRequest(1, 1, deadline=Deadline.after(TEST_TIMEOUT))
+    with ThreadPoolExecutor(1) as pool:
+        placed = pool.submit(place, patient)
+        try:
+            assert reading.wait(TEST_TIMEOUT), "the state is read"
+            with pytest.raises(AdminTimeoutError, match=r"not read within 0\.05 s.*other requests"):
+                place(PlacementRequest(1, 1, deadline=Deadline.after(0.05)))
+        finally:
+            respond.set()
+        assert len(placed.result(TEST_TIMEOUT)) == 1
+    assert deadlines == [patient.deadline]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from rackward.placement_service import ServiceLimits
+from rackward.placement_service import Address, ServiceLimits
 from rackward.placement_service.protocol import frame
 from rackward.placement_service.server import Connection, ConnectionState, new_streams
 from tests.support.waiting import TEST_TIMEOUT
@@ -28,7 +28,7 @@ async def serve_one_request() -> None:
     reader, protocol = new_streams()
     transport, _ = await loop.connect_accepted_socket(lambda: protocol, server)
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-    connection = Connection("a test", ServiceLimits(response_seconds=TEST_TIMEOUT))
+    connection = Connection(Address("a test", 1), ServiceLimits(response_seconds=TEST_TIMEOUT))
     requested = asyncio.Event()
 
     async def respond(message: bytes) -> bytes:

@@ -192,6 +192,42 @@ def test_a_connection_is_refused_while_all_others_wait_for_placements(gate: Gate
         assert can_place(service)
 
 
+def test_one_peer_cannot_hold_all_connections_with_placements_in_progress(gate: Gate) -> None:
+    limits = ServiceLimits(connections=6, concurrent_placements=3, placements_per_peer=2)
+    request = request_frame(1, 1)
+    with run_service(gate.handler, limits) as service, ExitStack() as stack:
+        greedy = [stack.enter_context(service.connect()) for _ in range(limits.connections)]
+        for connection in greedy:
+            connection.sendall(request)
+        for _ in range(limits.placements_per_peer):
+            gate.wait_for_request()
+        wait_until(
+            lambda: service.metrics.failed_placements == 4, TEST_TIMEOUT, "the others are refused"
+        )
+        other = stack.enter_context(
+            socket.create_connection(service.address, TEST_TIMEOUT, ("127.0.0.2", 0))
+        )
+        other.sendall(request)
+        gate.wait_for_request()
+        assert service.metrics.refused_connections == 0
+        gate.open()
+        other.shutdown(socket.SHUT_WR)
+        assert receive_all(other).hex().endswith("02000000000000")
+        wait_until(lambda: service.metrics.placements == 3, TEST_TIMEOUT, "all three are placed")
+        assert create_replica_placement(str(service.address), 1, 1) == ((0,),)
+
+
+def test_the_error_of_a_peer_with_too_many_placements(gate: Gate) -> None:
+    with run_service(gate.handler, ServiceLimits(placements_per_peer=1)) as service:
+        with service.connect() as busy:
+            busy.sendall(request_frame(1, 1))
+            gate.wait_for_request()
+            with pytest.raises(ServiceRefusedError, match="1 placements of this") as refused:
+                create_replica_placement(str(service.address), 1, 1)
+        gate.open()
+    assert refused.value.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
 def test_concurrent_placements_are_limited(gate: Gate) -> None:
     limits = ServiceLimits(concurrent_placements=2)
     request = request_frame(1, 1)
