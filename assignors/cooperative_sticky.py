@@ -43,6 +43,7 @@ from assignors.partition_arrays import UNASSIGNED, stable_order
 from placement_core.flow import (
     IntArray,
     Network,
+    Segments,
     Solution,
     as_int64,
     balanced_blocks,
@@ -186,7 +187,7 @@ def classify(group: EncodedGroup, steps: IntArray, owner: IntArray) -> Partition
     weights = int(steps.max(initial=1)) + 1
     key = np.repeat(topic_class, group.sizes) * racks + row_of[group.leader_rack]
     keys, class_of, sizes = _factorize(key * weights + steps, len(subscribed) * racks * weights)
-    owned = np.flatnonzero(owner != UNASSIGNED)
+    owned = (owner != UNASSIGNED).nonzero()[0]
     cells, cell_of_owned, cell_owned = _factorize(
         class_of[owned] * members + owner[owned], len(keys) * members
     )
@@ -215,7 +216,7 @@ def _factorize(keys: IntArray, bound: int) -> tuple[IntArray, IntArray, IntArray
         distinct, index, counts = np.unique(keys, return_inverse=True, return_counts=True)
         return distinct, index, counts
     counts = np.bincount(keys, minlength=bound)
-    distinct = np.flatnonzero(counts)
+    distinct = counts.nonzero()[0]
     index_of = np.empty(bound, np.int64)
     index_of[distinct] = np.arange(len(distinct))
     return distinct, index_of[keys], counts[distinct]
@@ -227,11 +228,17 @@ def _distinct_racks(crossing_rank: IntArray) -> tuple[IntArray, IntArray, IntArr
     A row that is the same everywhere costs the same in every plan: it becomes row 0, zeros.
     """
     constant = (crossing_rank == crossing_rank[:, :1]).all(axis=1, keepdims=True)
-    columns, column_of = np.unique(
-        np.where(constant, 0, crossing_rank), axis=1, return_inverse=True
-    )
-    rows, row_of = np.unique(columns, axis=0, return_inverse=True)
-    return rows, row_of.reshape(-1), column_of.reshape(-1)
+    columns, column_of = _distinct_rows(np.where(constant, 0, crossing_rank).T)
+    rows, row_of = _distinct_rows(columns.T)
+    return rows, row_of, column_of
+
+
+def _distinct_rows(matrix: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the sorted distinct rows of ``matrix``, and the index of each row among them."""
+    rows = list(map(tuple, matrix.tolist()))
+    distinct = sorted(set(rows))
+    index = {row: at for at, row in enumerate(distinct)}
+    return np.array(distinct), np.array([index[row] for row in rows])
 
 
 # ---- The transportation network of one block, for all objectives below balance.
@@ -272,10 +279,10 @@ def block_network(
     The costs, highest rank first: crossings in steps of weight, widest level first; squared loads
     (unless ``even``); partitions that their member does not own yet.
     """
-    classes = np.flatnonzero(np.isin(table.topic_class, topics))
+    classes = _flags(topics, len(table.subscribed))[table.topic_class].nonzero()[0]
     members, hub, hub_subscription, hub_rack = _hubs(group, table, subscriptions)
-    reachable = table.subscribed[table.topic_class[classes][:, None], hub_subscription[None, :]]
-    lane_hub, lane_class = np.nonzero(reachable.T)
+    reachable = table.subscribed[table.topic_class[classes], hub_subscription[:, None]]
+    lane_hub, lane_class = reachable.nonzero()
     cells, cell_class, cell_member = _cells_within(table, classes, members)
     load = limit[members]
     fillers = int(load.sum() - table.sizes[classes].sum())
@@ -293,22 +300,22 @@ def block_network(
         cost: IntArray = cost_of_rank[rank] * table.steps[classes[of_class]]
         return cost
 
-    # The k-th filler of a member lowers its load from limit - k + 1 to limit - k, and the square
-    # of it by 2 (limit - k) + 1, less for each filler. All assignments have the same number of
-    # fillers, so adding a constant to each keeps costs from being negative.
     filler_member = np.repeat(np.arange(len(members)), max_fillers)
-    first = np.repeat(np.cumsum(max_fillers) - max_fillers, max_fillers)
-    nth = np.arange(len(filler_member)) - first + 1
-    filler_cost = np.zeros(len(nth), np.int64)
+    filler_cost = np.zeros(len(filler_member), np.int64)
     if not even:
+        # The k-th filler of a member lowers its load from limit - k + 1 to limit - k, and the
+        # square of it by 2 (limit - k) + 1, less for each filler. All assignments have the same
+        # number of fillers, so adding a constant to each keeps costs from being negative.
+        first = np.repeat(np.cumsum(max_fillers) - max_fillers, max_fillers)
+        nth = np.arange(len(filler_member)) - first + 1
         decrease = 2 * (load[filler_member] - nth) + 1
         filler_cost = as_int64((int(decrease.max(initial=0)) - decrease).astype(object) * scales[1])
 
     # The direct arcs: one per cell, then the fillers, sorted by member.
     arc_member = np.concatenate((cell_member, filler_member))
     order = np.argsort(arc_member, kind="stable")
-    arc_class = np.concatenate((cell_class, np.full(len(nth), len(classes))))
-    arc_capacity = np.concatenate((table.cell_owned[cells], np.ones(len(nth), np.int64)))
+    arc_class = np.concatenate((cell_class, np.full(len(filler_member), len(classes))))
+    arc_capacity = np.concatenate((table.cell_owned[cells], np.ones(len(filler_member), np.int64)))
     arc_cost = np.concatenate((crossing_cost(cell_class, hub[cell_member]), filler_cost))
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
@@ -342,12 +349,21 @@ def _hubs(
 
     Members of one subscription and one rack share a hub.
     """
-    members = np.flatnonzero(np.isin(group.subscription, subscriptions))
+    chosen = _flags(subscriptions, group.subscribed.shape[1])
+    members = chosen[group.subscription].nonzero()[0]
     racks = table.crossing_rank.shape[1]
     key = group.subscription[members] * racks + table.member_rack[members]
     order = np.argsort(key, kind="stable")
-    hubs, hub = np.unique(key[order], return_inverse=True)
-    return members[order], hub, hubs // racks, hubs % racks
+    hubs = Segments.of(key[order])
+    hub = np.repeat(np.arange(len(hubs.keys)), hubs.lengths(len(members)))
+    return members[order], hub, hubs.keys // racks, hubs.keys % racks
+
+
+def _flags(indexes: IntArray, count: int) -> NDArray[np.bool_]:
+    """Return ``count`` flags, True at ``indexes``."""
+    flags = np.zeros(count, bool)
+    flags[indexes] = True
+    return flags
 
 
 def _cells_within(
@@ -359,7 +375,7 @@ def _cells_within(
     member_index = np.full(len(table.member_rack), -1, np.int64)
     member_index[members] = np.arange(len(members))
     cell_class, cell_member = class_index[table.cell_class], member_index[table.cell_member]
-    cells = np.flatnonzero((cell_class >= 0) & (cell_member >= 0))
+    cells = ((cell_class >= 0) & (cell_member >= 0)).nonzero()[0]
     return cells, cell_class[cells], cell_member[cells]
 
 
@@ -380,7 +396,7 @@ def allocate(
         cell_stays[block.cells] = solution.flow.arcs[block.cell_arcs]
     stays = _staying(table, cell_stays)
     assigned = np.where(stays, owner, UNASSIGNED)
-    pool = np.flatnonzero(~stays)
+    pool = (~stays).nonzero()[0]
     if len(pool):
         by_class = pool[stable_order(table.class_of[pool])]
         assigned[by_class] = _distribute(solved)
@@ -393,12 +409,12 @@ def _staying(table: PartitionClasses, cell_stays: IntArray) -> NDArray[np.bool_]
     shrinks = cell_stays < table.cell_owned
     if not shrinks.any():
         return stays
-    candidates = np.flatnonzero(stays)
+    candidates = stays.nonzero()[0]
     candidates = candidates[shrinks[table.cell_of[candidates]]]
     candidates = candidates[stable_order(table.cell_of[candidates])]
     cells = table.cell_of[candidates]
-    starts = np.flatnonzero(np.append(True, np.diff(cells) != 0))
-    nth = np.arange(len(cells)) - np.repeat(starts, np.diff(np.append(starts, len(cells))))
+    runs = Segments.of(cells)
+    nth = np.arange(len(cells)) - np.repeat(runs.starts, runs.lengths(len(cells)))
     stays[candidates] = nth < cell_stays[cells]
     return stays
 
@@ -413,7 +429,7 @@ def _distribute(solved: list[tuple[BlockNetwork, Solution]]) -> IntArray:
     shares = [_shares(block, solution) for block, solution in solved]
     class_, member, units = map(np.concatenate, zip(*shares, strict=True))
     share = np.repeat(np.arange(len(units)), units)
-    nth = np.arange(len(share)) - np.repeat(np.cumsum(units) - units, units)
+    nth = np.arange(len(share)) - np.repeat(units.cumsum() - units, units)
     order = np.argsort(class_[share] + (nth + 0.5) / units[share], kind="stable")
     return member[share[order]]
 
@@ -425,9 +441,12 @@ def _shares(block: BlockNetwork, solution: Solution) -> tuple[IntArray, IntArray
     fill the same row of units, hub after hub: a share ends where either ends.
     """
     network, flow = solution.network, solution.flow
-    lane_ends, seat_ends = np.cumsum(flow.lanes), np.cumsum(flow.seats)
-    ends = np.union1d(lane_ends, seat_ends)
-    ends = ends[ends > 0]
-    class_ = block.classes[network.lane_class[np.searchsorted(lane_ends, ends)]]
-    member = block.members[np.searchsorted(seat_ends, ends)]
-    return class_, member, np.diff(ends, prepend=0)
+    lane_ends, seat_ends = flow.lanes.cumsum(), flow.seats.cumsum()
+    ends = np.concatenate(([0], lane_ends, seat_ends))
+    ends.sort()
+    units = ends[1:] - ends[:-1]
+    shares = units.nonzero()[0]
+    ends, units = ends[shares + 1], units[shares]
+    class_ = block.classes[network.lane_class[lane_ends.searchsorted(ends)]]
+    member = block.members[seat_ends.searchsorted(ends)]
+    return class_, member, units

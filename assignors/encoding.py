@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import overload
 
 import numpy as np
@@ -159,7 +159,7 @@ class EncodedGroup:
     @property
     def sizes(self) -> IntArray:
         """The number of partitions per topic."""
-        return np.diff(self.base)
+        return self.base[1:] - self.base[:-1]
 
     @property
     def topic_of(self) -> IntArray:
@@ -186,7 +186,7 @@ class EncodedGroup:
         """
         count = np.bincount(self.levels_crossed(assigned), weight, self.depth + 1)
         # Level j from the top is crossed by what crosses at least depth - j + 1 levels from below.
-        return np.cumsum(count[:0:-1]).astype(np.int64)
+        return count[:0:-1].cumsum().astype(np.int64)
 
 
 def encode_group(members: Iterable[Member], leader_racks: LeaderRacks) -> EncodedGroup:
@@ -219,13 +219,13 @@ def encode_group(members: Iterable[Member], leader_racks: LeaderRacks) -> Encode
     return EncodedGroup(
         members=columns,
         topics=topics,
-        base=np.concatenate(([0], np.cumsum(list(map(len, leaders)), dtype=np.int64))),
+        base=np.array([0, *accumulate(map(len, leaders))]),
         subscription=subscription,
         subscribed=subscribed,
         leader_rack=leader_rack,
         member_rack=member_rack,
         crossed=crossed,
-        crossing_rank=np.unique(crossed, return_inverse=True)[1].reshape(crossed.shape),
+        crossing_rank=np.unique(crossed).searchsorted(crossed),
         depth=depth,
     )
 
@@ -234,10 +234,9 @@ def _encode_subscriptions(
     members: MemberColumns, existing: frozenset[str]
 ) -> tuple[list[frozenset[str]], IntArray]:
     """Return the distinct sets of existing topics, and the number of each member's set."""
-    used, first = np.unique(members.topic_set, return_index=True)
     sets: dict[frozenset[str], int] = {}
     number = np.zeros(len(members.topic_sets), np.int64)
-    for at in used[np.argsort(first)].tolist():
+    for at in dict.fromkeys(members.topic_set.tolist()):
         number[at] = sets.setdefault(members.topic_sets[at] & existing, len(sets))
     return list(sets), number[members.topic_set]
 
@@ -297,7 +296,8 @@ def topic_classes(group: EncodedGroup) -> tuple[IntArray, NDArray[np.bool_]]:
     classes: dict[bytes, int] = {}
     packed = (row.tobytes() for row in np.packbits(group.subscribed, axis=1))
     class_of = np.array([classes.setdefault(row, len(classes)) for row in packed], np.int64)
-    first = np.unique(class_of, return_index=True)[1]
+    first = np.empty(len(classes), np.int64)
+    first[class_of[::-1]] = np.arange(len(class_of))[::-1]
     return class_of, group.subscribed[first]
 
 
@@ -368,11 +368,14 @@ def weight_steps(group: EncodedGroup, weights: WeightSource | None) -> IntArray:
     others. Even a partition without traffic weighs one step, so that it is local where that has
     no cost. Raises what ``weights`` raises if it is a function.
     """
-    resolved = resolve_weights(weights, group.topics) or {}
+    resolved = resolve_weights(weights, group.topics)
+    if not resolved:
+        return np.ones(int(group.base[-1]), np.int64)
     weight = np.full(int(group.base[-1]), np.nan)
-    for t, topic in enumerate(group.topics):
-        row = resolved.get(topic, weight[:0])[: group.sizes[t]]
-        weight[group.base[t] : group.base[t] + len(row)] = row
+    for topic, (start, end) in zip(group.topics, pairwise(group.base.tolist()), strict=True):
+        if topic in resolved:
+            row = resolved[topic][: end - start]
+            weight[start : start + len(row)] = row
     return quantize_weights(weight)
 
 
@@ -408,6 +411,6 @@ def decode_plan(
         off_rack=crossings[-1],
         crossings=crossings,
         optimum=max(0, crossings[-1] - unproved),
-        moved=int(((owner != UNASSIGNED) & (owner != assigned)).sum()),
+        moved=int(np.count_nonzero((owner != UNASSIGNED) & (owner != assigned))),
         loads=dict(zip(ids, loads, strict=True)),
     )

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement_core.flow import IntArray
+from placement_core.flow import IntArray, Segments
 
 UNASSIGNED = -1
 """In an assignment: the partition has no member."""
@@ -121,10 +121,13 @@ class Claims:
 
         In the result, ``topic`` is the index among ``topics``.
         """
+        if not len(self.number):
+            return self, self.number
         index = {topic: t for t, topic in enumerate(topics)}
         known = np.array([index.get(name, -1) for name in self.names], np.int64)
         claims = Claims(topics, known[self.topic], self.member, self.number)
-        sizes = np.append(np.diff(base), 0)
+        sizes = np.zeros(len(base), np.int64)  # the last one is that of unknown topics
+        np.subtract(base[1:], base[:-1], out=sizes[:-1])
         claims = claims.where((claims.number >= 0) & (claims.number < sizes[claims.topic]))
         return claims, base[claims.topic] + claims.number
 
@@ -222,6 +225,8 @@ class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
         rebalance: its owner revokes it and rejoins, and the next rebalance assigns it.
         """
         located, partition = claims.to_positions(self.partition_ids).locate(self.topics, self.base)
+        if not len(partition):
+            return self, 0
         withheld = np.zeros(len(self.assigned), bool)
         withheld[partition] = True
         withheld[partition[self.assigned[partition] == located.member]] = False
@@ -240,64 +245,60 @@ class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
         reads this one.
         """
         encoded = dict.fromkeys(self.ids, NOTHING_ASSIGNED)
-        member, topic, number, starts = self._rows()
-        if not len(starts):
+        number, runs = self._rows()
+        if not len(runs.starts):
             return encoded
         names = [name.encode() for name in self.topics]
         fields = [struct.pack(">h", len(name)) + name for name in names]
-        field_end = np.cumsum(np.fromiter(map(len, fields), np.int64, len(fields)))
-        field_length = np.diff(field_end, prepend=0)
+        field_length = np.fromiter(map(len, fields), np.int64, len(fields))
+        field_at = field_length.cumsum() - field_length
         # Of each run of one member and one topic: what comes before its first partition.
-        of_run = topic[starts]
-        length = field_length[of_run]
-        begins = np.append(True, np.diff(member[starts]) != 0)
-        between = length + 4 + np.where(begins, 4 + 2 + 4, 0)
+        run_member, run_topic = np.divmod(runs.keys, len(fields))
+        of_member = Segments.of(run_member)
+        length = field_length[run_topic]
+        between = length + 4
+        between[of_member.starts] += 4 + 2 + 4
         between[0] -= 4
         position = np.full(len(number), 4)
         position[0] = 0
-        position[starts] += between
-        position = np.cumsum(position)
-        count_at = position[starts] - 4
+        position[runs.starts] += between
+        position = position.cumsum()
+        count_at = position[runs.starts] - 4
         name_at = count_at - length
-        member_at = name_at[begins] - 4 - 2
+        member_at = name_at[of_member.starts] - 4 - 2
         end = int(position[-1]) + 4 + 4
 
         buffer, text = np.zeros(end, np.uint8), b"".join(fields)
         int32 = overlapping(buffer, ">i4")
         int32[position] = number
-        int32[count_at] = np.diff(np.append(starts, len(number)))
-        first_run = np.flatnonzero(begins)
-        int32[member_at + 2] = np.diff(np.append(first_run, len(starts)))
-        for size in np.flatnonzero(np.bincount(length)).tolist():
-            runs = np.flatnonzero(length == size)
-            of_size = overlapping(text, f"V{size}")[field_end[of_run[runs]] - size]
-            overlapping(buffer, f"V{size}")[name_at[runs]] = of_size
+        int32[count_at] = runs.lengths(len(number))
+        int32[member_at + 2] = of_member.lengths(len(run_member))
+        for size in set(map(len, fields)):
+            of_size = (length == size).nonzero()[0]
+            field = overlapping(text, f"V{size}")[field_at[run_topic[of_size]]]
+            overlapping(buffer, f"V{size}")[name_at[of_size]] = field
         data = buffer.tobytes()
         bounds = pairwise([*member_at.tolist(), end])
         ids = self.ids
-        for m, (start, stop) in zip(member[starts[begins]].tolist(), bounds, strict=True):
+        for m, (start, stop) in zip(of_member.keys.tolist(), bounds, strict=True):
             encoded[ids[m]] = data[start:stop]
         return encoded
 
-    def _rows(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return member, topic and number of each assigned partition, sorted; and the runs' starts.
+    def _rows(self) -> tuple[IntArray, Segments]:
+        """Return the assigned partitions sorted by member and topic, and the runs among them.
 
-        A run has one member and one topic.
+        A run has one member and one topic; its key is ``member x number of topics + topic``.
         """
         order = stable_order(self.assigned + 1)
         order = order[np.count_nonzero(self.assigned == UNASSIGNED) :]
-        topic_of = np.repeat(np.arange(len(self.topics)), np.diff(self.base))
-        member, topic = self.assigned[order], topic_of[order]
+        topics = len(self.topics)
+        topic = np.repeat(np.arange(topics), self.base[1:] - self.base[:-1])[order]
         number = order - self.base[topic]
         for t, name in enumerate(self.topics if self.partition_ids else ()):
             if name in self.partition_ids:
                 of_topic = topic == t
                 number[of_topic] = np.array(self.partition_ids[name], np.int64)[number[of_topic]]
-        starts = np.empty(0, np.int64)
-        if len(order):
-            changes = (np.diff(member) != 0) | (np.diff(topic) != 0)
-            starts = np.flatnonzero(np.append(True, changes))
-        return member, topic, number, starts
+        return number, Segments.of(self.assigned[order] * topics + topic)
 
     def _read(self) -> dict[str, dict[str, list[int]]]:
         if self._lists is None:
@@ -306,10 +307,11 @@ class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
         return self._lists
 
     def _to_lists(self) -> dict[str, dict[str, list[int]]]:
-        member, topic, number, starts = self._rows()
-        lists = _split(number, starts)
-        topics = np.array(self.topics, object)[topic[starts]].tolist()
-        bounds = np.searchsorted(member[starts], np.arange(len(self.ids) + 1)).tolist()
+        number, runs = self._rows()
+        lists = _split(number, runs.starts)
+        run_member, run_topic = np.divmod(runs.keys, max(len(self.topics), 1))
+        topics = np.array(self.topics, object)[run_topic].tolist()
+        bounds = np.searchsorted(run_member, np.arange(len(self.ids) + 1)).tolist()
         return {
             # strict=True would take a third of the time; both slices have the same bounds.
             member_id: dict(zip(topics[start:end], lists[start:end], strict=False))

@@ -137,7 +137,7 @@ class JoinedMembers(Sequence[JoinedMember]):
     @property
     def topics(self) -> set[str]:
         """The topics that members subscribe to."""
-        return set().union(*(self.topic_sets[at] for at in np.unique(self.topic_set).tolist()))
+        return set().union(*(self.topic_sets[at] for at in set(self.topic_set.tolist())))
 
     @property
     def claims_while_joining(self) -> Claims:
@@ -189,7 +189,7 @@ def read_members(
     if count >= min_lockstep_members:
         regular = _Lockstep(subscriptions, reader, sets)
         topic_set, racks, generations = regular.topic_set, regular.racks, regular.generations
-        claims, others = regular.claims(), np.flatnonzero(~regular.is_regular).tolist()
+        claims, others = regular.claims(), (~regular.is_regular).nonzero()[0].tolist()
 
     released = np.zeros(count, bool)
     errors: list[tuple[int, str]] = []
@@ -246,8 +246,9 @@ class _Lockstep:
         """Read ``subscriptions``; number their topics in ``sets``."""
         messages = [each if isinstance(each, bytes) else b"" for each in subscriptions]
         topics_end = self._read_topics(messages, reader, sets)
-        self._ends = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
-        self._starts = np.append(0, self._ends[:-1])
+        lengths = np.fromiter(map(len, messages), np.int64, len(messages))
+        self._ends = lengths.cumsum()
+        self._starts = self._ends - lengths
         self._data = b"".join((*messages, _PADDING))
         self._int32 = overlapping(self._data, ">i4")
         self._last = int(self._ends[-1])
@@ -261,17 +262,17 @@ class _Lockstep:
         # A step costs the same for one member as for many.
         owned[~self.is_regular] = 0
         self.is_regular &= owned <= 64 + 4 * int(owned.mean())
-        self._read_owned(np.flatnonzero(self.is_regular), at + 8, owned)
+        self._read_owned(self.is_regular.nonzero()[0], at + 8, owned)
         self._look_up_names(list(sets))
         self._read_racks(messages, reader)
 
     def claims(self) -> Claims:
         """Return the claims of the members that are regular."""
-        kept = np.flatnonzero(self.is_regular[self._member])
+        kept = self.is_regular[self._member].nonzero()[0]
         sizes = self._sizes[kept]
         first = self._name_ends[kept] + 4
         # The position of each partition: 4 bytes behind the one before.
-        before = np.cumsum(sizes) - sizes
+        before = sizes.cumsum() - sizes
         position = np.repeat(first - 4 * before, sizes) + 4 * np.arange(int(sizes.sum()))
         return Claims(
             self._names,
@@ -303,28 +304,32 @@ class _Lockstep:
 
     def _read_owned(self, members: IntArray, first: IntArray, owned: IntArray) -> None:
         """Find the ``owned`` topics of ``members``; the 0th of each is at ``first``."""
-        members = members[np.argsort(-owned[members], kind="stable")]
+        members = members[(-owned[members]).argsort(kind="stable")]
         owned, cursor = owned[members], first[members]
         # Members are sorted, so that those who own a k-th topic are the first ones.
         steps = np.arange(int(owned.max(initial=0)))
-        active = len(members) - np.searchsorted(owned[::-1], steps, side="right")
-        total = int(owned.sum())
-        self._name_ends, self._sizes = np.empty((2, total), np.int64)
-        names = np.empty(total, np.int64)
-        uint16, int32, last = overlapping(self._data, ">u2"), self._int32, self._last
-        at = 0
+        active = len(members) - owned[::-1].searchsorted(steps, side="right")
+        names, name_ends, sizes = [first[:0]], [first[:0]], [first[:0]]
+        # A negative count is read as one that leads out of any message.
+        uint16, uint32 = overlapping(self._data, ">u2"), overlapping(self._data, ">u4")
+        last = self._last
         for count in active.tolist():
-            here, entry = cursor[:count], slice(at, at + count)
-            names[entry] = here
-            name_end = np.minimum(here + uint16[here] + 2, last)
-            size = int32[name_end].astype(np.int64)
-            self._name_ends[entry], self._sizes[entry] = name_end, size
-            np.clip(name_end + 4 * size + 4, 0, last, out=here)
-            at += count
-        nth = np.arange(total) - np.repeat(np.cumsum(active) - active, active)
+            here = cursor[:count].copy()
+            name_end = here + uint16[here]
+            name_end += 2
+            np.minimum(name_end, last, out=name_end)
+            size = uint32[name_end].astype(np.int64)
+            behind = name_end + 4 * size
+            behind += 4
+            np.minimum(behind, last, out=cursor[:count])
+            names.append(here)
+            name_ends.append(name_end)
+            sizes.append(size)
+        self._name_ends, self._sizes = np.concatenate(name_ends), np.concatenate(sizes)
+        nth = np.arange(len(self._sizes)) - np.repeat(active.cumsum() - active, active)
         self._member = members[nth]
-        self._lengths = self._name_ends - names - 2
-        wrong = (self._lengths < 1) | (self._lengths > _MAX_NAME) | (self._sizes < 0)
+        self._lengths = self._name_ends - np.concatenate(names) - 2
+        wrong = (self._lengths < 1) | (self._lengths > _MAX_NAME)
         wrong |= self._name_ends + 4 * self._sizes + 4 > self._ends[self._member]
         self.is_regular[self._member[wrong]] = False
         self._tails = np.zeros(len(self.is_regular), np.int64)
@@ -335,10 +340,11 @@ class _Lockstep:
         """Find each owned topic among those that members subscribe to."""
         subscribed = {name: name.encode() for name in frozenset().union(*sets)}
         self._names = [name for name, raw in subscribed.items() if 0 < len(raw) <= _MAX_NAME]
-        raw_names = [subscribed[name] for name in self._names]
-        known = _Names.of(raw_names)
-        kept = self.is_regular[self._member]
         self._topic = np.full(len(self._member), -1, np.int64)
+        if not len(self._member):
+            return
+        known = _Names.of([subscribed[name] for name in self._names])
+        kept = self.is_regular[self._member]
         self._topic[kept] = known.find(
             _Names(self._data, (self._name_ends - self._lengths)[kept], self._lengths[kept])
         )
@@ -349,7 +355,7 @@ class _Lockstep:
         self.generations = self._int32[np.minimum(self._tails, self._last)].astype(np.int64)
         self.racks: list[str | None] = [None] * len(messages)
         racks: dict[bytes, str | None] = {}
-        members = np.flatnonzero(self.is_regular)
+        members = self.is_regular.nonzero()[0]
         tails = (self._tails + 4 - self._starts)[members]
         for m, tail in zip(members.tolist(), tails.tolist(), strict=True):
             field = messages[m][tail:]
@@ -383,8 +389,8 @@ class _Names:
         starts = range(0, int(self.lengths.max()), 8)
         own, other = ([names._window(start) for start in starts] for names in (self, sought))
         hashes = _hash(own)
-        order = np.argsort(hashes)
-        place = np.searchsorted(hashes[order], _hash(other))
+        order = hashes.argsort()
+        place = hashes[order].searchsorted(_hash(other))
         found: IntArray = order[np.minimum(place, len(order) - 1)]
         same = self.lengths[found] == sought.lengths
         for of_own, of_other in zip(own, other, strict=True):
@@ -393,7 +399,7 @@ class _Names:
 
     def _window(self, start: int) -> NDArray[np.uint64]:
         """Return 8 bytes of each name, from ``start``; zeros behind its end."""
-        mask = _LOW_BYTES[np.clip(self.lengths - start, 0, 8)]
+        mask = _LOW_BYTES[np.minimum(np.maximum(self.lengths - start, 0), 8)]
         windows: NDArray[np.uint64] = overlapping(self.data, "<u8")[self.at + start] & mask
         return windows
 

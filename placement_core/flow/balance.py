@@ -60,13 +60,13 @@ def balanced_blocks(
     level 0.
     """
     blocks: list[Block] = []
-    non_empty = np.flatnonzero(sizes > 0)
+    non_empty = (sizes > 0).nonzero()[0]
     pending = connected_components(non_empty, np.arange(len(members)), subscribed)
     while pending:
         classes, groups = pending.pop()
         partitions, count = int(sizes[classes].sum()), int(members[groups].sum())
         level = -(-partitions // count)
-        within = subscribed[np.ix_(classes, groups)]
+        within = subscribed[classes[:, None], groups]
         split = None
         if not within.all():
             split = _overloaded(sizes[classes], members[groups], within, level)
@@ -86,7 +86,7 @@ def _overloaded(
     None if loads of ``level`` and ``level - 1`` are possible for all.
     """
     count = len(members)
-    lane_hub, lane_class = np.nonzero(subscribed.T)
+    lane_hub, lane_class = subscribed.T.nonzero()
     groups = np.arange(count)
     filler_class = len(sizes)
     fillers = int(members.sum()) * level - int(sizes.sum())
@@ -108,7 +108,7 @@ def _overloaded(
     )
     if solution.min_cut is None:
         return None
-    infinity = solution.lengths.infinity
+    infinity = solution.residual.infinity
     return (
         solution.min_cut.classes[:filler_class] < infinity,
         solution.min_cut.members < infinity,

@@ -41,12 +41,18 @@ exact whatever the size of the costs: in int64 where that is safe, else in Pytho
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placement_core.flow.network import CostArray, Flow, IntArray, Network, Segments
-from placement_core.flow.residual import ArcLengths, Distances, LevelGraph, shortest_paths
+from placement_core.flow.residual import (
+    Distances,
+    LevelGraph,
+    ResidualArcs,
+    shortest_paths,
+    split_by_layer,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ class Solution:
     """
 
     network: Network
-    lengths: ArcLengths
+    residual: ResidualArcs
     flow: Flow
     min_cut: Distances | None
 
@@ -69,30 +75,30 @@ def solve(network: Network) -> Solution:
 
     Raises RuntimeError on a defect of the solver itself, never for what the input contains.
     """
-    lengths = ArcLengths.of(network)
+    residual = ResidualArcs.of(network)
     flow = Flow.empty(network)
     deferred = np.zeros(len(network.supply), bool)
     deferred[network.deferred] = True
     for stage in (~deferred, deferred):
-        while len(sources := np.flatnonzero(stage & (flow.unsent > 0))):
-            distances = shortest_paths(network, flow, lengths, sources)
-            unmet = np.flatnonzero(flow.unmet > 0)
-            nearest = int(distances.members[unmet].min()) if len(unmet) else lengths.infinity
-            if nearest >= lengths.infinity:
-                return Solution(network, lengths, flow, distances)
+        while len(sources := (stage & (flow.unsent > 0)).nonzero()[0]):
+            distances = shortest_paths(network, flow, residual, sources)
+            unmet = flow.unmet.nonzero()[0]
+            nearest = int(distances.members[unmet].min()) if len(unmet) else residual.infinity
+            if nearest >= residual.infinity:
+                return Solution(network, residual, flow, distances)
             before = int(flow.unsent.sum())
             targets = unmet[distances.members[unmet] == nearest]
-            _fill_directly(network, flow, lengths, distances, sources, targets)
-            _push_along_paths(network, flow, lengths, distances, sources, targets)
+            _fill_directly(network, flow, residual, distances, sources, targets)
+            _push_along_paths(network, flow, residual, distances, sources, targets)
             if int(flow.unsent.sum()) == before:
                 raise RuntimeError("a shortest path that takes no unit: a defect of the solver")
-    return Solution(network, lengths, flow, None)
+    return Solution(network, residual, flow, None)
 
 
 def _push_along_paths(
     network: Network,
     flow: Flow,
-    lengths: ArcLengths,
+    residual: ResidualArcs,
     distances: Distances,
     sources: IntArray,
     targets: IntArray,
@@ -108,7 +114,7 @@ def _push_along_paths(
     is_target[targets + first_member] = True
     preference = np.zeros(nodes)
     preference[first_member:] = flow.unmet / np.maximum(network.demand, 1)
-    graph = LevelGraph.build(network, flow, lengths, distances, is_target, preference)
+    graph = LevelGraph.build(flow, residual, distances, is_target, preference)
     demand = np.zeros(nodes, np.int64)
     demand[targets + first_member] = flow.unmet[targets]
     demand_left, received = demand.tolist(), [0] * nodes
@@ -121,7 +127,7 @@ def _push_along_paths(
 def _fill_directly(
     network: Network,
     flow: Flow,
-    lengths: ArcLengths,
+    residual: ResidualArcs,
     distances: Distances,
     sources: IntArray,
     targets: IntArray,
@@ -136,17 +142,17 @@ def _fill_directly(
     is_target = np.zeros(len(network.demand), bool)
     is_target[targets] = True
     nearest = distances.members[targets[0]]
-    arcs = np.flatnonzero(
-        is_source[network.arc_class]
-        & is_target[network.arc_member]
-        & (flow.arcs < network.arc_capacity)
-    )
-    arcs = arcs[lengths.arc[arcs] + 2 == nearest]
+    lane_end = len(network.lane_class)
+    lane_length = residual.length[:lane_end]
+    arc_length = residual.length[lane_end : lane_end + len(network.arc_class)]
+    direct = is_source[network.arc_class] & is_target[network.arc_member]
+    direct &= (arc_length == nearest) & (flow.arcs < network.arc_capacity)
+    arcs = direct.nonzero()[0]
     if len(arcs):
         _fill_arcs(network, flow, arcs)
-    lanes = np.flatnonzero(is_source[network.lane_class] & (lengths.lane + 2 == nearest))
+    lanes = (is_source[network.lane_class] & (lane_length + 1 == nearest)).nonzero()[0]
     if len(lanes):
-        _fill_lanes(network, flow, lengths, lanes)
+        _fill_lanes(network, flow, residual, lanes)
 
 
 def _fill_arcs(network: Network, flow: Flow, arcs: IntArray) -> None:
@@ -165,41 +171,45 @@ def _fill_arcs(network: Network, flow: Flow, arcs: IntArray) -> None:
 
 def _grant(budget: IntArray, keys: IntArray, requests: IntArray) -> IntArray:
     """Grant ``requests`` (in runs of equal keys) in order, within each key's budget."""
-    total = np.cumsum(requests)
+    before = requests.cumsum() - requests
     runs = Segments.of(keys)
-    run_lengths = np.diff(np.append(runs.starts, len(keys)))
-    before_run = np.repeat(total[runs.starts] - requests[runs.starts], run_lengths)
-    granted: IntArray = np.clip(budget[keys] - (total - requests - before_run), 0, requests)
+    before_run = np.repeat(before[runs.starts], runs.lengths(len(keys)))
+    left = budget[keys] - before + before_run
+    granted: IntArray = np.minimum(np.maximum(left, 0), requests)
     return granted
 
 
-def _fill_lanes(network: Network, flow: Flow, lengths: ArcLengths, lanes: IntArray) -> None:
+def _fill_lanes(network: Network, flow: Flow, residual: ResidualArcs, lanes: IntArray) -> None:
     """Spread each class over its hubs, then the units of each hub over its members."""
-    starts = lengths.seats_by_hub.starts
+    starts = residual.seats_by_hub.starts
     gaps = np.add.reduceat(flow.unmet, starts)
     sizes = np.maximum(np.add.reduceat(network.demand, starts), 1)
     position = np.full(network.hub_count, -1, np.int64)
-    position[lengths.seats_by_hub.keys] = np.arange(len(starts))
+    position[residual.seats_by_hub.keys] = np.arange(len(starts))
     lanes = lanes[np.argsort(network.lane_class[lanes], kind="stable")]
     runs = Segments.of(network.lane_class[lanes])
     received = np.zeros(len(starts), np.int64)
-    for class_, of_class in zip(runs.keys.tolist(), np.split(lanes, runs.starts[1:]), strict=True):
+    bounds = pairwise([*runs.starts.tolist(), len(lanes)])
+    for class_, (start, end) in zip(runs.keys.tolist(), bounds, strict=True):
+        of_class = lanes[start:end]
         hubs = position[network.lane_hub[of_class]]
         units = water_fill(int(flow.unsent[class_]), gaps[hubs], sizes[hubs])
         flow.lanes[of_class] += units
         flow.unsent[class_] -= int(units.sum())
         gaps[hubs] -= units
         received[hubs] += units
-    _fill_seats(flow, np.append(starts, len(flow.unmet)), received, network.demand)
+    _fill_seats(flow, starts, received, network.demand)
 
 
-def _fill_seats(flow: Flow, bounds: IntArray, received: IntArray, demand: IntArray) -> None:
-    """Spread the units of each hub over its members, which run from one bound to the next."""
-    single = np.flatnonzero((np.diff(bounds) == 1) & (received > 0))
-    members = bounds[single]
+def _fill_seats(flow: Flow, starts: IntArray, received: IntArray, demand: IntArray) -> None:
+    """Spread the units of each hub over its members, which run from one start to the next."""
+    bounds = np.concatenate((starts, [len(demand)]))
+    sizes, some = bounds[1:] - starts, received > 0
+    single = (some & (sizes == 1)).nonzero()[0]
+    members = starts[single]
     flow.seats[members] += received[single]
     flow.unmet[members] -= received[single]
-    for hub in np.flatnonzero((np.diff(bounds) > 1) & (received > 0)).tolist():
+    for hub in (some & (sizes > 1)).nonzero()[0].tolist():
         of_hub = slice(bounds[hub], bounds[hub + 1])
         sizes = np.maximum(demand[of_hub], 1)
         units = water_fill(int(received[hub]), flow.unmet[of_hub], sizes)
@@ -217,13 +227,15 @@ def water_fill(amount: int, gaps: IntArray, sizes: IntArray) -> IntArray:
     """
     if amount >= int(gaps.sum()):
         return gaps.copy()
-    order = np.argsort(-(gaps / sizes), kind="stable")
+    if len(gaps) == 1:
+        return np.array([amount])
+    order = (-(gaps / sizes)).argsort(kind="stable")
     gap, size = gaps[order], sizes[order]
-    water_line = max(float(((np.cumsum(gap) - amount) / np.cumsum(size)).max()), 0.0)
-    taken: IntArray = np.clip(np.floor(gap - water_line * size), 0, gap).astype(np.int64)
+    water_line = max(float(((gap.cumsum() - amount) / size.cumsum()).max()), 0.0)
+    taken: IntArray = np.maximum(gap - water_line * size, 0).astype(np.int64)
     # Rounding leaves a few units over, or has given out a few too many.
     while rest := amount - int(taken.sum()):
-        able: NDArray[np.intp] = np.flatnonzero(taken < gap if rest > 0 else taken > 0)
+        able = (taken < gap if rest > 0 else taken > 0).nonzero()[0]
         taken[able[: abs(rest)]] += 1 if rest > 0 else -1
     filled = np.empty_like(taken)
     filled[order] = taken
@@ -243,28 +255,21 @@ def lower_bound(solution: Solution) -> int:
     solution must have sent everything and met every demand. Raises RuntimeError if the prices
     violate the conditions above, which would be a defect of the solver.
     """
-    network, lengths = solution.network, solution.lengths
+    network, residual = solution.network, solution.residual
     all_classes = np.arange(len(network.supply))
-    distances = shortest_paths(network, solution.flow, lengths, all_classes)
+    distance = shortest_paths(network, solution.flow, residual, all_classes).nodes
     # A distance is cost x length_per_cost + hops with hops < length_per_cost.
-    w = distances.classes // lengths.length_per_cost
+    price = distance // residual.length_per_cost
+    w, v_hub, v = split_by_layer(network, price)
     # A hub without lanes cannot be reached, nor its members if their direct arcs are full. Any
     # price that is high enough for those arcs is valid there.
-    ceiling_price = int(w.max()) + int(network.arc_cost.max(initial=0))
-    v_hub, v = (_prices(d, lengths, ceiling_price) for d in (distances.hubs, distances.members))
+    price[distance >= residual.infinity] = int(w.max()) + int(network.arc_cost.max(initial=0))
     if (v_hub[network.lane_hub] > w[network.lane_class] + network.lane_cost).any() or (
         v > v_hub[network.member_hub]
     ).any():
         raise RuntimeError("prices that prove nothing: a defect of the solver")
     gain = np.maximum(v[network.arc_member] - w[network.arc_class] - network.arc_cost, 0)
     return _dot(v, network.demand) - _dot(w, network.supply) - _dot(gain, network.arc_capacity)
-
-
-def _prices(distances: CostArray, lengths: ArcLengths, unreachable: int) -> CostArray:
-    """Return the cost part of ``distances``, and ``unreachable`` for nodes that have none."""
-    reached = distances < lengths.infinity
-    prices: CostArray = np.where(reached, distances // lengths.length_per_cost, unreachable)
-    return prices
 
 
 def _dot(costs: CostArray, units: IntArray) -> int:

@@ -61,6 +61,9 @@ MAX_UNITS = 1 << 53
 MAX_INT64_COST = 1 << 60
 """Costs below this are computed in int64, others as Python integers."""
 
+UNLIMITED = 1 << 60
+"""The capacity of lanes and seats; no number of units comes near it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Network:
@@ -109,10 +112,12 @@ class Network:
 class Flow:
     """The units on each lane, direct arc and seat of a network.
 
+    ``units`` has all of them in this order; ``lanes``, ``arcs`` and ``seats`` are its parts.
     ``unsent`` is the part of each class's supply that is not sent yet, ``unmet`` the part of each
     member's demand that is not met yet.
     """
 
+    units: IntArray
     lanes: IntArray
     arcs: IntArray
     seats: IntArray
@@ -122,10 +127,14 @@ class Flow:
     @classmethod
     def empty(cls, network: Network) -> Flow:
         """Return the flow that sends nothing."""
+        lanes = len(network.lane_class)
+        arcs_end = lanes + len(network.arc_class)
+        units = np.zeros(arcs_end + len(network.demand), np.int64)
         return cls(
-            lanes=np.zeros(len(network.lane_class), np.int64),
-            arcs=np.zeros(len(network.arc_class), np.int64),
-            seats=np.zeros(len(network.demand), np.int64),
+            units=units,
+            lanes=units[:lanes],
+            arcs=units[lanes:arcs_end],
+            seats=units[arcs_end:],
             unsent=network.supply.copy(),
             unmet=network.demand.copy(),
         )
@@ -179,16 +188,26 @@ class Segments:
     @classmethod
     def of(cls, ordered: IntArray) -> Segments:
         """Return the runs of ``ordered``; none is empty, which ``ufunc.reduceat`` would misread."""
-        if not len(ordered):
-            return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        changes = np.ones(len(ordered), bool)
+        np.not_equal(ordered[1:], ordered[:-1], out=changes[1:])
+        starts = changes.nonzero()[0]
         return cls(starts, ordered[starts])
+
+    def lengths(self, total: int) -> IntArray:
+        """Return the length of each run; ``total`` is that of the array."""
+        ends = np.empty_like(self.starts)
+        ends[:-1] = self.starts[1:]
+        ends[-1:] = total
+        return ends - self.starts
 
     def minimum_at(self, target: CostArray, values: CostArray) -> None:
         """Set ``target[key]`` to the minimum of itself and the key's values, for each key."""
         if len(self.starts):
             smallest = np.minimum.reduceat(values, self.starts)
-            target[self.keys] = np.minimum(target[self.keys], smallest)
+            if len(self.keys) == len(target):  # every key, in order
+                np.minimum(target, smallest, out=target)
+            else:
+                target[self.keys] = np.minimum(target[self.keys], smallest)
 
 
 def connected_components(
@@ -200,7 +219,9 @@ def connected_components(
     ``columns`` count. Components are in order of their first column. A row without any column is
     in none of them.
     """
-    linked = linked[np.ix_(rows, columns)]
+    linked = linked[rows[:, None], columns]
+    if len(rows) and linked.all():
+        return [(rows, columns)] if len(columns) else []
     found = []
     pending = np.ones(len(columns), bool)
     while pending.any():

@@ -8,6 +8,9 @@ The *length* of a forward arc is ``cost x length_per_cost + hops``, that of a ba
 the way through the hub). ``length_per_cost`` exceeds the hops of every simple path, so paths are
 compared by cost and then by hops.
 
+:class:`ResidualArcs` has all arcs of both directions in one row, so that a few array operations
+find something among all kinds of them.
+
 Every arc has at least one hop in both directions, so no cycle of the residual network has length
 zero. Hence the arcs with ``distance[head] = distance[tail] + length``, which lie on shortest
 paths, form an acyclic graph, the :class:`LevelGraph`, and the reverse of such an arc is never in
@@ -22,123 +25,164 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from placement_core.flow.network import MAX_INT64_COST, CostArray, Flow, IntArray, Network, Segments
+from placement_core.flow.network import (
+    MAX_INT64_COST,
+    UNLIMITED,
+    CostArray,
+    Flow,
+    IntArray,
+    Network,
+    Segments,
+)
 
 INT64_INFINITY = 1 << 61
 """Greater than the length of any path in int64; twice this still fits."""
 
 
 @dataclass(frozen=True, slots=True)
-class ArcLengths:
-    """The lengths of a network's forward arcs, without hops, and indexes for reading them in order.
+class ResidualArcs:
+    """The arcs of a network in both directions, in one row.
 
-    ``infinity`` is the distance of a node that cannot be reached.
+    First the lanes, direct arcs and seats, as in :class:`~placement_core.flow.network.Flow`, then
+    backward the seats, lanes and direct arcs. Nodes are numbered classes first, then hubs, then
+    members.
+
+    tail, head, length
+        Per arc.
+    capacity
+        Per forward arc. That of lanes and seats is UNLIMITED.
+    length_per_cost
+        What a cost of 1 adds to a length.
+    infinity
+        The distance of a node that cannot be reached.
+    lanes_by_hub, arcs_by_member, seats_by_hub
+        The runs of forward arcs with one hub or one member.
+    class_order, backward_by_class
+        The stable order by class of the backward lanes and direct arcs, and the runs in it.
     """
 
+    tail: IntArray
+    head: IntArray
+    length: CostArray
+    capacity: IntArray
     length_per_cost: int
-    lane: CostArray
-    arc: CostArray
     infinity: int
     lanes_by_hub: Segments
     arcs_by_member: Segments
     seats_by_hub: Segments
-    lane_class_order: IntArray
-    arc_class_order: IntArray
+    class_order: IntArray
+    backward_by_class: Segments
 
     @classmethod
-    def of(cls, network: Network) -> ArcLengths:
-        """Return the lengths; Python integers if the longest path could exceed int64."""
-        segments = min(len(network.supply), network.hub_count + len(network.demand)) + 2
+    def of(cls, network: Network) -> ResidualArcs:
+        """Return the arcs; lengths are Python integers if the longest path could exceed int64."""
+        classes, members = len(network.supply), len(network.demand)
+        first_member = classes + network.hub_count
+        lanes = len(network.lane_class)
+        segments = min(classes, network.hub_count + members) + 2
         length_per_cost = 6 * segments
-        costs = (network.lane_cost, network.arc_cost)
-        max_cost = max((int(c.max()) for c in costs if len(c)), default=0)
-        max_length = (max_cost * length_per_cost + 2) * 2 * segments
+        cost: CostArray = np.concatenate((network.lane_cost, network.arc_cost))
+        max_length = (int(cost.max(initial=0)) * length_per_cost + 2) * 2 * segments
         fits = max_length < MAX_INT64_COST
-        exact: type = np.int64 if fits else object
-        lane: CostArray = network.lane_cost.astype(exact) * length_per_cost
-        arc: CostArray = network.arc_cost.astype(exact) * length_per_cost
+        cost = cost.astype(np.int64 if fits else object) * length_per_cost
+        hops = np.full(len(cost), 2)
+        hops[:lanes] = 1
+        seat_length = np.ones(members, np.int64)
+        capacity = np.full(len(cost) + members, UNLIMITED)
+        capacity[lanes : len(cost)] = network.arc_capacity
+        of_class = np.concatenate((network.lane_class, network.arc_class))
+        class_order = np.argsort(of_class, kind="stable")
+        lane_hub, arc_member = network.lane_hub + classes, network.arc_member + first_member
+        seat_hub = network.member_hub + classes
+        seat_member = np.arange(first_member, first_member + members)
         return cls(
+            tail=np.concatenate((of_class, seat_hub, seat_member, lane_hub, arc_member)),
+            head=np.concatenate((lane_hub, arc_member, seat_member, seat_hub, of_class)),
+            length=np.concatenate((cost + hops, seat_length, seat_length, hops - cost)),
+            capacity=capacity,
             length_per_cost=length_per_cost,
-            lane=lane,
-            arc=arc,
             infinity=INT64_INFINITY if fits else max(INT64_INFINITY, 4 * max_length),
             lanes_by_hub=Segments.of(network.lane_hub),
             arcs_by_member=Segments.of(network.arc_member),
             seats_by_hub=Segments.of(network.member_hub),
-            lane_class_order=np.argsort(network.lane_class, kind="stable"),
-            arc_class_order=np.argsort(network.arc_class, kind="stable"),
+            class_order=class_order,
+            backward_by_class=Segments.of(of_class[class_order]),
         )
+
+    def capacities(self, flow: Flow) -> IntArray:
+        """Return how many units each arc can take, given ``flow``."""
+        return np.concatenate((self.capacity - flow.units, flow.seats, flow.lanes, flow.arcs))
 
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """The distance of each node from the nearest source; ``infinity`` if it cannot be reached."""
+    """The distance of each node from the nearest source; ``infinity`` if it cannot be reached.
 
+    ``classes``, ``hubs`` and ``members`` are parts of ``nodes``.
+    """
+
+    nodes: CostArray
     classes: CostArray
     hubs: CostArray
     members: CostArray
 
 
+def split_by_layer(network: Network, nodes: CostArray) -> tuple[CostArray, CostArray, CostArray]:
+    """Return the parts of ``nodes``, a value per node, that classes, hubs and members have."""
+    first_hub = len(network.supply)
+    first_member = first_hub + network.hub_count
+    return nodes[:first_hub], nodes[first_hub:first_member], nodes[first_member:]
+
+
 def shortest_paths(
-    network: Network, flow: Flow, lengths: ArcLengths, sources: IntArray
+    network: Network, flow: Flow, residual: ResidualArcs, sources: IntArray
 ) -> Distances:
     """Return the distances from ``sources`` (class numbers): Bellman-Ford, a layer at a time.
 
     Raises RuntimeError if the distances do not converge. That would mean a cycle of negative cost,
     which the solver never leaves in the residual network.
     """
-    exact = lengths.lane.dtype
-    infinity = lengths.infinity
-    classes = np.full(len(network.supply), infinity, exact)
-    hubs = np.full(network.hub_count, infinity, exact)
-    members = np.full(len(network.demand), infinity, exact)
-    classes[sources] = 0
-    forward_lane = lengths.lane + 1
-    forward_arc = np.where(flow.arcs < network.arc_capacity, lengths.arc + 2, infinity)
-    forward_arc = forward_arc.astype(exact)
-    lanes = lengths.lane_class_order[flow.lanes[lengths.lane_class_order] > 0]
-    arcs = lengths.arc_class_order[flow.arcs[lengths.arc_class_order] > 0]
-    lanes_by_class = Segments.of(network.lane_class[lanes])
-    arcs_by_class = Segments.of(network.arc_class[arcs])
-    backward_lane = 1 - lengths.lane[lanes]
-    backward_arc = 2 - lengths.arc[arcs]
-    lane_hub, arc_member = network.lane_hub[lanes], network.arc_member[arcs]
-    seat_in_use = flow.seats > 0
-    for _ in range(len(classes) + len(hubs) + len(members) + 2):
-        lengths.lanes_by_hub.minimum_at(hubs, classes[network.lane_class] + forward_lane)
+    infinity = residual.infinity
+    count = len(network.supply) + network.hub_count + len(network.demand)
+    nodes: CostArray = np.full(count, infinity, residual.length.dtype)
+    nodes[sources] = 0
+    classes, hubs, members = split_by_layer(network, nodes)
+    inner = nodes[: count - len(members)]
+    # What leads through an arc that can take nothing, or from a node that is not reached, is
+    # longer than half of infinity, and any path is shorter.
+    length = np.where(residual.capacities(flow) > 0, residual.length, infinity)
+    lane_end, forward = len(network.lane_class), len(residual.capacity)
+    seat_end = forward + len(members)
+    lane, arc = length[:lane_end], length[lane_end : forward - len(members)]
+    seat_back, backward = length[forward:seat_end], length[seat_end:][residual.class_order]
+    backward_tail = residual.tail[seat_end:][residual.class_order]
+    has_flow = flow.units.any()
+    for _ in range(count + 2):
+        residual.lanes_by_hub.minimum_at(hubs, classes[network.lane_class] + lane)
         np.minimum(members, hubs[network.member_hub] + 1, out=members)
-        lengths.arcs_by_member.minimum_at(members, classes[network.arc_class] + forward_arc)
-        members[members > infinity // 2] = infinity  # full arcs, or tails that are not reached
-        before_hubs, before_classes = hubs.copy(), classes.copy()
-        lengths.seats_by_hub.minimum_at(hubs, np.where(seat_in_use, members + 1, infinity))
-        lanes_by_class.minimum_at(classes, hubs[lane_hub] + backward_lane)
-        arcs_by_class.minimum_at(classes, members[arc_member] + backward_arc)
-        classes[classes > infinity // 2] = infinity
-        if np.array_equal(before_classes, classes) and np.array_equal(before_hubs, hubs):
-            return Distances(classes, hubs, members)
+        residual.arcs_by_member.minimum_at(members, classes[network.arc_class] + arc)
+        before = inner.copy()
+        if has_flow:
+            residual.seats_by_hub.minimum_at(hubs, members + seat_back)
+            residual.backward_by_class.minimum_at(classes, nodes[backward_tail] + backward)
+        nodes[nodes > infinity // 2] = infinity
+        if (inner == before).all():
+            return Distances(nodes, classes, hubs, members)
     raise RuntimeError("a cycle of negative cost in the residual network: a defect of the solver")
-
-
-LANE, ARC, SEAT, SEAT_BACK, LANE_BACK, ARC_BACK = range(6)
-
-UNLIMITED = 1 << 60
-"""The capacity of lanes and seats; no number of units comes near it."""
 
 
 @dataclass(slots=True)
 class LevelGraph:
     """The residual arcs on shortest paths to some targets, as parallel lists in order of tail.
 
-    Nodes are numbered classes first, then hubs, then members. ``first[n]`` to ``first[n + 1]`` are
-    the arcs that leave node n. ``capacity`` is used up by :meth:`push`; ``kind`` and ``index`` name
-    the lane, direct arc or seat that each arc stands for.
+    ``first[n]`` to ``first[n + 1]`` are the arcs that leave node n, ``index`` their numbers among
+    the residual arcs. ``capacity`` is used up by :meth:`push`.
     """
 
     first: list[int]
     tail: list[int]
     head: list[int]
     capacity: list[int]
-    kind: NDArray[np.int8]
     index: IntArray
     initial_capacity: IntArray
     _current_arc: list[int] = field(init=False)
@@ -151,9 +195,8 @@ class LevelGraph:
     @classmethod
     def build(
         cls,
-        network: Network,
         flow: Flow,
-        lengths: ArcLengths,
+        residual: ResidualArcs,
         distances: Distances,
         targets: NDArray[np.bool_],
         preference: NDArray[np.float64],
@@ -162,53 +205,20 @@ class LevelGraph:
 
         Arcs that leave one node are tried in descending ``preference`` of their heads.
         """
-        classes, hubs = len(network.supply), network.hub_count
-        distance = np.concatenate((distances.classes, distances.hubs, distances.members))
-        members = np.arange(len(network.demand), dtype=np.int64) + classes + hubs
-        seat_hub = network.member_hub + classes
-        lane_hub, arc_member = network.lane_hub + classes, network.arc_member + classes + hubs
-        open_arcs = np.flatnonzero(flow.arcs < network.arc_capacity)
-        used_arcs, used_lanes = np.flatnonzero(flow.arcs), np.flatnonzero(flow.lanes)
-        used_seats, seats = np.flatnonzero(flow.seats), np.arange(len(members), dtype=np.int64)
-        lanes = np.arange(len(lane_hub), dtype=np.int64)
-        tails, heads, indexes, capacities, kinds = [], [], [], [], []
-        for kind, index, tail, head, length, capacity in (
-            (LANE, lanes, network.lane_class, lane_hub, lengths.lane + 1, None),
-            (ARC, open_arcs, network.arc_class[open_arcs], arc_member[open_arcs],
-             lengths.arc[open_arcs] + 2, network.arc_capacity[open_arcs] - flow.arcs[open_arcs]),
-            (SEAT, seats, seat_hub, members, 1, None),
-            (SEAT_BACK, used_seats, members[used_seats], seat_hub[used_seats], 1,
-             flow.seats[used_seats]),
-            (LANE_BACK, used_lanes, lane_hub[used_lanes], network.lane_class[used_lanes],
-             1 - lengths.lane[used_lanes], flow.lanes[used_lanes]),
-            (ARC_BACK, used_arcs, arc_member[used_arcs], network.arc_class[used_arcs],
-             2 - lengths.arc[used_arcs], flow.arcs[used_arcs]),
-        ):  # fmt: skip
-            tail_distance = distance[tail]
-            tight = np.flatnonzero(
-                (tail_distance + length == distance[head]) & (tail_distance < lengths.infinity)
-            )
-            tails.append(tail[tight])
-            heads.append(head[tight])
-            indexes.append(index[tight])
-            capacities.append(
-                np.full(len(tight), UNLIMITED) if capacity is None else capacity[tight]
-            )
-            kinds.append(np.full(len(tight), kind, np.int8))
-        tail, head, index, capacity, kind_of = (
-            np.concatenate(parts) for parts in (tails, heads, indexes, capacities, kinds)
-        )
-        useful = np.flatnonzero(_reaches_target(tail, head, targets)[head])
+        distance, capacity = distances.nodes, residual.capacities(flow)
+        tight = distance[residual.tail] + residual.length == distance[residual.head]
+        index = (tight & (capacity > 0)).nonzero()[0]
+        tail, head = residual.tail[index], residual.head[index]
+        useful = _reaches_target(tail, head, targets)[head].nonzero()[0]
         order = useful[np.lexsort((-preference[head[useful]], tail[useful]))]
-        tail = tail[order]
+        tail, index = tail[order], index[order]
         return cls(
-            first=np.searchsorted(tail, np.arange(len(distance) + 1)).tolist(),
+            first=tail.searchsorted(np.arange(len(distance) + 1)).tolist(),
             tail=tail.tolist(),
             head=head[order].tolist(),
-            capacity=capacity[order].tolist(),
-            kind=kind_of[order],
-            index=index[order],
-            initial_capacity=capacity[order],
+            capacity=capacity[index].tolist(),
+            index=index,
+            initial_capacity=capacity[index],
         )
 
     def push(self, source: int, amount: int, demand: list[int], received: list[int]) -> int:
@@ -256,17 +266,12 @@ class LevelGraph:
 
     def apply(self, flow: Flow) -> None:
         """Add what was pushed to ``flow``."""
-        pushed = self.initial_capacity - np.array(self.capacity, np.int64)
-        for kind, amounts, sign in (
-            (LANE, flow.lanes, 1),
-            (ARC, flow.arcs, 1),
-            (SEAT, flow.seats, 1),
-            (SEAT_BACK, flow.seats, -1),
-            (LANE_BACK, flow.lanes, -1),
-            (ARC_BACK, flow.arcs, -1),
-        ):
-            of_kind = self.kind == kind
-            amounts[self.index[of_kind]] += sign * pushed[of_kind]
+        forward, members = len(flow.units), len(flow.unmet)
+        pushed = np.zeros(2 * forward, np.int64)
+        pushed[self.index] = self.initial_capacity - np.array(self.capacity, np.int64)
+        flow.units += pushed[:forward]
+        flow.seats -= pushed[forward : forward + members]
+        flow.units[: forward - members] -= pushed[forward + members :]
 
 
 def _reaches_target(
