@@ -45,7 +45,8 @@ def is_delta_table(path: str) -> bool:
 
 
 def create_table(spark: SparkSession, path: str, schema: StructType, history: timedelta) -> None:
-    """Create a table with the columns of ``schema`` and ``date``, unless it exists.
+    """Create a table with the columns of ``schema`` and ``date``; if it exists, add those that it
+    lacks.
 
     Raise SparkError if Spark has no Delta Lake.
     """
@@ -69,6 +70,10 @@ def create_table(spark: SparkSession, path: str, schema: StructType, history: ti
             "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension --conf "
             "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
         ) from error
+    present = read(spark, path).columns
+    added = ", ".join(f"`{name}` {kind}" for name, kind in columns.items() if name not in present)
+    if added:
+        spark.sql(f"ALTER TABLE {_table(path)} ADD COLUMNS ({added})")
 
 
 _WITHOUT_DELTA = (

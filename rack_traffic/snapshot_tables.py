@@ -12,9 +12,10 @@ UTC (``2026-11-21T13:00:00.000Z``).
 Times are UTC, sizes are bytes. Every column may be null. A rack id is a string that
 :func:`placement_core.parse_rack` parses; null means unknown, and stays null up to the report.
 
-Snapshots may be duplicated, late or missing. Rows of different tables need no common ``taken_at``:
-the pipeline joins them as of the time. Only the members of one group in one snapshot must share
-their ``taken_at``, because a member that is absent from a snapshot of its group has left.
+Snapshots may be duplicated, late or missing, and of several collectors. Rows of different tables
+need no common ``taken_at``: the pipeline joins them as of the time. Only the members of one group
+in one snapshot must share their ``taken_at``, because a member that is absent from a snapshot of
+its group has left.
 """
 
 from __future__ import annotations
@@ -61,12 +62,16 @@ PARTITIONS: Columns = {
     "end_offset": LONG,
     "size_bytes": LONG,
     "taken_at": TIME,
+    "collector": TEXT,
 }
 """A partition.
 
 ``leader`` is null if there is none. ``topic_id`` differs if a topic was deleted and created again
 with the same name. ``start_offset`` and ``end_offset`` are the log's; the end is the offset of the
-next record. ``size_bytes`` is the size on the leader's disk, null if it could not be read."""
+next record. ``size_bytes`` is the size on the leader's disk, null if it could not be read.
+``collector`` is the process that took the snapshot, by whose clock ``taken_at`` is; it is null in
+snapshots of older versions. Kafka's responses do not have the time of the broker, so the difference
+of two collectors' clocks is unknown."""
 
 MEMBERS: Columns = {
     "cluster": TEXT,
@@ -101,8 +106,11 @@ COMMITS: Columns = {
     "partition": INT,
     "committed_offset": LONG,
     "taken_at": TIME,
+    "collector": TEXT,
 }
-"""The committed offset of a group, whether it changed since the previous snapshot or not."""
+"""The committed offset of a group, whether it changed since the previous snapshot or not.
+
+``collector`` is as in PARTITIONS."""
 
 CLIENT_REPORTS: Columns = {
     "cluster": TEXT,

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, NumericType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    DataType,
+    NumericType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from rack_traffic.errors import InputError
 from rack_traffic.schemas import SNAPSHOTS
@@ -134,6 +140,7 @@ class RowCounts:
 
 
 _REASON = "_reason"
+_NEWER = "collector"
 
 
 def validate(rows: DataFrame, rules: TableRules) -> ValidatedTable:
@@ -153,11 +160,17 @@ def validate(rows: DataFrame, rules: TableRules) -> ValidatedTable:
 def cast_columns(rows: DataFrame, table: str) -> DataFrame:
     """Return ``rows`` with the columns of that snapshot table, in its types; drop other columns.
 
-    Numbers may be narrower or wider; a number that is out of range becomes null. Raise InputError
-    if a column is missing or has another type.
+    The column ``collector``, which snapshots of older versions lack, is null there. Numbers may be
+    narrower or wider; a number that is out of range becomes null. Raise InputError if a column is
+    missing or has another type.
     """
     schema = SNAPSHOTS[table]
     types = {each.name: each.dataType for each in rows.schema}
+    if _NEWER in schema.names and _NEWER not in types:
+        rows, types = (
+            rows.withColumn(_NEWER, F.lit(None).cast("string")),
+            types | {_NEWER: StringType()},
+        )
     missing = [name for name in schema.names if name not in types]
     if missing:
         raise InputError(f"the table {table} has no column {missing}: it needs {schema.names}")

@@ -35,6 +35,7 @@ from integration.support.topics import committed, with_admin
 from placement_core import ClusterView, TopicPartition
 from rackward.clusters import Cluster
 from rackward.collector import ClusterResult, Collector, HostRacks
+from rackward.collector.collector import collector_id
 from rackward.collector.parquet_sink import ParquetSink
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -86,6 +87,8 @@ def test_a_snapshot_agrees_with_clients_and_brokers(
     for table, rows in tables.items():
         assert {row["cluster"] for row in rows} == {"here"}, table
         assert all(began <= row["taken_at"] <= ended for row in rows), table
+    for table in ("partitions", "commits"):
+        assert {row["collector"] for row in tables[table]} == {collector_id()}
     assert {row["broker"]: row["rack"] for row in tables["brokers"]} == dict(cluster.racks)
     assert {row["host"] for row in tables["brokers"]} == {"127.0.0.1"}
     _check_partitions(cluster, view, topic, tables["partitions"])

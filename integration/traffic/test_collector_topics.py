@@ -150,7 +150,13 @@ def test_a_snapshot_lacks_only_the_data_of_a_dead_broker(
 
         def take() -> Snapshot:
             return take_snapshot(
-                admin, "here", selection, HostRacks(), lambda: None, lambda: datetime.now(UTC)
+                admin,
+                "here",
+                selection,
+                HostRacks(),
+                lambda: None,
+                lambda: datetime.now(UTC),
+                "collector",
             )
 
         def send_to_victim_briefly(operation: str, request: Any, **options: Any) -> Any:

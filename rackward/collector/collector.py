@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import random
+import socket
 import threading
 import time
 import zlib
@@ -153,6 +155,11 @@ class Collector:
             worker.close()
 
 
+def collector_id() -> str:
+    """Return what identifies this process in snapshots: its host and process id."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
 class Worker:
     """Takes snapshots of one cluster, in one thread.
 
@@ -221,6 +228,7 @@ class Worker:
             self.source.racks,
             self._limiter.acquire,
             lambda: datetime.fromtimestamp(self._clock(), UTC),
+            collector_id(),
         )
 
     def _add_reports(self, snapshot: Snapshot) -> Snapshot:

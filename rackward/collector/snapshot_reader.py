@@ -89,6 +89,7 @@ def partition_rows(
     sizes: PartitionValues,
     read_at: Mapping[int, datetime],
     at: datetime,
+    collector: str,
 ) -> list[Row]:
     """Return the rows of the table partitions.
 
@@ -112,6 +113,7 @@ def partition_rows(
                 ends.get(tp),
                 sizes.get(tp),
                 at if leader is None else read_at.get(leader, at),
+                collector,
             )
         )
     return rows
@@ -134,11 +136,12 @@ def commit_rows(
     committed: PartitionValues,
     topics: Patterns,
     at: datetime,
+    collector: str,
 ) -> Iterable[Row]:
     """Yield the rows of the table commits, of the matching topics."""
     for tp, offset in sorted(committed.items()):
         if topics.matches(tp.topic):
-            yield cluster, group, tp.topic, tp.partition, offset, at
+            yield cluster, group, tp.topic, tp.partition, offset, at, collector
 
 
 def _member(member: GroupMember, racks: HostRacks) -> Row:
@@ -212,12 +215,15 @@ def take_snapshot(
     racks: HostRacks,
     acquire: Callable[[], None],
     clock: Callable[[], datetime],
+    collector: str,
 ) -> Snapshot:
     """Return a snapshot of the cluster; ``acquire`` is called before every request.
 
+    ``collector`` identifies this process among those that collect from the cluster.
+
     Raises AdminError if the metadata cannot be read, and what ``acquire`` raises.
     """
-    return _Reader(admin, cluster, selection, racks, acquire, clock).run()
+    return _Reader(admin, cluster, selection, racks, acquire, clock, collector).run()
 
 
 @dataclass
@@ -238,6 +244,7 @@ class _Reader:
     racks: HostRacks
     acquire: Callable[[], None]
     clock: Callable[[], datetime]
+    collector: str
     faults: dict[str, None] = field(default_factory=dict)
     unreachable: set[int] = field(default_factory=set)
     groups_visible: bool = False
@@ -276,6 +283,7 @@ class _Reader:
                 logs.sizes,
                 logs.read_at,
                 at,
+                self.collector,
             ),
             "members": members,
             "commits": commits,
@@ -326,7 +334,9 @@ class _Reader:
             at = self.clock()
             self._add_faults(*map(str, refused.values()))
             for name, offsets in sorted(committed.items()):
-                commits += commit_rows(self.cluster, name, offsets, self.selection.topics, at)
+                commits += commit_rows(
+                    self.cluster, name, offsets, self.selection.topics, at, self.collector
+                )
 
     def _request(self, broker: int, request: Callable[[], Response]) -> Response | None:
         """Return the response; None, with a fault, if there is none.

@@ -78,12 +78,12 @@ def snapshot(
         {
             "brokers": [(cluster, 0, "a", "h", at)],
             "partitions": [
-                (cluster, "orders", "id", p, 0, 1, [0, 1], [0], 0, 10 * p, None, at)
+                (cluster, "orders", "id", p, 0, 1, [0, 1], [0], 0, 10 * p, None, at, "h:1")
                 for p in range(partitions)
             ],
             "members": [(*group, *member, at), (cluster, "idle", *group[2:], *no_member, at)],
             "commits": [
-                (cluster, "billing", "orders", p, 7, commits_at or at + timedelta(seconds=1))
+                (cluster, "billing", "orders", p, 7, commits_at or at + timedelta(seconds=1), "h:1")
                 for p in range(partitions)
             ],
         },
