@@ -1,8 +1,11 @@
 """Controller processes, the records that they write, and topics that lack replicas.
 
-As a program, this module is a controller that sends itself a signal at a step of a pass:
+As a program, this module is a controller that sends itself a signal at a step of a change, or
+without STEP and OPERATION once at each step of each kind of change:
 
-    python -m integration.support.controllers BOOTSTRAP_SERVERS STEP SIGNAL
+    python -m integration.support.controllers BOOTSTRAP_SERVERS GROUP SIGNAL [STEP OPERATION]
+
+It lays out leaders for the consumers of GROUP.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from placement_core.placers import RackAlternatingPlacer
 from rackward.admin import ClusterState, connect, read_state
 from rackward.clusters import Cluster
 from rackward.controller.app import Controller, Plugins
-from rackward.controller.config import ControllerConfig
+from rackward.controller.config import ControllerConfig, LeaderLayoutConfig
 from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC, read_pending_replicas
 from rackward.controller.reconciler import Step
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -272,16 +275,34 @@ SESSION_TIMEOUT_MS = 6000
 THROTTLE = 50_000_000
 
 
+def signalled_controller(
+    cluster: Cluster, group: str, name: str, *at: tuple[Step, str]
+) -> list[str]:
+    """Return the command line of a controller that gets the signal ``name`` at this step, or once
+    at each."""
+    module = "integration.support.controllers"
+    points = [text for step, operation in at for text in (step.value, operation)]
+    return [sys.executable, "-m", module, cluster.bootstrap_servers, group, name, *points]
+
+
 def main() -> None:
     """Run the controller until the signal."""
-    servers, target, signum = sys.argv[1], Step(sys.argv[2]), signal.Signals[sys.argv[3]]
+    servers, group, name, *point = sys.argv[1:]
+    seen: set[tuple[Step, str]] = set()
 
-    def on_step(step: Step) -> None:
-        if step is target:
-            os.kill(os.getpid(), signum)
+    def on_step(step: Step, operation: str) -> None:
+        if (step, operation) in seen or (point and point != [step.value, operation]):
+            return
+        seen.add((step, operation))
+        print(f"signal at {step.value}: {operation}", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), signal.Signals[name])
 
     logging.basicConfig(level=logging.INFO)
-    config = ControllerConfig({"bootstrap.servers": servers}, throttle=THROTTLE)
+    config = ControllerConfig(
+        {"bootstrap.servers": servers},
+        throttle=THROTTLE,
+        leaders=LeaderLayoutConfig(1.0, (group,), min_interval=1.0),
+    )
     plugins = Plugins(RackAlternatingPlacer, MetadataLocator())
     Controller(
         config, plugins, timeout=20.0, session_timeout_ms=SESSION_TIMEOUT_MS, on_step=on_step

@@ -8,8 +8,8 @@ AdminError that names the operation, the fault and what to do.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient
@@ -36,6 +36,10 @@ _RETRY_SECONDS = 0.1
 _MAX_RECONNECT_BACKOFF_MS = 500
 
 Result = TypeVar("Result")
+
+Guard = Callable[[str], AbstractContextManager[Deadline]]
+"""Permits one change: its context has the time until which the request may be sent, or raises. The
+argument names the operation."""
 
 
 def connect(
@@ -74,6 +78,10 @@ class _NoControllerError(kafka_errors.KafkaError):  # type: ignore[misc]
     """The metadata names no controller."""
 
 
+class _NotSentError(kafka_errors.KafkaTimeoutError):  # type: ignore[misc]
+    """The deadline had expired before the request was sent."""
+
+
 _RETRIABLE = (
     _NoControllerError,
     kafka_errors.KafkaConnectionError,
@@ -89,8 +97,9 @@ _RETRIABLE = (
 class AdminConnection(AbstractContextManager["AdminConnection"]):
     """Sends requests to a cluster's brokers; see `connect`.
 
-    ``timeout`` is in seconds and applies to each operation that gets no deadline of its own. Not
-    thread-safe. Close it with ``close`` or ``with``.
+    ``timeout`` is in seconds and applies to each operation that gets no deadline of its own.
+    ``guard``, if there is one, permits the requests that change reassignments, leaders and
+    configurations. Not thread-safe. Close it with ``close`` or ``with``.
     """
 
     def __init__(self, client: Any, bootstrap_servers: str, timeout: float) -> None:
@@ -98,10 +107,23 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
         self._controller: int | None = None
         self.bootstrap_servers = bootstrap_servers
         self.timeout = timeout
+        self.guard: Guard | None = None
 
     def deadline(self) -> Deadline:
         """Return a deadline ``timeout`` seconds from now."""
         return Deadline.after(self.timeout)
+
+    @contextmanager
+    def change(self, operation: str) -> Iterator[Deadline]:
+        """Yield the deadline of one request that changes the cluster, if the guard permits it.
+
+        The request is not sent after the deadline, see `send`. Raises what the guard raises.
+        """
+        if self.guard is None:
+            yield self.deadline()
+            return
+        with self.guard(operation) as limit:
+            yield min(self.deadline(), limit, key=lambda each: each.remaining)
 
     @property
     def manager(self) -> Any:
@@ -119,7 +141,8 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
         """Send a request to broker ``node`` (None: any broker) and return its response.
 
         ``request`` is a message class of kafka-python; it is sent in the newest version that both
-        sides support, and again while brokers restart, until the deadline. ``operation``
+        sides support, and again while brokers restart, until the deadline. After the deadline it is
+        not sent, also if this process was suspended in between. ``operation``
         ("reading the topics") begins every error message. Error codes inside the response are left
         to the caller: see `from_code`. Raises AdminError.
         """
@@ -188,6 +211,8 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
         self.close()
 
     async def _send(self, request: Any, node: int | None, deadline: Deadline) -> Any:
+        if not deadline.remaining:
+            raise _NotSentError
         return await self._client._manager.send(
             request, node_id=node, request_timeout_ms=deadline.remaining * 1000
         )
@@ -195,15 +220,17 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
     def _retry(
         self, operation: str, send: Callable[[], Awaitable[Result]], deadline: Deadline
     ) -> Result:
+        failure: kafka_errors.KafkaError | None = None
         while True:
             try:
                 result: Result = self._client._manager.run(send)
                 return result
             except _RETRIABLE as error:
+                failure = failure if failure and isinstance(error, _NotSentError) else error
                 # The broker that failed may have been the controller.
                 self._controller = None
                 if "CERTIFICATE_VERIFY_FAILED" in str(error) or not deadline.remaining:
-                    raise _deadline_error(operation, error, deadline) from error
+                    raise _deadline_error(operation, failure, deadline) from error
                 if isinstance(error, kafka_errors.UnknownBrokerIdError):
                     # The broker has joined since the client last read the metadata, which it does
                     # by itself only every five minutes.
@@ -257,6 +284,10 @@ def _open_client(settings: Mapping[str, Any], deadline: Deadline) -> Any:
 def _deadline_error(operation: str, error: Exception, deadline: Deadline) -> AdminError:
     """Return the error for a request that was still failing when the time was up."""
     reason = reason_of(error)
+    if isinstance(error, _NotSentError):
+        return AdminTimeoutError(
+            f"{operation}: not sent, since its time of {deadline.seconds:g} s was over"
+        )
     if isinstance(error, _NoControllerError):
         return AdminTimeoutError(
             f"the cluster has had no controller for {deadline.seconds:g} s: check its quorum"

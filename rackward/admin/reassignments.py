@@ -42,12 +42,12 @@ def reassign(
                     replicas=None if target is None else list(target),
                 )
             )
-        deadline = admin.deadline()
-        request = Request(
-            timeout_ms=deadline.remaining_ms,
-            topics=[topic(name=name, partitions=each) for name, each in by_topic.items()],
-        )
-        response = admin.send_to_controller(operation, request, deadline)
+        with admin.change(operation) as deadline:
+            request = Request(
+                timeout_ms=deadline.remaining_ms,
+                topics=[topic(name=name, partitions=each) for name, each in by_topic.items()],
+            )
+            response = admin.send_to_controller(operation, request, deadline)
         if response.error_code:
             raise from_code(operation, request.name, response.error_code, response.error_message)
         for result in response.responses:
@@ -78,13 +78,13 @@ def elect_preferred_leaders(
         by_topic: dict[str, list[int]] = {}
         for tp in batch:
             by_topic.setdefault(tp.topic, []).append(tp.partition)
-        deadline = admin.deadline()
-        request = Request(
-            election_type=_PREFERRED,
-            topic_partitions=list(by_topic.items()),
-            timeout_ms=deadline.remaining_ms,
-        )
-        response = admin.send_to_controller(operation, request, deadline)
+        with admin.change(operation) as deadline:
+            request = Request(
+                election_type=_PREFERRED,
+                topic_partitions=list(by_topic.items()),
+                timeout_ms=deadline.remaining_ms,
+            )
+            response = admin.send_to_controller(operation, request, deadline)
         if response.error_code:
             raise from_code(operation, request.name, response.error_code)
         for topic in response.replica_election_results:

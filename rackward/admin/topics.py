@@ -263,11 +263,13 @@ def alter_configs(
     admin: AdminConnection,
     operation: str,
     changes: Mapping[ConfigResource, Sequence[ConfigChange]],
+    *,
+    node: int | None = None,
 ) -> dict[ConfigResource, AdminError]:
     """Apply the changes, those of one resource atomically; return the refused resources.
 
-    Needs AlterConfigs on the topics, or on the cluster for brokers. Raises AdminError if no broker
-    responds.
+    They are sent to broker ``node``, None: any. Needs AlterConfigs on the topics, or on the cluster
+    for brokers. Raises AdminError if no broker responds.
     """
     from kafka.protocol.admin import IncrementalAlterConfigsRequest as Request
 
@@ -288,7 +290,9 @@ def alter_configs(
             ],
             validate_only=False,
         )
-        for result in admin.send(operation, request).responses:
+        with admin.change(operation) as deadline:
+            response = admin.send(operation, request, node=node, deadline=deadline)
+        for result in response.responses:
             if result.error_code:
                 failed = ConfigResource(ResourceType(result.resource_type), result.resource_name)
                 refused[failed] = from_code(

@@ -30,14 +30,14 @@ from rackward.config_files import ConfigError
 from rackward.controller.config import ControllerConfig
 from rackward.controller.http import ControllerMetrics, Health, HealthServer, MetricsCollector
 from rackward.controller.leader_layout import LeaderLayouts
-from rackward.controller.lease import SESSION_TIMEOUT_MS, Lease
+from rackward.controller.lease import KEEP_SECONDS, SESSION_TIMEOUT_MS, Lease, LeaseLostError
 from rackward.controller.pending_replicas import CONTROLLER_GROUP, PENDING_REPLICAS_TOPIC
 from rackward.controller.reconciler import (
     ControllerCluster,
+    OnStep,
     Reconciler,
     ReconcileStatus,
     ReconnectingAdmin,
-    Step,
 )
 from rackward.lead import SCAN_SECONDS, GroupLeader, match_groups
 from rackward.placement_service import (
@@ -74,7 +74,7 @@ class Controller:
 
     ``timeout``, in seconds, applies to each operation on the cluster. After ``session_timeout_ms``
     another controller replaces one that was killed. ``clock`` counts monotonic seconds, ``now``
-    seconds since 1970, ``sleep`` waits; ``on_step``: see `Reconciler`.
+    seconds since 1970, ``sleep`` waits; ``on_step`` is called at each step of a change.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Controller:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
-        on_step: Callable[[Step], None] = lambda _: None,
+        on_step: OnStep = lambda *_: None,
     ) -> None:
         self._config, self._plugins, self._timeout = config, plugins, timeout
         self._session_timeout_ms = session_timeout_ms
@@ -111,10 +111,11 @@ class Controller:
         """
         with ExitStack() as stack:
             self._start_servers(stack)
-            cluster = ControllerCluster(self._config.properties, self._timeout)
+            cluster = ControllerCluster(self._config.properties, self._timeout, self._on_step)
             stack.callback(cluster.close)
-            lease = self._join(cluster)
+            cluster.lease = lease = self._join(cluster)
             stack.callback(lease.close)
+            self._start_keeping(lease, stack)
             stack.callback(self._stop_leading)
             self._reconciler = Reconciler(
                 cluster,
@@ -123,7 +124,6 @@ class Controller:
                 self._clock,
                 max_in_progress=self._config.partitions_at_once,
                 throttle=self._config.throttle,
-                on_step=self._on_step,
             )
             while True:
                 self._run_pass(self._reconciler, cluster)
@@ -181,9 +181,7 @@ class Controller:
         """Join the group of controllers, retrying until the cluster responds."""
         while True:
             try:
-                bootstrap = cluster.ensure_topic()
-                if bootstrap is not None:
-                    cluster.write([bootstrap])
+                cluster.restore_topic()
                 name = f"{socket.gethostname()}-{os.getpid()}"
                 lease = Lease(self._config.properties, name, self._session_timeout_ms)
             except AdminError as error:
@@ -197,12 +195,37 @@ class Controller:
                 )
                 return lease
 
+    def _start_keeping(self, lease: Lease, stack: ExitStack) -> None:
+        """Keep the lease in a thread of its own, beside passes that take long."""
+        ended = threading.Event()
+
+        def keep() -> None:
+            while not ended.wait(KEEP_SECONDS):
+                self.keep_lease(lease)
+
+        thread = threading.Thread(target=keep, name="rackward-lease", daemon=True)
+        stack.callback(thread.join)
+        stack.callback(ended.set)
+        thread.start()
+
+    def keep_lease(self, lease: Lease) -> None:
+        """Keep the lease if the pass takes long, and note that the cluster responds."""
+        try:
+            if lease.keep():
+                self._last_response, self._last_response_at = self._clock(), self._now()
+        except RackwardError as error:
+            # The pass fails, too, as soon as it needs the lease.
+            log.debug("the lease is not confirmed: %s", error)
+
     def _run_pass(self, reconciler: Reconciler, cluster: ControllerCluster) -> None:
         try:
             self._passes += 1
             reconciler.run_once(POLL_SECONDS)
             self._apply_leader_layout(reconciler, cluster)
             self._lead_groups(reconciler, cluster)
+        except LeaseLostError as error:
+            log.info("the pass ends: %s", error)
+            self._on_success()
         except RackwardError as error:
             self._on_failure(error)
         else:

@@ -38,8 +38,9 @@ log = logging.getLogger("rackward.controller")
 
 @dataclass(frozen=True, slots=True)
 class LeaderLayoutPlan:
-    """``moves`` that change the partitions that are read locally from ``before`` to ``after``, of
-    ``partitions``; a partition counts once for each group that reads it."""
+    """``moves``, some of which only elect a leader, that change the partitions that are read
+    locally from ``before`` to ``after``, of ``partitions``; a partition counts once for each group
+    that reads it."""
 
     moves: tuple[Move, ...] = ()
     before: int = 0
@@ -96,7 +97,7 @@ class LeaderLayouts:
 
         It is not applied while the cluster or a group is not stable, if the gain is below
         ``min_gain``, or during the rest after the last one. ``now`` is in seconds. Raises
-        RackwardError.
+        RackwardError: also what the guard of ``admin`` raises, in the middle of a layout.
         """
         state = read_state(admin)
         if (reason := unstable_reason(state)) is not None:
@@ -176,7 +177,12 @@ def read_matching_groups(
 def plan_leader_layout(
     state: ClusterState, readers: Readers, locator: RackLocator
 ) -> LeaderLayoutPlan:
-    """Return the leader layout for the readers. Raises what ``locator`` raises."""
+    """Return the leader layout for the readers. Raises what ``locator`` raises.
+
+    A partition that has its replicas in the right order, but not yet its leader, is a move without
+    a change, which elects it: the layout of a controller that was killed, or lost its lease, is
+    completed by the next one.
+    """
     topics = readers.topics & state.topic_ids.keys()
     if not topics:
         return LeaderLayoutPlan()
@@ -188,8 +194,13 @@ def plan_leader_layout(
         max_imbalance=readers.max_imbalance,
         only_gains=True,
     )
+    not_elected = (
+        Move(tp, row, row)
+        for tp, row in layout.order.items()
+        if row == state.view.replicas[tp] and state.view.leader(tp) not in (None, row[0])
+    )
     return LeaderLayoutPlan(
-        layout.moves,
+        tuple(sorted((*layout.moves, *not_elected), key=lambda move: move.partition)),
         before=sum(each.before for each in layout.localities),
         after=sum(each.after for each in layout.localities),
         partitions=sum(each.partitions for each in layout.localities),

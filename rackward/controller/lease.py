@@ -6,6 +6,17 @@ reads all records from the beginning and then acts on them. `Lease.verify_owners
 the group's coordinator, by a commit, that this member is still the owner: the coordinator refuses
 commits of members of an older generation.
 
+Two threads use a lease. One works: it calls `Lease.poll`, plans, and makes each change of the
+cluster within `Lease.confirmed`. The other calls `Lease.keep`, so that the member stays in the
+group while the first is in the middle of long work. What the first has planned is out of date once
+the lease was lost, also if this member has it again: nothing is confirmed until its next `poll`.
+
+Nobody else can own the partition until the session timeout after the commit, since the coordinator
+counts commits as heartbeats, and this member does not rejoin the group within `confirmed`. A change
+has half of this time to be sent, measured from before the commit; the rest is for its way to the
+brokers. A process that was suspended in between sends nothing: the clock also runs while the
+machine sleeps.
+
 A consumer keeps its position in a partition that it gets back in a rebalance, so reading on would
 miss all records before it. Whenever the lease is given, also to the member that had it, reading
 begins at the beginning of the topic, and `Lease.ready` requires that it began there.
@@ -14,12 +25,18 @@ begins at the beginning of the topic, and `Lease.ready` requires that it began t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+import math
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from assignors.connection import kafka_python_settings
 from assignors.kafka_python import enable_workarounds, install
+from placement_core import RackwardError
 from rackward.admin.client import CLIENT_ID
 from rackward.admin.errors import wrap
 from rackward.controller.pending_replicas import (
@@ -28,14 +45,27 @@ from rackward.controller.pending_replicas import (
     PendingReplicas,
     PendingReplicasReader,
 )
+from rackward.units import Deadline
 
 SESSION_TIMEOUT_MS = 10_000
 HEARTBEAT_INTERVAL_MS = 2_000
 MAX_POLL_INTERVAL_MS = 120_000
 COMMIT_TIMEOUT_MS = 5_000
 READ_TIMEOUT_MS = 5_000
+KEEP_SECONDS = 2.0
+"""Maximum time between two polls while the controller works."""
+_KEEP_POLL_SECONDS = 0.2
+
+if hasattr(time, "CLOCK_BOOTTIME"):
+    seconds_since_boot: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+else:
+    seconds_since_boot = time.monotonic
 
 log = logging.getLogger("rackward.controller")
+
+
+class LeaseLostError(RackwardError):
+    """The lease was lost, so the cluster was not changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +83,8 @@ class ReadProgress:
 class Lease:
     """This process's membership in the group of controllers.
 
-    ``name`` identifies it in the group's description; ``properties`` are connection settings.
-    Raises AdminError if the cluster cannot be reached.
+    ``name`` identifies it in the group's description; ``properties`` are connection settings;
+    ``clock`` counts seconds. Raises AdminError if the cluster cannot be reached.
     """
 
     def __init__(
@@ -62,12 +92,20 @@ class Lease:
         properties: Mapping[str, object],
         name: str,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        clock: Callable[[], float] = seconds_since_boot,
     ) -> None:
         from kafka import KafkaConsumer, TopicPartition
         from kafka.errors import KafkaError
 
         self._tp = TopicPartition(PENDING_REPLICAS_TOPIC, 0)
-        self._name = name
+        self._name, self._clock = name, clock
+        self.max_change_seconds = session_timeout_ms / 2000
+        """Seconds that a change has from the time at which it is confirmed."""
+        self._lock = threading.RLock()
+        # Not taken by rebalance callbacks, which run while `poll` or `keep` holds it.
+        self._polled_at = -math.inf
+        self._lost = True
+        """Whether the lease was lost since `poll`."""
         self._owned = False
         self._read_from: int | None = None
         self._progress: ReadProgress | None = None
@@ -113,10 +151,30 @@ class Lease:
     @property
     def records(self) -> Mapping[str, PendingReplicas]:
         """The records that were read since the lease was given, by key."""
-        return self._reader.records
+        with self._lock:
+            return dict(self._reader.records)
 
     def poll(self, seconds: float) -> None:
-        """Read more records, for this long. Raises AdminError."""
+        """Read more records, for this long. Raises AdminError.
+
+        Changes are then confirmed as long as this member keeps the lease.
+        """
+        with self._lock:
+            self._poll(seconds)
+            self._lost = False
+
+    def keep(self) -> bool:
+        """Keep the membership while the thread that calls `poll` does something else.
+
+        Return whether the coordinator has just confirmed the lease. Raises AdminError.
+        """
+        with self._lock:
+            if self._clock() - self._polled_at < KEEP_SECONDS:
+                return False
+            self._poll(_KEEP_POLL_SECONDS)
+            return self.verify_ownership()
+
+    def _poll(self, seconds: float) -> None:
         from kafka.errors import KafkaError
 
         was_ready = self.ready
@@ -129,40 +187,59 @@ class Lease:
                 self._read_progress()
         except KafkaError as error:
             raise wrap(f"reading {PENDING_REPLICAS_TOPIC}", error) from error
+        finally:
+            self._polled_at = self._clock()
         if self.ready and not was_ready:
             log.info("active controller: records=%d", len(self._reader.records))
         for key in self._reader.invalid.keys() - self._reported:
             log.warning("%s", self._reader.invalid[key])
         self._reported = set(self._reader.invalid)
 
+    @contextmanager
+    def confirmed(self) -> Iterator[Deadline]:
+        """Hold the lease for one change of the cluster; yield the time until which to send it.
+
+        Raises LeaseLostError if this member does not have the lease, or has lost it since `poll`,
+        and AdminError.
+        """
+        with self._lock:
+            deadline = Deadline.after(self.max_change_seconds, self._clock)
+            if self._lost or not self.verify_ownership():
+                raise LeaseLostError("the lease was lost: nothing more is changed")
+            yield deadline
+
     def verify_ownership(self) -> bool:
         """Return whether the coordinator still accepts this member as owner. Raises AdminError."""
         from kafka.errors import CommitFailedError, KafkaError
         from kafka.structs import OffsetAndMetadata
 
-        if not self.ready:
-            return False
-        try:
-            # Always offset 0, since the next owner has to read all records.
-            self._consumer.commit(
-                {self._tp: OffsetAndMetadata(0, f"owned by {self._name}", -1)},
-                timeout_ms=COMMIT_TIMEOUT_MS,
-            )
-        except CommitFailedError:
-            self.on_assigned([], lost=True)
-            return False
-        except KafkaError as error:
-            raise wrap(f"verifying the membership in group {CONTROLLER_GROUP}", error) from error
-        return self.ready
+        with self._lock:
+            if not self.ready:
+                return False
+            try:
+                # Always offset 0, since the next owner has to read all records.
+                self._consumer.commit(
+                    {self._tp: OffsetAndMetadata(0, f"owned by {self._name}", -1)},
+                    timeout_ms=COMMIT_TIMEOUT_MS,
+                )
+            except CommitFailedError:
+                self.on_assigned([], lost=True)
+                return False
+            except KafkaError as error:
+                operation = f"verifying the membership in group {CONTROLLER_GROUP}"
+                raise wrap(operation, error) from error
+            return self.ready
 
     def update(self, records: Iterable[PendingReplicas], deleted: Iterable[str]) -> None:
         """Apply what this controller has just written, before it is read back."""
-        self._reader.records.update((record.key, record) for record in records)
-        for key in deleted:
-            self._reader.records.pop(key, None)
+        with self._lock:
+            self._reader.records.update((record.key, record) for record in records)
+            for key in deleted:
+                self._reader.records.pop(key, None)
 
     def reset(self) -> None:
         """Drop all records; the owner reads them again from the beginning."""
+        self._lost = True
         self._reader, self._read_from, self._progress = PendingReplicasReader(), None, None
         if self._owned:
             # Until reading begins at the beginning: the position may be anywhere.
@@ -201,8 +278,9 @@ class Lease:
 
     def close(self) -> None:
         """Leave the group, so that the next owner need not wait for the session timeout."""
-        self._owned = False
-        self._consumer.close(autocommit=False)
+        with self._lock:
+            self._owned = False
+            self._consumer.close(autocommit=False)
 
 
 def _listener(lease: Lease) -> Any:

@@ -1,16 +1,16 @@
 """Carries out what :func:`rackward.controller.reconcile.plan` returns, one pass at a time.
 
 Each pass reads the records and the cluster's state, plans, and then writes records, sets the
-throttle and requests reassignments, in that order. Before writing and before requesting it verifies
-with the group's coordinator that this controller still owns the lease.
+throttle and requests reassignments, in that order. `ControllerCluster` makes each change within
+`Lease.confirmed`, so a pass ends with LeaseLostError where another controller may have taken over.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
@@ -21,15 +21,17 @@ from placement_core.locators import RackLocator, apply_locator
 from rackward.admin import (
     AdminConnection,
     AdminError,
+    AdminTimeoutError,
     ClusterState,
     connect,
     read_reassignments,
     read_state,
 )
+from rackward.admin.client import Guard
 from rackward.admin.reassignments import reassign
 from rackward.admin.throttle import ReplicationThrottle
 from rackward.controller.config import PARTITIONS_AT_ONCE
-from rackward.controller.lease import Lease
+from rackward.controller.lease import Lease, LeaseLostError
 from rackward.controller.pending_replicas import (
     PENDING_REPLICAS_TOPIC,
     PendingReplicas,
@@ -42,7 +44,7 @@ from rackward.controller.reconcile import (
     ReconcileTimeouts,
     plan,
 )
-from rackward.units import format_bytes
+from rackward.units import Deadline, format_bytes
 
 TOPIC_MISSING_SECONDS = 5.0
 """How long the topic of pending replicas has to be absent before it is created again: a broker that
@@ -54,12 +56,18 @@ log = logging.getLogger("rackward.controller")
 
 
 class Step(Enum):
-    """Points of a pass, for tests that kill or stop the controller there."""
+    """Points of a change, for tests that kill or stop the controller there: before the lease is
+    confirmed, between that and the request, and after the response."""
 
     PLANNED = "planned"
-    RECORDED = "recorded"
-    VERIFIED = "verified"
-    REQUESTED = "requested"
+    CONFIRMED = "confirmed"
+    DONE = "done"
+
+
+OnStep = Callable[[Step, str], None]
+"""Called at each step of each change, with the operation's name."""
+
+WRITING_RECORDS = "writing records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +93,20 @@ class ReconnectingAdmin:
     """An AdminConnection that is opened when it is needed and closed after an error.
 
     A client keeps using brokers that are gone, and is late to notice new ones; a new client is not.
-    Not thread-safe.
+    ``guard`` permits its changes. Not thread-safe.
     """
 
-    def __init__(self, properties: Mapping[str, object], timeout: float) -> None:
-        self.properties, self.timeout = properties, timeout
+    def __init__(
+        self, properties: Mapping[str, object], timeout: float, guard: Guard | None = None
+    ) -> None:
+        self.properties, self.timeout, self._guard = properties, timeout, guard
         self._admin: AdminConnection | None = None
 
     def run(self, function: Callable[[AdminConnection], Result]) -> Result:
         """Return what ``function`` returns. Raises AdminError, and what ``function`` raises."""
         if self._admin is None:
             self._admin = connect(self.properties, timeout=self.timeout)
+            self._admin.guard = self._guard
         try:
             return function(self._admin)
         except AdminError:
@@ -112,12 +123,21 @@ class ReconnectingAdmin:
 class ControllerCluster:
     """What the controller reads and changes of its cluster. Every method raises AdminError.
 
-    ``timeout``, in seconds, applies to each operation.
+    Every change, also one through ``admin``, needs ``lease`` and is not sent later than the lease
+    permits; it raises LeaseLostError if another controller may have the lease. ``timeout``, in
+    seconds, applies to each operation.
     """
 
-    def __init__(self, properties: Mapping[str, object], timeout: float) -> None:
-        self.admin = ReconnectingAdmin(properties, timeout)
+    def __init__(
+        self,
+        properties: Mapping[str, object],
+        timeout: float,
+        on_step: OnStep = lambda *_: None,
+    ) -> None:
+        self.lease: Lease | None = None
+        self.admin = ReconnectingAdmin(properties, timeout, self._change)
         self._writer: PendingReplicasWriter | None = None
+        self._on_step = on_step
 
     def read_state(self, topics: Collection[str] | None) -> ClusterState:
         """Read these topics (None: all), reassignments in progress, and fenced brokers."""
@@ -131,11 +151,11 @@ class ControllerCluster:
 
     def throttle(self, rate: int, moves: Collection[Move]) -> None:
         """Throttle the copying of ``moves`` to ``rate`` bytes per second and broker, or to the
-        rate of another run, if that is lower."""
+        rate that another run of rackward has set."""
 
         def throttle(admin: AdminConnection) -> None:
             throttle = ReplicationThrottle(admin)
-            if all(marker.rate > rate for marker in throttle.read().markers):
+            if not throttle.read().markers:
                 throttle.set_rate(rate)
             throttle.add_replicas(moves)
 
@@ -148,27 +168,57 @@ class ControllerCluster:
         )
 
     def write(self, records: Collection[PendingReplicas], deleted: Collection[str] = ()) -> None:
-        """See :class:`rackward.controller.pending_replicas.PendingReplicasWriter`."""
+        """Write records, and delete those with the keys ``deleted``; the lease has them then."""
+        lease = self._owned_lease(WRITING_RECORDS)
         if self._writer is None:
-            self._writer = PendingReplicasWriter(self.admin.properties, self.admin.timeout)
+            # No record is sent later than the session timeout after the lease was confirmed.
+            timeout = min(self.admin.timeout, lease.max_change_seconds)
+            self._writer = PendingReplicasWriter(self.admin.properties, timeout)
         try:
-            self._writer.write(records, deleted)
+            with self._change(WRITING_RECORDS) as deadline:
+                if not deadline.remaining:
+                    raise AdminTimeoutError(
+                        f"{WRITING_RECORDS}: not begun within {deadline.seconds:g} s"
+                    )
+                self._writer.write(records, deleted)
+                lease.update(records, deleted)
         except AdminError:
             self._close_writer()
             raise
 
-    def ensure_topic(self) -> PendingReplicas | None:
-        """See :func:`rackward.controller.pending_replicas.ensure_topic`."""
-        return self.admin.run(
+    def restore_topic(self, records: Collection[PendingReplicas] = ()) -> None:
+        """Create the topic of pending replicas unless it exists, and write ``records`` to it.
+
+        Without the lease, which is the topic's partition.
+        """
+        bootstrap = self.admin.run(
             lambda admin: ensure_topic(
                 admin, read_state(admin, [PENDING_REPLICAS_TOPIC], reassignments=False)
             )
         )
+        new = [*records, *([bootstrap] if bootstrap is not None else [])]
+        if new:
+            writer = PendingReplicasWriter(self.admin.properties, self.admin.timeout)
+            with closing(writer):
+                writer.write(new)
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
         self._close_writer()
         self.admin.close()
+
+    @contextmanager
+    def _change(self, operation: str) -> Iterator[Deadline]:
+        self._on_step(Step.PLANNED, operation)
+        with self._owned_lease(operation).confirmed() as deadline:
+            self._on_step(Step.CONFIRMED, operation)
+            yield deadline
+        self._on_step(Step.DONE, operation)
+
+    def _owned_lease(self, operation: str) -> Lease:
+        if self.lease is None:
+            raise LeaseLostError(f"{operation} needs the lease")
+        return self.lease
 
     def _close_writer(self) -> None:
         writer, self._writer = self._writer, None
@@ -182,8 +232,7 @@ class Reconciler:
     """One controller's work on pending replicas.
 
     ``locator`` returns the racks; None places without racks. ``clock`` counts seconds. ``throttle``
-    is in bytes per second and broker; None does not throttle. ``on_step`` is called between the
-    steps of a pass.
+    is in bytes per second and broker; None does not throttle.
     """
 
     def __init__(
@@ -196,10 +245,9 @@ class Reconciler:
         max_in_progress: int = PARTITIONS_AT_ONCE,
         throttle: int | None = None,
         timeouts: ReconcileTimeouts | None = None,
-        on_step: Callable[[Step], None] = lambda _: None,
     ) -> None:
         self._cluster, self._lease, self._locator = cluster, lease, locator
-        self._clock, self._max_in_progress, self._on_step = clock, max_in_progress, on_step
+        self._clock, self._max_in_progress = clock, max_in_progress
         self._throttle, self._timeouts = throttle, timeouts
         self._state = ReconcileState()
         self._topic_id: str | None = None
@@ -215,9 +263,12 @@ class Reconciler:
         """Reassignments that were requested and not refused."""
 
     def run_once(self, seconds: float) -> None:
-        """Read records for ``seconds``, then do what there is to do. Raises AdminError."""
+        """Read records for ``seconds``, then do what there is to do.
+
+        Raises AdminError, and LeaseLostError if the lease was lost meanwhile.
+        """
         self._lease.poll(seconds)
-        records = dict(self._lease.records)
+        records = self._lease.records
         topics = {PENDING_REPLICAS_TOPIC, *(record.topic for record in records.values())}
         cluster = self._cluster.read_state(topics)
         if self._restore_topic(cluster, records) or not self._lease.ready:
@@ -240,7 +291,11 @@ class Reconciler:
         )
         # The controller that requested these may have been killed before removing its throttle.
         idle = not steps.in_progress and any(record.assigned for record in records.values())
-        self._execute(steps, cluster, remove_throttle=idle and self._throttled is not False)
+        try:
+            self._execute(steps, cluster, remove_throttle=idle and self._throttled is not False)
+        except LeaseLostError:
+            self.status, self._throttled = self._status(), None
+            raise
 
     def _status(self) -> ReconcileStatus:
         progress = self._lease.progress
@@ -267,12 +322,6 @@ class Reconciler:
     def _execute(
         self, steps: ReconcilePlan, cluster: ClusterState, *, remove_throttle: bool
     ) -> None:
-        if not (steps.records or steps.deleted or steps.targets or remove_throttle):
-            return
-        self._on_step(Step.PLANNED)
-        # This process may have been suspended while another controller took over.
-        if not self._lease.verify_ownership():
-            return
         if remove_throttle:
             # First of all: once the records are deleted, a successor would not look for it.
             if self._cluster.remove_throttle():
@@ -280,11 +329,9 @@ class Reconciler:
             self._throttled = False
         if steps.records or steps.deleted:
             self._cluster.write(steps.records, steps.deleted.keys())
-            self._lease.update(steps.records, steps.deleted)
-            self._known = dict(self._lease.records)
+            self._known = self._lease.records
         for line in steps.log_lines:
             log.info("%s", line)
-        self._on_step(Step.RECORDED)
         moves = [
             Move(tp, cluster.view.replicas[tp], row)
             for tp, row in sorted(steps.targets.items())
@@ -295,16 +342,14 @@ class Reconciler:
                 log.info("throttling replication to %s per second", format_bytes(self._throttle))
             self._throttled = True
             self._cluster.throttle(self._throttle, moves)
-        if not steps.targets or not self._lease.verify_ownership():
+        if not steps.targets:
             return
-        self._on_step(Step.VERIFIED)
         refused = self._cluster.reassign(steps.targets)
         self.requested += len(steps.targets) - len(refused)
         for tp, error in refused.items():
             if self._refused.get(tp) != str(error):
                 log.warning("%s", error)
         self._refused = {tp: str(error) for tp, error in refused.items()}
-        self._on_step(Step.REQUESTED)
 
     def _restore_topic(self, cluster: ClusterState, records: Mapping[str, PendingReplicas]) -> bool:
         """Create the topic of pending replicas again if it was deleted, and write its records;
@@ -336,9 +381,8 @@ class Reconciler:
             " and created again" if exists else "",
             len(restored),
         )
-        bootstrap = self._cluster.ensure_topic()
         others = [each for each in restored.values() if each.topic != PENDING_REPLICAS_TOPIC]
-        self._cluster.write([*others, *([bootstrap] if bootstrap is not None else [])])
+        self._cluster.restore_topic(others)
         self._lease.reset()
         topic_ids = self._cluster.read_state([PENDING_REPLICAS_TOPIC]).topic_ids
         self._topic_id = topic_ids.get(PENDING_REPLICAS_TOPIC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -157,6 +158,9 @@ class FakeBrokers:
 
     def deadline(self) -> Deadline:
         return Deadline.after(self.timeout)
+
+    def change(self, _: str) -> AbstractContextManager[Deadline]:
+        return nullcontext(self.deadline())
 
     def send(self, _: str, request: Any, *, node: int | None = None, deadline: Any = None) -> Any:
         broker = self.nearest if node is None else node

@@ -1,4 +1,4 @@
-"""The placement service of a controller, on loopback and on other addresses."""
+"""The placement service of a controller, and its health during long work."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from placement_core import InvalidOptionError
 from placement_core.locators import MetadataLocator
 from placement_core.placers import RackAlternatingPlacer
-from rackward.admin import AdminTimeoutError, ClusterState
-from rackward.controller.app import Plugins, placement_handler
+from rackward.admin import AdminError, AdminTimeoutError, ClusterState
+from rackward.controller.app import READY_SECONDS, Controller, Plugins, placement_handler
 from rackward.controller.config import ControllerConfig, ListenConfig
 from rackward.controller.reconciler import ReconnectingAdmin
 from rackward.placement_service import (
@@ -134,3 +134,34 @@ def test_a_request_waits_for_the_cluster_until_its_deadline(
             respond.set()
         assert len(placed.result(TEST_TIMEOUT)) == 1
     assert deadlines == [patient.deadline]
+
+
+class FakeLease:
+    """A lease that was confirmed by the coordinator or, if ``error``, was not."""
+
+    error: AdminError | None = None
+
+    def keep(self) -> bool:
+        if self.error is not None:
+            raise self.error
+        return True
+
+
+def test_a_controller_is_ready_during_long_work_while_its_lease_is_confirmed() -> None:
+    now = 0.0
+    plugins = Plugins(RackAlternatingPlacer, MetadataLocator())
+    controller = Controller(ControllerConfig({}), plugins, 20.0, clock=lambda: now)
+    fake = FakeLease()
+    lease = cast("Any", fake)
+    assert not controller.health().ready
+    # A leader layout runs for 10 minutes, beside the thread that keeps the lease.
+    for _ in range(60):
+        controller.keep_lease(lease)
+        assert controller.health().ready
+        now += 10.0
+    fake.error = AdminError("the coordinator does not respond")
+    controller.keep_lease(lease)
+    assert controller.health().ready
+    now += READY_SECONDS
+    controller.keep_lease(lease)
+    assert not controller.health().ready

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from placement_core import Broker, TopicPartition
 from placement_core.leaders import ConsumerDemand, CurrentAssignment
 from placement_core.locators import MetadataLocator
-from rackward.admin import ClusterState, Reassignment
+from rackward.admin import AdminError, ClusterState, Reassignment
 from rackward.controller.config import LeaderLayoutConfig
 from rackward.controller.leader_layout import (
     MAX_REST_FACTOR,
@@ -21,8 +21,10 @@ from rackward.controller.leader_layout import (
     plan_leader_layout,
     unstable_reason,
 )
+from rackward.controller.lease import LeaseLostError
 from rackward.group_readers import Readers
-from tests.support.simulated_cluster import cluster_state
+from rackward.reassignment import ExecutionOptions, Executor
+from tests.support.simulated_cluster import SimulatedCluster, cluster_state
 
 CONFIG = LeaderLayoutConfig(60.0, ("*",))
 MINUTE = 60.0
@@ -123,3 +125,65 @@ def test_no_layout_while_the_cluster_is_not_stable() -> None:
     assert unstable_reason(fenced) == "brokers_down=9"
     behind = replace(state, in_sync={**state.in_sync, tp: (0, 2)})
     assert unstable_reason(behind) == "partitions_out_of_sync=1 first=orders-3"
+
+
+class LeasedCluster(SimulatedCluster):
+    """A cluster for which the lease is lost after ``confirmed`` changes; ``changes`` counts."""
+
+    confirmed, changes = 1000, 0
+
+    def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> Mapping[TopicPartition, AdminError]:
+        self.change()
+        return super().reassign(targets)
+
+    def elect_preferred_leaders(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, AdminError]:
+        self.change()
+        return super().elect_preferred_leaders(partitions)
+
+    def change(self) -> None:
+        if self.changes >= self.confirmed:
+            raise LeaseLostError("lost")
+        self.changes += 1
+
+
+@pytest.mark.parametrize("confirmed", range(6))
+def test_a_layout_ends_where_the_lease_is_lost(confirmed: int) -> None:
+    """In the middle of its batches, each of which is requested and then elected."""
+    state = cluster_state({"orders": ROWS})
+    moves = plan_leader_layout(state, owned_in("ab" * 12), MetadataLocator()).moves[:6]
+    options = ExecutionOptions(max_batch_partitions=2)
+    cluster = LeasedCluster({move.partition: move.before for move in moves})
+    Executor(moves, {}, cluster, options, lambda _: None, cluster.clock).run()
+    assert cluster.changes == 6
+    cluster = LeasedCluster({move.partition: move.before for move in moves})
+    cluster.confirmed = confirmed
+    with pytest.raises(LeaseLostError):
+        Executor(moves, {}, cluster, options, lambda _: None, cluster.clock).run()
+    assert cluster.changes == confirmed
+    assert len(cluster.requests) == (confirmed + 1) // 2
+    assert cluster.throttle.settings == {}
+
+
+def test_a_layout_that_was_not_elected_is_completed_by_the_next() -> None:
+    state = cluster_state({"orders": ROWS})
+    readers = owned_in("ab" * 12)
+    plan = plan_leader_layout(state, readers, MetadataLocator())
+    replicas = {**state.view.replicas, **{move.partition: move.after for move in plan.moves}}
+    reordered = replace(state, view=replace(state.view, replicas=replicas))
+    again = plan_leader_layout(reordered, readers, MetadataLocator())
+    assert (again.before, again.after) == (plan.before, plan.after)
+    assert [move.partition for move in again.moves] == [move.partition for move in plan.moves]
+    cluster = SimulatedCluster({move.partition: move.after for move in again.moves})
+    for move in plan.moves:
+        cluster.partitions[move.partition].leader = move.before[0]
+    result = Executor(
+        again.moves, {}, cluster, ExecutionOptions(), lambda _: None, cluster.clock
+    ).run()
+    assert result.ok
+    assert cluster.requests == []
+    for move in plan.moves:
+        assert cluster.partitions[move.partition].leader == move.after[0]

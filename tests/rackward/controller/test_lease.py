@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import kafka
 import pytest
+from kafka.errors import CommitFailedError
 
 from assignors.kafka_python import install, uninstall
 from assignors.kafka_python.coordinator import RackAwareCoordinator
-from rackward.controller.lease import Lease
+from rackward.controller.lease import KEEP_SECONDS, Lease, LeaseLostError
 from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
 
 PARTITION = kafka.TopicPartition(PENDING_REPLICAS_TOPIC, 0)
@@ -26,12 +28,38 @@ class FakeConsumer:
         self._coordinator = coordinator
         self.subscribed: list[str] = []
         self.paused: list[kafka.TopicPartition] = []
+        self.polls = self.commits = 0
+        self.on_poll: Callable[[], object] = lambda: None
+        self.refuses = False
 
     def subscribe(self, topics: list[str], listener: Any) -> None:
         self.subscribed, self.listener = topics, listener
 
     def pause(self, partition: kafka.TopicPartition) -> None:
         self.paused.append(partition)
+
+    def poll(self, timeout_ms: int) -> dict[object, object]:  # noqa: ARG002
+        self.polls += 1
+        self.on_poll()
+        return {}
+
+    def commit(self, offsets: object, timeout_ms: int) -> None:  # noqa: ARG002
+        self.commits += 1
+        if self.refuses:
+            raise CommitFailedError
+
+    def offsets(self, partitions: list[Any], timeout_ms: int) -> dict[Any, int]:  # noqa: ARG002
+        return dict.fromkeys(partitions, 0)
+
+    beginning_offsets = end_offsets = offsets
+
+    def position(self, partition: object, timeout_ms: int) -> int:  # noqa: ARG002
+        return 0
+
+    def ignore(self, partition: object) -> None:
+        """Do nothing."""
+
+    seek_to_beginning = resume = ignore
 
 
 @pytest.fixture
@@ -74,4 +102,98 @@ def test_ownership_follows_the_assignment(consumers: list[FakeConsumer]) -> None
     listener.on_partitions_revoked([])
     assert lease.owned
     listener.on_partitions_lost([PARTITION])
+    assert not lease.owned
+
+
+class Time:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def now() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def lease(consumers: list[FakeConsumer], now: Time) -> Lease:
+    """A lease that is owned and ready, and has been polled."""
+    lease = Lease({"bootstrap.servers": "k:1"}, "host-1", session_timeout_ms=10_000, clock=now)
+    consumers[0].listener.on_partitions_assigned([PARTITION])
+    lease.poll(0)
+    assert lease.ready
+    return lease
+
+
+def test_a_change_has_half_of_the_session_from_before_the_commit(lease: Lease, now: Time) -> None:
+    with lease.confirmed() as deadline:
+        assert deadline.remaining == 5.0
+        # The process is suspended here.
+        now.now += 5.0
+        assert deadline.remaining == 0.0
+    with lease.confirmed() as deadline:
+        assert deadline.remaining == 5.0
+
+
+def test_each_change_is_confirmed_by_the_coordinator(
+    lease: Lease, consumers: list[FakeConsumer]
+) -> None:
+    for number in range(1, 4):
+        with lease.confirmed():
+            assert consumers[0].commits == number
+    consumers[0].refuses = True
+    with pytest.raises(LeaseLostError), lease.confirmed():
+        pytest.fail("the change is made")
+    assert not lease.owned
+    with pytest.raises(LeaseLostError), lease.confirmed():
+        pytest.fail("the change is made")
+    assert consumers[0].commits == 4, "the coordinator is not asked again"
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["while it is kept", "in the commit"])
+def test_a_plan_is_out_of_date_once_the_lease_was_lost(
+    lease: Lease, consumers: list[FakeConsumer], now: Time, kept: bool
+) -> None:
+    """Also if this controller has it again, with all records, when the change is due."""
+    listener = consumers[0].listener
+
+    def rebalance() -> None:
+        listener.on_partitions_revoked([PARTITION])
+        listener.on_partitions_assigned([PARTITION])
+
+    now.now += KEEP_SECONDS
+    if kept:
+        consumers[0].on_poll = rebalance
+    else:
+        consumers[0].refuses = True
+        with suppress(LeaseLostError), lease.confirmed():
+            pass
+        consumers[0].refuses = False
+        listener.on_partitions_assigned([PARTITION])
+    lease.keep()
+    assert lease.ready
+    assert lease.verify_ownership()
+    with pytest.raises(LeaseLostError), lease.confirmed():
+        pytest.fail("the change is made")
+    consumers[0].on_poll = lambda: None
+    lease.poll(0)
+    with lease.confirmed():
+        pass
+
+
+def test_the_lease_is_kept_while_the_controller_works(
+    lease: Lease, consumers: list[FakeConsumer], now: Time
+) -> None:
+    polls = consumers[0].polls
+    assert not lease.keep()
+    assert consumers[0].polls == polls, "it was polled a moment ago"
+    for _ in range(300):
+        now.now += KEEP_SECONDS
+        assert lease.keep()
+    assert consumers[0].polls == polls + 300
+    consumers[0].refuses = True
+    now.now += KEEP_SECONDS
+    assert not lease.keep()
     assert not lease.owned

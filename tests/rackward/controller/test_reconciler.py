@@ -11,28 +11,30 @@ from placement_core import TopicPartition
 from placement_core.cluster import Move
 from placement_core.locators import MetadataLocator
 from rackward.admin import AdminError, ClusterState, Reassignment
-from rackward.controller.lease import ReadProgress
+from rackward.controller.lease import LeaseLostError, ReadProgress
 from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC, PendingReplicas
 from rackward.controller.reconcile import ReconcileTimeouts
 from rackward.controller.reconciler import (
     TOPIC_MISSING_SECONDS,
     Reconciler,
     ReconcileStatus,
-    Step,
 )
 from tests.support.pending_replicas import Lists, pending, state, with_id, without_topic
 
 T0 = TopicPartition("t", 0)
 LISTS: Lists = {"t": {0: (0, 1)}, PENDING_REPLICAS_TOPIC: {0: (0, 1, 2)}}
+COMPLETE: Lists = {**LISTS, "t": {0: (0, 1, 2)}}
+ASSIGNED = pending(assigned={0: (0, 1, 2)})
+THROTTLE = ("throttle", 50, [Move(T0, (0, 1), (0, 1, 2))])
 
 
 class FakeLease:
-    """A lease that can be lost; ``verifications`` are the results of `verify_ownership`."""
+    """A lease that can be lost; ``confirmations`` tell whether it is confirmed for each change."""
 
     def __init__(self, *records: PendingReplicas) -> None:
         self.owned = True
         self.records: dict[str, PendingReplicas] = {each.key: each for each in records}
-        self.verifications: list[bool] = []
+        self.confirmations: list[bool] = []
         self.was_reset = False
 
     @property
@@ -46,8 +48,10 @@ class FakeLease:
     def poll(self, seconds: float) -> None:
         """Read nothing."""
 
-    def verify_ownership(self) -> bool:
-        return self.verifications.pop(0) if self.verifications else self.owned
+    def confirm(self) -> None:
+        self.owned = self.confirmations.pop(0) if self.confirmations else self.owned
+        if not self.owned:
+            raise LeaseLostError("lost")
 
     def update(self, records: Iterable[PendingReplicas], deleted: Iterable[str]) -> None:
         self.records.update((each.key, each) for each in records)
@@ -59,10 +63,11 @@ class FakeLease:
 
 
 class FakeCluster:
-    """A cluster in ``state``; ``calls`` are the changes, in order."""
+    """A cluster in ``state``; ``calls`` are the changes, in order, which need ``lease``."""
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
+        self.lease = FakeLease()
         self.calls: list[object] = []
         self.refused: dict[TopicPartition, AdminError] = {}
 
@@ -72,23 +77,27 @@ class FakeCluster:
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, AdminError]:
+        self.lease.confirm()
         self.calls.append(("reassign", dict(targets)))
         return self.refused
 
     def throttle(self, rate: int, moves: Collection[Move]) -> None:
+        self.lease.confirm()
         self.calls.append(("throttle", rate, list(moves)))
 
     def remove_throttle(self) -> bool:
+        self.lease.confirm()
         self.calls.append("remove throttle")
         return True
 
     def write(self, records: Collection[PendingReplicas], deleted: Collection[str] = ()) -> None:
+        self.lease.confirm()
         self.calls.append(("write", [each.key for each in records], sorted(deleted)))
+        self.lease.update(records, deleted)
 
-    def ensure_topic(self) -> PendingReplicas | None:
-        self.calls.append("topic")
+    def restore_topic(self, records: Collection[PendingReplicas] = ()) -> None:
+        self.calls.append(("restore", [each.key for each in records]))
         self.state = with_id(state([0, 1, 2], LISTS), PENDING_REPLICAS_TOPIC, "new")
-        return None
 
 
 class Clock:
@@ -101,6 +110,7 @@ class Clock:
 def make_reconciler(
     cluster: FakeCluster, lease: FakeLease, clock: Clock | None = None, **options: Any
 ) -> Reconciler:
+    cluster.lease = lease
     fake_cluster, fake_lease = cast("Any", cluster), cast("Any", lease)
     options.setdefault("timeouts", ReconcileTimeouts(missing=60.0))
     locator = options.pop("locator", None)
@@ -130,18 +140,34 @@ def test_without_a_locator_racks_are_ignored() -> None:
     assert cluster.calls[-1] == ("reassign", {T0: (0, 1, 2)})
 
 
-def test_nothing_is_written_after_the_lease_is_lost() -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
-    lease.verifications = [False]
-    make_reconciler(cluster, lease).run_once(0)
-    assert cluster.calls == []
+def all_changes(reconciler: Reconciler, cluster: FakeCluster) -> None:
+    """Run passes that write, throttle, request, remove the throttle and delete the record."""
+    reconciler.run_once(0)
+    cluster.state = state([0, 1, 2], COMPLETE)
+    reconciler.run_once(0)
 
 
-def test_nothing_is_requested_if_the_lease_is_lost_while_writing() -> None:
+@pytest.mark.parametrize("confirmed", range(5))
+def test_nothing_is_changed_after_the_lease_is_lost(confirmed: int) -> None:
+    expected = [
+        ("write", ["t/i"], []),
+        THROTTLE,
+        ("reassign", {T0: (0, 1, 2)}),
+        "remove throttle",
+        ("write", [], ["t/i"]),
+    ]
     cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
-    lease.verifications = [True, False]
-    make_reconciler(cluster, lease).run_once(0)
-    assert cluster.calls == [("write", ["t/i"], [])]
+    all_changes(make_reconciler(cluster, lease, throttle=50), cluster)
+    assert cluster.calls == expected
+    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
+    lease.confirmations = [True] * confirmed + [False]
+    reconciler = make_reconciler(cluster, lease, throttle=50)
+    with pytest.raises(LeaseLostError):
+        all_changes(reconciler, cluster)
+    assert cluster.calls == expected[:confirmed]
+    assert not reconciler.status.active
+    reconciler.run_once(0)
+    assert cluster.calls == expected[:confirmed], "it stands by"
 
 
 def test_a_recorded_replica_list_is_requested_again_without_another_record() -> None:
@@ -152,13 +178,6 @@ def test_a_recorded_replica_list_is_requested_again_without_another_record() -> 
     assert cluster.calls[2:] == [("reassign", {T0: (0, 1, 2)})]
 
 
-def test_the_order_of_steps() -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
-    steps: list[Step] = []
-    make_reconciler(cluster, lease, on_step=steps.append).run_once(0)
-    assert steps == list(Step)
-
-
 def test_an_error_of_a_reassignment_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
     cluster.refused = {T0: AdminError("reassigning t-0: no")}
@@ -167,11 +186,6 @@ def test_an_error_of_a_reassignment_is_logged_once(caplog: pytest.LogCaptureFixt
     reconciler.run_once(0)
     assert [each.message for each in caplog.records].count("reassigning t-0: no") == 1
     assert reconciler.requested == 0
-
-
-ASSIGNED = pending(assigned={0: (0, 1, 2)})
-THROTTLE = ("throttle", 50, [Move(T0, (0, 1), (0, 1, 2))])
-COMPLETE: Lists = {**LISTS, "t": {0: (0, 1, 2)}}
 
 
 def test_the_throttle_is_set_before_requests_and_removed_before_records_are_deleted() -> None:
@@ -226,16 +240,6 @@ def test_a_cancellation_needs_no_throttle() -> None:
     assert cluster.calls == [("write", ["t/i"], []), ("reassign", {T0: None})]
 
 
-def test_the_throttle_stays_if_the_lease_is_lost() -> None:
-    cluster, lease = (
-        FakeCluster(state([0, 1, 2], COMPLETE)),
-        FakeLease(pending(assigned={0: (0, 1, 2)})),
-    )
-    lease.verifications = [False]
-    make_reconciler(cluster, lease, throttle=50).run_once(0)
-    assert cluster.calls == []
-
-
 def test_a_standby_controller_changes_nothing() -> None:
     cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
     lease.owned = False
@@ -259,7 +263,7 @@ def test_the_topic_of_pending_replicas_is_restored_after_it_was_deleted() -> Non
     assert cluster.calls == [], "a broker may not return it yet"
     clock.now += TOPIC_MISSING_SECONDS
     reconciler.run_once(0)
-    assert cluster.calls == ["topic", ("write", ["t/i"], [])]
+    assert cluster.calls == [("restore", ["t/i"])]
     assert lease.was_reset
     cluster.calls.clear()
     reconciler.run_once(0)
@@ -282,7 +286,7 @@ def test_records_are_restored_by_an_owner_to_whom_another_controllers_new_topic_
     cluster.state = with_id(existing, PENDING_REPLICAS_TOPIC, "another")
     lease.owned = True
     reconciler.run_once(0)
-    assert ("write", ["t/i"], []) in cluster.calls
+    assert ("restore", ["t/i"]) in cluster.calls
 
 
 def test_a_former_owner_forgets_the_records() -> None:
@@ -298,7 +302,7 @@ def test_a_former_owner_forgets_the_records() -> None:
     for _ in range(2):
         reconciler.run_once(0)
         clock.now += TOPIC_MISSING_SECONDS
-    assert cluster.calls == ["topic", ("write", [], [])]
+    assert cluster.calls == [("restore", [])]
 
 
 def test_the_topic_is_not_restored_if_it_is_absent_for_a_moment() -> None:
@@ -324,4 +328,4 @@ def test_records_are_restored_if_another_program_created_the_topic_again() -> No
     reconciler.run_once(0)
     clock.now += TOPIC_MISSING_SECONDS
     reconciler.run_once(0)
-    assert ("write", ["t/i"], []) in cluster.calls
+    assert ("restore", ["t/i"]) in cluster.calls
