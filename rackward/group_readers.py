@@ -134,9 +134,11 @@ def read_groups(
 def assigned_by_rackward(group: Group) -> bool:
     """Return whether the group's partitions are assigned by the racks of their leaders.
 
-    Such a group follows when leaders move; any other group keeps its assignment.
+    By an assignor of rackward's, or by ``rackward lead``. Such a group follows when leaders move;
+    any other group keeps its assignment.
     """
-    return group.type == CLASSIC and group.protocol in OWN_PROTOCOLS
+    ours = group.protocol in OWN_PROTOCOLS or group.leader is not None
+    return group.type == CLASSIC and ours
 
 
 def is_stable(group: Group) -> bool:

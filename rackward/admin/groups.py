@@ -20,6 +20,13 @@ from rackward.units import Deadline
 CLASSIC, CONSUMER = "classic", "consumer"
 OWN_PROTOCOLS = "leader-rack-aware-range", "leader-rack-aware-cooperative-sticky"
 """Rackward's assignors."""
+
+LEAD_CLIENT_ID = "rackward-lead"
+"""Client id, or its prefix, of the members that ``rackward lead`` joins groups with."""
+
+LEADS = b"leads"
+"""User data of such a member's assignment if it has assigned the partitions of all members."""
+
 MAX_METADATA_BYTES = 1 << 20
 """Longer metadata of a member is not decoded: its topics, rack and assignment are then unknown."""
 
@@ -74,7 +81,9 @@ class Group:
     """A group with its members.
 
     ``protocol`` is the name of its assignor, empty while it has none. ``generation`` is the epoch
-    of a group of the new protocol, None for a classic one.
+    of a group of the new protocol, None for a classic one. ``members`` are without those of
+    ``rackward lead``, which read nothing: these are ``waiting``, and ``leader`` is the one of them
+    that made the present assignment, None if another member did.
     """
 
     id: str
@@ -84,6 +93,8 @@ class Group:
     protocol: str
     generation: int | None
     members: tuple[GroupMember, ...]
+    leader: str | None = None
+    waiting: tuple[str, ...] = ()
 
 
 def list_groups(
@@ -255,6 +266,7 @@ def _describe(
 
 def _parse_classic_group(group: Any) -> Group:
     members = group.members if group.protocol_type == CONSUMER else ()
+    leading = [each for each in members if leads_for_rackward(each.member_id)]
     reader = SubscriptionReader()
     return Group(
         id=group.group_id,
@@ -264,9 +276,22 @@ def _parse_classic_group(group: Any) -> Group:
         protocol=group.protocol_data,
         generation=None,
         members=tuple(
-            parse_classic_member(each, reader, protocol=group.protocol_data) for each in members
+            parse_classic_member(each, reader, protocol=group.protocol_data)
+            for each in members
+            if each not in leading
         ),
+        leader=next((m.member_id for m in leading if _has_assigned(m)), None),
+        waiting=tuple(m.member_id for m in leading if not _has_assigned(m)),
     )
+
+
+def leads_for_rackward(member_id: str) -> bool:
+    """Return whether this is the id of a member that is there to lead, by its client id."""
+    return member_id.startswith(f"{LEAD_CLIENT_ID}-")
+
+
+def _has_assigned(member: Any) -> bool:
+    return bytes(member.member_assignment or b"").endswith(LEADS)
 
 
 def _parse_consumer_group(group: Any) -> Group:

@@ -23,7 +23,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from rackward.admin import TIMEOUT_SECONDS, AdminConnection, connect
 from rackward.admin.errors import UNKNOWN_TOPIC
-from rackward.lead.take_over import CLIENT_ID
+from rackward.admin.groups import LEAD_CLIENT_ID
 
 MAX_IN_FLIGHT = 10_000
 """Requests on one connection without a response. kafka-python's default, 5, fails the sixth."""
@@ -48,7 +48,7 @@ class LeadConnection:
 
     def __init__(self, properties: Mapping[str, object], timeout: float = TIMEOUT_SECONDS) -> None:
         given = properties.get("client.id")
-        client_id = CLIENT_ID if not given else f"{CLIENT_ID}-{given}"
+        client_id = LEAD_CLIENT_ID if not given else f"{LEAD_CLIENT_ID}-{given}"
         self.admin: AdminConnection = connect({**properties, "client.id": client_id}, None, timeout)
         self.timeout = timeout
         self._manager: Any = self.admin.manager

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,6 +29,7 @@ from assignors.group_leader import (
     format_traceback,
     sanitize,
 )
+from rackward.admin.groups import LEADS, leads_for_rackward
 from rackward.lead.assigner import Figures, GroupAssigner
 from rackward.lead.connection import LeadConnection
 from rackward.lead.member import (
@@ -51,7 +52,6 @@ from rackward.lead.take_over import (
     decide,
     decide_outside,
     id_cost,
-    leads_for_rackward,
     members_ahead,
 )
 
@@ -74,6 +74,9 @@ JOIN_AHEAD_SECONDS = 0.01
 
 If all of them rejoined in this time, one of them would lead with us in the group.
 """
+
+NOTHING = bytes(6)
+"""A ConsumerProtocolAssignment of no partitions, up to the length of its user data."""
 
 LEAVE_REASON = "the process that leads ends"
 
@@ -250,7 +253,7 @@ class LedGroup:
             self._set(OUTSIDE, decision.reason)
             await self._wakeup(OUTSIDE_SECONDS)
             return
-        await self._member.request_id(protocols)
+        self._member.id = await self._member.request_id(protocols)
         joining = self._connection.start(lambda: self._member.join(protocols, reason))
         # An empty group would wait for group.initial.rebalance.delay.ms. Members learn of the join
         # by their next heartbeat, so that none of them leads before it is removed.
@@ -307,7 +310,7 @@ class LedGroup:
     async def _lead(self, joined: Joined) -> None:
         if len(joined.members) == 1:
             # Nobody to assign to: the first consumer that joins starts a rebalance.
-            await self._member.sync(write_assignments({self._member.id: {}}))
+            await self._assign({})
             self._others = {}
             self._next_check = float("inf")
             self._take_over = self._take_over.leading()
@@ -325,8 +328,13 @@ class LedGroup:
                 joined.protocol, joined.generation, raw, members, cluster, deleted, now
             )
         )
-        everyone = {each.id: result.assignments.get(each.id, {}) for each in joined.members}
-        await self._member.sync(write_assignments(everyone))
+        await self._assign(
+            {
+                each.id: result.assignments.get(each.id, {})
+                for each in joined.members
+                if each.id != self._member.id
+            }
+        )
         self._others = {each.id: each.instance_id for each in raw if each.id != self._member.id}
         self._names = {each: self._names[each] for each in self._others if each in self._names}
         self._take_over = self._take_over.leading()
@@ -338,6 +346,11 @@ class LedGroup:
         )
         self._set(LEADING)
         self._report_take_over(raw, result)
+
+    async def _assign(self, others: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
+        """Send the assignments of the other members, and an empty one for us, which is marked."""
+        ours = {self._member.id: NOTHING + len(LEADS).to_bytes(4) + LEADS}
+        await self._member.sync(write_assignments(others) | ours)
 
     async def _with_names(self, joined: Joined) -> tuple[RawMember, ...]:
         """Return the members with client ids and hosts, if these make a difference."""

@@ -113,12 +113,16 @@ class GroupMember:
             self._coordinator = await self._connection.find_coordinator(self.group)
         return self._coordinator
 
-    async def request_id(self, protocols: Sequence[tuple[str, bytes]]) -> None:
-        """Get a member id, which is pending until the next join, or is given back."""
-        response = await self._send_join(protocols, seconds=self._connection.timeout)
+    async def request_id(self, protocols: Sequence[tuple[str, bytes]]) -> str:
+        """Return a new member id, which is pending until it joins or is removed.
+
+        A round of joining does not end before it has done either, or its session time-out is over.
+        """
+        response = await self._send_join("", protocols, seconds=self._connection.timeout)
         if response.error_code != kafka_errors.MemberIdRequiredError.errno:
             _check(response.error_code)
-        self.id = response.member_id
+        member_id: str = response.member_id
+        return member_id
 
     async def choose_id(
         self,
@@ -127,23 +131,18 @@ class GroupMember:
         tries: int,
     ) -> None:
         """Get a member id of low ``cost``; give the other ids back."""
-        await self.request_id(protocols)
-        best = self.id
+        self.id = await self.request_id(protocols)
         for _ in range(tries):
-            if not cost(best):
+            if not cost(self.id):
                 break
-            self.forget()
-            await self.request_id(protocols)
-            worse = self.id
-            if cost(self.id) < cost(best):
-                best, worse = self.id, best
+            another = await self.request_id(protocols)
+            self.id, worse = sorted((self.id, another), key=cost)
             # A pending id would hold up the next join until its session time-out.
             await self.remove([(worse, None)])
-        self.id = best
 
     async def join(self, protocols: Sequence[tuple[str, bytes]], reason: str) -> Joined:
         """Join and return once all members have. Raises KafkaError."""
-        response = await self._send_join(protocols, MAX_JOIN_SECONDS, reason)
+        response = await self._send_join(self.id, protocols, MAX_JOIN_SECONDS, reason)
         _check(response.error_code)
         self.id, self.generation = response.member_id, response.generation_id
         self._protocol = response.protocol_name or ""
@@ -260,13 +259,17 @@ class GroupMember:
         return not group.error_code
 
     async def _send_join(
-        self, protocols: Sequence[tuple[str, bytes]], seconds: float, reason: str = ""
+        self,
+        member_id: str,
+        protocols: Sequence[tuple[str, bytes]],
+        seconds: float,
+        reason: str = "",
     ) -> Any:
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=int(self.timeouts.session * 1000),
             rebalance_timeout_ms=int(self.timeouts.rebalance * 1000),
-            member_id=self.id,
+            member_id=member_id,
             group_instance_id=None,
             protocol_type=CONSUMER,
             protocols=[

@@ -19,8 +19,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-CLIENT_ID = "rackward-lead"
-"""Client id of members that lead, or its prefix: they recognise each other by it."""
+from rackward.admin.groups import leads_for_rackward
 
 
 class TakeOver(Enum):
@@ -150,11 +149,6 @@ def _too_soon(policy: TakeOverPolicy, state: TakeOverState, now: float) -> Decis
             f"a leader was removed less than {policy.cool_down:g} s ago: waiting", retry_after=rest
         )
     return None
-
-
-def leads_for_rackward(member_id: str) -> bool:
-    """Return whether this is the id of a member that is there to lead, by its client id."""
-    return member_id.startswith(f"{CLIENT_ID}-")
 
 
 # ---- The brokers' member map.

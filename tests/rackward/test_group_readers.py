@@ -124,6 +124,8 @@ def test_what_the_members_of_a_group_own() -> None:
         (OWNERS, False),
         (replace(OWNERS, protocol="cooperative-sticky"), False),
         (replace(OWNERS, protocol="stream"), False),
+        (replace(OWNERS, protocol="range", leader="rackward-lead-1"), True),
+        (replace(OWNERS, protocol="range", waiting=("rackward-lead-1",)), False),
         (replace(OWNERS, type="consumer", protocol="uniform"), False),
         # A name of a client's own assignor on the brokers.
         (replace(STICKY, type="consumer"), False),

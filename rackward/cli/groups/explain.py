@@ -34,6 +34,9 @@ reads it. Partitions that are not read in their leader's rack are listed by reas
 figure of a remedy is the optimum after this remedy alone and a rebalance. The group's max_imbalance
 and weights are not known to this command; see docs/operating.md.
 
+The group's leader is named if it is a process of rackward lead, whose members are not counted:
+they read nothing. Brokers do not tell which one of the other members leads.
+
 Remedies are those that the group's protocol permits. A classic group of another assignor can use
 rackward's, or be led (rackward lead). For every group that has no regard to leaders, leaders can
 move to the members that read them (leaders plan); a group of the new protocol has no other choice.
@@ -46,6 +49,8 @@ members, is rebalancing, or is not a group of consumers.
 \b
 JSON: {schema_version: 1, command, group, type, state, protocol, assignor (the
  group's own), reference_assignor (rackward's that balances alike),
+ leader (member id if rackward lead leads the group, else null),
+ waiting: [id] (its members that wait to lead),
  partitions, local, off_rack, unknown, unread, optimum, uneven,
  racks: [{rack, leaders, members, reads, local}],
  members: [{id, instance_id, client_id, host, rack, partitions, local}],

@@ -18,6 +18,7 @@ from assignors.explain import (
     reason_text,
     remedy_text,
 )
+from rackward.admin.groups import Group
 from rackward.cli.console import escape_controls, table
 from rackward.cli.render.plan import NO_RACK
 from rackward.group_explanation import ExplainedGroup
@@ -34,9 +35,9 @@ def show_explanation(explained: ExplainedGroup, console: Console, mapping: str |
     ``mapping`` is the option ``--mapping``, for the commands that are recommended.
     """
     explanation = explained.explanation
-    protocol = explained.group.protocol or "unknown"
     console.print(_headline(explained), style="bold")
-    console.print(f"Assignor: {escape_controls(protocol)}")
+    for line in _leader_lines(explained.group):
+        console.print(line)
     console.print()
     best = f"{explanation.optimum:,} off-rack if balanced, with these members and leaders"
     if not explained.uses_rackward:
@@ -75,6 +76,18 @@ def _headline(explained: ExplainedGroup) -> str:
         f"{format_count(explained.explanation.partitions, 'partition')} "
         f"of {format_count(len(explained.topics), 'topic')}"
     )
+
+
+def _leader_lines(group: Group) -> list[str]:
+    """Return the group's assignor, and who leads the group as far as it is known."""
+    lines = [f"Assignor: {escape_controls(group.protocol or 'unknown')}"]
+    if group.leader is not None:
+        lines.append(f"Leader:   rackward lead, member {escape_controls(group.leader)}")
+    if group.waiting:
+        state = "another one of them leads" if group.leader else "another member leads"
+        ids = ", ".join(map(escape_controls, group.waiting))
+        lines.append(f"Waiting:  rackward lead, member {ids}: {state}")
+    return lines
 
 
 def _locality(off_rack: int, partitions: int) -> str:
@@ -224,6 +237,8 @@ def explanation_json(explained: ExplainedGroup) -> dict[str, Any]:
         "protocol": group.protocol,
         "assignor": group.protocol,
         "reference_assignor": explained.reference,
+        "leader": group.leader,
+        "waiting": list(group.waiting),
         "partitions": explanation.partitions,
         "local": explanation.local,
         "off_rack": explanation.off_rack,

@@ -1,4 +1,4 @@
-"""Listing groups while their coordinator is loading, and what members of other assignors send."""
+"""Listing groups while their coordinator is loading, and describing groups of other assignors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import struct
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
+from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, SubscriptionReader, write_assignments
 from rackward.admin.errors import COORDINATOR_LOADING, AdminError
-from rackward.admin.groups import ListedGroup, describe_classic_groups, list_groups
+from rackward.admin.groups import LEADS, ListedGroup, describe_classic_groups, list_groups
 from rackward.units import Deadline
 
 UNAUTHORIZED = 30
@@ -82,3 +84,52 @@ def test_user_data_of_other_assignors_is_no_fault(user_data: bytes) -> None:
         "cooperative-sticky": (),
         "leader-rack-aware-range": ("user data: unknown version 0",),
     }
+
+
+class DescribingAdmin:
+    """Returns one stable group with these members: member id, subscription and assignment."""
+
+    def __init__(self, *members: tuple[str, bytes, bytes]) -> None:
+        self._members = members
+
+    def send(self, operation: str, request: Any, *, node: int, deadline: Deadline) -> Any:  # noqa: ARG002
+        members = [
+            SimpleNamespace(
+                member_id=member_id,
+                group_instance_id=None,
+                client_id=member_id[:-37],
+                client_host="/127.0.0.1",
+                member_metadata=metadata,
+                member_assignment=assignment,
+            )
+            for member_id, metadata, assignment in self._members
+        ]
+        group = SimpleNamespace(
+            error_code=0,
+            group_id="g",
+            group_state="Stable",
+            protocol_type="consumer",
+            protocol_data="range",
+            members=members,
+        )
+        return SimpleNamespace(groups=[group])
+
+
+def test_members_that_lead_are_no_consumers() -> None:
+    reading, leader, waiting = (f"{name}-{uuid4()}" for name in ("c", *["rackward-lead"] * 2))
+    assignments = write_assignments({reading: {"t": [0]}, waiting: {}})
+    marked = b"\0\0" + b"\0\0\0\0" + b"\0\0\0\5" + LEADS
+    assert SubscriptionReader().read_assignment(marked) == {}
+    admin: Any = DescribingAdmin(
+        (leader, EMPTY_SUBSCRIPTION, marked),
+        (reading, EMPTY_SUBSCRIPTION, assignments[reading]),
+        (waiting, EMPTY_SUBSCRIPTION, assignments[waiting]),
+    )
+    ((group,), refused) = describe_classic_groups(admin, 1, ["g"])
+    assert not refused
+    assert [each.id for each in group.members] == [reading]
+    assert (group.leader, group.waiting) == (leader, (waiting,))
+    # The mark counts only in the assignment of such a member.
+    admin = DescribingAdmin((reading, EMPTY_SUBSCRIPTION, marked))
+    ((group,), _) = describe_classic_groups(admin, 1, ["g"])
+    assert (group.leader, len(group.members)) == (None, 1)

@@ -93,6 +93,23 @@ def test_a_group_without_off_rack_partitions() -> None:
     assert "leaders plan" not in text
 
 
+def test_a_process_that_leads_the_group_is_named() -> None:
+    leader, other = (f"rackward-lead-{name}-3d8985c8-8135-4f9e-ac9d-98ba7dfe547c" for name in "xy")
+    led = replace(LOPSIDED, protocol="range", leader=leader, waiting=(other,))
+    shown = explanation_json(explain(led))
+    assert (shown["leader"], shown["waiting"]) == (leader, [other])
+    text = " ".join(render(explain(led), width=400).split())
+    assert f"Assignor: range Leader: rackward lead, member {leader}" in text
+    assert f"member {other}: another one of them leads" in text
+    assert "its own assignor has no regard to leaders" not in text
+    assert "Use the assignor" not in text
+    led = replace(led, leader=None)
+    text = " ".join(render(explain(led), width=400).split())
+    assert "Leader:" not in text
+    assert f"member {other}: another member leads" in text
+    assert "its own assignor has no regard to leaders" in text
+
+
 def test_mapping_gives_racks_to_members() -> None:
     rackless = replace(
         LOPSIDED,

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pytest
 
+from rackward.admin.groups import LEAD_CLIENT_ID, leads_for_rackward
 from rackward.lead.take_over import (
-    CLIENT_ID,
     TakeOver,
     TakeOverPolicy,
     TakeOverState,
@@ -18,13 +18,12 @@ from rackward.lead.take_over import (
     decide_outside,
     first_key,
     id_cost,
-    leads_for_rackward,
     members_ahead,
 )
 
 REMOVE = TakeOverPolicy(TakeOver.REMOVE)
-ME = f"{CLIENT_ID}-1"
-OTHER = f"{CLIENT_ID}-2"
+ME = f"{LEAD_CLIENT_ID}-1"
+OTHER = f"{LEAD_CLIENT_ID}-2"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ class TestIdCost:
 
     def costs(self, others: list[str], mode: TakeOver) -> dict[str, int]:
         """Return the cost of many ids."""
-        ids = [f"{CLIENT_ID}-{uuid.UUID(int=n)}" for n in range(100, 400)]
+        ids = [f"{LEAD_CLIENT_ID}-{uuid.UUID(int=n)}" for n in range(100, 400)]
         return {each: id_cost(each, others, mode) for each in ids}
 
     def test_to_remove_a_leader_the_first_is_the_best(self) -> None:
@@ -129,7 +128,7 @@ class TestDecide:
 
     def test_of_several_only_the_lowest_id_removes(self) -> None:
         assert self.decide(waiting=(OTHER,)) == ("c-1",)
-        assert self.decide(waiting=(f"{CLIENT_ID}-0",)) == ()
+        assert self.decide(waiting=(f"{LEAD_CLIENT_ID}-0",)) == ()
 
     def test_static_members_are_removed_only_if_permitted(self) -> None:
         assert self.decide(static=("c-1",)) == ()
