@@ -21,7 +21,7 @@ from integration.support.clients import MakeClient, PartitionId
 from integration.support.collecting import librdkafka, new_protocol
 from integration.support.command_line import one_line, rackward
 from integration.support.groups import ConsumerGroup
-from integration.support.java_clients import RANGE, Java
+from integration.support.program_clients import RANGE, Java
 from integration.support.racks import (
     off_rack,
     wait_for_leaders,

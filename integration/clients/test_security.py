@@ -24,7 +24,7 @@ from integration.support.aiokafka_clients import AIOKafka
 from integration.support.clients import KafkaPython, MakeClient, partitions_of
 from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
-from integration.support.java_clients import RANGE, Java
+from integration.support.program_clients import RANGE, Java
 from integration.support.topics import committed, create_topic, fill, with_admin
 from rack_traffic.consumer_properties import java_consumer_properties
 from rackward.clusters import LocalCluster

@@ -9,13 +9,16 @@ import pytest
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import (
     STOCK,
+    WITH_GO,
     LedGroup,
     leading,
+    live_group,
     wait_for_status,
     wait_until_leading,
 )
 from integration.support.topics import create_topic, new_name
 from rackward.clusters import Cluster
+from rackward.group_readers import assigned_by_rackward
 
 PARTITIONS = 12
 REPLICAS = [[(p * 7) % 3, (p * 7 + 1) % 3, (p * 7 + 2) % 3] for p in range(PARTITIONS)]
@@ -27,11 +30,13 @@ def topic(shared_three_brokers: Cluster) -> str:
     return create_topic(shared_three_brokers, new_name("led"), REPLICAS)
 
 
-@pytest.fixture(params=sorted(STOCK))
+@pytest.fixture(
+    params=[*sorted(STOCK), *(pytest.param(each, marks=pytest.mark.slow) for each in WITH_GO)]
+)
 def led(
     request: pytest.FixtureRequest, shared_three_brokers: Cluster, topic: str
 ) -> Iterator[LedGroup]:
-    client = STOCK[request.param]
+    client = (STOCK | WITH_GO)[request.param]
     with ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group:
         yield LedGroup(shared_three_brokers, group, topic, PARTITIONS)
 
@@ -60,3 +65,9 @@ def test_members_join_and_leave_and_leaders_move(
         )
         assert status.figures.off_rack == status.figures.optimum
         assert status.reason == ""
+        # As others see the group: led, by a member that does not count as one of its consumers.
+        found = live_group(shared_three_brokers, led.group.id)
+        assert found.leader is not None
+        assert assigned_by_rackward(found)
+        assert {each.client_id for each in found.members} >= {"a1", "a2", "c1"}
+        assert len(found.members) == 3

@@ -28,9 +28,20 @@ from integration.support.clients import (
 )
 from integration.support.confluent import Confluent, ConfluentClient
 from integration.support.groups import ConsumerGroup
-from integration.support.java_clients import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, STICKY, Java
+from integration.support.program_clients import (
+    COOPERATIVE_STICKY,
+    RANGE,
+    ROUND_ROBIN,
+    STICKY,
+    FranzGo,
+    Java,
+)
 from integration.support.racks import loads, off_rack
+from integration.support.topics import described
+from rackward.admin import connect
+from rackward.admin.groups import Group
 from rackward.clusters import Cluster
+from rackward.group_readers import find_groups
 from rackward.host_racks import HostRacks
 from rackward.lead import GroupLeader, LeadOptions, LeadStatus, TakeOverPolicy
 from rackward.lead.member import Timeouts
@@ -103,6 +114,12 @@ STOCK: dict[str, MakeClient] = {
 }
 """Consumers without rackward, by client and protocol."""
 
+WITH_GO: dict[str, MakeClient] = {
+    f"franz-go-{strategy}": FranzGo(strategy)
+    for strategy in ("range", "roundrobin", "sticky", "cooperative-sticky")
+}
+"""Such consumers that are built with Go, which need not be installed."""
+
 MAPPING = HostRacks.parse({f"{rack}{n}": rack for rack in "abc" for n in range(10)}, "test")
 """Racks by client id, for clients that send no rack: member a1 is in rack a."""
 
@@ -152,6 +169,18 @@ def wait_until_leading(leader: GroupLeader) -> None:
     wait_for_status(leader, lambda status: status.leads, "the group is led")
 
 
+def member_ids(cluster: Cluster, group: str) -> set[str]:
+    """Return the member ids of a stable group."""
+    (description,) = described(cluster, group)
+    return {each["member_id"] for each in description["members"]}
+
+
+def live_group(cluster: Cluster, group: str) -> Group:
+    """Return the group as the commands read it."""
+    with connect({"bootstrap.servers": cluster.bootstrap_servers}, timeout=TEST_TIMEOUT) as admin:
+        return find_groups(admin, cluster.racks, [group])[group]
+
+
 @dataclass
 class LedGroup:
     """A group of stock consumers on one topic, whose assignments must be optimal."""
@@ -178,8 +207,7 @@ class LedGroup:
         self.group.members.pop(name)
         del self.racks[name]
 
-    # A removed consumer of confluent's has taken 35 s to join again, while the others read on.
-    def settle(self, within: float = 3 * TEST_TIMEOUT) -> dict[str, frozenset[PartitionId]]:
+    def settle(self, within: float = TEST_TIMEOUT) -> dict[str, frozenset[PartitionId]]:
         """Wait until the group owns every partition once, and as few as possible off-rack."""
         expected = {(self.topic, partition) for partition in range(self.partitions)}
         last: dict[str, frozenset[PartitionId]] = {}

@@ -431,9 +431,13 @@ class LedGroup:
                 for each in described.members
                 if each.id != self._member.id
             }
+        # A member is not removed before the group is stable: a broker never answers the SyncGroup
+        # request of a member that it removes, and the consumer waits for its request time-out.
+        # Nor is it removed while members join: librdkafka's cooperative consumer then drops the
+        # member id that it is given, and the group waits for that id until its session time-out.
+        assigned = await self._member.sync()
         if not await self._decide(joined.leader):
             return
-        assigned = await self._member.sync()
         try:
             owned = SubscriptionReader().read_assignment(assigned) if assigned else {}
         except ConsumerProtocolError:

@@ -1,11 +1,14 @@
-"""Stock Java consumers as members of a `ConsumerGroup`: Kafka's own VerifiableConsumer.
+"""Stock consumers of other languages as members of a `ConsumerGroup`: Java and franz-go.
 
-Its jar is downloaded once, as Kafka is. It prints a JSON line per event: partitions assigned and
-revoked, and the offsets of consumed records.
+Each runs in a process of its own that prints a JSON line per event, as Kafka's own
+VerifiableConsumer does: partitions assigned and revoked, and the offsets of consumed records. That
+one's jar is downloaded once, as Kafka is. The consumer of franz-go is built with Go, which must be
+installed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import queue
 import shutil
@@ -13,7 +16,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,25 +60,34 @@ def tools_class_path() -> str:
     return ":".join(map(str, [*sorted(target.glob("*.jar")), *kafka.jars]))
 
 
-def _escape(value: object) -> str:
-    """Return the value as a file of Java properties has it."""
-    return str(value).replace("\\", "\\\\").replace("\n", "\\n")
+def franz_go_consumer() -> Path:
+    """Return the consumer of franz-go, after building it if it has changed. Needs Go."""
+    source = Path(__file__).with_name("franz_go_consumer")
+    text = b"".join(path.read_bytes() for path in sorted(source.iterdir()))
+    folder = cache_directory() / f"franz-go-consumer-{hashlib.sha256(text).hexdigest()[:16]}"
+
+    def build(folder: Path) -> None:
+        command = ["go", "build", "-o", str(folder / "consumer"), "."]
+        subprocess.run(command, cwd=source, check=True)
+
+    build_once(folder, build)
+    return folder / "consumer"
 
 
-class JavaClient:
-    """A VerifiableConsumer in a process of its own. Its generation is not known: 0 while it owns.
+class ProgramClient:
+    """A consumer in a process of its own. Its generation is not known: 0 while it owns.
 
-    The process starts with `subscribe`, whose topics cannot be changed afterwards.
+    The process starts with `subscribe`, whose topics cannot be changed afterwards. ``command``
+    returns its arguments for topics and a folder that exists as long as the process.
     """
 
-    def __init__(self, config: MemberConfig, strategy: str) -> None:
-        self._config = config
-        self._strategy = strategy
+    def __init__(self, command: Callable[[Sequence[str], Path], list[str]]) -> None:
+        self._command = command
         self._owned: set[PartitionId] = set()
         self._records: queue.Queue[list[tuple[PartitionId, int]]] = queue.Queue()
         self._process: subprocess.Popen[str] | None = None
         self._on_change: OnChange | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="java-consumer-")
+        self._folder = tempfile.TemporaryDirectory(prefix="consumer-")
         self.lost_at: list[float] = []
 
     @property
@@ -89,35 +101,10 @@ class JavaClient:
         """Start the process. A pattern is not supported."""
         assert pattern is None
         self._on_change = on_change
-        properties = {
-            "client.id": self._config.name,
-            "heartbeat.interval.ms": 500,
-            "metadata.max.age.ms": 2000,
-            **({} if self._config.rack is None else {"client.rack": self._config.rack}),
-            **{key: value for key, value in self._config.settings.items() if "." in key},
-        }
-        path = Path(self._folder.name) / "consumer.properties"
-        path.write_text("".join(f"{key}={_escape(value)}\n" for key, value in properties.items()))
-        with (Path(self._folder.name) / "stderr").open("w") as errors:
+        folder = Path(self._folder.name)
+        with (folder / "stderr").open("w") as errors:
             self._process = subprocess.Popen(
-                [
-                    str(java_home() / "bin" / "java"),
-                    *JVM_OPTIONS,
-                    "-cp",
-                    tools_class_path(),
-                    "org.apache.kafka.tools.VerifiableConsumer",
-                    *("--bootstrap-server", self._config.bootstrap),
-                    *("--group-id", self._config.group_id),
-                    *("--topic", ",".join(topics)),
-                    *("--assignment-strategy", self._strategy),
-                    *("--reset-policy", "earliest"),
-                    *("--session-timeout", "10000"),
-                    "--verbose",
-                    *("--command-config", str(path)),
-                ],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
+                self._command(topics, folder), stdout=subprocess.PIPE, stderr=errors, text=True
             )
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -146,7 +133,7 @@ class JavaClient:
         """Return what the process has printed of consumed records."""
         if self._process is not None and self._process.poll() is not None:
             errors = (Path(self._folder.name) / "stderr").read_text()[-2000:]
-            raise RuntimeError(f"the Java consumer ended with {self._process.returncode}: {errors}")
+            raise RuntimeError(f"the consumer ended with {self._process.returncode}: {errors}")
         records: list[tuple[PartitionId, int]] = []
         deadline = time.monotonic() + seconds
         while (rest := deadline - time.monotonic()) > 0:
@@ -168,7 +155,7 @@ class JavaClient:
         return 0 if self._owned else -1
 
     def close(self) -> None:
-        """End the process as Ctrl-C does: the consumer leaves."""
+        """End the process with SIGTERM: the consumer leaves."""
         process = self._process
         if process is not None:
             process.terminate()
@@ -187,11 +174,60 @@ class JavaClient:
         self._process.kill()
 
 
+def _escape(value: object) -> str:
+    """Return the value as a file of Java properties has it."""
+    return str(value).replace("\\", "\\\\").replace("\n", "\\n")
+
+
 @dataclass(frozen=True)
 class Java:
     """Constructs Java consumers with this ``partition.assignment.strategy``."""
 
     strategy: str = COOPERATIVE_STICKY
 
-    def __call__(self, config: MemberConfig) -> JavaClient:
-        return JavaClient(config, self.strategy)
+    def __call__(self, config: MemberConfig) -> ProgramClient:
+        properties = {
+            "client.id": config.name,
+            "heartbeat.interval.ms": 500,
+            "metadata.max.age.ms": 2000,
+            **({} if config.rack is None else {"client.rack": config.rack}),
+            **{key: value for key, value in config.settings.items() if "." in key},
+        }
+
+        def command(topics: Sequence[str], folder: Path) -> list[str]:
+            path = folder / "consumer.properties"
+            path.write_text(
+                "".join(f"{key}={_escape(value)}\n" for key, value in properties.items())
+            )
+            return [
+                str(java_home() / "bin" / "java"),
+                *JVM_OPTIONS,
+                *("-cp", tools_class_path()),
+                "org.apache.kafka.tools.VerifiableConsumer",
+                *("--bootstrap-server", config.bootstrap),
+                *("--group-id", config.group_id),
+                *("--topic", ",".join(topics)),
+                *("--assignment-strategy", self.strategy),
+                *("--reset-policy", "earliest"),
+                *("--session-timeout", "10000"),
+                "--verbose",
+                *("--command-config", str(path)),
+            ]
+
+        return ProgramClient(command)
+
+
+@dataclass(frozen=True)
+class FranzGo:
+    """Constructs consumers of franz-go with this balancer. They have no settings."""
+
+    strategy: str
+
+    def __call__(self, config: MemberConfig) -> ProgramClient:
+        def command(topics: Sequence[str], folder: Path) -> list[str]:  # noqa: ARG001
+            return [
+                *(str(franz_go_consumer()), config.bootstrap, config.group_id, ",".join(topics)),
+                *(config.name, config.rack or "", self.strategy),
+            ]
+
+        return ProgramClient(command)
