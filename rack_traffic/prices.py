@@ -159,7 +159,7 @@ def read_prices(path: Path) -> PriceTable:
     if path.suffix.lower() == ".json":
         try:
             rows = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise PriceTableError(f"{path} is not valid JSON: {error}") from error
     else:
         rows = list(csv.DictReader(text.splitlines()))

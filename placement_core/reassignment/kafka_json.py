@@ -46,8 +46,12 @@ def from_kafka_json(text: str) -> dict[TopicPartition, tuple[int, ...]]:
         raise InvalidLayoutError(
             f"not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
         ) from error
-    except RecursionError as error:
-        raise InvalidLayoutError("not a reassignment: nested too deeply") from error
+    except InvalidLayoutError:
+        raise
+    except (RecursionError, ValueError) as error:
+        raise InvalidLayoutError(
+            "not a reassignment: nested too deeply, or with a number that is too long"
+        ) from error
     _check_keys("the reassignment", document, required={"version", "partitions"})
     version, rows = document["version"], document["partitions"]
     if version != VERSION or not _is_int(version):

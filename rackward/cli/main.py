@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import signal
 import sys
+import threading
+import traceback
 from importlib import import_module
 from importlib.metadata import version
 from types import FrameType
@@ -108,6 +111,12 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+class _Debug:
+    """Whether errors are shown with their traceback."""
+
+    enabled = False
+
+
 @app.callback()
 def _root(
     _version: Annotated[
@@ -116,8 +125,11 @@ def _root(
             "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of the error that ends the command.")
+    ] = False,
 ) -> None:
-    pass
+    _Debug.enabled = debug
 
 
 class Stopped(BaseException):
@@ -155,30 +167,71 @@ def _usage_error_text(error: typer.BadParameter) -> str:
     return f"rackward: {escape_controls(message.rstrip('.'))} (see {command} --help)\n"
 
 
+def error_text(error: BaseException) -> str:
+    """Return one line that describes any error."""
+    if isinstance(error, RackwardError):
+        text = str(error)
+    elif isinstance(error, OSError) and error.strerror:
+        subject = "" if error.filename is None else f"{error.filename}: "
+        text = f"{subject}{error.strerror}"
+    elif isinstance(error, MemoryError):
+        text = "out of memory"
+    else:
+        reason = " ".join(str(error).split())
+        text = f"unexpected {type(error).__name__}: {reason} (rackward --debug shows where)"
+    return escape_controls(text)
+
+
+def _report(error: BaseException) -> None:
+    if _Debug.enabled:
+        lines = "".join(traceback.format_exception(error)).rstrip().split("\n")
+        sys.stderr.write("".join(f"  {escape_controls(line)}\n" for line in lines))
+    sys.stderr.write(f"rackward: {error_text(error)}\n")
+
+
+def _report_thread(arguments: threading.ExceptHookArgs) -> None:
+    if arguments.exc_value is not None and not isinstance(arguments.exc_value, SystemExit):
+        _report(arguments.exc_value)
+
+
 def main() -> None:
     """Run the command and exit.
 
-    Exit status: 0 success; 1 a negative result of the command; 2 error, with one line on stderr;
-    128 + number of a signal.
+    Exit status: 0 success; 1 a negative result of the command; 2 error, with one line on stderr
+    (after its traceback, with --debug); 128 + number of a signal.
     """
     for each in _SIGNALS:
         signal.signal(each, _stop)
+    threading.excepthook = _report_thread
+    # Names may have characters that the encoding of stdout has not.
+    cast("io.TextIOWrapper", sys.stdout).reconfigure(errors="backslashreplace")
+    # A log line that cannot be written is dropped, without a traceback in its place.
+    logging.raiseExceptions = False
     # kafka-python logs each failed attempt; the final error is reported below.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     try:
-        sys.exit(app(standalone_mode=False))
+        status = app(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(status)
     except _UsageError as error:
         sys.stderr.write(_usage_error_text(error))
         sys.exit(2)
     except BrokenPipeError:
-        # The reader closed stdout. Without this, Python would report it again at exit.
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        # The reader closed stdout.
+        _discard_stdout()
         sys.exit(1)
     except Stopped as stopped:
         sys.exit(128 + stopped.signum)
-    except RackwardError as error:
-        sys.stderr.write(f"rackward: {escape_controls(str(error))}\n")
+    except Exception as error:  # noqa: BLE001 - a traceback helps no operator
+        if isinstance(error, OSError):
+            _discard_stdout()
+        _report(error)
         sys.exit(2)
+
+
+def _discard_stdout() -> None:
+    """Write what is left for stdout to nowhere: Python would report it again at exit."""
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 if __name__ == "__main__":

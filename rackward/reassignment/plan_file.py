@@ -266,8 +266,13 @@ def _parse_json(source: str, text: str) -> object:
             f"{source} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
             + (", where the file ends: it is truncated, write it again" if truncated else "")
         ) from error
-    except RecursionError as error:
-        raise PlanFileError(f"{source} is not a plan: its JSON is nested too deeply") from error
+    except PlanFileError:
+        raise
+    except (RecursionError, ValueError) as error:
+        raise PlanFileError(
+            f"{source} is not a plan: its JSON is nested too deeply, or has a number that is too "
+            "long"
+        ) from error
 
 
 def _check_version(source: str, document: object) -> None:

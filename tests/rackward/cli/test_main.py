@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -141,14 +143,38 @@ def test_an_output_folder_that_does_not_exist_is_an_error_before_the_demo_starts
     assert done.stdout == ""
 
 
-def test_a_rackward_error_is_printed_as_one_line_without_control_characters(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            RackwardError("broker 3 in rack \x1b[31m is on fire: put it out"),
+            "broker 3 in rack \\x1b[31m is on fire: put it out",
+        ),
+        (OSError(28, "No space left on device", "plan.json"), "plan.json: No space left on device"),
+        (MemoryError(), "out of memory"),
+        (
+            KeyError("a\nb"),
+            "unexpected KeyError: 'a\\nb' (rackward --debug shows where)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("debug", [False, True])
+def test_an_error_is_one_line_and_its_traceback_is_for_debug(
+    error: Exception,
+    line: str,
+    debug: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fail(**_: object) -> None:
-        raise RackwardError("broker 3 in rack \x1b[31m is on fire: put it out")
+        raise error
 
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {each: signal.getsignal(each) for each in rackward.cli.main._SIGNALS}
     monkeypatch.setattr(rackward.cli.main, "app", fail)
+    monkeypatch.setattr(rackward.cli.main._Debug, "enabled", debug)
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    monkeypatch.setattr(logging, "raiseExceptions", True)
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
     try:
         with pytest.raises(SystemExit) as exit_info:
             rackward.cli.main.main()
@@ -156,9 +182,37 @@ def test_a_rackward_error_is_printed_as_one_line_without_control_characters(
         for each, handler in before.items():
             signal.signal(each, handler)
     assert exit_info.value.code == 2
-    assert capsys.readouterr().err == (
-        "rackward: broker 3 in rack \\x1b[31m is on fire: put it out\n"
+    *traceback, last = capsys.readouterr().err.splitlines()
+    assert last == f"rackward: {line}"
+    assert ("  Traceback (most recent call last):" in traceback) is debug
+    assert bool(traceback) is debug
+
+
+def test_a_full_disk_and_threads_that_fail_print_no_traceback(tmp_path: Path) -> None:
+    code = (
+        "import sys, threading, rackward.cli.main as cli\n"
+        "def app(**_):\n"
+        "    thread = threading.Thread(target=lambda: 1 / 0); thread.start(); thread.join()\n"
+        "    print('\\u4e2d', '\\udcff')\n"
+        "cli.app = app\n"
+        "cli.main()\n"
     )
+    environment = {**PLAIN, "PYTHONIOENCODING": "ascii"}
+    for path, status in ((tmp_path / "out", 0), (Path("/dev/full"), 2)):
+        with path.open("w") as out:
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                stdout=out,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=2 * TEST_TIMEOUT,
+                check=False,
+                env=environment,
+            )
+        first, *rest = done.stderr.splitlines()
+        assert (done.returncode, first.count("ZeroDivisionError")) == (status, 1)
+        assert rest == (["rackward: No space left on device"] if status else [])
+    assert (tmp_path / "out").read_text() == "\\u4e2d \\udcff\n"
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

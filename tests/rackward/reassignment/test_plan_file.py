@@ -164,6 +164,7 @@ def test_partitions_may_be_removed_from_a_plan() -> None:
         ('{"rackward_plan": 1, "rackward_plan": 1}', "the field rackward_plan is repeated"),
         ('{"rackward_plan": NaN}', "NaN is not a number"),
         ("[" * 100_000, "nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", "a number that is too long"),
         ('{"version": 1, "partitions": []}', "--reassignment-json-file"),
     ],
 )
