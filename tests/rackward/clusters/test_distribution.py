@@ -5,14 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from hashlib import sha256
 from pathlib import Path
 
 import filelock  # noqa: F401 - the processes started here need it
 import platformdirs  # noqa: F401
 import pytest
 
+from rack_traffic.jars import read_checksums
 from rackward.clusters import DownloadError, distribution
-from rackward.clusters.distribution import build_once, cache_directory, fetch_kafka
+from rackward.clusters.distribution import (
+    KAFKA_VERSION,
+    Distribution,
+    build_once,
+    cache_directory,
+    fetch_kafka,
+)
+from rackward.clusters.errors import ChecksumError
 from tests.support.waiting import TEST_TIMEOUT
 
 
@@ -171,3 +180,57 @@ def test_a_failed_download_is_retried_once_and_reported(
         fetch_kafka("9.9.9", tmp_path)
     assert len(attempts) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["kafka-9.9.9-1.lock"]
+
+
+@pytest.mark.parametrize(
+    ("pinned", "problem"),
+    [
+        ({"a.jar": "right", "jolokia-agent.jar": "agent"}, None),
+        ({"a.jar": "wrong", "jolokia-agent.jar": "agent"}, "the SHA-256 of a.jar is "),
+        ({"a.jar": "right"}, "jolokia-agent.jar is not among the expected jars"),
+    ],
+)
+def test_jars_that_are_not_as_pinned_are_not_used(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pinned: dict[str, str],
+    problem: str | None,
+) -> None:
+    table = tmp_path / "jars.sha256"
+    lines = [f"{sha256(text.encode()).hexdigest()}  {name}\n" for name, text in pinned.items()]
+    table.write_text("".join(lines))
+    downloads = []
+
+    def download(kafka: Distribution, _: Path) -> None:
+        downloads.append(kafka)
+        (kafka.directory / "libs").mkdir()
+        (kafka.directory / "libs" / "a.jar").write_text("right")
+        kafka.agent.write_text("agent")
+        if kafka.version == KAFKA_VERSION:
+            distribution._check_jars(kafka)
+
+    monkeypatch.setattr(distribution, "_download", download)
+    monkeypatch.setattr(distribution, "_JARS", table)
+    if problem is None:
+        assert fetch_kafka(KAFKA_VERSION, tmp_path).jars
+    else:
+        with pytest.raises(ChecksumError, match=f"is not used: {problem}"):
+            fetch_kafka(KAFKA_VERSION, tmp_path)
+        assert not list(tmp_path.glob("kafka-*[0-9]"))
+        assert len(downloads) == 1, "another attempt would give the same"
+
+
+def test_other_versions_are_said_to_be_unpinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distribution, "_download", lambda kafka, _: kafka.directory.exists())
+    shown: list[str] = []
+    fetch_kafka("3.9.1", tmp_path, shown.append)
+    assert shown == ["downloading Kafka 3.9.1 (45 MB, once; the checksums of its jars are unknown)"]
+
+
+def test_the_jars_of_the_default_version_are_pinned() -> None:
+    pinned = read_checksums(distribution._JARS)
+    assert f"kafka_2.13-{KAFKA_VERSION}.jar" in pinned
+    assert "jolokia-agent.jar" in pinned
+    assert all(len(bytes.fromhex(checksum)) == 32 for checksum in pinned.values())
