@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from integration.support.command_line import Done, one_line, rackward
 from integration.support.topics import create_topic, new_name, with_admin
 from rackward.clusters import LocalCluster
 from tests.support.security import Authority, make_authority, write_file
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 JAAS = "org.apache.kafka.common.security"
 MECHANISMS = {
@@ -146,6 +148,24 @@ def commit(cluster: LocalCluster, group: str, offsets: Mapping[PartitionId, int]
         consumer.close()
 
 
+@contextmanager
+def reading(cluster: LocalCluster, group: str, topic: str) -> Iterator[None]:
+    """Have a member of the group own the partitions of the topic within the context."""
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=cluster.bootstrap_servers.split(","), group_id=group
+    )
+    try:
+
+        def is_assigned() -> bool:
+            consumer.poll(100)
+            return bool(consumer.assignment())
+
+        wait_until(is_assigned, TEST_TIMEOUT, "the member has partitions")
+        yield
+    finally:
+        consumer.close()
+
+
 def test_java_and_librdkafka_properties_on_every_listener(secured: Secured) -> None:
     files = secured.files
     java_trust = f"ssl.truststore.type=PEM\nssl.truststore.location={files['ca']}\n"
@@ -232,10 +252,12 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
         fill(cluster, each, partitions=2, records=5)
         commit(cluster, group, {(each, 0): 3, (each, 1): 4})
 
-    def allow(kind: ResourceType, name: str) -> None:
+    def allow(
+        kind: ResourceType, name: str, operation: ACLOperation = ACLOperation.DESCRIBE
+    ) -> None:
         pattern = ResourcePattern(kind, name)
-        describe = ACL("User:carol", "*", ACLOperation.DESCRIBE, ACLPermissionType.ALLOW, pattern)
-        with_admin(cluster, lambda admin: admin.create_acls([describe]))
+        allowed = ACL("User:carol", "*", operation, ACLPermissionType.ALLOW, pattern)
+        with_admin(cluster, lambda admin: admin.create_acls([allowed]))
 
     carol = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "carol", "carol")
 
@@ -265,6 +287,21 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     allow(ResourceType.CLUSTER, "kafka-cluster")
     errors, to = collected("all of it")
     assert "missing in the snapshot" not in errors
+    with reading(cluster, group, hidden):
+        errors, _ = collected("a topic is not visible")
+        hint = f"1 topic that groups read are not visible ({hidden}): if they exist, grant this"
+        assert hint in errors
+        # Commands that name a topic get an error.
+        explain = secured.error_line("plain", carol, "groups", "explain", group)
+        assert f"grant this user Describe on {hidden}" in explain
+    check = ("placement", "check", "--fail-on", "never", "--topics", topic)
+    allow(ResourceType.TOPIC, topic, ACLOperation.DESCRIBE_CONFIGS)
+    shown = secured.run("plain", carol, *check, "--json")
+    assert hidden in shown.json["hidden_topics"]
+    assert "that this user may not describe (" in shown.err
+    alice = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")
+    shown = secured.run("plain", alice, *check, "--json")
+    assert (shown.json["hidden_topics"], shown.err) == ([], "")
     partitions = read_table(to, "partitions")
     assert [(row["topic"], row["end_offset"]) for row in partitions] == [(topic, 5)] * 2
     assert min(row["size_bytes"] for row in partitions) > 5000

@@ -413,6 +413,22 @@ def read_replica_sizes(
     return sizes
 
 
+METADATA_TOPIC = "__cluster_metadata"
+"""The log of the controllers, which is no topic for clients."""
+
+
+def read_hidden_topics(
+    admin: AdminConnection, state: ClusterState, deadline: Deadline | None = None
+) -> list[str]:
+    """Return the topics that live brokers have replicas of and that are not in ``state``, sorted.
+
+    ``state`` has all topics that this user may describe; brokers leave out the others without an
+    error. Needs Describe on the cluster. Raises AdminError.
+    """
+    sizes = read_replica_sizes(admin, list(state.view.racks()), deadline=deadline)
+    return sorted({tp.topic for tp, _ in sizes} - state.topic_ids.keys() - {METADATA_TOPIC})
+
+
 def _by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, Sequence[int]]:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):

@@ -41,6 +41,7 @@ from rackward.admin.groups import (
 from rackward.admin.metadata import EARLIEST, LATEST, read_log_offsets, read_topics
 from rackward.collector.config import Patterns, Selection
 from rackward.host_racks import HostRacks
+from rackward.units import format_count, format_list
 
 # ---- Snapshots as rows of the snapshot tables, and the sinks that store them.
 
@@ -248,11 +249,15 @@ class _Reader:
     faults: dict[str, None] = field(default_factory=dict)
     unreachable: set[int] = field(default_factory=set)
     groups_visible: bool = False
+    read_by_groups: set[str] = field(default_factory=set)
 
     def run(self) -> Snapshot:
         started = self.clock()
         self.acquire()
-        state = read_topics(self.admin, internal=self.selection.internal)
+        state = read_topics(self.admin)
+        visible = frozenset(state.topics)
+        if not self.selection.internal:
+            state = state.only(visible - state.internal)
         epochs = state.leader_epochs
         at = self.clock()
         if not state.topics:
@@ -272,6 +277,11 @@ class _Reader:
             self._read_groups(broker.id, read, members, commits)
         if not self.groups_visible and not self.unreachable:
             self._add_faults(NO_GROUP)
+        if hidden := sorted(filter(self.selection.topics.matches, self.read_by_groups - visible)):
+            self._add_faults(
+                f"{format_count(len(hidden), 'topic')} that groups read are not visible "
+                f"({format_list(hidden)}): if they exist, grant this user Describe on them"
+            )
         tables = {
             "brokers": broker_rows(self.cluster, state, at),
             "partitions": partition_rows(
@@ -325,6 +335,8 @@ class _Reader:
                 self._add_faults(*map(str, refused.values()))
                 for group in groups:
                     members += member_rows(self.cluster, group, self.racks, at)
+                    for member in group.members:
+                        self.read_by_groups.update(member.assignment)
                     self._add_faults(*faults_of(group))
         ids = [each.id for each in selected]
         read_offsets = partial(read_committed_offsets, self.admin, broker)
@@ -334,6 +346,7 @@ class _Reader:
             at = self.clock()
             self._add_faults(*map(str, refused.values()))
             for name, offsets in sorted(committed.items()):
+                self.read_by_groups.update(tp.topic for tp in offsets)
                 commits += commit_rows(
                     self.cluster, name, offsets, self.selection.topics, at, self.collector
                 )

@@ -9,13 +9,15 @@ import typer
 
 from placement_core.audit import Severity, audit
 from placement_core.locators import apply_locator
-from rackward.admin import read_state
+from rackward.admin import AdminConnection, AdminError, ClusterState, read_state
+from rackward.admin.metadata import read_hidden_topics
 from rackward.cli import options
 from rackward.cli.console import print_json, stderr, stdout
 from rackward.cli.options import ClusterOptions, match_topics, parse_placement
 from rackward.cli.render.audit import audit_json, show_audit
 from rackward.topics.creator import read_min_isr, read_replication_targets
 from rackward.topics.health import without_adding_replicas
+from rackward.units import format_count, format_list
 
 EPILOG = """
 Exit status: 0 no finding of the severity --fail-on or higher; 1 such a finding; 2 error (reason on
@@ -31,7 +33,8 @@ JSON: {schema_version: 1, command, ok, fail_on, tolerance,
            lost_with_rack: [{rack, offline, below_min_in_sync}]},
  brokers: [{id, rack, replicas, leaders, preferred}],
  racks: [{rack, brokers, replicas, leaders, preferred}],
- findings: [{severity, kind, subject, message, partitions: [[topic, number]]}]}
+ findings: [{severity, kind, subject, message, partitions: [[topic, number]]}],
+ hidden_topics: [topic that this user may not describe] (null: unknown)}
 """
 
 
@@ -86,6 +89,7 @@ def check(
     cluster = ClusterOptions(bootstrap_server, command_config, timeout)
     with cluster.connect() as admin:
         state = read_state(admin)
+        hidden = _read_hidden_topics(admin, state)
         state = state.only(match_topics(state.topics, topics, exclude))
         min_isr = read_min_isr(admin, state.topics)
         targets, reason = read_replication_targets(admin, cluster.properties(), state)
@@ -109,8 +113,28 @@ def check(
     )
     if as_json:
         fields = {"ok": not failed, "fail_on": fail_on.value, "tolerance": tolerance}
-        print_json("placement check", {**fields, **audit_json(report, view)})
+        hidden_topics = {"hidden_topics": hidden}
+        print_json("placement check", {**fields, **audit_json(report, view), **hidden_topics})
     else:
         show_audit(report, view, stdout(), reassigning=len(state.reassignments))
     if failed:
         raise typer.Exit(1)
+
+
+def _read_hidden_topics(admin: AdminConnection, state: ClusterState) -> list[str] | None:
+    """Return the topics that this user may not describe, and print how many they are.
+
+    None if that is not known.
+    """
+    try:
+        hidden = read_hidden_topics(admin, state)
+    except AdminError as error:
+        stderr().print(f"Whether there are topics that are not shown is unknown: {error}")
+        return None
+    if hidden:
+        stderr().print(
+            f"Not checked: {format_count(len(hidden), 'topic')} that this user may not describe "
+            f"({format_list(hidden)}): grant Describe on them",
+            style="yellow",
+        )
+    return hidden
