@@ -43,17 +43,29 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
+
+import numpy as np
 
 from placement_core.cluster import ClusterView
+from placement_core.flow import IntArray
 from placement_core.placers.spec import (
     Candidates,
     PlacementSpec,
     ReplicaLists,
     candidates,
     require_int,
+    to_replica_lists,
 )
 from placement_core.plugins import read_properties
+
+MISSING = -1
+"""The place of a replica that is not placed yet."""
+
+NO_RACK = -1
+"""Of brokers that hold replicas, and are in no rack of a candidate."""
+
+Integers = TypeVar("Integers", int, IntArray)
 
 SAMPLE = 24
 """The number of partitions that are compared to find the shift of a topic."""
@@ -156,6 +168,8 @@ class Alternation:
 
     order
         The candidates in their row.
+    rack_at
+        The rack of each position.
     strides
         Per position, the distance to the next broker in another rack. A large rack fills the end of
         the row by itself, and a walk broker by broker would pass all of it for every partition.
@@ -164,7 +178,8 @@ class Alternation:
     """
 
     order: tuple[int, ...]
-    strides: tuple[int, ...]
+    rack_at: IntArray
+    strides: IntArray
     rack_of: Mapping[int, int]
     racks: int
 
@@ -182,27 +197,31 @@ class Alternation:
             order = tuple(broker for broker in in_turn if broker is not None)
             rack_of = {b: number[rack] for b, rack in among.racks.items() if rack in number}
             racks = len(by_rack)
-        return cls(order, _strides([rack_of[broker] for broker in order]), rack_of, racks)
+        rack_at = [rack_of[broker] for broker in order]
+        return cls(order, np.array(rack_at), np.array(_strides(rack_at)), rack_of, racks)
 
     def place(self, spec: PlacementSpec, start: int, shift: int) -> ReplicaLists:
         """Return the replicas of each partition of ``spec``: the present ones, then the rule's."""
-        order = self.order
-        rows = []
-        for index in range(spec.partitions):
-            partition = spec.first_partition + index
-            position = self._leader_position(partition, start)
-            present = spec.present_replicas(index)
-            row = list(present) or [order[position]]
-            if len(present) > 1 and present[0] == order[position] and present[-1] in order:
+        size = len(self.order)
+        partition = np.arange(spec.first_partition, spec.first_partition + spec.partitions)
+        leader = self._leader_position(partition, start % size)
+        # A list that another rule made gets its new replicas where the rule would place them, so
+        # that these are even also if the present leaders are not.
+        position = leader + 1 + self._follower_offset(partition, shift % max(size - 1, 1))
+        rows = np.full((spec.replication_factor, spec.partitions), MISSING)
+        rows[0] = leader
+        number = {broker: at for at, broker in enumerate(self.order)}
+        for index, present in enumerate(spec.present):
+            if not present:
+                continue
+            row = [number.setdefault(broker, len(number)) for broker in present]
+            rows[: len(row), index] = row
+            if len(row) > 1 and row[0] == leader[index] and row[-1] < size:
                 # The rule made this list: continue the walk from its last replica.
-                position = order.index(present[-1]) + 1
-            else:
-                # A list that another rule made gets its new replicas where the rule would place
-                # them, so that these are even also if the present leaders are not.
-                position += 1 + self._follower_offset(partition, shift)
-            self._walk(row, spec.replication_factor, position)
-            rows.append(tuple(row))
-        return tuple(rows)
+                position[index] = row[-1] + 1
+        others = [self.rack_of.get(broker, NO_RACK) for broker in list(number)[size:]]
+        self._walk(rows, position, np.append(self.rack_at, others).astype(np.int64))
+        return to_replica_lists(rows, list(number))
 
     def most_likely_start(self, rows: Mapping[int, tuple[int, ...]]) -> int | None:
         """Return the start index that explains most leaders of ``rows`` (by partition).
@@ -244,9 +263,10 @@ class Alternation:
         if len(row) > size or row[0] != order[leader] or row[1] not in order:
             return 0, 0
         first = order.index(row[1])
-        walked = [row[0]]
-        self._walk(walked, len(row), first)
-        if tuple(walked) != row:
+        walked = np.full((len(row), 1), MISSING)
+        walked[0] = leader
+        self._walk(walked, np.array([first]), self.rack_at)
+        if tuple(order[position] for position in walked[:, 0].tolist()) != row:
             return 0, 0
         # The walk reaches the first follower from its own position, and from those right before it
         # that it passes over: the leader's rack, or the leader itself if there is only one rack.
@@ -259,39 +279,59 @@ class Alternation:
             count += 1
         return (first - leader - 1) % size, count
 
-    def _leader_position(self, partition: int, start: int) -> int:
+    def _leader_position(self, partition: Integers, start: int) -> Integers:
         return (partition + start) % len(self.order)
 
-    def _follower_offset(self, partition: int, shift: int) -> int:
+    def _follower_offset(self, partition: Integers, shift: int) -> Integers:
         """Return the number of positions from behind the leader to the start of the walk."""
         size = len(self.order)
         return (shift + partition // size) * self.racks % max(size - 1, 1)
 
-    def _walk(self, row: list[int], length: int, position: int) -> None:
-        """Extend ``row`` to ``length`` brokers from ``position`` on; there must be enough."""
-        order, rack_of, strides = self.order, self.rack_of, self.strides
-        used = {rack_of[broker] for broker in row if broker in rack_of}
-        while len(row) < length:
-            position %= len(order)
-            broker = order[position]
-            rack = rack_of[broker]
-            if rack in used and len(used) < self.racks:
-                position += strides[position]
+    def _walk(self, rows: IntArray, position: IntArray, rack_at: IntArray) -> None:
+        """Fill what is MISSING in ``rows``, walking from a ``position`` per partition.
+
+        ``rows[i]`` has the position of the i-th replica of every partition. Brokers that are no
+        candidates have numbers behind the last position, and their racks in ``rack_at``. There must
+        be enough candidates.
+        """
+        size, strides = len(self.order), self.strides
+        for column, replicas in enumerate(rows):
+            short = (replicas == MISSING).nonzero()[0]
+            if not len(short):
                 continue
-            if broker not in row:
-                row.append(broker)
-                used.add(rack)
-            position += 1
+            before = rows[:column, short]
+            racks_before = rack_at[before]
+            every_rack_used = _count_racks(racks_before) == self.racks
+            at = position[short] % size
+            walking = np.arange(len(short))
+            while len(walking):
+                here = at[walking]
+                passed = (racks_before[:, walking] == rack_at[here]).any(axis=0)
+                passed &= ~every_rack_used[walking]
+                refused = passed | (before[:, walking] == here).any(axis=0)
+                walking = walking[refused]
+                at[walking] = (here + np.where(passed, strides[here], 1))[refused] % size
+            replicas[short] = at
+            position[short] = at + 1
 
 
-def _strides(racks: Sequence[int]) -> tuple[int, ...]:
+def _count_racks(racks: IntArray) -> IntArray:
+    """Return the number of distinct racks in each column of ``racks``, without NO_RACK."""
+    in_order = np.sort(racks, axis=0)
+    first = in_order != NO_RACK
+    first[1:] &= in_order[1:] != in_order[:-1]
+    count: IntArray = first.sum(axis=0)
+    return count
+
+
+def _strides(racks: Sequence[int]) -> list[int]:
     """Return per position of a ring the distance to the next position with another rack."""
     size = len(racks)
     strides = [1] * (2 * size)
     for position in range(2 * size - 2, -1, -1):
         if racks[position % size] == racks[(position + 1) % size]:
             strides[position] = strides[position + 1] + 1
-    return tuple(strides[:size])
+    return strides[:size]
 
 
 def topic_rng(seed: int, spec: PlacementSpec, *purpose: object) -> random.Random:
