@@ -5,7 +5,7 @@ each, then racks, then brokers; and leaders, as well as replicas, even over brok
 shape of the tree.
 
 Algorithm. The rack paths of the brokers form a tree whose leaves are brokers. Each node has a
-`Ring` over its children, which picks the child for each
+:class:`~placement_core.placers.ring.Ring` over its children, which picks the child for each
 replica; the child's own ring picks the next one down, until a broker is reached.
 
 1. Leaders are placed first, one round for all partitions, so that every broker leads equally often
@@ -30,215 +30,33 @@ broker has as many turns as one with nine.
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush, heapreplace
-from itertools import chain, islice
-from math import ceil
+from itertools import chain
+
+import numpy as np
 
 from placement_core.cluster import ClusterView
-from placement_core.placers.round_robin import SimplePlacer, existing_rows, new_seed, topic_rng
-from placement_core.placers.spec import PlacementSpec, ReplicaLists, candidates
+from placement_core.flow import IntArray, Segments
+from placement_core.placers.ring import Request, Ring, level_last
+from placement_core.placers.round_robin import (
+    MISSING,
+    SimplePlacer,
+    existing_rows,
+    new_seed,
+    topic_rng,
+)
+from placement_core.placers.spec import (
+    PlacementSpec,
+    ReplicaLists,
+    candidates,
+    to_replica_lists,
+)
 from placement_core.plugins import read_properties
 from placement_core.racks import RackPath
 
-HeldChildren = tuple[tuple[int, ...], tuple[int, ...]]
-"""The children that have replicas of a partition already, once per replica: first those on brokers
-that count in the ring's sizes, then those on other brokers below the same children, which get no
-new replicas."""
-
-NONE_HELD: HeldChildren = ((), ())
-
 LAST_PARTITIONS = 8
-"""The number of last partitions, per child of the node, that :func:`level_last` may change."""
-
-
-class Ring:
-    """The ring of one node of the rack tree: which child gets the next replica.
-
-    A ring is a circle with marks. A child with b brokers below it has b marks, evenly spaced: one
-    turn for each of its brokers, so that in the end brokers get equal shares, and not rooms. A
-    pointer starts at a random angle and goes round. The child whose mark it meets gets the replica
-    and passes it down its own ring. Marks of children with equal sizes coincide; each lap meets
-    such children in the same cyclic order, beginning with a random one. That keeps rings from
-    running in step, which would put the same few brokers together again and again.
-
-    A child keeps its turn, and is passed over, while it is full for the partition (every broker
-    below it has a replica) or has more of its replicas than another child that is not full. So the
-    replicas of one partition are spread over the children as evenly as their sizes permit, whatever
-    the marks say.
-
-    Worked example: children A and B with 2 and 1 brokers, starting angle 0. A has marks at 0.25,
-    0.75, 1.25 ..., B at 0.5, 1.5 ...; partitions of RF 1 go to A B A A B A ...: two thirds to A.
-
-    A child that is passed over near the end cannot catch up any more. So :func:`level_last` evens
-    out the last partitions afterwards: replicas placed last go from a child that is ahead by a
-    whole turn to one that is behind, if their partition is as well spread after it.
-
-    ``sizes[c]`` is the number of brokers below child c, and of its marks on the circle;
-    ``served[c]`` the number of turns that it has had before. ``rng`` draws the starting angle.
-    """
-
-    def __init__(self, sizes: Sequence[int], served: Sequence[int], rng: random.Random) -> None:
-        self.sizes = sizes
-        self._rng = rng
-        self._lap_offsets: list[int] = []
-        # Needed only if a partition has at least as many replicas as the node has children: few
-        # children, and few combinations of them.
-        self._excluded_by: dict[HeldChildren, list[int]] = {}
-        angle = rng.random()
-        self._marks = [
-            ceil(angle * size - 0.5) + before for size, before in zip(sizes, served, strict=True)
-        ]
-        self._heap = [self._turn(child) for child in range(len(sizes))]
-        heapify(self._heap)
-
-    def last_turn(self, child: int) -> float:
-        """Return the angle, in laps, of the child's latest turn."""
-        return (self._marks[child] - 0.5) / self.sizes[child]
-
-    def next_turn(self, child: int) -> float:
-        """Return the angle, in laps, of the child's next turn."""
-        return (self._marks[child] + 0.5) / self.sizes[child]
-
-    def move_turn(self, source: int, target: int) -> None:
-        """Count one turn less for ``source`` and one more for ``target``, after all is placed."""
-        self._marks[source] -= 1
-        self._marks[target] += 1
-
-    def pick_one_each(self, partitions: int) -> list[int]:
-        """Return the child for each of ``partitions`` that have no replica and need one."""
-        if len(set(self.sizes)) > 1:
-            return self._advance(partitions)
-        furthest = max(self._marks)
-        picked = self._advance(min(partitions, sum(furthest - mark for mark in self._marks)))
-        children = len(self.sizes)
-        # All children are at one mark now if partitions are left: whole laps need no heap.
-        laps = (partitions - len(picked)) // children
-        for mark in range(furthest, furthest + laps):
-            first = -self._lap_offset(mark // self.sizes[0]) % children
-            picked.extend(range(first, children))
-            picked.extend(range(first))
-        if laps:
-            self._marks = [furthest + laps] * children
-            self._heap = sorted(map(self._turn, range(children)))
-        return picked + self._advance(partitions - len(picked))
-
-    def _advance(self, turns: int) -> list[int]:
-        """Return the children at the pointer for so many turns."""
-        heap, marks, turn = self._heap, self._marks, self._turn
-        picked = []
-        for _ in range(turns):
-            child = heap[0][2]
-            marks[child] += 1
-            heapreplace(heap, turn(child))
-            picked.append(child)
-        return picked
-
-    def pick(self, count: int, held: HeldChildren) -> list[int]:
-        """Return the children for ``count`` more replicas of a partition; there must be room."""
-        inside, outside = held
-        all_held = inside + outside if outside else inside
-        # If some child has no replica, those that have one are excluded.
-        few = len(all_held) < len(self._marks)
-        picked = self._lap(count, all_held if few else self._excluded(inside, outside))
-        while len(picked) < count:
-            excluded = self._excluded((*inside, *picked), outside)
-            picked += self._lap(count - len(picked), excluded)
-        return picked
-
-    def _lap(self, count: int, excluded: Sequence[int]) -> list[int]:
-        """Return up to ``count`` children that are not excluded, each once, in order of turns."""
-        heap, marks = self._heap, self._marks
-        picked = []
-        aside = []
-        while heap:
-            child = heap[0][2]
-            if child in excluded:
-                aside.append(heappop(heap))
-                continue
-            picked.append(child)
-            marks[child] += 1
-            if len(picked) == count:
-                heapreplace(heap, self._turn(child))
-                break
-            heappop(heap)
-            aside.append(self._turn(child))
-        for turn in aside:
-            heappush(heap, turn)
-        return picked
-
-    def _excluded(self, inside: tuple[int, ...], outside: tuple[int, ...]) -> Sequence[int]:
-        """Return the children that are full, or have more replicas than one that is not."""
-        if (inside, outside) not in self._excluded_by:
-            counts = [inside.count(c) + outside.count(c) for c in range(len(self.sizes))]
-            not_full = [c for c, size in enumerate(self.sizes) if inside.count(c) < size]
-            fewest = min((counts[child] for child in not_full), default=0)
-            allowed = {child for child in not_full if counts[child] == fewest}
-            self._excluded_by[inside, outside] = [c for c in range(len(counts)) if c not in allowed]
-        return self._excluded_by[inside, outside]
-
-    def _turn(self, child: int) -> tuple[float, int, int]:
-        """Return the heap entry of a child: its next angle, its order at that angle, the child."""
-        mark, size = self._marks[child], self.sizes[child]
-        lap = mark // size
-        offsets = self._lap_offsets
-        offset = offsets[lap] if lap < len(offsets) else self._lap_offset(lap)
-        return (mark + 0.5) / size, (child + offset) % len(self.sizes), child
-
-    def _lap_offset(self, lap: int) -> int:
-        """Return by how much the order of children at one angle is rotated in a lap."""
-        offsets = self._lap_offsets
-        while lap >= len(offsets):
-            offsets.append(self._rng.randrange(len(self.sizes)))
-        return offsets[lap]
-
-
-def level_last(ring: Ring, picked: Sequence[list[int]], held: Sequence[HeldChildren]) -> None:
-    """Change ``picked``, the children of the last partitions, until no child is a turn ahead.
-
-    ``held`` has the children of the replicas that those partitions had before, which stay.
-    """
-    while any(_move_one(ring, picked, held, *pair) for pair in _uneven_pairs(ring)):
-        pass
-
-
-def _uneven_pairs(ring: Ring) -> list[tuple[int, int]]:
-    """Return children that are ahead with one that is behind by a whole turn, worst first."""
-    children = range(len(ring.sizes))
-    behind = min(map(ring.next_turn, children))
-    ahead = max(map(ring.last_turn, children))
-    sources = [child for child in children if ring.last_turn(child) > behind]
-    targets = [child for child in children if ring.next_turn(child) < ahead]
-    pairs = [
-        (ring.next_turn(target) - ring.last_turn(source), source, target)
-        for source in sources
-        for target in targets
-    ]
-    return [(source, target) for gap, source, target in sorted(pairs) if gap < 0]
-
-
-def _move_one(
-    ring: Ring,
-    picked: Sequence[list[int]],
-    held: Sequence[HeldChildren],
-    source: int,
-    target: int,
-) -> bool:
-    """Move one replica from ``source`` to ``target`` if a partition permits it; return whether."""
-    for children, (held_inside, held_outside) in zip(reversed(picked), reversed(held), strict=True):
-        if source in children:
-            inside = [*children, *held_inside]
-            everywhere = [*inside, *held_outside]
-            has_room = inside.count(target) < ring.sizes[target]
-            if has_room and everywhere.count(target) < everywhere.count(source):
-                # The last replica of the source: what comes before it keeps its order.
-                last = len(children) - 1 - children[::-1].index(source)
-                children[last] = target
-                ring.move_turn(source, target)
-                return True
-    return False
+"""The number of last partitions, per child of a node, that are leveled after all are placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,15 +88,24 @@ class MultiLevelPlacer:
             return SimplePlacer(seed=self.seed).place(spec, view, broker_ids)
         inside = {broker: among.racks[broker] for broker in among.ids}
         tree = TreeNode.build(inside, {b: r for b, r in among.racks.items() if b not in inside})
-        present = tuple(spec.present_replicas(index) for index in range(spec.partitions))
-        existing = existing_rows(spec, view)
-        leads = Counter(row[0] for row in existing.values())
-        led = _extend(tree, present, 1, leads, self._node_rng(spec, "leaders"))
-        served = Counter(broker for row in existing.values() for broker in row)
-        served.update(row[0] for row, before in zip(led, present, strict=True) if not before)
-        return _extend(
-            tree, led, spec.replication_factor, served, self._node_rng(spec, "followers")
-        )
+        existing = existing_rows(spec, view).values()
+        numbers = {broker: at for at, broker in enumerate((*tree.child_of, *tree.outside))}
+        for broker in chain.from_iterable((*spec.present, *existing)):
+            numbers.setdefault(broker, len(numbers))
+        rows = np.full((spec.replication_factor, spec.partitions), MISSING)
+        for index, row in enumerate(spec.present):
+            rows[: len(row), index] = [numbers[broker] for broker in row]
+        is_new = rows[0] == MISSING
+
+        def served(brokers: Iterable[int]) -> IntArray:
+            return np.bincount([numbers[b] for b in brokers], minlength=len(numbers))
+
+        leads = served(row[0] for row in existing)
+        _Distribution(numbers, leads, self._node_rng(spec, "leaders")).extend(tree, rows[:1])
+        replicas = served(chain.from_iterable(existing))
+        replicas += np.bincount(rows[0, is_new], minlength=len(numbers))
+        _Distribution(numbers, replicas, self._node_rng(spec, "followers")).extend(tree, rows)
+        return to_replica_lists(rows, list(numbers))
 
     def _node_rng(self, spec: PlacementSpec, purpose: str) -> NodeRng:
         def rng_for_node(node: TreeNode) -> random.Random:
@@ -349,95 +176,119 @@ NodeRng = Callable[[TreeNode], random.Random]
 """Returns the random generator for the ring of a node."""
 
 
-def _extend(
-    tree: TreeNode, rows: ReplicaLists, length: int, served: Counter[int], rng_for_node: NodeRng
-) -> ReplicaLists:
-    """Return the rows, each extended to ``length`` replicas if it has fewer."""
-    short = [index for index, row in enumerate(rows) if len(row) < length]
-    counts = [length - len(rows[index]) for index in short]
-    known = tree.child_of.keys() | tree.outside.keys()
-    held = [tuple(filter(known.__contains__, rows[index])) for index in short]
-    brokers = iter(_distribute(tree, counts, held, served, rng_for_node))
-    extended = list(rows)
-    for index, count in zip(short, counts, strict=True):
-        extended[index] += tuple(islice(brokers, count))
-    return tuple(extended)
+@dataclass(frozen=True, slots=True)
+class _Distribution:
+    """One round of replicas for all partitions.
 
-
-def _distribute(
-    node: TreeNode,
-    counts: Sequence[int],
-    held: Sequence[tuple[int, ...]],
-    served: Counter[int],
-    rng_for_node: NodeRng,
-) -> list[int]:
-    """Return the brokers below ``node`` for a sequence of partitions, one after the other.
-
-    ``counts[i]`` is the number of replicas that the i-th partition needs, ``held[i]`` the brokers
-    below the node that have it already, ``served`` the number of replicas that each broker had
-    before. There must be room for all.
+    numbers
+        Broker id to its number. Replicas are such numbers.
+    served
+        The number of replicas that each broker had before.
+    rng_for_node
+        Returns the random generator for the ring of a node.
     """
-    before = [0] * len(node.children)
-    for broker, count in served.items():
-        if broker in node.child_of:
-            before[node.child_of[broker]] += count
-    ring = Ring(node.sizes, before, rng_for_node(node))
-    if any(held) or max(counts, default=0) > 1:
-        picks = _pick_several(node, ring, counts, held)
-    else:
-        picks = ring.pick_one_each(len(counts))
-    brokers = [child for child in node.children if isinstance(child, int)]
-    if len(brokers) == len(node.children):
-        return [brokers[child] for child in picks]
-    streams = [iter(stream) for stream in _streams(node, picks, counts, held, served, rng_for_node)]
-    return [next(streams[child]) for child in picks]
+
+    numbers: Mapping[int, int]
+    served: IntArray
+    rng_for_node: NodeRng
+
+    def extend(self, tree: TreeNode, rows: IntArray) -> None:
+        """Replace MISSING in ``rows``, which has the i-th replica of every partition as row i."""
+        present = (rows != MISSING).sum(axis=0)
+        short = (present < len(rows)).nonzero()[0]
+        if not len(short):
+            return
+        counts = len(rows) - present[short]
+        held = rows[:, short].T
+        at, _ = (held != MISSING).nonzero()
+        replicas = self.distribute(tree, counts, at, held[held != MISSING])
+        row = np.repeat(present[short] - counts.cumsum() + counts, counts)
+        rows[row + np.arange(len(row)), np.repeat(short, counts)] = replicas
+
+    def distribute(
+        self, node: TreeNode, counts: IntArray, held_at: IntArray, held: IntArray
+    ) -> IntArray:
+        """Return the brokers below ``node`` for a sequence of partitions, one after the other.
+
+        ``counts`` is the number of replicas that each partition needs, ``held`` the brokers that
+        have some already, each of the partition at ``held_at``. There must be room for all.
+        """
+        children = len(node.children)
+        child_of = np.full(len(self.numbers), MISSING)
+        child_of[[self.numbers[broker] for broker in node.child_of]] = list(node.child_of.values())
+        inside = child_of >= 0
+        before = np.bincount(child_of[inside], self.served[inside], children).astype(np.int64)
+        for broker, child in node.outside.items():
+            child_of[self.numbers[broker]] = children + child
+        known = child_of[held] >= 0
+        held_at, held = held_at[known], held[known]
+        held_child = child_of[held]
+
+        ring = Ring(node.sizes, before.tolist(), self.rng_for_node(node))
+        if len(held) or counts.max() > 1:
+            picks = _pick_several(ring, counts, held_at, held_child)
+        else:
+            picks = ring.turns(len(counts))
+
+        brokers = np.empty(len(picks), np.int64)
+        partition = np.repeat(np.arange(len(counts)), counts)
+        for child, below in enumerate(node.children):
+            picked = (picks == child).nonzero()[0]
+            if isinstance(below, int):
+                brokers[picked] = self.numbers[below]
+            elif len(picked):
+                visits = Segments.of(partition[picked])
+                place = np.full(len(counts), MISSING)
+                place[visits.keys] = np.arange(len(visits.keys))
+                there = (held_child % children == child) & (place[held_at] >= 0)
+                brokers[picked] = self.distribute(
+                    below, visits.lengths(len(picked)), place[held_at[there]], held[there]
+                )
+        return brokers
 
 
 def _pick_several(
-    node: TreeNode, ring: Ring, counts: Sequence[int], held: Sequence[tuple[int, ...]]
-) -> list[int]:
-    """Return the child of every replica, in order of the partitions, the last ones leveled."""
-    picks: list[int] = []
-    split = max(0, len(counts) - LAST_PARTITIONS * len(node.children))
-    for count, row in zip(counts[:split], held, strict=False):
-        picks += ring.pick(count, _held_children(node, row))
-    last_held = [_held_children(node, row) for row in held[split:]]
-    last_picks = [ring.pick(*pair) for pair in zip(counts[split:], last_held, strict=True)]
-    level_last(ring, last_picks, last_held)
-    picks.extend(chain.from_iterable(last_picks))
+    ring: Ring, counts: IntArray, held_at: IntArray, held_child: IntArray
+) -> IntArray:
+    """Return the child of every replica, in order of the partitions, the last ones leveled.
+
+    ``held_child`` is a child below which the partition at ``held_at`` has a replica, plus the
+    number of children if that is on a broker that counts in no size.
+    """
+    requests, request_of = _requests(len(ring.sizes), counts, held_at, held_child)
+    picks = ring.pick(requests, request_of)
+    split = max(0, len(counts) - LAST_PARTITIONS * len(ring.sizes))
+    ends = counts.cumsum()
+    starts = ends - counts
+    last = [picks[a:b].tolist() for a, b in zip(starts[split:], ends[split:], strict=True)]
+    level_last(ring, last, [requests[r][1] for r in request_of[split:].tolist()])
+    picks[starts[split] :] = list(chain.from_iterable(last))
     return picks
 
 
-def _held_children(node: TreeNode, row: tuple[int, ...]) -> HeldChildren:
-    """Return the children of ``node`` that the brokers of ``row`` stand below."""
-    if not row:
-        return NONE_HELD
-    if not node.outside:
-        return tuple(map(node.child_of.__getitem__, row)), ()
-    inside = tuple([node.child_of[broker] for broker in row if broker in node.child_of])
-    return inside, tuple([node.outside[broker] for broker in row if broker in node.outside])
-
-
-def _streams(
-    node: TreeNode,
-    picks: Sequence[int],
-    counts: Sequence[int],
-    held: Sequence[tuple[int, ...]],
-    served: Counter[int],
-    rng_for_node: NodeRng,
-) -> Iterator[list[int]]:
-    """Yield for each child the brokers of its replicas, in order of the partitions."""
-    visits: list[list[int]] = [[] for _ in node.children]
-    next_pick = iter(picks)
-    for partition, count in enumerate(counts):
-        for child in islice(next_pick, count):
-            visits[child].append(partition)
-    for child_node, visited in zip(node.children, visits, strict=True):
-        if isinstance(child_node, int):
-            yield [child_node] * len(visited)
-            continue
-        partitions = Counter(visited)
-        rows = [held[partition] for partition in partitions]
-        below = child_node.child_of.keys() | child_node.outside.keys()
-        held_below = [row and tuple(filter(below.__contains__, row)) for row in rows]
-        yield _distribute(child_node, list(partitions.values()), held_below, served, rng_for_node)
+def _requests(
+    children: int, counts: IntArray, held_at: IntArray, held_child: IntArray
+) -> tuple[list[Request], IntArray]:
+    """Return the distinct requests, and the index of each partition's among them."""
+    none_held, kinds = 2 * children, 2 * children + 1
+    key = counts * kinds + none_held
+    key[held_at] += held_child - none_held
+    distinct, request_of = np.unique(key, return_inverse=True)
+    requests: list[Request] = []
+    for count, held in zip(*(part.tolist() for part in np.divmod(distinct, kinds)), strict=True):
+        inside = (held,) if held < children else ()
+        outside = (held - children,) if children <= held < none_held else ()
+        requests.append((count, (inside, outside)))
+    # Of partitions with several replicas, that was the last one only.
+    number: dict[Request, int] = {}
+    several = Segments.of(held_at)
+    for at, start, length in zip(
+        several.keys.tolist(), several.starts, several.lengths(len(held_at)), strict=True
+    ):
+        if length > 1:
+            all_held = held_child[start : start + length].tolist()
+            inside = tuple(child for child in all_held if child < children)
+            outside = tuple(child - children for child in all_held if child >= children)
+            request = (int(counts[at]), (inside, outside))
+            request_of[at] = number.setdefault(request, len(requests) + len(number))
+    return [*requests, *number], request_of

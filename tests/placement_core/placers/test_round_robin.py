@@ -39,6 +39,42 @@ def test_any_cluster(
     check_leaders(placed, racks, slack=int(partitions % len(racks) > 0))
 
 
+def walk_one(
+    alternation: Alternation, partition: int, present: tuple[int, ...], replicas: int, shift: int
+) -> tuple[int, ...]:
+    """Return the replicas of a partition by the rule, broker by broker; it starts at index 0."""
+    order, racks, size = alternation.order, alternation.racks, len(alternation.order)
+    leader = order[partition % size]
+    row = list(present or (leader,))
+    offset = (shift + partition // size) * racks % max(size - 1, 1)
+    position = partition + 1 + offset
+    if len(present) > 1 and present[0] == leader and present[-1] in order:
+        position = order.index(present[-1]) + 1
+    while len(row) < replicas:
+        broker = order[position % size]
+        used = {alternation.rack_of[other] for other in row if other in alternation.rack_of}
+        if broker not in row and (alternation.rack_of[broker] not in used or len(used) == racks):
+            row.append(broker)
+        position += 1
+    return tuple(row)
+
+
+@given(rack_sizes(), st.integers(1, 7), st.integers(1, 60), st.integers(0, 40), st.data())
+def test_partitions_are_placed_by_the_rule(
+    racks: dict[int, str], replicas: int, partitions: int, first: int, data: st.DataObject
+) -> None:
+    replicas = min(replicas, len(racks))
+    shift = data.draw(st.integers(0, 99))
+    brokers = st.lists(st.sampled_from([*racks, 10**9]), max_size=replicas, unique=True)
+    present = tuple(map(tuple, data.draw(st.lists(brokers, max_size=partitions))))
+    spec = PlacementSpec(partitions, replicas, first_partition=first, present=present)
+    alternation = Alternation.of(candidates(spec, cluster(racks), None))
+    assert RackAlternatingPlacer(start_index=0, shift=shift).place(spec, cluster(racks)) == tuple(
+        walk_one(alternation, first + index, spec.present_replicas(index), replicas, shift)
+        for index in range(partitions)
+    )
+
+
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 6), st.integers(1, 4), seeds)
 def test_equal_racks(racks: int, each: int, replicas: int, rounds: int, seed: int) -> None:
     view = cluster([f"rack{index % racks}" for index in range(racks * each)])

@@ -13,7 +13,7 @@ from placement_core.placers import (
     SimplePlacer,
     UnderReplicatedPlacer,
 )
-from placement_core.placers.multi_level import Ring
+from placement_core.placers.ring import Ring
 from placement_core.placers.round_robin import Alternation
 from placement_core.placers.spec import candidates
 from tests.support.placement import cluster, layout
@@ -84,7 +84,7 @@ def test_multi_level() -> None:
 
 def test_ring() -> None:
     ring = Ring(sizes=[2, 1], served=[0, 0], rng=Mock(random=lambda: 0.0, randrange=lambda _: 0))
-    assert "".join("AB"[child] for child in ring.pick_one_each(7)) == "ABAABAA"
+    assert "".join("AB"[child] for child in ring.turns(7)) == "ABAABAA"
 
 
 @pytest.mark.parametrize(
