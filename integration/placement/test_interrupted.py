@@ -38,6 +38,7 @@ from tests.support.waiting import TEST_TIMEOUT, wait_until
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
 LEADER_LIST = "leader.replication.throttled.replicas"
+FOLLOWER_LIST = "follower.replication.throttled.replicas"
 
 
 def test_a_killed_run_is_resumed_from_another_folder(
@@ -49,6 +50,11 @@ def test_a_killed_run_is_resumed_from_another_folder(
     command = ("placement", "apply", tmp_path / "plan.json", "--yes", "--json")
     with running(cluster, *command, "--throttle", SLOW) as run:
         wait_for_progress(run)
+        # A second run of the plan would replace the rate, and remove it for both.
+        before = throttle_settings(cluster)
+        second = rackward(cluster, *command, "--throttle", "1MB", status=2)
+        assert "another run of rackward has set a throttle of 60.0 kB/s" in one_line(second)
+        assert throttle_settings(cluster) == before
         killed = run.send(signal.SIGKILL)
     assert killed.status == -signal.SIGKILL
     remaining = throttle_settings(cluster)
@@ -66,19 +72,61 @@ def test_a_killed_run_is_resumed_from_another_folder(
     assert "6 partitions of" in one_line(other)
     assert "being reassigned" in other.err
 
+    shown = rackward(cluster, "topics", "describe", topic)
+    assert "replication is throttled: 60.0 kB/s in each direction, for some replicas" in shown.out
+    assert "set by a run of rackward" in shown.out
+    assert "If it was killed" in one_line(rackward(cluster, *command, status=2))
+
     other_folder = tmp_path / "other_folder"
     other_folder.mkdir()
     (other_folder / "copy.json").write_text((tmp_path / "plan.json").read_text())
-    done = rackward(cluster, "placement", "apply", "copy.json", "--yes", "--json", cwd=other_folder)
+    again = ("placement", "apply", "copy.json", "--take-over", "--yes", "--json")
+    done = rackward(cluster, *again, cwd=other_folder)
     started = done.events[1]
     assert started["event"] == "started"
     assert started["in_progress"] > 0
     assert started["pending"] == 0
     assert {"event": "throttle_removed", "leftover": True}.items() <= done.events[2].items()
     assert done.events[-1]["ok"]
+    assert done.events[-1]["throttle_in_force"] is None
     assert rows(cluster, topic) == [tuple(each["after"]) for each in planned["partitions"]]
     assert throttle_settings(cluster) == {}
     assert content(cluster, topic, 6) == written
+
+
+def test_a_throttle_of_another_tool_is_shown_and_can_be_lifted(
+    cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    create_topic(cluster, topic, SINGLE)
+    every: dict[str, str | None] = {LEADER_LIST: "*", FOLLOWER_LIST: "*"}
+    set_configs(cluster, ConfigResourceType.TOPIC, topic, every)
+    rates: dict[str, str | None] = {
+        "leader.replication.throttled.rate": "500000",
+        "follower.replication.throttled.rate": "500000",
+    }
+    set_configs(cluster, ConfigResourceType.BROKER, "1", rates)
+    before = throttle_settings(cluster)
+    in_force = (
+        "500 kB/s in each direction on broker 1, for all replicas of 1 topic "
+        f"({topic}), not set by rackward"
+    )
+    checked = rackward(cluster, "placement", "check", "--topics", topic, "--json", status=1).json
+    (finding,) = [each for each in checked["findings"] if each["kind"] == "replication throttle"]
+    assert finding["severity"] == "warning"
+    assert in_force in finding["message"]
+    plan(cluster, topic, tmp_path / "plan.json", "-r", "2")
+    done = rackward(cluster, "placement", "apply", tmp_path / "plan.json", "--yes")
+    assert done.out.count(f"A replication throttle is in force: {in_force}") == 2
+    assert "all replicas in sync." in done.out
+    assert "no throttle left" not in done.out
+    assert throttle_settings(cluster) == before
+
+    shown = rackward(cluster, "placement", "throttle", "--lift", "--dry-run", "--json").json
+    assert (shown["in_force"], shown["lifted"]) == (in_force, False)
+    assert throttle_settings(cluster) == before
+    assert rackward(cluster, "placement", "throttle", "--lift", "--yes").out.endswith("Removed.\n")
+    wait_until(lambda: throttle_settings(cluster) == {}, TEST_TIMEOUT, "no throttle is left")
+    assert "No replication throttle" in rackward(cluster, "placement", "throttle").out
 
 
 @pytest.fixture

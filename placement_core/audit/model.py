@@ -41,6 +41,7 @@ class Kind(Enum):
     UNEVEN_LEADERS = "uneven leaders"
     NOT_PREFERRED = "leader not preferred"
     PLACEHOLDERS = "placeholders"
+    THROTTLE = "replication throttle"
 
 
 @dataclass(frozen=True, slots=True)

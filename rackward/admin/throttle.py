@@ -1,4 +1,4 @@
-"""Replication throttles that a later run can recognise and remove.
+"""Replication throttles: all that are in force, and ours, which a later run can recognise.
 
 Kafka throttles the copying of those replicas that a topic lists in
 ``leader.replication.throttled.replicas`` and ``follower.replication.throttled.replicas`` (as
@@ -28,7 +28,13 @@ from dataclasses import dataclass, field
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
 from rackward.admin.client import AdminConnection
-from rackward.admin.errors import UNKNOWN_TOPIC, AdminTimeoutError, RefusedError, UnreachableError
+from rackward.admin.errors import (
+    UNKNOWN_TOPIC,
+    AdminError,
+    AdminTimeoutError,
+    RefusedError,
+    UnreachableError,
+)
 from rackward.admin.metadata import read_state
 from rackward.admin.topics import (
     ALL_BROKERS,
@@ -41,7 +47,13 @@ from rackward.admin.topics import (
     describe_configs,
     read_topic_configs,
 )
-from rackward.units import Deadline
+from rackward.units import (
+    Deadline,
+    format_brokers,
+    format_bytes,
+    format_count,
+    format_list,
+)
 
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
@@ -72,6 +84,13 @@ class Rates:
 
     leader: int | None = None
     follower: int | None = None
+
+    def __str__(self) -> str:
+        if self.leader == self.follower and self.leader is not None:
+            return f"{format_bytes(self.leader)}/s in each direction"
+        parts = (("sending", self.leader), ("receiving", self.follower))
+        shown = [f"{verb} {format_bytes(rate)}/s" for verb, rate in parts if rate is not None]
+        return ", ".join(shown) or "no rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +166,46 @@ class BrokerThrottle:
                     else ConfigChange(key, ConfigOp.SET, str(former))
                 )
         return changes
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleSettings:
+    """All throttle settings of a cluster, whichever tool made them.
+
+    ``default`` is the throttle of all brokers, ``overrides`` are the rates of single brokers, which
+    take precedence, ``lists`` those of topics that are not empty. The lists are left out if there
+    is no rate, which is required for them to have an effect, and no marker.
+    """
+
+    default: BrokerThrottle = field(default_factory=BrokerThrottle)
+    overrides: Mapping[int, Rates] = field(default_factory=dict)
+    lists: Lists = field(default_factory=dict)
+
+    @property
+    def in_force(self) -> bool:
+        """Whether replicas are throttled, or a run of ours has left its marker."""
+        return bool(self.default.markers or self.lists)
+
+    @property
+    def text(self) -> str:
+        """The rates, the replicas and who has set them, as a clause."""
+        rates = [] if self.default.rates == Rates() else [str(self.default.rates)]
+        by_rate: dict[Rates, list[int]] = {}
+        for broker, each in sorted(self.overrides.items()):
+            by_rate.setdefault(each, []).append(broker)
+        rates += [f"{each} on {format_brokers(ids)}" for each, ids in by_rate.items()]
+        entire = sorted(t for t, lists in self.lists.items() if ALL_REPLICAS in lists.values())
+        others = sorted(self.lists.keys() - set(entire))
+        replicas = [
+            f"{what} of {format_count(len(topics), 'topic')} ({format_list(topics, 3)})"
+            for what, topics in (("all replicas", entire), ("some replicas", others))
+            if topics
+        ]
+        setter = "set by a run of rackward" if self.default.markers else "not set by rackward"
+        return (
+            f"{'; '.join(rates) or 'no rate'}, for {' and '.join(replicas) or 'no replicas'}, "
+            f"{setter}"
+        )
 
 
 def throttled_replicas(moves: Iterable[Move]) -> dict[str, dict[str, list[str]]]:
@@ -243,11 +302,45 @@ class ReplicationThrottle:
         """Return what is set as the default of all brokers."""
         return self._read_from(None)
 
+    def read_all(self) -> ThrottleSettings:
+        """Return all throttle settings of the cluster, whichever tool made them."""
+        state = read_state(self._admin, reassignments=False)
+        default, overrides = self.read(), self.broker_overrides(state.view.racks())
+        if default == BrokerThrottle() and not overrides:
+            return ThrottleSettings()
+        lists = {
+            topic: values
+            for topic, configs in self._read_lists(state.topics).items()
+            if (values := {key: value for key, value in configs.items() if value})
+        }
+        return ThrottleSettings(default, overrides, lists)
+
+    def lift(self, settings: ThrottleSettings) -> None:
+        """Delete all of ``settings``, whichever tool made them."""
+        operation = "removing the replication throttle"
+        self._alter_topics(
+            operation,
+            {
+                topic: [ConfigChange(key, ConfigOp.DELETE) for key in values]
+                for topic, values in settings.lists.items()
+            },
+        )
+        rates = [ConfigChange(key, ConfigOp.DELETE) for key in (LEADER_RATE, FOLLOWER_RATE)]
+        for broker in settings.overrides:
+            # A broker accepts changes of its own settings only.
+            resource = ConfigResource(ResourceType.BROKER, str(broker))
+            self._raise(alter_configs(self._admin, operation, {resource: rates}, node=broker))
+        markers = [ConfigChange(each.key, ConfigOp.DELETE) for each in settings.default.markers]
+        self._alter_brokers(operation, [*rates, *markers])
+
     def broker_overrides(self, brokers: Collection[int]) -> dict[int, Rates]:
         """Return the brokers with rates of their own, which take precedence over the default."""
         overrides = {}
+        deadline = self._admin.deadline()
         for broker in sorted(brokers):
-            configs = self._describe_broker(str(broker), (LEADER_RATE, FOLLOWER_RATE), node=broker)
+            configs = self._describe_broker(
+                str(broker), (LEADER_RATE, FOLLOWER_RATE), node=broker, deadline=deadline
+            )
             own = {
                 key: each.value
                 for key, each in configs.items()
@@ -359,8 +452,7 @@ class ReplicationThrottle:
         return read_topic_configs(self._admin, topics, LISTS) if topics else {}
 
     def _alter_brokers(self, operation: str, changes: Sequence[ConfigChange]) -> None:
-        for error in alter_configs(self._admin, operation, {ALL_BROKERS: changes}).values():
-            raise error
+        self._raise(alter_configs(self._admin, operation, {ALL_BROKERS: changes}))
 
     def _alter_topics(self, operation: str, changes: Mapping[str, Sequence[ConfigChange]]) -> None:
         resources = {
@@ -370,3 +462,8 @@ class ReplicationThrottle:
             deleted = isinstance(error, RefusedError) and error.code == UNKNOWN_TOPIC
             if not deleted:
                 raise error
+
+    @staticmethod
+    def _raise(refused: Mapping[ConfigResource, AdminError]) -> None:
+        for error in refused.values():
+            raise error

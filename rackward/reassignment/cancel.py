@@ -114,7 +114,7 @@ def cancel(
         emit(ReassignmentsCancelled(cancelled))
     former = {tp: move.after for tp, move in cancellation.moves.items() if tp not in failed}
     request(_out_of_order(former, cluster, options, clock))
-    remove_throttle(cluster.throttle, cancellation.others, emit, clock)
+    remove_throttle(cluster.throttle, lambda: cancellation.others, emit, clock)
     return verify(
         cancellation.moves,
         {tp: reason for tp, reason in failed.items() if tp in cancellation.moves},
@@ -123,6 +123,7 @@ def cancel(
         options,
         clock,
         check_leaders=False,
+        check_throttle=not cancellation.others,
     )
 
 

@@ -20,7 +20,12 @@ from rackward.admin import (
     read_state,
 )
 from rackward.admin.reassignments import elect_preferred_leaders, reassign
-from rackward.admin.throttle import BrokerThrottle, Rates, ReplicationThrottle
+from rackward.admin.throttle import (
+    BrokerThrottle,
+    Rates,
+    ReplicationThrottle,
+    ThrottleSettings,
+)
 from rackward.units import Deadline
 
 _SIZES_TIMEOUT_SECONDS = 3.0
@@ -31,6 +36,8 @@ class Throttle(Protocol):
     """The operations of :class:`rackward.admin.throttle.ReplicationThrottle`."""
 
     def read(self) -> BrokerThrottle: ...
+
+    def read_all(self) -> ThrottleSettings: ...
 
     def broker_overrides(self, brokers: Collection[int]) -> Mapping[int, Rates]: ...
 

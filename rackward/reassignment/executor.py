@@ -4,7 +4,7 @@ One run goes through these steps:
 
 1. Read the status of every partition. All state is in the cluster, so a run that was interrupted
    is resumed by the next one: partitions in progress are watched first, completed ones are done.
-2. Set the throttle, or remove one that an earlier run left behind.
+2. Set the throttle. That of a killed run is taken over, or removed, if the options say so.
 3. For each batch: reassign its pending partitions, wait until they complete, elect their preferred
    leaders, and remove their replicas from the throttle. A partition that fails, or waits for
    brokers that are down, does not delay the others.
@@ -108,15 +108,17 @@ class Executor:
             )
         )
         copying = any(self._moves[tp].adding for tp in (*pending, *in_progress))
+        rate, take_over = self._options.throttle if copying else None, self._options.take_over
         try:
             with throttled(
                 self._cluster.throttle,
-                self._options.throttle if copying else None,
+                rate,
                 state,
                 reassignments,
-                self._moves,
+                self._others,
                 self._emit,
                 self._clock,
+                take_over=take_over,
             ):
                 self._elect(completed)
                 self._run_batches(in_progress, batches)
@@ -125,8 +127,19 @@ class Executor:
                 self._emit(LeftInProgress(len(self._in_progress), "the run was interrupted"))
             raise
         return verify(
-            self._moves, self._failed, self._wrong_leader, self._cluster, self._options, self._clock
+            self._moves,
+            self._failed,
+            self._wrong_leader,
+            self._cluster,
+            self._options,
+            self._clock,
+            check_throttle=(rate is not None or take_over) and not self._others(),
         )
+
+    def _others(self) -> Collection[TopicPartition]:
+        """Return the partitions that other runs are reassigning now."""
+        _, reassignments = self._cluster.describe(())
+        return reassignments.keys() - self._moves.keys()
 
     def _run_batches(self, in_progress: Sequence[TopicPartition], batches: Sequence[Batch]) -> None:
         if in_progress:
@@ -383,17 +396,19 @@ def verify(
     clock: Clock,
     *,
     check_leaders: bool = True,
+    check_throttle: bool = True,
 ) -> ExecutionResult:
     """Read back the result of a run in which ``failed`` and ``wrong_leader`` are known to be so.
 
     Other faults are looked at again for a while, until brokers know of the last change.
-    ``check_leaders``: the first replica of each partition should be its leader. Raises AdminError.
+    ``check_leaders``: the first replica of each partition should be its leader;
+    ``check_throttle``: nothing of our throttle should be left. Raises AdminError.
     """
     deadline = clock.now() + options.propagation_seconds
     topics = _topics(moves)
     for pause in clock.pauses(options.max_pause):
         state, _ = cluster.describe(topics)
-        leftovers = cluster.throttle.leftovers(topics)
+        leftovers = cluster.throttle.leftovers(topics) if check_throttle else ()
         result = _result(moves, failed, wrong_leader, state, leftovers, check_leaders)
         settled = (
             result.failed.keys() == failed.keys()

@@ -41,6 +41,8 @@ class ExecutionOptions:
         Bytes per second that each broker may send and receive for new replicas; None: no limit.
     stall_timeout
         Seconds without progress after which the run ends.
+    take_over
+        Take over, or remove, the throttle of an earlier run, which was killed.
     allow_foreign
         Run beside foreign reassignments, and replace those of the plan's own partitions.
     propagation_seconds
@@ -53,6 +55,7 @@ class ExecutionOptions:
     max_batch_bytes: int | None = None
     throttle: int | None = None
     stall_timeout: float = DEFAULT_STALL_TIMEOUT
+    take_over: bool = False
     allow_foreign: bool = False
     propagation_seconds: float = 10.0
     max_pause: float = 1.0
@@ -266,6 +269,13 @@ class ThrottleSet:
 
 
 @dataclass(frozen=True, slots=True)
+class ThrottleShared:
+    """Copying is throttled to ``rate``, which another run has set and which was not changed."""
+
+    rate: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerThrottleFound:
     """A broker has replication throttle rates of its own, which stay in force there."""
 
@@ -356,6 +366,7 @@ class LeftInProgress:
 Event = (
     Started
     | ThrottleSet
+    | ThrottleShared
     | BrokerThrottleFound
     | ThrottleRemoved
     | ThrottleNotRemoved
@@ -386,7 +397,7 @@ class ExecutionResult:
     wrong_leader
         Completed partitions whose first replica is not the leader, with the reason.
     throttle_leftovers
-        What is left of rackward's throttle, as text.
+        What is left of the run's throttle, as text.
     """
 
     completed: int

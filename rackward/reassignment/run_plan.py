@@ -13,6 +13,7 @@ from placement_core import ClusterView, RackwardError, TopicPartition
 from placement_core.cluster import Move
 from placement_core.leaders import Locality
 from rackward.admin import AdminConnection, AdminError, ClusterState, read_replica_sizes
+from rackward.admin.throttle import ThrottleSettings
 from rackward.reassignment.cluster import (
     PartitionState,
     ReassignableCluster,
@@ -29,11 +30,15 @@ from rackward.reassignment.progress import (
     ExecutionOptions,
     ExecutionResult,
 )
-from rackward.units import format_brokers, format_count, format_list
+from rackward.units import format_brokers, format_bytes, format_count, format_list
 
 
 class ForeignReassignmentError(RackwardError):
     """Reassignments that are not the plan's are in progress."""
+
+
+class ThrottleOwnedError(RackwardError):
+    """Another run of rackward has set a throttle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,15 @@ class ExecutionRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """The part of a request that is not completed, and the number of partitions by state."""
+    """The part of a request that is not completed, and the number of partitions by state.
+
+    ``throttle`` is what is set in the cluster, if replicas are to be copied.
+    """
 
     change: PlannedChange
     completed: int
     in_progress: int
+    throttle: ThrottleSettings
 
 
 def prepare_run(
@@ -72,11 +81,13 @@ def prepare_run(
     check: Callable[[ClusterState], None],
     *,
     allow_foreign: bool = False,
+    take_over: bool = False,
 ) -> PreparedRun:
     """Read the status of a request's partitions.
 
     ``check`` raises an error if the request does not fit the state of its topics. Raises that
-    error, ForeignReassignmentError unless ``allow_foreign``, and AdminError.
+    error, ForeignReassignmentError unless ``allow_foreign``, ThrottleOwnedError unless
+    ``allow_foreign`` or ``take_over``, and AdminError.
     """
     topics = sorted({move.partition.topic for move in request.moves})
     state, reassignments = cluster.describe(topics)
@@ -89,6 +100,11 @@ def prepare_run(
         for move in request.moves
         if status.states[move.partition] is not PartitionState.COMPLETED
     )
+    throttle = ThrottleSettings()
+    if any(move.adding for move in left):
+        throttle = cluster.throttle.read_all()
+        if not (allow_foreign or take_over):
+            ensure_no_throttle_of_ours(throttle, status)
     # Moves in progress are part of the change: the view shows them as not started.
     before = {move.partition: move.before for move in left}
     view = replace(request.view, replicas={**request.view.replicas, **before})
@@ -96,6 +112,7 @@ def prepare_run(
         PlannedChange(view, left, request.sizes, request.limits.throttle, request.localities),
         completed=status.count(PartitionState.COMPLETED),
         in_progress=status.count(PartitionState.IN_PROGRESS),
+        throttle=throttle,
     )
 
 
@@ -106,6 +123,7 @@ def execute_plan(
     *,
     stall_timeout: float,
     allow_foreign: bool = False,
+    take_over: bool = False,
     default_batch_partitions: int = DEFAULT_BATCH_PARTITIONS,
     clock: Clock | None = None,
 ) -> ExecutionResult:
@@ -116,6 +134,7 @@ def execute_plan(
         throttle=request.limits.throttle,
         stall_timeout=stall_timeout,
         allow_foreign=allow_foreign,
+        take_over=take_over,
     )
     return Executor(request.moves, request.sizes, cluster, options, emit, clock).run()
 
@@ -129,6 +148,23 @@ def ensure_no_foreign_reassignments(status: ReassignmentStatus) -> None:
             f"{'is' if len(foreign) == 1 else 'are'} in progress ({format_list(foreign, 3)}): "
             "wait, cancel with rackward placement cancel, or run beside them with --additional"
         )
+
+
+def ensure_no_throttle_of_ours(throttle: ThrottleSettings, status: ReassignmentStatus) -> None:
+    """Raise ThrottleOwnedError if a run of rackward has set a throttle.
+
+    The cluster does not tell a run that goes on from one that was killed.
+    """
+    if not throttle.default.markers:
+        return
+    rates = {marker.rate for marker in throttle.default.markers}
+    shown = ", ".join(f"{format_bytes(rate)}/s" for rate in sorted(rates))
+    count = format_count(status.count(PartitionState.IN_PROGRESS), "partition")
+    raise ThrottleOwnedError(
+        f"another run of rackward has set a throttle of {shown} ({count} of this plan in "
+        "progress): wait for it, or run beside it with --additional. If it was killed, take its "
+        "throttle over with --take-over, or remove it with rackward placement throttle --lift"
+    )
 
 
 def moves_to_target(

@@ -1,8 +1,12 @@
-"""A replication throttle for the duration of a run, removed however the run ends."""
+"""A replication throttle for the duration of a run, removed however the run ends.
+
+A throttle has one owner, the run that has set its marker. Another run, which is started beside it,
+adds its replicas and leaves the rate alone. Whichever ends last removes the throttle.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from placement_core import TopicPartition
@@ -16,6 +20,7 @@ from rackward.reassignment.progress import (
     ThrottleNotRemoved,
     ThrottleRemoved,
     ThrottleSet,
+    ThrottleShared,
 )
 
 REMOVE_TIMEOUT_SECONDS = 20.0
@@ -28,33 +33,39 @@ def throttled(
     rate: int | None,
     state: ClusterState,
     in_progress: Collection[TopicPartition],
-    own: Collection[TopicPartition],
+    others: Callable[[], Collection[TopicPartition]],
     emit: EventHandler,
     clock: Clock,
+    *,
+    take_over: bool = False,
 ) -> Iterator[None]:
-    """Throttle replication to ``rate`` for the ``with`` block; None: no throttle.
+    """Throttle replication to ``rate`` for the ``with`` block; None: this run needs no throttle.
 
-    A throttle that an earlier run left behind is taken over, or removed if ``rate`` is None.
-    Entries of partitions that are ``in_progress`` and not ``own`` belong to another run and stay.
+    If another run has set a throttle, its rate applies. With ``take_over`` that run was killed:
+    its throttle is taken over, or removed if ``rate`` is None. ``in_progress`` are the partitions
+    that are being reassigned; ``others`` returns those of other runs, whose entries stay.
     The throttle is removed at the end of the block, also after an exception. A failure to remove
     it is emitted, not raised.
     """
-    others = set(in_progress) - set(own)
+    found = throttle.read().markers
     if rate is None:
-        if throttle.remove(keep=others):
+        if found and take_over and throttle.remove(keep=others()):
             emit(ThrottleRemoved(leftover=True))
         yield
         return
     may_be_set = True
     try:
-        if throttle.read().markers:
-            throttle.remove_replicas(keep=set(in_progress))
-        try:
-            throttle.set_rate(rate)
-        except (RefusedError, UnauthorizedError):
-            may_be_set = False
-            raise
-        emit(ThrottleSet(rate))
+        if found and not take_over:
+            emit(ThrottleShared(found[0].rate))
+        else:
+            if found:
+                throttle.remove_replicas(keep=set(in_progress))
+            try:
+                throttle.set_rate(rate)
+            except (RefusedError, UnauthorizedError):
+                may_be_set = False
+                raise
+            emit(ThrottleSet(rate))
         for broker, rates in throttle.broker_overrides(sorted(state.view.racks())).items():
             emit(BrokerThrottleFound(broker, rates.leader, rates.follower))
         yield
@@ -82,16 +93,21 @@ def throttle_replicas(throttle: Throttle, rate: int | None, moves: Iterable[Move
 
 
 def remove_throttle(
-    throttle: Throttle, keep: Collection[TopicPartition], emit: EventHandler, clock: Clock
+    throttle: Throttle,
+    others: Callable[[], Collection[TopicPartition]],
+    emit: EventHandler,
+    clock: Clock,
 ) -> None:
     """Remove the throttle, retrying for a while; emit the result instead of raising AdminError.
 
-    The entries of the partitions in ``keep`` stay, and with them the rates.
+    ``others`` returns the partitions that other runs are copying at that time. Their entries stay,
+    and with them the rates.
     """
     deadline = clock.now() + REMOVE_TIMEOUT_SECONDS
     removed = False
     while True:
         try:
+            keep = others()
             if not throttle.remove(keep):
                 break
             # Repeat until no broker reports any of it.

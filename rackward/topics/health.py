@@ -1,4 +1,4 @@
-"""Notes on the health of partitions, computed from a cluster state."""
+"""Notes on the health of partitions, computed from a cluster state; throttles in force."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from placement_core import ClusterView, TopicPartition
-from placement_core.audit import Finding, Kind, audit
+from placement_core.audit import Finding, Kind, Severity, audit
 from placement_core.placers.under_replicated import ReplicationTarget
-from rackward.admin import ClusterState
+from rackward.admin import AdminConnection, AdminError, ClusterState
+from rackward.admin.throttle import ReplicationThrottle, ThrottleSettings
 
 
 class Note(Enum):
@@ -89,6 +90,35 @@ def partition_health(
             or _NOTE_BY_KIND.get(finding.kind, Note.MOVING).unhealthy
         ),
     )
+
+
+def read_throttle_findings(
+    admin: AdminConnection, *, reassigning: bool
+) -> tuple[tuple[Finding, ...], str | None]:
+    """Return the finding that a replication throttle is in force, if there is one.
+
+    And the reason why the settings cannot be read, None if they can.
+    """
+    try:
+        settings = ReplicationThrottle(admin).read_all()
+    except AdminError as error:
+        return (), str(error)
+    return throttle_findings(settings, reassigning=reassigning), None
+
+
+def throttle_findings(settings: ThrottleSettings, *, reassigning: bool) -> tuple[Finding, ...]:
+    """Return a finding if a replication throttle is in force, whichever tool has set it.
+
+    It is a warning unless replicas are being reassigned: replicas that fall behind copy at its
+    rate, too.
+    """
+    if not settings.in_force:
+        return ()
+    message = (
+        f"replication is throttled: {settings.text}: rackward placement throttle --lift removes it"
+    )
+    severity = Severity.NOTICE if reassigning else Severity.WARNING
+    return (Finding(severity, Kind.THROTTLE, "cluster", message),)
 
 
 def without_adding_replicas(state: ClusterState, view: ClusterView) -> ClusterView:

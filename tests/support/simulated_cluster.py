@@ -26,6 +26,7 @@ from rackward.admin.throttle import (
     LISTS,
     BrokerThrottle,
     Rates,
+    ThrottleSettings,
     add_replica_changes,
     remove_replica_changes,
     throttled_partitions,
@@ -70,6 +71,11 @@ class SimulatedThrottle:
     def read(self) -> BrokerThrottle:
         self._record("read")
         return BrokerThrottle.parse(self.brokers)
+
+    def read_all(self) -> ThrottleSettings:
+        self._record("read_all")
+        lists = {topic: dict(values) for topic, values in self.topics.items() if values}
+        return ThrottleSettings(BrokerThrottle.parse(self.brokers), dict(self.overrides), lists)
 
     def broker_overrides(self, brokers: Collection[int]) -> Mapping[int, Rates]:
         return {broker: rates for broker, rates in self.overrides.items() if broker in brokers}

@@ -9,13 +9,15 @@ import typer
 from rich.console import Console
 
 from placement_core import InvalidOptionError, TopicPartition
-from rackward.admin import ClusterState, read_state
+from rackward.admin import AdminError, ClusterState, read_state
+from rackward.admin.throttle import ThrottleSettings
 from rackward.cli import options
 from rackward.cli.console import confirm, print_json_line, require_confirmation, table_console
 from rackward.cli.options import ClusterOptions, RunOptions, parse_batch_limits
 from rackward.cli.render.plan import change_json, show_change
 from rackward.cli.render.progress import progress_reporter
 from rackward.reassignment import ExecutionResult, LiveCluster, PlanKind, check_preconditions
+from rackward.reassignment.cluster import Throttle
 from rackward.reassignment.plan_file import display_name, load_kafka_json, load_plan
 from rackward.reassignment.progress import DEFAULT_BATCH_PARTITIONS, DEFAULT_STALL_TIMEOUT
 from rackward.reassignment.run_plan import (
@@ -61,21 +63,31 @@ Additional = Annotated[
         "partitions.",
     ),
 ]
+TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over",
+        help="Resume after a run that was killed: take over the throttle that it has set, or "
+        "remove it. Not while that run goes on.",
+    ),
+]
 
 APPLY_EPILOG = """
 Exit status: 0 success, verified; 1 the result differs from the plan, or declined at the prompt; 2
 error (reason on stderr); 130 interrupted with Ctrl-C. Ctrl-C removes the throttle. The cluster
 continues what it is copying: apply the plan again to resume, or cancel it with placement cancel.
+After a kill -9 the throttle is still set, and apply needs --take-over.
 
 \b
 JSON: a line for each event, {schema_version: 1, command, event, ...}:
- planned (the fields of plan's JSON), started, throttle_set, batch_started,
+ planned (the fields of plan's JSON, throttle_in_force: text or null), started,
+ throttle_set, throttle_shared, broker_throttle_found, batch_started,
  progressed (number, batches, completed, partitions, bytes_copied, bytes,
  rate, seconds_left), partition_failed (topic, partition, reason),
  waiting_for_brokers, request_failed, leaders_elected, throttle_removed,
  throttle_not_removed, left_in_progress; the last one is finished {ok, dry_run,
  completed, failed: [{topic, partition, reason}], in_progress, out_of_sync,
- wrong_leader, throttle_leftovers}.
+ wrong_leader, throttle_leftovers, throttle_in_force: text or null}.
 """
 
 
@@ -95,6 +107,7 @@ def run_plan(
     source: str,
     stall_timeout: float,
     allow_foreign: bool = False,
+    take_over: bool = False,
     default_batch_partitions: int = DEFAULT_BATCH_PARTITIONS,
 ) -> None:
     """Check a request, show it, ask for confirmation, execute it and report the result.
@@ -103,7 +116,9 @@ def run_plan(
     if the plan does not fit the state of its topics. Raises RackwardError, and typer.Exit(1) if
     the result differs from the plan.
     """
-    prepared = prepare_run(request, cluster, check, allow_foreign=allow_foreign)
+    prepared = prepare_run(
+        request, cluster, check, allow_foreign=allow_foreign, take_over=take_over
+    )
     console = table_console(options.as_json)
     change = prepared.change
     if change.moves:
@@ -112,8 +127,15 @@ def run_plan(
         console.print(f"Already as planned: {format_count(prepared.completed, 'partition')}.")
     if prepared.in_progress:
         console.print(f"Already in progress: {format_count(prepared.in_progress, 'partition')}.")
+    in_force = throttle_in_force(prepared.throttle)
+    if in_force is not None:
+        _print_throttle(in_force, console)
     if options.as_json:
-        fields = {"dry_run": options.dry_run, **change_json(change)}
+        fields = {
+            "dry_run": options.dry_run,
+            **change_json(change),
+            "throttle_in_force": in_force,
+        }
         print_json_line(command, "planned", fields)
     if options.dry_run:
         console.print("Dry run: nothing was changed.")
@@ -127,21 +149,55 @@ def run_plan(
             emit,
             stall_timeout=stall_timeout,
             allow_foreign=allow_foreign,
+            take_over=take_over,
             default_batch_partitions=default_batch_partitions,
         )
-    print_result(command, result, console, options.as_json, "as planned")
+    print_result(command, result, console, options.as_json, "as planned", cluster.throttle)
+
+
+def throttle_in_force(settings: ThrottleSettings) -> str | None:
+    """Return the throttle that is in force, whichever tool has set it, as text."""
+    return settings.text if settings.in_force else None
+
+
+def _print_throttle(in_force: str, console: Console) -> None:
+    console.print(
+        f"A replication throttle is in force: {in_force}. To remove it: rackward placement "
+        "throttle --lift",
+        style="yellow",
+        soft_wrap=True,
+        markup=False,
+    )
 
 
 def print_result(
-    command: str, result: ExecutionResult, console: Console, as_json: bool, state: str
+    command: str,
+    result: ExecutionResult,
+    console: Console,
+    as_json: bool,
+    state: str,
+    throttle: Throttle,
 ) -> None:
-    """Print a result; ``state`` describes completed partitions. Raises typer.Exit(1) unless ok."""
+    """Print a result and the throttle that is in force; ``state`` describes completed partitions.
+
+    Raises typer.Exit(1) unless ok.
+    """
+    try:
+        in_force = throttle_in_force(throttle.read_all())
+    except AdminError as error:
+        in_force = f"not known ({error})"
     if as_json:
-        print_json_line(command, "finished", {"dry_run": False, **_result_json(result)})
+        fields = {"dry_run": False, **_result_json(result), "throttle_in_force": in_force}
+        print_json_line(command, "finished", fields)
     completed = format_count(result.completed, "partition")
     if result.ok:
-        verified = f"{completed} {state}, all replicas in sync, " if result.completed else ""
-        console.print(f"Done and verified: {verified}no throttle left.", style="green")
+        parts = [f"{completed} {state}", "all replicas in sync"] if result.completed else []
+        if in_force is None:
+            parts.append("no throttle left")
+        console.print(f"Done and verified: {', '.join(parts) or 'nothing to do'}.", style="green")
+    if in_force is not None:
+        _print_throttle(in_force, console)
+    if result.ok:
         return
     console.print(f"NOT complete: {completed} {state}.", style="red")
     _print_problems(result.failed, console)
@@ -196,6 +252,7 @@ def apply(
     batch_bytes: options.BatchBytes = None,
     stall_timeout: StallTimeout = DEFAULT_STALL_TIMEOUT,
     additional: Additional = False,
+    take_over: TakeOver = False,
     every_partition: options.EveryPartition = False,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
@@ -208,7 +265,7 @@ def apply(
 
     The plan is rejected if the cluster has changed since it was made. An interrupted run is
     resumed, also from another machine. The throttle is always removed at the end; after a kill,
-    the next apply or cancel removes it.
+    apply --take-over, cancel or throttle --lift removes it.
     """
     check_one_source(plan, reassignment_json_file)
     require_confirmation(yes, dry_run, plan or reassignment_json_file)
@@ -242,4 +299,5 @@ def apply(
             source=source,
             stall_timeout=stall_timeout,
             allow_foreign=additional,
+            take_over=take_over,
         )

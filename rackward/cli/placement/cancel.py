@@ -19,7 +19,12 @@ from rackward.cli.console import (
     table_console,
 )
 from rackward.cli.options import ClusterOptions, RunOptions
-from rackward.cli.placement.apply import MAX_LISTED_PARTITIONS, OptionalPlanArgument, print_result
+from rackward.cli.placement.apply import (
+    MAX_LISTED_PARTITIONS,
+    OptionalPlanArgument,
+    print_result,
+    throttle_in_force,
+)
 from rackward.cli.render.plan import replicas_text
 from rackward.cli.render.progress import progress_reporter
 from rackward.reassignment import ExecutionOptions, LiveCluster, PlanKind
@@ -40,9 +45,9 @@ prompt; 2 error (reason on stderr); 130 interrupted with Ctrl-C.
 \b
 JSON: a line for each event, {schema_version: 1, command, event, ...}: planned
  {dry_run, others, partitions: [{topic, partition, before: [broker], after:
- [broker]}]}, reassignments_cancelled, partition_failed, throttle_removed,
- throttle_not_removed; the last one is finished {ok, completed, failed,
- out_of_sync, throttle_leftovers}.
+ [broker]}], throttle_in_force}, reassignments_cancelled, partition_failed,
+ throttle_removed, throttle_not_removed; the last one is finished {ok,
+ completed, failed, out_of_sync, throttle_leftovers, throttle_in_force}.
 """
 
 COMMAND = "placement cancel"
@@ -93,10 +98,15 @@ def _run(
     cancellation: Cancellation, state: ClusterState, cluster: LiveCluster, options: RunOptions
 ) -> None:
     console = table_console(options.as_json)
-    throttled = bool(cluster.throttle.read().markers)
-    _show(cancellation, state, console, throttled=throttled)
+    settings = cluster.throttle.read_all()
+    in_force, throttled = throttle_in_force(settings), bool(settings.default.markers)
+    _show(cancellation, state, console, in_force, throttled=throttled)
     if options.as_json:
-        fields = {"dry_run": options.dry_run, **_cancellation_json(cancellation)}
+        fields = {
+            "dry_run": options.dry_run,
+            **_cancellation_json(cancellation),
+            "throttle_in_force": in_force,
+        }
         print_json_line(COMMAND, "planned", fields)
     if options.dry_run:
         console.print("Dry run: nothing was changed.")
@@ -108,11 +118,16 @@ def _run(
         confirm("Remove the throttle?", options.yes)
     with progress_reporter(COMMAND, console, "", options.as_json) as emit:
         result = execute_cancellation(cancellation, cluster, ExecutionOptions(), emit)
-    print_result(COMMAND, result, console, options.as_json, "as before")
+    print_result(COMMAND, result, console, options.as_json, "as before", cluster.throttle)
 
 
 def _show(
-    cancellation: Cancellation, state: ClusterState, console: Console, *, throttled: bool
+    cancellation: Cancellation,
+    state: ClusterState,
+    console: Console,
+    in_force: str | None,
+    *,
+    throttled: bool,
 ) -> None:
     if not cancellation.moves:
         console.print("No such reassignment is in progress.")
@@ -127,6 +142,8 @@ def _show(
         console.print(f"{count} will not be cancelled.")
     if throttled:
         console.print("A throttle that rackward set is in force and will be removed.")
+    elif in_force is not None:
+        console.print(f"A throttle is in force and will not be removed: {in_force}.", markup=False)
 
 
 def _table(cancellation: Cancellation, state: ClusterState) -> Table:

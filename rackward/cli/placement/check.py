@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from rackward.cli.console import print_json, stderr, stdout
 from rackward.cli.options import ClusterOptions, match_topics, parse_placement
 from rackward.cli.render.audit import audit_json, show_audit
 from rackward.topics.creator import read_min_isr, read_replication_targets
-from rackward.topics.health import without_adding_replicas
+from rackward.topics.health import read_throttle_findings, without_adding_replicas
 from rackward.units import format_count, format_list
 
 EPILOG = """
@@ -79,7 +80,8 @@ def check(
     """Check the placement: racks, replication, balance and leaders.
 
     Lists the partitions that would be offline, or below min.insync.replicas, if one rack failed;
-    partitions that are not spread over racks; and brokers with more than their share.
+    partitions that are not spread over racks; brokers with more than their share; and a replication
+    throttle that is in force.
     """
     placing = parse_placement(
         ignore_racks=ignore_racks,
@@ -93,6 +95,9 @@ def check(
         state = state.only(match_topics(state.topics, topics, exclude))
         min_isr = read_min_isr(admin, state.topics)
         targets, reason = read_replication_targets(admin, cluster.properties(), state)
+        throttled, unread = read_throttle_findings(admin, reassigning=bool(state.reassignments))
+    if unread is not None:
+        stderr().print(f"Throttles are not shown: {unread}", style="yellow")
     if reason is not None:
         stderr().print(f"Placeholders are not shown: {reason}", style="yellow")
     view = apply_locator(placing.locator, state.view)
@@ -107,6 +112,9 @@ def check(
         targets=targets,
     )
     severities = list(Severity)
+    findings = [*report.findings, *throttled]
+    findings.sort(key=lambda finding: severities.index(finding.severity))
+    report = replace(report, findings=tuple(findings))
     failed = fail_on is not FailOn.NEVER and any(
         severities.index(finding.severity) <= severities.index(Severity(fail_on.value))
         for finding in report.findings

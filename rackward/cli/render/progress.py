@@ -127,6 +127,8 @@ def event_text(event: Event, command_line: str) -> str:
             return _started_text(event)
         case events.ThrottleSet(rate):
             return f"Throttle set: {format_bytes(rate)}/s per broker, in each direction."
+        case events.ThrottleShared(rate):
+            return f"Throttle of another run of rackward: {format_bytes(rate)}/s per broker."
         case events.BrokerThrottleFound(broker, leader, follower):
             rates = [f"{format_bytes(rate)}/s" for rate in (leader, follower) if rate is not None]
             return (
@@ -137,8 +139,8 @@ def event_text(event: Event, command_line: str) -> str:
             return f"Throttle {'of an earlier run ' if leftover else ''}removed."
         case events.ThrottleNotRemoved(reason):
             return (
-                f"THE THROTTLE COULD NOT BE REMOVED: {reason}. It stays in force until the next "
-                "rackward placement apply or cancel."
+                f"THE THROTTLE COULD NOT BE REMOVED: {reason}. It stays in force until rackward "
+                "placement throttle --lift."
             )
         case events.PartitionFailed(partition, reason):
             return f"{partition.topic}-{partition.partition}: {reason}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -21,7 +22,7 @@ from rackward.cli.console import print_json, stdout
 from rackward.cli.options import ClusterOptions
 from rackward.cli.render.topics import Description, describe_json, show_description
 from rackward.topics.creator import read_min_isr, read_replication_targets
-from rackward.topics.health import listed_topics, partition_health
+from rackward.topics.health import listed_topics, partition_health, read_throttle_findings
 
 EPILOG = """
 A partition is unhealthy if it has no leader, has fewer replicas in sync than min.insync.replicas,
@@ -124,7 +125,11 @@ def _read_description(
     targets, reason = read_replication_targets(admin, properties, state)
     if reason is not None:
         not_shown.append(f"placeholders: {reason}")
+    throttled, reason = read_throttle_findings(admin, reassigning=bool(state.reassignments))
+    if reason is not None:
+        not_shown.append(f"throttles: {reason}")
     health = partition_health(state, min_isr, targets)
+    health = replace(health, findings=(*throttled, *health.findings))
     return Description(
         state=state,
         health=health,

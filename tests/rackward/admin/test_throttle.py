@@ -23,6 +23,7 @@ from rackward.admin.throttle import (
     Rates,
     ReplicationThrottle,
     ThrottleMarker,
+    ThrottleSettings,
     add_replica_changes,
     remove_replica_changes,
     throttled_partitions,
@@ -133,6 +134,42 @@ def test_entries_of_other_tools_are_not_changed(
     for changes in remove_replica_changes({"t": values}).values():
         apply_changes(values, changes)
     assert values == before
+
+
+LISTED = {"t": {LEADER_REPLICAS: "0:1,00:2"}, "u": {FOLLOWER_REPLICAS: "*"}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (
+            ThrottleSettings(BrokerThrottle(Rates(500_000, 500_000)), {}, LISTED),
+            "500 kB/s in each direction, for all replicas of 1 topic (u) and some replicas of 1 "
+            "topic (t), not set by rackward",
+        ),
+        (
+            ThrottleSettings(
+                BrokerThrottle(Rates(None, 7_000), (ThrottleMarker(7_000, Rates()),)),
+                {3: Rates(1_000, 2_000), 5: Rates(1_000, 2_000), 4: Rates(1_000, None)},
+                {"t": LISTED["t"]},
+            ),
+            "receiving 7.00 kB/s; sending 1.00 kB/s, receiving 2.00 kB/s on brokers 3, 5; sending "
+            "1.00 kB/s on broker 4, for some replicas of 1 topic (t), set by a run of rackward",
+        ),
+        (
+            ThrottleSettings(BrokerThrottle(Rates(), (ThrottleMarker(7_000, Rates()),))),
+            "no rate, for no replicas, set by a run of rackward",
+        ),
+    ],
+)
+def test_a_throttle_in_force_as_text(settings: ThrottleSettings, text: str) -> None:
+    assert settings.in_force
+    assert settings.text == text
+
+
+def test_a_rate_without_lists_throttles_nothing() -> None:
+    assert not ThrottleSettings(BrokerThrottle(Rates(5, 5)), {1: Rates(5, 5)}).in_force
+    assert not ThrottleSettings().in_force
 
 
 MOVE = Move(TopicPartition("t", 0), (0,), (0, 1))

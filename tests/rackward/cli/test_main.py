@@ -83,7 +83,7 @@ OTHER_PACKAGES = (
 HELP_PAGES = {
     "demo": (),
     "topics": ("create", "add-partitions", "describe"),
-    "placement": ("check", "plan", "apply", "cancel", "suggest"),
+    "placement": ("check", "plan", "apply", "cancel", "throttle", "suggest"),
     "leaders": ("plan", "apply"),
     "lead": (),
     "controller": (),

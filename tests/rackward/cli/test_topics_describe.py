@@ -9,10 +9,12 @@ import pytest
 from rich.console import Console
 
 from placement_core import TopicPartition
+from placement_core.audit import Severity
 from rackward.admin import ClusterState, Reassignment
+from rackward.admin.throttle import BrokerThrottle, Rates, ThrottleSettings
 from rackward.cli.console import print_json
 from rackward.cli.render.topics import Description, describe_json, show_description
-from rackward.topics.health import Note, listed_topics, partition_health
+from rackward.topics.health import Note, listed_topics, partition_health, throttle_findings
 from tests.support.simulated_cluster import cluster_state
 
 
@@ -172,3 +174,18 @@ def test_json_does_not_change_strings(capsys: pytest.CaptureFixture[str]) -> Non
     text = capsys.readouterr().out
     assert json.loads(text) == {"schema_version": 1, "command": "x", **value}
     assert '"b": [1, -2]' in text
+
+
+def test_a_throttle_in_force_is_a_warning_unless_replicas_are_reassigned() -> None:
+    rates = Rates(500_000, 500_000)
+    lists = {"t": {"leader.replication.throttled.replicas": "*"}}
+    settings = ThrottleSettings(BrokerThrottle(rates), {}, lists)
+    (finding,) = throttle_findings(settings, reassigning=False)
+    assert finding.severity is Severity.WARNING
+    assert finding.message == (
+        "replication is throttled: 500 kB/s in each direction, for all replicas of 1 topic (t), "
+        "not set by rackward: rackward placement throttle --lift removes it"
+    )
+    (finding,) = throttle_findings(settings, reassigning=True)
+    assert finding.severity is Severity.NOTICE
+    assert throttle_findings(ThrottleSettings(BrokerThrottle(rates)), reassigning=False) == ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from placement_core import TopicPartition
@@ -15,6 +17,7 @@ from rackward.reassignment import (
 )
 from rackward.reassignment.run_plan import (
     ExecutionRequest,
+    ThrottleOwnedError,
     execute_plan,
     moves_to_target,
     prepare_run,
@@ -68,6 +71,34 @@ def test_foreign_reassignments_are_an_error_unless_allowed(cluster: SimulatedClu
     with pytest.raises(ForeignReassignmentError, match=message):
         prepare_run(request, cluster, accept)
     assert prepare_run(request, cluster, accept, allow_foreign=True).change.moves == MOVES
+
+
+def test_a_throttle_of_another_run_is_an_error_unless_it_is_taken_over(
+    cluster: SimulatedCluster,
+) -> None:
+    """That run may go on, or may have been killed."""
+    cluster.throttle.set_rate(50_000_000)
+    cluster.throttle.add_replicas(MOVES[:1])
+    cluster.reassign({tp(0): (0, 1)})
+    request = request_for(cluster, BatchLimits())
+    message = r"a throttle of 50\.0 MB/s \(1 partition of this plan in progress\): .*--take-over"
+    with pytest.raises(ThrottleOwnedError, match=message):
+        prepare_run(request, cluster, accept)
+    for options in ({"take_over": True}, {"allow_foreign": True}):
+        assert prepare_run(request, cluster, accept, **options).throttle.in_force
+    # Nothing is copied to change the order of replicas.
+    order = replace(request, moves=MOVES[2:])
+    cluster.cancel(tp(0))
+    assert prepare_run(order, cluster, accept).change.moves == MOVES[2:]
+
+
+def test_a_throttle_of_another_tool_is_no_error(cluster: SimulatedCluster) -> None:
+    cluster.throttle.brokers["follower.replication.throttled.rate"] = "500000"
+    cluster.throttle.topics["t"] = {"follower.replication.throttled.replicas": "*"}
+    prepared = prepare_run(request_for(cluster, BatchLimits()), cluster, accept)
+    assert prepared.throttle.text == (
+        "receiving 500 kB/s, for all replicas of 1 topic (t), not set by rackward"
+    )
 
 
 def test_limits_of_the_plan_and_of_the_command_line(cluster: SimulatedCluster) -> None:

@@ -28,15 +28,30 @@ def cluster() -> SimulatedCluster:
     return SimulatedCluster({tp(3): (0,), tp(4): (0,)})
 
 
+def no_others() -> set[TopicPartition]:
+    return set()
+
+
 def run_throttled(
-    cluster: SimulatedCluster, rate: int | None, in_progress: set[int] | None = None
+    cluster: SimulatedCluster,
+    rate: int | None,
+    in_progress: set[int] | None = None,
+    *,
+    take_over: bool = False,
 ) -> tuple[list[Event], dict[str, str]]:
     """Return the events, and the throttle's settings in the ``with`` block."""
     emitted: list[Event] = []
     state, _ = cluster.describe(["t"])
     others = {tp(number) for number in in_progress or ()}
     with throttled(
-        cluster.throttle, rate, state, others, {MOVE.partition}, emitted.append, cluster.clock
+        cluster.throttle,
+        rate,
+        state,
+        others,
+        lambda: others,
+        emitted.append,
+        cluster.clock,
+        take_over=take_over,
     ):
         if rate is not None:
             cluster.throttle.add_replicas([MOVE])
@@ -60,7 +75,7 @@ def test_the_next_run_restores_the_settings_from_before_a_killed_run(
     # The throttle that a killed run leaves.
     cluster.throttle.set_rate(10)
     cluster.throttle.add_replicas([MOVE, Move(tp(4), (0,), (0, 2))])
-    _, settings = run_throttled(cluster, 50)
+    _, settings = run_throttled(cluster, 50, take_over=True)
     assert "rackward.throttle.50.before.111.222" in settings
     assert not any(key.startswith("rackward.throttle.10") for key in settings)
     # Entries of partitions that are not being copied were removed at the start.
@@ -70,24 +85,37 @@ def test_the_next_run_restores_the_settings_from_before_a_killed_run(
     # A run without a throttle removes the leftover, too.
     cluster.throttle.set_rate(10)
     cluster.throttle.add_replicas([MOVE])
-    assert run_throttled(cluster, None)[0] == [events.ThrottleRemoved(leftover=True)]
+    emitted, _ = run_throttled(cluster, None, take_over=True)
+    assert emitted == [events.ThrottleRemoved(leftover=True)]
     assert cluster.throttle.settings == EXISTING_RATES
+
+
+def test_a_run_without_a_throttle_leaves_that_of_another_alone(cluster: SimulatedCluster) -> None:
+    """Such as a leader layout of the controller, between two batches of the other run."""
+    cluster.throttle.set_rate(10)
+    cluster.throttle.add_replicas([MOVE])
+    before = cluster.throttle.settings
+    emitted, _ = run_throttled(cluster, None)
+    assert emitted == []
+    assert cluster.throttle.settings == before
 
 
 def test_a_rate_changed_during_the_run_is_not_restored(cluster: SimulatedCluster) -> None:
     cluster.throttle.set_rate(10)
     cluster.throttle.brokers["leader.replication.throttled.rate"] = "99"
-    run_throttled(cluster, None)
+    run_throttled(cluster, None, take_over=True)
     assert cluster.throttle.settings == {"leader.replication.throttled.rate": "99"}
 
 
-def test_entries_and_rates_of_another_run_are_not_removed(cluster: SimulatedCluster) -> None:
+def test_rate_and_entries_of_another_run_are_not_changed(cluster: SimulatedCluster) -> None:
     cluster.throttle.set_rate(10)
     cluster.throttle.add_replicas([Move(tp(4), (0,), (0, 2))])
-    run_throttled(cluster, 50, in_progress={4})
+    emitted, during = run_throttled(cluster, 50, in_progress={4})
+    assert emitted == [events.ThrottleShared(10), events.ThrottleRemoved()]
+    assert "rackward.throttle.10.before.none.none" in during
     settings = cluster.throttle.settings
     assert settings["t follower.replication.throttled.replicas"] == "04:2"
-    assert "rackward.throttle.50.before.none.none" in settings
+    assert "rackward.throttle.10.before.none.none" in settings
     # The end of the other run removes everything.
     assert cluster.throttle.remove()
     assert cluster.throttle.settings == {}
@@ -108,15 +136,41 @@ def test_an_unauthorized_user_gets_the_error_without_retries(cluster: SimulatedC
 def test_the_removal_is_retried_for_a_while(cluster: SimulatedCluster) -> None:
     emitted: list[Event] = []
     state, _ = cluster.describe(["t"])
-    with throttled(cluster.throttle, 50, state, (), (), emitted.append, cluster.clock):
+    with throttled(cluster.throttle, 50, state, (), no_others, emitted.append, cluster.clock):
         cluster.throttle.fails = AdminError("no broker responds")
         cluster.at[5.0] = lambda: setattr(cluster.throttle, "fails", None)
     assert emitted == [events.ThrottleSet(50), events.ThrottleRemoved()]
     assert cluster.throttle.settings == {}
     emitted.clear()
-    with throttled(cluster.throttle, 50, state, (), (), emitted.append, cluster.clock):
+    with throttled(cluster.throttle, 50, state, (), no_others, emitted.append, cluster.clock):
         cluster.throttle.fails = AdminError("no broker responds")
     assert emitted == [events.ThrottleSet(50), events.ThrottleNotRemoved("no broker responds")]
+
+
+def test_a_run_that_began_later_keeps_its_throttle() -> None:
+    """Also if this one is interrupted, as by Ctrl-C."""
+    cluster = SimulatedCluster({tp(3): (0,), tp(4): (0,)}, rate=1)
+    other = Move(tp(4), (0,), (0, 2))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    def other_begins() -> None:
+        cluster.throttle.add_replicas([other])
+        cluster.reassign({other.partition: other.after})
+
+    cluster.at[1.0] = other_begins
+    cluster.at[5.0] = interrupt
+    options = ExecutionOptions(throttle=7_000)
+    with pytest.raises(KeyboardInterrupt):
+        Executor([MOVE], {}, cluster, options, lambda _: None, cluster.clock).run()
+    assert cluster.throttle.settings == {
+        "leader.replication.throttled.rate": "7000",
+        "follower.replication.throttled.rate": "7000",
+        "rackward.throttle.7000.before.none.none": "-",
+        "t leader.replication.throttled.replicas": "04:0",
+        "t follower.replication.throttled.replicas": "04:2",
+    }
 
 
 @pytest.mark.parametrize("requested", [True, False], ids=["after the request", "before it"])

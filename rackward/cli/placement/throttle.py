@@ -1,0 +1,98 @@
+"""``rackward placement throttle``: the replication throttle that is in force, and its removal."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rackward.admin.throttle import (
+    FOLLOWER_REPLICAS,
+    LEADER_REPLICAS,
+    Rates,
+    ReplicationThrottle,
+    ThrottleSettings,
+)
+from rackward.cli import options
+from rackward.cli.console import confirm, print_json, require_confirmation, table_console
+from rackward.cli.options import ClusterOptions
+
+EPILOG = """
+Shown are the settings that throttle replication, whichever tool has made them: the rates of all
+brokers and of single ones, and the topics whose replicas are listed. A run of rackward (placement
+apply, or the controller) marks its own. While that run goes on it sets its throttle again at its
+next batch.
+
+Exit status: 0 success; 1 declined at the prompt; 2 error (reason on stderr).
+
+\b
+JSON: {schema_version: 1, command, in_force: text or null, lifted,
+ of_rackward: [rate], leader_rate, follower_rate,
+ brokers: [{id, leader_rate, follower_rate}],
+ topics: [{name, leader_replicas, follower_replicas}]}; rates in bytes per second.
+"""
+
+COMMAND = "placement throttle"
+
+
+def throttle(
+    lift: Annotated[
+        bool,
+        typer.Option(
+            "--lift",
+            help="Delete all of these settings, whichever tool has made them.",
+        ),
+    ] = False,
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    as_json: options.Json = False,
+    bootstrap_server: options.BootstrapServer = None,
+    command_config: options.CommandConfig = None,
+    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+) -> None:
+    """Show the replication throttle that is in force, and lift it."""
+    if lift:
+        require_confirmation(yes, dry_run, None)
+    console = table_console(as_json)
+    with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
+        throttle = ReplicationThrottle(admin)
+        settings = throttle.read_all()
+        if settings.in_force:
+            console.print(
+                f"A replication throttle is in force: {settings.text}.",
+                style="yellow",
+                soft_wrap=True,
+                markup=False,
+            )
+        else:
+            console.print("No replication throttle is in force.")
+        lifted = lift and settings.in_force and not dry_run
+        if lifted:
+            confirm("Remove it?", yes)
+            throttle.lift(settings)
+            console.print("Removed.", style="green")
+    if as_json:
+        print_json(COMMAND, {"lifted": lifted, **_settings_json(settings)})
+
+
+def _settings_json(settings: ThrottleSettings) -> dict[str, Any]:
+    return {
+        "in_force": settings.text if settings.in_force else None,
+        "of_rackward": [marker.rate for marker in settings.default.markers],
+        **_rates_json(settings.default.rates),
+        "brokers": [
+            {"id": broker, **_rates_json(rates)} for broker, rates in settings.overrides.items()
+        ],
+        "topics": [
+            {
+                "name": topic,
+                "leader_replicas": values.get(LEADER_REPLICAS),
+                "follower_replicas": values.get(FOLLOWER_REPLICAS),
+            }
+            for topic, values in sorted(settings.lists.items())
+        ],
+    }
+
+
+def _rates_json(rates: Rates) -> dict[str, int | None]:
+    return {"leader_rate": rates.leader, "follower_rate": rates.follower}
