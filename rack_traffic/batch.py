@@ -16,6 +16,7 @@ from rack_traffic.errors import InputError
 from rack_traffic.options import EstimationOptions, Interval
 from rack_traffic.pipeline import partition_hours
 from rack_traffic.prices import PriceTable
+from rack_traffic.schemas import HOURLY, PARTITION_HOURS, RANKING, WHAT_IF
 from rack_traffic.session import log
 from rack_traffic.storage import read_table, read_valid_snapshots
 from rack_traffic.transforms.hourly import hourly
@@ -75,17 +76,17 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     hours.write.mode("overwrite").parquet(options.path("partition_hours"))
     log.info("computing bytes and cost per pair of racks and hour")
     # Read back, so that Spark does not compute the hours a second time.
-    written = read_table(spark, options.path("partition_hours"))
+    written = read_table(spark, options.path("partition_hours"), PARTITION_HOURS)
     hourly(written, options.prices).write.mode("overwrite").parquet(options.path("hourly"))
     summary = {
         "began": began,
         "ended": clock(),
         "options": options.as_dict(),
         "input": {table: asdict(each) for table, each in counts.items()},
-        "traffic": traffic_totals(read_table(spark, options.path("hourly"))),
+        "traffic": traffic_totals(read_table(spark, options.path("hourly"), HOURLY)),
     }
-    line = spark.createDataFrame([(summary_json(summary),)], "value string")
-    line.coalesce(1).write.mode("overwrite").text(options.path("summary"))
+    line = spark.range(0, 1, 1, 1).select(F.lit(summary_json(summary)).alias("value"))
+    line.write.mode("overwrite").text(options.path("summary"))
     return summary
 
 
@@ -104,14 +105,14 @@ def run_what_if(spark: SparkSession, options: BatchOptions, interval: Interval) 
     The input is the table ``partition_hours`` there and the snapshots. Raise InputError.
     """
     validated = read_valid_snapshots(spark, options.source, *_input_period(options))
-    hours = _in_period(read_table(spark, options.path("partition_hours")), options)
+    hours = _in_period(read_table(spark, options.path("partition_hours"), PARTITION_HOURS), options)
     inputs = group_inputs(validated.snapshots, hours, interval, options.estimation.max_gap)
     log.info("computing the cost of each group under each scenario")
     what_if(inputs, options.prices).write.mode("overwrite").parquet(options.path("what_if"))
     log.info("ranking groups by saving per month")
-    ranked = ranking(read_table(spark, options.path("what_if")))
+    ranked = ranking(read_table(spark, options.path("what_if"), WHAT_IF))
     ranked.coalesce(1).write.mode("overwrite").parquet(options.path("ranking"))
-    return read_table(spark, options.path("ranking")).orderBy("rank")
+    return read_table(spark, options.path("ranking"), RANKING).orderBy("rank")
 
 
 def traffic_totals(hourly: DataFrame) -> dict[str, Any]:

@@ -87,6 +87,16 @@ _DELTA_SETTINGS = {
     "spark.databricks.delta.optimize.minFileSize": str(16 << 20),
     "spark.databricks.delta.optimize.maxFileSize": str(128 << 20),
 }
+# For little data: starting, planning and compiling take longer than the work.
+_SMALL_SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.adaptive.enabled": "false",
+    # The JVM compiles quickly rather than well, and has memory for classes from the beginning.
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m"
+    ),
+}
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -99,10 +109,10 @@ class SparkOptions:
 
     master
         ``local[N]``, the URL of a cluster's master, or ``sc://HOST:PORT`` for Spark Connect.
-    driver_memory, kafka_connector, delta_lake, progress_bars
+    driver_memory, kafka_connector, delta_lake, progress_bars, small_input
         For a Spark that this process starts: the size of its heap, whether it downloads the Kafka
-        connector of its version and Delta Lake from Maven, and whether it shows progress bars on
-        stderr.
+        connector of its version and Delta Lake from Maven, whether it shows progress bars on
+        stderr, and, if its master is local, whether it is set up for a few megabytes of data.
     settings
         Spark properties; they override all others.
     """
@@ -112,6 +122,7 @@ class SparkOptions:
     kafka_connector: bool = False
     delta_lake: bool = False
     progress_bars: bool = False
+    small_input: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -255,6 +266,8 @@ def _driver_settings(options: SparkOptions) -> dict[str, str]:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOCAL_SETTINGS
+        if options.small_input:
+            settings |= _SMALL_SETTINGS
     packages = []
     if options.kafka_connector:
         import pyspark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
@@ -29,8 +30,8 @@ class ValidatedSnapshots:
     tables: dict[str, ValidatedTable]
 
     def counts(self) -> dict[str, RowCounts]:
-        """Return the row counts of each table; reads each table once."""
-        return {name: count_rows(table) for name, table in self.tables.items()}
+        """Return the row counts of each table; one job that reads each table once."""
+        return count_rows(list(self.tables.values()))
 
     def rejected_rows(self, spark: SparkSession, counts: dict[str, RowCounts]) -> DataFrame:
         """Return the table REJECTED_ROWS. Tables without rejected rows in ``counts`` are not read.
@@ -38,7 +39,14 @@ class ValidatedSnapshots:
         ``counts`` is the result of :meth:`counts`.
         """
         rejected = [self.tables[name].rejected for name, each in counts.items() if each.rejected]
-        return reduce(DataFrame.unionByName, rejected, spark.createDataFrame([], REJECTED_ROWS))
+        return reduce(DataFrame.unionByName, rejected) if rejected else _no_rows(spark)
+
+
+def _no_rows(spark: SparkSession) -> DataFrame:
+    """Return an empty table REJECTED_ROWS. An empty list of rows would start a Python worker."""
+    return spark.range(0, 0, 1, 1).select(
+        *(F.lit(None).cast(each.dataType).alias(each.name) for each in REJECTED_ROWS)
+    )
 
 
 def read_valid_snapshots(
@@ -135,10 +143,35 @@ def date_folders(path: str) -> list[str]:
     return sorted(each.base_name for each in entries if each.base_name.startswith("date="))
 
 
-def read_table(spark: SparkSession, path: str) -> DataFrame:
-    """Return a table that the pipeline wrote. Raise InputError if there is none."""
+SMALL_BYTES = 2_000_000
+"""The size of snapshots up to which Spark is set up for little data: some 100,000 commits."""
+
+
+def is_small(path: str) -> bool:
+    """Return whether the files in a folder of this machine have at most SMALL_BYTES; False for a
+    URL."""
+    if "://" in path:
+        return False
+    total = 0
     try:
-        table = delta.read(spark, path) if delta.is_delta_table(path) else spark.read.parquet(path)
+        for folder, _, names in os.walk(path):
+            total += sum(os.path.getsize(os.path.join(folder, name)) for name in names)
+            if total > SMALL_BYTES:
+                return False
+    except OSError:  # A collector has just renamed a file.
+        return False
+    return True
+
+
+def read_table(spark: SparkSession, path: str, schema: StructType) -> DataFrame:
+    """Return a table that the pipeline wrote, with the columns of ``schema``. Raise InputError if
+    there is none."""
+    try:
+        if delta.is_delta_table(path):
+            table = delta.read(spark, path)
+        else:
+            table = spark.read.schema(schema).parquet(path)
+        # Over Spark Connect the path is first looked up when the schema is needed.
         _ = table.schema
     except AnalysisException as error:
         raise InputError(

@@ -6,8 +6,9 @@ table that lacks a column, or has one of the wrong type, is an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -185,11 +186,19 @@ def cast_columns(rows: DataFrame, table: str) -> DataFrame:
     )
 
 
-def count_rows(table: ValidatedTable) -> RowCounts:
-    """Return the counts of ``table``; reads it once, and evaluates the rules only."""
-    rows = table.marked.groupBy(_REASON).count().collect()
-    rejected = {row[_REASON]: row["count"] for row in rows if row[_REASON] is not None}
-    return RowCounts(sum(row["count"] for row in rows), dict(sorted(rejected.items())))
+def count_rows(tables: Sequence[ValidatedTable]) -> dict[str, RowCounts]:
+    """Return the counts of each table by its name; one job that evaluates the rules only."""
+    marked = [
+        each.marked.select(F.lit(each.table).alias("table"), F.col(_REASON)) for each in tables
+    ]
+    counted = reduce(DataFrame.union, marked).groupBy("table", _REASON).count().collect()
+    totals = dict.fromkeys((each.table for each in tables), 0)
+    rejected: dict[str, dict[str, int]] = {name: {} for name in totals}
+    for row in sorted(counted, key=lambda row: row[_REASON] or ""):
+        totals[row["table"]] += row["count"]
+        if row[_REASON] is not None:
+            rejected[row["table"]][row[_REASON]] = row["count"]
+    return {name: RowCounts(rows, rejected[name]) for name, rows in totals.items()}
 
 
 def _can_cast(source: DataType, target: DataType) -> bool:

@@ -26,6 +26,7 @@ from rack_traffic.session import (
     JavaRuntime,
     SparkOptions,
     _check_packages,
+    _driver_settings,
     _JvmStderr,
     _start_error,
     check_version,
@@ -119,6 +120,16 @@ def test_a_folder_without_java(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert read_runtime(tmp_path / "none") == JavaRuntime(tmp_path / "none", None, frozenset())
     find_java({"JAVA_HOME": str(tmp_path)})
     assert "is no Java installation" in caplog.messages[0]
+
+
+def test_a_local_spark_is_set_up_for_little_data() -> None:
+    java = "spark.driver.extraJavaOptions"
+    small = _driver_settings(SparkOptions(small_input=True))
+    assert "-XX:TieredStopAtLevel=1" in small[java]
+    assert java not in _driver_settings(SparkOptions())
+    assert java not in _driver_settings(SparkOptions("spark://host:7077", small_input=True))
+    own = _driver_settings(SparkOptions(small_input=True, settings={java: "-Dx=y"}))
+    assert own[java] == "-Dx=y"
 
 
 JAVA_TRACE = """An error occurred while calling o55.parquet.

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rack_traffic.schemas import SNAPSHOTS
-from rack_traffic.storage import date_folders, read_snapshots
+from rack_traffic.storage import SMALL_BYTES, date_folders, is_small, read_snapshots
 
 DAY = datetime(2026, 3, 2, tzinfo=UTC)
 
@@ -55,3 +55,15 @@ def test_dates_are_listed_if_there_are_any(tmp_path: Path) -> None:
     for name in ("date=2026-03-02", "date=2026-03-01", "other"):
         (tmp_path / name).mkdir()
     assert date_folders(str(tmp_path)) == ["date=2026-03-01", "date=2026-03-02"]
+
+
+def test_a_folder_is_small_up_to_a_size(tmp_path: Path) -> None:
+    folder = tmp_path / "commits" / "date=2026-03-01"
+    folder.mkdir(parents=True)
+    assert is_small(str(tmp_path))
+    (folder / "one.parquet").write_bytes(b"x" * (SMALL_BYTES - 1))
+    (tmp_path / "two.parquet").write_bytes(b"x")
+    assert is_small(str(tmp_path))
+    (tmp_path / "two.parquet").write_bytes(b"xx")
+    assert not is_small(str(tmp_path))
+    assert not is_small(f"file://{folder.parent}")

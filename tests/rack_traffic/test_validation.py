@@ -77,7 +77,7 @@ def test_each_reason_is_counted(spark: SparkSession, table: str) -> None:
     invalid += [({name: None}, f"{name} is missing") for name in RULES[table].required]
     rows = [VALID[table], *(VALID[table] | change for change, _ in invalid), VALID[table]]
     checked = validate(frame(spark, table, rows), RULES[table])
-    counts = count_rows(checked)
+    counts = count_rows([checked])[table]
     assert counts.rows == len(rows)
     assert counts.rejected == {why: 1 for _, why in invalid}
     assert checked.valid.count() == 2
@@ -116,4 +116,5 @@ def test_wider_numbers_and_other_columns_are_accepted(spark: SparkSession) -> No
     assert accepted.collect()[0]["partition"] == 3
     # A number that does not fit becomes null, so the row is rejected.
     wide = rows.withColumn("partition", F.lit(2**40))
-    assert count_rows(validate(wide, RULES["commits"])).rejected == {"partition is missing": 1}
+    counts = count_rows([validate(wide, RULES["commits"])])
+    assert counts["commits"].rejected == {"partition is missing": 1}

@@ -94,6 +94,7 @@ def spark_options(
     kafka: bool = False,
     delta: bool = False,
     progress_bars: bool = False,
+    small: bool = False,
 ) -> SparkOptions:
     """Return how to start Spark. Progress bars are shown on terminals only.
 
@@ -105,9 +106,8 @@ def spark_options(
         if not (name and equals):
             raise InvalidOptionError(f"--conf {each!r}: give NAME=VALUE")
         settings[name] = value
-    return SparkOptions(
-        master, memory, kafka, delta, progress_bars and sys.stderr.isatty(), settings
-    )
+    bars = progress_bars and sys.stderr.isatty()
+    return SparkOptions(master, memory, kafka, delta, bars, small, settings)
 
 
 def any_delta_table(*paths: str) -> bool:
@@ -117,6 +117,15 @@ def any_delta_table(*paths: str) -> bool:
     except ImportError:
         return False
     return any(is_delta_table(path) for path in paths)
+
+
+def is_small(path: str) -> bool:
+    """Return whether a folder of snapshots on this machine is small; without pyspark, False."""
+    try:
+        from rack_traffic import storage
+    except ImportError:
+        return False
+    return storage.is_small(path)
 
 
 def price_table(path: Path | None) -> PriceTable:

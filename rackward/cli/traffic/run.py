@@ -53,6 +53,7 @@ def run(
         conf,
         delta=traffic_options.any_delta_table(f"{snapshots}/commits"),
         progress_bars=True,
+        small=traffic_options.is_small(snapshots),
     )
     with running_spark(spark_options) as spark:
         from rack_traffic.batch import BatchOptions, run_traffic, summary_json

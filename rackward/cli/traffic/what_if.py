@@ -51,6 +51,7 @@ def what_if(
         conf,
         delta=traffic_options.any_delta_table(f"{snapshots}/commits", f"{folder}/partition_hours"),
         progress_bars=True,
+        small=traffic_options.is_small(snapshots),
     )
     with running_spark(spark_options) as spark:
         from rack_traffic.batch import BatchOptions, run_what_if
