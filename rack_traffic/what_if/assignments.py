@@ -10,19 +10,22 @@ least as many moves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Plan
+import numpy as np
+
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange
 from placement_core import TopicPartition
-from rack_traffic.what_if.inputs import GroupCase, ScenarioAssignment
+from placement_core.flow import IntArray
+from rack_traffic.what_if.inputs import NO_OWNER, GroupCase, ScenarioAssignment
 from rack_traffic.what_if.leader_layout import LeaderLayout
 
 RANGE = "leader-rack-aware-range"
 COOPERATIVE_STICKY = "leader-rack-aware-cooperative-sticky"
 
-Owners = dict[TopicPartition, str]
-"""Partition to member id."""
+Assigned = Mapping[str, Mapping[str, Sequence[int]]]
+"""Member id to topic to partitions."""
 
 
 def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[ScenarioAssignment]:
@@ -31,89 +34,99 @@ def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[Scenario
     ``layout`` is that of all groups that share topics with this one. Its moves are those of the
     first of these groups, so that they count once.
     """
-    leaders = {p: case.rack_of(each.leader) for p, each in case.partitions.items()}
-    leader_racks = case.leader_racks()
+    leaders = case.leader_racks()
+    leader_racks = case.racks_by_topic(leaders)
     no_racks: dict[str, list[str | None]] = {
         topic: [None] * len(racks) for topic, racks in leader_racks.items()
     }
     rackless = [replace(member, rack=None) for member in case.members]
-    current = current_owners(case)
-    new_leaders = {partition: layout.racks[partition] for partition in case.partitions}
+    new_leaders = [layout.racks[partition] for partition in case.partitions]
     leader_moves = layout.moves if case.group == layout.first_group else 0
+    indexes = _indexes(case.partitions)
+    current = _owners(case, indexes, {member.id: member.owned for member in case.members})
     sticky = LeaderRackAwareCooperativeSticky()
     separate_range = LeaderRackAwareRange(co_partitioned=False)
+    plans = {
+        "apache_range": separate_range.assign(rackless, no_racks),
+        "apache_cooperative_sticky": sticky.assign(rackless, no_racks),
+        "rackward_range": LeaderRackAwareRange().assign(case.members, leader_racks),
+        "rackward_cooperative_sticky": sticky.assign(case.members, leader_racks),
+        "rackward_after_leader_layout": sticky.assign(
+            case.members, case.racks_by_topic(new_leaders)
+        ),
+    }
+    owner = {name: _owners(case, indexes, plan.partitions) for name, plan in plans.items()}
     return [
         ScenarioAssignment("as_is", case.assignor, current, leaders),
-        ScenarioAssignment(
-            "apache_range",
-            "range",
-            _owners(case, separate_range.assign(rackless, no_racks)),
-            leaders,
-        ),
+        ScenarioAssignment("apache_range", "range", owner["apache_range"], leaders),
         ScenarioAssignment(
             "apache_cooperative_sticky",
             "cooperative-sticky",
-            _owners(case, sticky.assign(rackless, no_racks)),
+            owner["apache_cooperative_sticky"],
             leaders,
         ),
-        ScenarioAssignment(
-            "rackward_range",
-            RANGE,
-            _owners(case, LeaderRackAwareRange().assign(case.members, leader_racks)),
-            leaders,
-        ),
+        ScenarioAssignment("rackward_range", RANGE, owner["rackward_range"], leaders),
         ScenarioAssignment(
             "rackward_cooperative_sticky",
             COOPERATIVE_STICKY,
-            _owners(case, sticky.assign(case.members, leader_racks)),
+            owner["rackward_cooperative_sticky"],
             leaders,
         ),
         ScenarioAssignment(
             "rackward_after_leader_layout",
             COOPERATIVE_STICKY,
-            _owners(case, sticky.assign(case.members, case.racks_by_topic(new_leaders))),
+            owner["rackward_after_leader_layout"],
             new_leaders,
             leader_moves,
         ),
         ScenarioAssignment(
-            "follower_fetching", case.assignor, current, follower_fetching_racks(case, current)
+            "follower_fetching",
+            case.assignor,
+            current,
+            _follower_fetching_racks(case, current, leaders),
         ),
     ]
 
 
-def current_owners(case: GroupCase) -> Owners:
-    """Return the current owner of each partition."""
-    return {
-        partition: member.id
-        for member in case.members
-        for topic, numbers in member.owned.items()
-        for number in numbers
-        if (partition := TopicPartition(topic, number)) in case.partitions
-    }
-
-
-def follower_fetching_racks(
-    case: GroupCase, owner: Mapping[TopicPartition, str]
-) -> dict[TopicPartition, str | None]:
+def _follower_fetching_racks(
+    case: GroupCase, owner: IntArray, leaders: Sequence[str | None]
+) -> list[str | None]:
     """Return the rack that each partition is read from with follower fetching (KIP-392).
 
     It is the rack of the owner if an in-sync replica is there, else the rack of the leader.
     """
-    rack = {member.id: member.rack for member in case.members}
-    racks = {}
-    for partition, each in case.partitions.items():
-        own = rack.get(owner.get(partition, ""))
-        is_local = own is not None and any(case.rack_of(broker) == own for broker in each.isr)
-        racks[partition] = own if is_local else case.rack_of(each.leader)
+    in_sync = {each.isr for each in case.partitions.values()}
+    racks_of = {isr: {case.rack_of(broker) for broker in isr} for isr in in_sync}
+    racks = []
+    for number, each, leader in zip(owner.tolist(), case.partitions.values(), leaders, strict=True):
+        own = None if number == NO_OWNER else case.members[number].rack
+        racks.append(own if own is not None and own in racks_of[each.isr] else leader)
     return racks
 
 
-def _owners(case: GroupCase, plan: Plan) -> Owners:
-    """Return the owners under ``plan``, without partitions that no snapshot contains."""
-    return {
-        partition: member
-        for member, topics in plan.partitions.items()
-        for topic, numbers in topics.items()
-        for number in numbers
-        if (partition := TopicPartition(topic, number)) in case.partitions
-    }
+def _indexes(partitions: Mapping[TopicPartition, object]) -> dict[str, IntArray]:
+    """Return topic to an array: the index of each of its partitions in ``partitions``.
+
+    Partitions that no snapshot contains have the index -1.
+    """
+    by_topic: dict[str, dict[int, int]] = {}
+    for index, (topic, number) in enumerate(partitions):
+        by_topic.setdefault(topic, {})[number] = index
+    indexes = {}
+    for topic, of_topic in by_topic.items():
+        indexes[topic] = np.full(max(of_topic) + 1, -1, np.int64)
+        indexes[topic][list(of_topic)] = list(of_topic.values())
+    return indexes
+
+
+def _owners(case: GroupCase, indexes: Mapping[str, IntArray], assigned: Assigned) -> IntArray:
+    """Return the owner of each partition under ``assigned``, which may contain others too."""
+    # The last element stands for all partitions with the index -1.
+    owner = np.full(len(case.partitions) + 1, NO_OWNER, np.int64)
+    for number, member in enumerate(case.members):
+        for topic, partitions in assigned[member.id].items():
+            index = indexes.get(topic)
+            if index is not None:
+                known = [each for each in partitions if each is not None and each < len(index)]
+                owner[index[known]] = number
+    return owner[:-1]

@@ -7,18 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assignors import Member
 from placement_core import TopicPartition
+from placement_core.flow import IntArray
 from rack_traffic.output_tables import HOURS_PER_MONTH, WHAT_IF
 from rack_traffic.prices import GB, PriceTable, crossed_level
 from rack_traffic.schemas import spark_schema
 from rack_traffic.snapshot_tables import arrow_types
 from rack_traffic.what_if.assignments import scenario_assignments
 from rack_traffic.what_if.inputs import (
+    NO_OWNER,
     GroupCase,
     PartitionCase,
     ScenarioAssignment,
@@ -34,28 +37,30 @@ def scenario_metrics(
     prices: PriceTable,
 ) -> ScenarioMetrics:
     """Return locality, bytes, cost, load and moves of ``scenario``, relative to ``current``."""
-    rack = {member.id: member.rack for member in case.members}
-    # (from rack, to rack) to the level that is crossed and the price per byte.
-    pairs: dict[tuple[str | None, str | None], tuple[int | None, float]] = {}
+    # Pairs of a source's and a reader's rack, as numbers: source * number of racks + reader.
+    reader_racks = [*(member.rack for member in case.members), None]
+    racks = list(dict.fromkeys([*scenario.source, *reader_racks]))
+    code = {rack: number for number, rack in enumerate(racks)}
+    sources = np.array([code[rack] for rack in scenario.source], np.int64)
+    # The owner NO_OWNER, -1, has the last of the racks, which is unknown.
+    readers = np.array([code[rack] for rack in reader_racks], np.int64)[scenario.owner]
+    pairs = sources * len(racks) + readers
+    bytes_of = np.array([each.bytes for each in case.partitions.values()], np.int64)
+    pair_bytes = _sums(pairs, bytes_of, len(racks) ** 2)
+    pair_counts = np.bincount(pairs, minlength=len(racks) ** 2)
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    loads = {member.id: 0 for member in case.members}
-    bytes_read = {member.id: 0 for member in case.members}
     cost = 0.0
-    for partition, each in case.partitions.items():
-        member = scenario.owner.get(partition)
-        pair = (scenario.source[partition], rack.get(member) if member is not None else None)
-        if pair not in pairs:
-            price = prices.price(case.cluster, *pair)
-            pairs[pair] = (crossed_level(*pair), (price or 0.0) / GB)
-        level, per_byte = pairs[pair]
+    for pair in np.flatnonzero(pair_counts).tolist():
+        source, reader = racks[pair // len(racks)], racks[pair % len(racks)]
+        level = crossed_level(source, reader)
         locality = "unknown" if level is None else "crossing" if level else "local"
-        counts[locality] += 1
-        sizes[locality] += each.bytes
-        cost += each.bytes * per_byte
-        if member is not None:
-            loads[member] += 1
-            bytes_read[member] += each.bytes
+        counts[locality] += int(pair_counts[pair])
+        sizes[locality] += int(pair_bytes[pair])
+        cost += int(pair_bytes[pair]) * (prices.price(case.cluster, source, reader) or 0.0) / GB
+    owned = scenario.owner != NO_OWNER
+    loads = np.bincount(scenario.owner[owned], minlength=len(case.members))
+    bytes_read = _sums(scenario.owner[owned], bytes_of[owned], len(case.members))
     return ScenarioMetrics(
         scenario=scenario.scenario,
         assignor=scenario.assignor,
@@ -69,19 +74,24 @@ def scenario_metrics(
         unknown_bytes=sizes["unknown"],
         cost=cost,
         cost_per_month=cost / case.hours * HOURS_PER_MONTH if case.hours else 0.0,
-        max_partitions=max(loads.values()),
-        min_partitions=min(loads.values()),
-        max_bytes=max(bytes_read.values()),
-        mean_bytes=sum(bytes_read.values()) / len(bytes_read),
-        moves=_moves(scenario, current),
+        max_partitions=int(loads.max()),
+        min_partitions=int(loads.min()),
+        max_bytes=int(bytes_read.max()),
+        mean_bytes=float(bytes_read.mean()),
+        # Owned partitions that get another owner, or none.
+        moves=int(
+            np.count_nonzero((current.owner != NO_OWNER) & (current.owner != scenario.owner))
+        ),
         leader_moves=scenario.leader_moves,
         shared_topics=case.shared_topics,
     )
 
 
-def _moves(scenario: ScenarioAssignment, current: ScenarioAssignment) -> int:
-    """Return the number of owned partitions that get another owner, or none."""
-    return sum(scenario.owner.get(partition) != owner for partition, owner in current.owner.items())
+def _sums(index: IntArray, values: IntArray, size: int) -> IntArray:
+    """Return an array of ``size`` sums: of the ``values`` with each ``index``."""
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, index, values)
+    return sums
 
 
 def what_if(inputs: DataFrame, prices: PriceTable) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from assignors import Member
 from placement_core import TopicPartition
+from placement_core.flow import IntArray
 from rack_traffic.options import Interval
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.transforms.commit_intervals import STABLE_STATES
@@ -210,34 +211,39 @@ class GroupCase:
         """Return the rack of a broker; None if the broker or its rack is unknown."""
         return None if broker is None else self.racks.get(broker)
 
-    def leader_racks(self) -> dict[str, list[str | None]]:
-        """Return the racks of the leaders as input of an assignor."""
-        return self.racks_by_topic({p: self.rack_of(c.leader) for p, c in self.partitions.items()})
+    def leader_racks(self) -> list[str | None]:
+        """Return the rack of the leader of each partition, in the order of ``partitions``."""
+        return [self.rack_of(each.leader) for each in self.partitions.values()]
 
-    def racks_by_topic(
-        self, racks: Mapping[TopicPartition, str | None]
-    ) -> dict[str, list[str | None]]:
-        """Return racks of partitions as topic to list; the index is the partition."""
+    def racks_by_topic(self, racks: Sequence[str | None]) -> dict[str, list[str | None]]:
+        """Return ``racks``, which are in the order of ``partitions``, as input of an assignor:
+        topic to list, in which the index is the partition."""
         rows: dict[str, list[str | None]] = {}
-        for topic, partition in sorted(self.partitions):
+        for (topic, number), rack in zip(self.partitions, racks, strict=True):
             row = rows.setdefault(topic, [])
-            row.extend([None] * (partition + 1 - len(row)))
-            row[partition] = racks[TopicPartition(topic, partition)]
+            if number >= len(row):
+                row.extend([None] * (number + 1 - len(row)))
+            row[number] = rack
         return rows
+
+
+NO_OWNER = -1
+"""In an assignment: the partition has no owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioAssignment:
     """The assignment of a group under a scenario.
 
-    ``owner`` is the id of the member of each partition that has one, ``source`` the rack that it is
-    read from. ``leader_moves`` is the number of preferred leaders that change.
+    Both in the order of the group's ``partitions``: ``owner`` is the index of the member among the
+    group's ``members`` (NO_OWNER: none), ``source`` the rack that the partition is read from.
+    ``leader_moves`` is the number of preferred leaders that change.
     """
 
     scenario: str
     assignor: str
-    owner: Mapping[TopicPartition, str]
-    source: Mapping[TopicPartition, str | None]
+    owner: IntArray
+    source: Sequence[str | None]
     leader_moves: int = 0
 
 

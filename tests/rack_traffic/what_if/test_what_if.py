@@ -21,7 +21,13 @@ from rack_traffic.schemas import PARTITION_HOURS, RANKING, WHAT_IF
 from rack_traffic.snapshot_tables import INT, LONG, arrow_types
 from rack_traffic.what_if.assignments import scenario_assignments
 from rack_traffic.what_if.evaluate import scenario_metrics, what_if
-from rack_traffic.what_if.inputs import GroupCase, PartitionCase, ScenarioMetrics, group_inputs
+from rack_traffic.what_if.inputs import (
+    NO_OWNER,
+    GroupCase,
+    PartitionCase,
+    ScenarioMetrics,
+    group_inputs,
+)
 from rack_traffic.what_if.leader_layout import leader_layout
 from rack_traffic.what_if.ranking import ranking
 from tests.support.traffic_frames import snapshots
@@ -121,7 +127,11 @@ def owners(group: GroupCase, scenario: str) -> dict[TopicPartition, str]:
     """Return the owner of each partition under a scenario."""
     scenarios = scenario_assignments(group, leader_layout([group]))
     (assignment,) = (each for each in scenarios if each.scenario == scenario)
-    return dict(assignment.owner)
+    return {
+        partition: group.members[number].id
+        for partition, number in zip(group.partitions, assignment.owner.tolist(), strict=True)
+        if number != NO_OWNER
+    }
 
 
 def group_of(members: list[Member], sizes: dict[str, int]) -> GroupCase:
