@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from rack_traffic.what_if.inputs import (
     ScenarioAssignment,
     ScenarioMetrics,
 )
-from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
+from rack_traffic.what_if.leader_layout import components, groups_sharing_topics, leader_layout
 
 
 def scenario_metrics(
@@ -94,14 +95,38 @@ def _sums(index: IntArray, values: IntArray, size: int) -> IntArray:
     return sums
 
 
+MAX_LOCAL_PARTITIONS = 20_000
+"""Up to so many partitions of all groups, the assignments are computed in this process: that takes
+a few seconds, like the start of a Python worker."""
+
+MAX_TASKS = 64
+
+
 def what_if(inputs: DataFrame, prices: PriceTable) -> DataFrame:
     """Return the table WHAT_IF from the rows of ``group_inputs``.
 
-    Groups that share topics are computed in one task per cluster and interval, others on their own.
+    ``inputs`` is read twice and should be persisted: first by this function, for the topics of each
+    group. Groups that share topics are then computed in one task, others in parallel.
     """
-    alone = F.when(F.col("shared_topics") == 0, F.col("group"))
-    return inputs.groupBy("cluster", "interval_start", alone).applyInArrow(
-        _evaluate(prices), spark_schema(WHAT_IF)
+    spark = inputs.sparkSession
+    key = ("cluster", F.unix_micros("interval_start").alias("start"), "group")
+    topics = F.transform("topics", lambda each: each["topic"]).alias("topics")
+    groups = inputs.select(*key, topics, F.size("sizes").alias("partitions")).collect()
+    if sum(row["partitions"] for row in groups) <= MAX_LOCAL_PARTITIONS:
+        return spark.createDataFrame(_evaluate(prices)(inputs.toArrow()), spark_schema(WHAT_IF))
+    numbers = components(
+        [[(row["cluster"], row["start"], topic) for topic in row["topics"]] for row in groups]
+    )
+    columns = {name: [row[name] for row in groups] for name in ("cluster", "start", "group")}
+    component = spark.createDataFrame(pa.table({**columns, "component": numbers}))
+    return (
+        inputs.withColumn("start", F.unix_micros("interval_start"))
+        .join(F.broadcast(component), on=list(columns), how="inner")
+        .drop("start")
+        # A number that Spark does not reduce: a few megabytes are a lot of work.
+        .repartition(min(MAX_TASKS, len(set(numbers))), "component")
+        .groupBy("component")
+        .applyInArrow(_evaluate(prices), spark_schema(WHAT_IF))
     )
 
 
@@ -109,7 +134,11 @@ def _evaluate(prices: PriceTable) -> Callable[[pa.Table], pa.Table]:
     schema = pa.schema(list(arrow_types(WHAT_IF).items()))
 
     def evaluate(table: pa.Table) -> pa.Table:
-        return pa.Table.from_pylist(what_if_rows(table.to_pylist(), prices), schema)
+        of_cluster: dict[tuple[str, datetime], list[Mapping[str, Any]]] = {}
+        for row in table.to_pylist():
+            of_cluster.setdefault((row["cluster"], row["interval_start"]), []).append(row)
+        rows = [each for rows in of_cluster.values() for each in what_if_rows(rows, prices)]
+        return pa.Table.from_pylist(rows, schema)
 
     return evaluate
 

@@ -12,7 +12,7 @@ with the same members per rack.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -57,22 +57,34 @@ class _LayoutInput:
     demand: tuple[_Demand, ...]
 
 
+def components(topics_of_groups: Sequence[Iterable[Hashable]]) -> list[int]:
+    """Return a number per group: groups that share topics, directly or through others, have the
+    same, which is the index of the first of them."""
+    first: list[int] = []  # A group before it that shares topics with it, or itself.
+
+    def root(group: int) -> int:
+        while first[group] != group:
+            first[group] = group = first[first[group]]
+        return group
+
+    reader: dict[Hashable, int] = {}
+    for group, topics in enumerate(topics_of_groups):
+        first.append(group)
+        for topic in topics:
+            one, other = root(group), root(reader.setdefault(topic, group))
+            first[max(one, other)] = min(one, other)
+    return [root(group) for group in range(len(first))]
+
+
 def groups_sharing_topics(cases: Sequence[GroupCase]) -> list[list[GroupCase]]:
     """Divide the groups of one cluster: those that share topics, directly or through others, are
     together. Sorted by name."""
-    together: list[tuple[set[str], list[GroupCase]]] = []
-    for case in sorted(cases, key=lambda each: each.group):
-        topics, groups = {partition.topic for partition in case.partitions}, [case]
-        apart = []
-        for other_topics, other_groups in together:
-            if topics & other_topics:
-                topics |= other_topics
-                groups = other_groups + groups
-            else:
-                apart.append((other_topics, other_groups))
-        together = [*apart, (topics, groups)]
-    divided = [sorted(groups, key=lambda each: each.group) for _, groups in together]
-    return sorted(divided, key=lambda groups: groups[0].group)
+    ordered = sorted(cases, key=lambda each: each.group)
+    topics = [{partition.topic for partition in case.partitions} for case in ordered]
+    divided: dict[int, list[GroupCase]] = {}
+    for case, component in zip(ordered, components(topics), strict=True):
+        divided.setdefault(component, []).append(case)
+    return list(divided.values())
 
 
 def leader_layout(cases: Sequence[GroupCase]) -> LeaderLayout:

@@ -15,7 +15,7 @@ from rack_traffic.what_if import leader_layout as layouts
 from rack_traffic.what_if.assignments import scenario_assignments
 from rack_traffic.what_if.evaluate import scenario_metrics
 from rack_traffic.what_if.inputs import GroupCase, PartitionCase
-from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
+from rack_traffic.what_if.leader_layout import components, groups_sharing_topics, leader_layout
 
 TOPICS = frozenset({"t"})
 MEMBERS = (Member("m", TOPICS, "a"), Member("n", TOPICS, "b"))
@@ -145,6 +145,14 @@ def test_groups_that_share_topics_are_laid_out_together() -> None:
     through = replace(both, partitions={**both.partitions, **groups[1].partitions})
     names = [[case.group for case in each] for each in groups_sharing_topics([*groups, through])]
     assert names == [["d", "g", "h", "x"]]
+
+
+def test_groups_are_connected_through_others() -> None:
+    assert components([]) == []
+    assert components([["t"], ["u"], ["t", "u"], [], ["v"], ["v"]]) == [0, 0, 0, 3, 4, 4]
+    chain = [[number, number + 1] for number in range(2000)]
+    assert set(components(chain)) == {0}
+    assert set(components(chain[::-1])) == {0}
 
 
 def test_savings_of_groups_that_share_topics_can_be_added() -> None:

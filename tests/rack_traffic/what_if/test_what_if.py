@@ -19,6 +19,7 @@ from rack_traffic.output_tables import WHAT_IF as WHAT_IF_COLUMNS
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import PARTITION_HOURS, RANKING, WHAT_IF
 from rack_traffic.snapshot_tables import INT, LONG, arrow_types
+from rack_traffic.what_if import evaluate
 from rack_traffic.what_if.assignments import scenario_assignments
 from rack_traffic.what_if.evaluate import scenario_metrics, what_if
 from rack_traffic.what_if.inputs import (
@@ -254,7 +255,7 @@ def tables(spark: SparkSession) -> Any:
     return snapshots(spark, rows)
 
 
-def test_tables_on_spark(spark: SparkSession) -> None:
+def test_tables_on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     hours: list[tuple[Any, ...]] = [
         (
             "c",
@@ -276,10 +277,14 @@ def test_tables_on_spark(spark: SparkSession) -> None:
     ]
     hours.append(("c", "produce", None, "t", 0, BEGIN, None, "a", GB, 0, 0, 0))
     given = spark.createDataFrame(hours, PARTITION_HOURS)
-    inputs = group_inputs(tables(spark), given, Interval.HOUR, timedelta(hours=1))
-    scenarios = what_if(inputs, PriceTable()).persist()
+    inputs = group_inputs(tables(spark), given, Interval.HOUR, timedelta(hours=1)).persist()
+    scenarios = what_if(inputs, PriceTable())
     rows = scenarios.collect()
-    assert scenarios.schema.names == WHAT_IF.names
+    monkeypatch.setattr(evaluate, "MAX_LOCAL_PARTITIONS", 0)
+    on_workers = what_if(inputs, PriceTable())
+    assert on_workers.schema == scenarios.schema == WHAT_IF
+    assert sorted(map(str, on_workers.collect())) == sorted(map(str, rows))
+    inputs.unpersist()
     assert len(rows) == 2 * 2 * len(SCENARIOS)
     assert {row["shared_topics"] for row in rows} == {1}
     cell = {(row["group"], row["interval_start"].timestamp(), row["scenario"]): row for row in rows}
@@ -296,7 +301,6 @@ def test_tables_on_spark(spark: SparkSession) -> None:
     ranked = ranking(scenarios)
     assert ranked.schema.names == RANKING.names
     rows = ranked.orderBy("rank").collect()
-    scenarios.unpersist()
     assert [(row["rank"], row["group"], row["scenario"]) for row in rows] == [
         (1, "bad", "rackward_range"),
         (2, "bad", "rackward_range"),
