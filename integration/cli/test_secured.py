@@ -289,7 +289,7 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     assert "missing in the snapshot" not in errors
     with reading(cluster, group, hidden):
         errors, _ = collected("a topic is not visible")
-        hint = f"1 topic that groups read are not visible ({hidden}): if they exist, grant this"
+        hint = f"1 topic that groups read ({hidden}): grant this user Describe on them"
         assert hint in errors
         # Commands that name a topic get an error.
         explain = secured.error_line("plain", carol, "groups", "explain", group)

@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 
 from placement_core import Broker, ClusterView, TopicPartition
 from rackward.admin.client import AdminConnection
-from rackward.admin.errors import UNKNOWN_TOPIC, RefusedError, TooOldError, from_code
+from rackward.admin.errors import (
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC,
+    RefusedError,
+    TooOldError,
+    from_code,
+)
 from rackward.units import Deadline
 
 MAX_PER_REQUEST = 1000
@@ -425,8 +431,25 @@ def read_hidden_topics(
     ``state`` has all topics that this user may describe; brokers leave out the others without an
     error. Needs Describe on the cluster. Raises AdminError.
     """
-    sizes = read_replica_sizes(admin, list(state.view.racks()), deadline=deadline)
-    return sorted({tp.topic for tp, _ in sizes} - state.topic_ids.keys() - {METADATA_TOPIC})
+    until = deadline or admin.deadline()
+    sizes = read_replica_sizes(admin, list(state.view.racks()), deadline=until)
+    names = {tp.topic for tp, _ in sizes} - state.topic_ids.keys() - {METADATA_TOPIC}
+    return unauthorized_topics(admin, names, until)
+
+
+def unauthorized_topics(
+    admin: AdminConnection, names: Iterable[str], deadline: Deadline | None = None
+) -> list[str]:
+    """Return those of the topics that this user may not describe, sorted. Raises AdminError.
+
+    Others of them may have been created or deleted a moment ago.
+    """
+    hidden: list[str] = []
+    for batch in batches(sorted(names)):
+        response = admin.send("reading the topics", _metadata_request(batch), deadline=deadline)
+        errors = topic_errors(response)
+        hidden += [name for name in batch if errors.get(name) == TOPIC_AUTHORIZATION_FAILED]
+    return hidden
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, Sequence[int]]:

@@ -38,7 +38,13 @@ from rackward.admin.groups import (
     list_groups,
     read_committed_offsets,
 )
-from rackward.admin.metadata import EARLIEST, LATEST, read_log_offsets, read_topics
+from rackward.admin.metadata import (
+    EARLIEST,
+    LATEST,
+    read_log_offsets,
+    read_topics,
+    unauthorized_topics,
+)
 from rackward.collector.config import Patterns, Selection
 from rackward.host_racks import HostRacks
 from rackward.units import format_count, format_list
@@ -277,11 +283,7 @@ class _Reader:
             self._read_groups(broker.id, read, members, commits)
         if not self.groups_visible and not self.unreachable:
             self._add_faults(NO_GROUP)
-        if hidden := sorted(filter(self.selection.topics.matches, self.read_by_groups - visible)):
-            self._add_faults(
-                f"{format_count(len(hidden), 'topic')} that groups read are not visible "
-                f"({format_list(hidden)}): if they exist, grant this user Describe on them"
-            )
+        self._check_visible(visible)
         tables = {
             "brokers": broker_rows(self.cluster, state, at),
             "partitions": partition_rows(
@@ -299,6 +301,22 @@ class _Reader:
             "commits": commits,
         }
         return Snapshot(self.cluster, started, tables, tuple(self.faults), len(read))
+
+    def _check_visible(self, visible: frozenset[str]) -> None:
+        """Add a fault if groups read topics that this user may not describe."""
+        topics = filter(self.selection.topics.matches, self.read_by_groups - visible)
+        if names := sorted(topics):
+            self.acquire()
+            try:
+                hidden = unauthorized_topics(self.admin, names)
+            except AdminError as error:
+                self._add_faults(str(error))
+                return
+            if hidden:
+                self._add_faults(
+                    f"{format_count(len(hidden), 'topic')} that groups read "
+                    f"({format_list(hidden)}): grant this user Describe on them"
+                )
 
     def _read_logs(self, leader: int, tps: Sequence[TopicPartition], logs: _Logs) -> None:
         offsets = partial(read_log_offsets, self.admin, leader)

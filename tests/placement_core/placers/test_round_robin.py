@@ -263,6 +263,9 @@ class TestKafkasScenarios:
         with pytest.raises(MissingRacksError, match="brokers 1, 4 without a rack") as raised:
             placer.place(PlacementSpec(6, 3), cluster(partial))
         assert raised.value.broker_ids == (1, 4)
+        # The options of the commands, not the names of arguments.
+        assert "(--brokers; --drain of placement plan)" in str(raised.value)
+        assert "broker_ids" not in str(raised.value)
         spec = PlacementSpec(6, 3, ignore_racks=True)
         placed = placer.place(spec, cluster(partial))
         assert placed == SimplePlacer(seed=seed).place(spec, cluster(partial))
