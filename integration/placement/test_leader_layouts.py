@@ -19,12 +19,14 @@ from rackward.controller.app import Controller, Plugins
 from rackward.controller.config import ControllerConfig, LeaderLayoutConfig
 from rackward.controller.leader_layout import LeaderLayouts
 from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
+from rackward.controller.reconciler import Step
 from tests.support.waiting import TEST_TIMEOUT
 
 CLOCK_FACTOR = 20.0
 """Speed of the controller's clock, as a multiple of real time."""
 INTERVAL = 60.0
 """Seconds of the controller's clock between leader layouts."""
+LAYOUT_SECONDS = 8.0
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
@@ -65,8 +67,18 @@ class StopControllerError(Exception):
 
 
 def test_layouts_are_applied_at_the_configured_interval(
-    cluster: Cluster, unique_name: UniqueName
+    cluster: Cluster, unique_name: UniqueName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each as a whole, also if it takes longer than a consumer may work between two polls."""
+    monkeypatch.setattr("rackward.controller.lease.MAX_POLL_INTERVAL_MS", 5_000)
+    elections: list[Step] = []
+
+    def delay_election(step: Step, operation: str) -> None:
+        if operation == "electing preferred leaders":
+            elections.append(step)
+            if len(elections) == 1:
+                time.sleep(LAYOUT_SECONDS)
+
     topic = create_topic(cluster, unique_name("due"), replicas_led_from(evenly(36)))
     running: list[Controller] = []
     first_layout: list[float] = []
@@ -91,11 +103,12 @@ def test_layouts_are_applied_at_the_configured_interval(
         )
         plugins = Plugins(RackAlternatingPlacer, MetadataLocator())
         began = time.monotonic()
-        running.append(Controller(config, plugins, 20.0, clock=clock))
+        running.append(Controller(config, plugins, 20.0, clock=clock, on_step=delay_election))
         with pytest.raises(StopControllerError):
             running[0].run()
     delete_topic(cluster, PENDING_REPLICAS_TOPIC)
     wait_for_leaders(cluster, topic, {"b": 36})
+    assert elections[:3] == [Step.PLANNED, Step.CONFIRMED, Step.DONE], "the lease was lost"
     assert first_layout[0] >= INTERVAL
     assert running[0].metrics().leader_layouts == 1, (
         "the second layout was skipped, because it had no gain"
