@@ -239,6 +239,10 @@ class Lease:
 
     def reset(self) -> None:
         """Drop all records; the owner reads them again from the beginning."""
+        with self._lock:
+            self._reset()
+
+    def _reset(self) -> None:
         self._lost = True
         self._reader, self._read_from, self._progress = PendingReplicasReader(), None, None
         if self._owned:
@@ -252,7 +256,7 @@ class Lease:
             log.warning("standing by: another controller may be active now")
         if owned != self._owned:
             self._owned = owned
-            self.reset()
+            self._reset()
 
     def _read_progress(self) -> None:
         from kafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError

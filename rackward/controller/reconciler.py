@@ -44,6 +44,7 @@ from rackward.controller.reconcile import (
     ReconcileTimeouts,
     plan,
 )
+from rackward.reassignment.throttle import throttle_replicas
 from rackward.units import Deadline, format_bytes
 
 TOPIC_MISSING_SECONDS = 5.0
@@ -152,14 +153,7 @@ class ControllerCluster:
     def throttle(self, rate: int, moves: Collection[Move]) -> None:
         """Throttle the copying of ``moves`` to ``rate`` bytes per second and broker, or to the
         rate that another run of rackward has set."""
-
-        def throttle(admin: AdminConnection) -> None:
-            throttle = ReplicationThrottle(admin)
-            if not throttle.read().markers:
-                throttle.set_rate(rate)
-            throttle.add_replicas(moves)
-
-        self.admin.run(throttle)
+        self.admin.run(lambda admin: throttle_replicas(ReplicationThrottle(admin), rate, moves))
 
     def remove_throttle(self) -> bool:
         """Remove the throttles of runs that have ended; return whether there were any."""

@@ -82,7 +82,8 @@ def throttled(
 def throttle_replicas(throttle: Throttle, rate: int | None, moves: Iterable[Move]) -> None:
     """Add the replicas of ``moves`` to the throttle. Raises AdminError.
 
-    Sets the rate again if it is gone: another run that ended meanwhile removed it with its own.
+    The rate that a run of ours has set is left alone. Sets it if there is none: another run that
+    ended meanwhile may have removed it with its own.
     """
     copying = [move for move in moves if move.adding]
     if rate is None or not copying:

@@ -12,7 +12,7 @@ from rackward.admin import AdminError, UnauthorizedError
 from rackward.admin.throttle import Rates
 from rackward.reassignment import Event, ExecutionOptions, Executor
 from rackward.reassignment import progress as events
-from rackward.reassignment.throttle import throttled
+from rackward.reassignment.throttle import throttle_replicas, throttled
 from tests.support.simulated_cluster import SimulatedCluster, tp
 
 EXISTING_RATES = {
@@ -98,6 +98,19 @@ def test_a_run_without_a_throttle_leaves_that_of_another_alone(cluster: Simulate
     emitted, _ = run_throttled(cluster, None)
     assert emitted == []
     assert cluster.throttle.settings == before
+
+
+def test_the_controller_leaves_the_rate_of_a_run_alone(cluster: SimulatedCluster) -> None:
+    cluster.throttle.set_rate(100)
+    for rate in (50, 200):
+        throttle_replicas(cluster.throttle, rate, [MOVE])
+    assert cluster.throttle.settings == {
+        "leader.replication.throttled.rate": "100",
+        "follower.replication.throttled.rate": "100",
+        "rackward.throttle.100.before.none.none": "-",
+        "t leader.replication.throttled.replicas": "03:0",
+        "t follower.replication.throttled.replicas": "03:1",
+    }
 
 
 def test_a_rate_changed_during_the_run_is_not_restored(cluster: SimulatedCluster) -> None:
