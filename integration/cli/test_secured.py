@@ -223,10 +223,12 @@ def test_errors_name_missing_permissions(secured: Secured) -> None:
     assert "not authorized: grant this user Create on the cluster, or on the topic" in error
     shown = secured.run("plain", bob, "topics", "describe", "--json").json
     assert shown["topics"] == []
-    ongoing, placeholders = shown["not_shown"]
+    ongoing, placeholders, throttles = shown["not_shown"]
     assert "grant this user Describe on the cluster" in ongoing
     assert placeholders.startswith("placeholders: ")
     assert placeholders.endswith("grant this user Describe on _rackward_intents")
+    assert throttles.startswith("throttles: ")
+    assert "grant this user DescribeConfigs" in throttles
 
 
 def test_adding_partitions_does_not_need_access_to_pending_replicas(secured: Secured) -> None:
