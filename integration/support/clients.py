@@ -70,8 +70,11 @@ class Client(Protocol):
     def generation(self) -> int:
         """Return its generation; -1 outside a group and during a rebalance."""
 
-    def close(self) -> None:
-        """Close the consumer: a dynamic member leaves the group, a static one does not."""
+    def close(self) -> Iterable[tuple[PartitionId, int]] | None:
+        """Close the consumer: a dynamic member leaves the group, a static one does not.
+
+        Return what it has read that no `poll` has returned, if there may be any.
+        """
 
 
 MakeClient = Callable[[MemberConfig], Client]

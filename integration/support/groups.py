@@ -91,17 +91,14 @@ class Member(threading.Thread):
                 subscription, self._subscription = self._subscription, None
                 if subscription is not None:
                     client.subscribe(self._record, **subscription)
-                records = client.poll(0.5)
-                now = time.monotonic()
-                for tp, offset in records:
-                    self.group.reads_of(tp).seen.append((now, offset, self.label))
+                self._record_reads(client.poll(0.5))
                 self._ending.wait(self._poll_interval)
                 self._may_poll.wait()
         except BaseException as error:  # noqa: BLE001 - raised by raise_errors
             self.error = error
         finally:
             if self._client is not None:
-                self._client.close()
+                self._record_reads(self._client.close() or ())
 
     def resubscribe(self, *, topics: Sequence[str] = (), pattern: str | None = None) -> None:
         """Change the subscription before the next poll."""
@@ -141,6 +138,11 @@ class Member(threading.Thread):
     def generation(self) -> int:
         """Return its generation; -1 outside a group and during a rebalance."""
         return -1 if self._client is None else self._client.generation()
+
+    def _record_reads(self, records: Iterable[tuple[PartitionId, int]]) -> None:
+        now = time.monotonic()
+        for tp, offset in records:
+            self.group.reads_of(tp).seen.append((now, offset, self.label))
 
     def _record(self, kind: str, tps: Iterable[PartitionId]) -> None:
         change = Change(time.monotonic(), self.label, kind, frozenset(tps))
@@ -282,6 +284,26 @@ class ConsumerGroup:
             else:
                 revoked |= changed
         return again
+
+    def owned_at_once(self, tolerance: float = 0.0) -> list[tuple[PartitionId, str, str, float]]:
+        """Return (partition, owner, next owner, seconds) where two members owned a partition.
+
+        For longer than ``tolerance`` seconds, by the times at which their callbacks were recorded.
+        """
+        owners: dict[PartitionId, dict[str, float]] = {}
+        conflicts = []
+        for change in sorted(self.history, key=lambda change: change.when):
+            for tp in sorted(change.partitions):
+                since = owners.setdefault(tp, {})
+                if change.kind == "assigned":
+                    since[change.member] = change.when
+                    continue
+                mine = since.pop(change.member, change.when)
+                for other, begin in since.items():
+                    seconds = change.when - max(begin, mine)
+                    if seconds > tolerance:
+                        conflicts.append((tp, change.member, other, seconds))
+        return conflicts
 
     def __enter__(self) -> Self:
         return self

@@ -15,8 +15,8 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,7 @@ class ProgramClient:
         self._owned: set[PartitionId] = set()
         self._records: queue.Queue[list[tuple[PartitionId, int]]] = queue.Queue()
         self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
         self._on_change: OnChange | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="consumer-")
         self.lost_at: list[float] = []
@@ -106,7 +107,8 @@ class ProgramClient:
             self._process = subprocess.Popen(
                 self._command(topics, folder), stdout=subprocess.PIPE, stderr=errors, text=True
             )
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self._process is not None
@@ -134,16 +136,15 @@ class ProgramClient:
         if self._process is not None and self._process.poll() is not None:
             errors = (Path(self._folder.name) / "stderr").read_text()[-2000:]
             raise RuntimeError(f"the consumer ended with {self._process.returncode}: {errors}")
+        return self._take_records(seconds)
+
+    def _take_records(self, seconds: float) -> list[tuple[PartitionId, int]]:
+        """Return all records that are there; wait up to ``seconds`` for the first one."""
         records: list[tuple[PartitionId, int]] = []
-        deadline = time.monotonic() + seconds
-        while (rest := deadline - time.monotonic()) > 0:
-            try:
-                records.extend(self._records.get(timeout=rest))
-            except queue.Empty:
-                break
-            while not self._records.empty():
-                records.extend(self._records.get())
-            break
+        with suppress(queue.Empty):
+            records.extend(self._records.get(timeout=seconds) if seconds else ())
+            while True:
+                records.extend(self._records.get_nowait())
         return records
 
     def owned(self) -> frozenset[PartitionId]:
@@ -154,19 +155,21 @@ class ProgramClient:
         """See the class."""
         return 0 if self._owned else -1
 
-    def close(self) -> None:
+    def close(self) -> Iterable[tuple[PartitionId, int]]:
         """End the process with SIGTERM: the consumer leaves."""
         process = self._process
-        if process is not None:
+        if process is not None and self._reader is not None:
             process.terminate()
             try:
                 process.wait(CLOSE_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            self._reader.join(CLOSE_SECONDS)
             if process.stdout is not None:
                 process.stdout.close()
         self._folder.cleanup()
+        return self._take_records(0.0)
 
     def kill(self) -> None:
         """Kill the process: the consumer does not leave."""
@@ -210,6 +213,8 @@ class Java:
                 *("--assignment-strategy", self.strategy),
                 *("--reset-policy", "earliest"),
                 *("--session-timeout", "10000"),
+                # Otherwise it commits after each poll, which may fail in a rebalance.
+                "--enable-autocommit",
                 "--verbose",
                 *("--command-config", str(path)),
             ]
