@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,14 @@ from kafka.admin import (
 )
 from kafka.structs import OffsetAndMetadata
 
-from integration.support.clients import PartitionId
+from integration.support.clients import PartitionId, partitions_of
 from integration.support.collecting import fill, read_table
 from integration.support.command_line import Done, one_line, rackward
+from integration.support.groups import ConsumerGroup
+from integration.support.leading import STOCK, wait_for_status
 from integration.support.topics import create_topic, new_name, with_admin
 from rackward.clusters import LocalCluster
+from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
 from tests.support.security import Authority, make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -245,6 +249,38 @@ def test_adding_partitions_does_not_need_access_to_pending_replicas(secured: Sec
     assert "Pending replicas of these topics are not considered" in done.err
     assert "grant this user Describe on _rackward_intents" in done.err
     assert len(secured.replicas(topic)) == 2
+
+
+def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
+    """Read on the group, for removing members as well, and Describe on its topics."""
+    cluster = secured.cluster
+    topic = create_topic(cluster, new_name("led"), [[0], [1]])
+    properties = {
+        "bootstrap.servers": cluster.bootstrap("plain"),
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "bob",
+        "sasl.password": "bob",
+    }
+    options = LeadOptions(take_over=TakeOverPolicy(TakeOver.REMOVE))
+    client = STOCK["confluent-range"]
+    with ConsumerGroup(cluster, topics=[topic], client=client) as group:
+        group.start("a1", "a")
+        group.start("a2", "a")
+        group.settle(partitions_of(topic, 2))
+        with GroupLeader(properties, [group.id], options) as leader:
+            refused = wait_for_status(leader, lambda each: each.state == "refused", "it is refused")
+            assert refused.reason == "not authorized: grant this user Read on the group"
+            for kind, name, operation in (
+                (ResourceType.GROUP, group.id, ACLOperation.READ),
+                (ResourceType.TOPIC, topic, ACLOperation.DESCRIBE),
+            ):
+                pattern = ResourcePattern(kind, name)
+                acl = ACL("User:bob", "*", operation, ACLPermissionType.ALLOW, pattern)
+                with_admin(cluster, partial(KafkaAdminClient.create_acls, acls=[acl]))
+            led = wait_for_status(leader, lambda each: each.figures.members == 2, "it leads")
+            assert (led.leads, led.figures.partitions) == (True, 2)
+            group.settle(partitions_of(topic, 2))
 
 
 def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
