@@ -1,4 +1,8 @@
-"""Fixtures: each test runs on confluent_kafka's Consumer and on rackward's, to compare them."""
+"""Fixtures: each test can run on confluent_kafka's Consumer and on rackward's, to compare them.
+
+What confluent_kafka's does depends on its version only, so its tests are marked slow: they are to
+be run before a test is changed and after the pinned version has changed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ RECORDS = 10
 """Per partition of `filled`."""
 
 
-@pytest.fixture(params=["confluent", "rackward"])
+@pytest.fixture(params=[pytest.param("confluent", marks=pytest.mark.slow), "rackward"])
 def variant(request: pytest.FixtureRequest) -> Variant:
     from integration.support.confluent import VARIANTS
 
