@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from urllib.request import urlopen
 
 import confluent_kafka
 import pytest
@@ -21,6 +22,8 @@ from integration.support.leading import (
 )
 from integration.support.topics import SteadyProducer, create_topic, new_name, with_admin
 from rackward.clusters import Cluster
+from rackward.clusters.broker_config import free_ports
+from rackward.lead import TakeOver, TakeOverPolicy
 from rackward.lead.member import Timeouts
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -41,12 +44,21 @@ def led(shared_three_brokers: Cluster) -> Iterator[LedGroup]:
 def test_another_process_takes_over_from_one_that_is_killed(
     shared_three_brokers: Cluster, led: LedGroup
 ) -> None:
-    with running(shared_three_brokers, "lead", led.group.id, "--json") as first:
+    health = f"127.0.0.1:{free_ports(1)[0]}"
+    command = ("lead", led.group.id, "--json", "--health", health)
+    with running(shared_three_brokers, *command) as first:
         first.until(lambda line: json.loads(line)["state"] == "leading")
         led.start("c1", "b1", "a1")
         led.settle()
+        with urlopen(f"http://{health}/metrics", timeout=TEST_TIMEOUT) as response:
+            metrics = response.read().decode()
+        assert f'rackward_lead_leading{{group="{led.group.id}"}} 1.0' in metrics
+        assert f'rackward_lead_partitions{{group="{led.group.id}"}} 12.0' in metrics
         with (
-            leading(shared_three_brokers, led.group.id) as second,
+            # In one of six such groups a consumer is ahead of it in the brokers' map, and leads.
+            leading(
+                shared_three_brokers, led.group.id, take_over=TakeOverPolicy(TakeOver.REMOVE)
+            ) as second,
             SteadyProducer(shared_three_brokers, led.topic, PARTITIONS) as sent,
         ):
             wait_for_status(second, lambda each: each.state == "waiting", "it waits")

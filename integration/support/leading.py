@@ -158,9 +158,10 @@ def wait_for_status(
     leader: GroupLeader, matches: Callable[[LeadStatus], bool], what: str
 ) -> LeadStatus:
     """Wait until the status of the only group matches, and return it."""
-    wait_until(
-        lambda: matches(leader.status()[0]), TEST_TIMEOUT, f"{what}, not {leader.status()[0]}"
-    )
+    try:
+        wait_until(lambda: matches(leader.status()[0]), TEST_TIMEOUT, what)
+    except AssertionError as error:
+        raise AssertionError(f"{error}, but {leader.status()[0]}") from None
     return leader.status()[0]
 
 

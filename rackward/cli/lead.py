@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import fields, replace
 from typing import Annotated, Any
 
@@ -39,6 +42,7 @@ from rackward.lead import (
     match_groups,
     parse_protocols,
 )
+from rackward.lead.model import JOINING
 
 EPILOG = """
 In a classic consumer group, one member, the leader, assigns the partitions of all. This command
@@ -80,6 +84,8 @@ With --dry-run: event "plan", and action instead of reason and last_rebalance
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+log = logging.getLogger("rackward.lead")
 
 _REFRESH_FIELDS = tuple(each.name for each in fields(RefreshPolicy))
 
@@ -124,6 +130,14 @@ def lead(
             "check_interval (30); or off.",
         ),
     ] = None,
+    health: Annotated[
+        str | None,
+        typer.Option(
+            "--health",
+            metavar="HOST:PORT",
+            help="Serve /health/live, /health/ready and /metrics for Prometheus.",
+        ),
+    ] = None,
     yes: options.Yes = False,
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
@@ -141,6 +155,7 @@ def lead(
         take_over=TakeOverPolicy(take_over, remove_static),
         refresh=parse_refresh("--refresh", refresh),
     )
+    address = None if health is None else parse_health("--health", health)
     if removes:
         require_confirmation(yes, dry_run)
     cluster = ClusterOptions(bootstrap_server, command_config, timeout)
@@ -159,6 +174,7 @@ def lead(
         with (
             log_to_stderr("rackward"),
             GroupLeader(cluster.properties(), names, lead_options) as it,
+            nullcontext() if address is None else _health_port(*address, it),
         ):
             _run(it, admin, groups, as_json=as_json)
 
@@ -180,6 +196,39 @@ def parse_refresh(option: str, text: str | None) -> RefreshPolicy | None:
     except ValueError as error:
         problem = error if isinstance(error, InvalidOptionError) else "give numbers"
         raise InvalidOptionError(f"{option}: {problem}") from error
+
+
+def parse_health(option: str, text: str) -> tuple[str, int]:
+    """Return host and port. Raises InvalidOptionError, also if the extra is not installed."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port):
+        raise InvalidOptionError(f"{option} {text}: write HOST:PORT")
+    try:
+        import prometheus_client  # noqa: F401
+    except ImportError as error:
+        raise InvalidOptionError(
+            f"{option} needs {error.name}: pip install 'rackward[prometheus]'"
+        ) from error
+    return host.strip("[]"), int(port)
+
+
+@contextmanager
+def _health_port(host: str, port: int, leader: GroupLeader) -> Iterator[None]:
+    """Serve the health port; it is ready once no group is being joined."""
+    from prometheus_client import CollectorRegistry
+
+    from rackward.controller.http import Health, HealthServer
+    from rackward.lead.metrics import LeadMetrics
+
+    def state() -> Health:
+        states = {each.group: each.state for each in leader.status()}
+        return Health(JOINING not in states.values(), {"groups": states})
+
+    registry = CollectorRegistry()
+    registry.register(LeadMetrics(leader.status))
+    with closing(HealthServer(host, port, state, registry)) as server:
+        log.info("health and metrics: http://%s", server.address)
+        yield
 
 
 def plan_rows(

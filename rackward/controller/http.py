@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from placement_core import RackwardError
 from rackward.controller.reconciler import ReconcileStatus
 from rackward.lead import LeadStatus
+from rackward.lead.metrics import LeadMetrics
 from rackward.placement_service import Address, MutualTls, ServiceMetrics
 from rackward.placement_service.server import RateLimitedLog
 
@@ -233,35 +234,12 @@ class MetricsCollector(Collector):
                 now.last_response,
             )
         if now.led:
-            yield from _lead_metrics(now.led)
+            yield from LeadMetrics(lambda: now.led).collect()
         if now.service is not None:
             for each in fields(ServiceMetrics):
                 family = _gauge if each.name.startswith("open_") else _counter
                 value = getattr(now.service, each.name)
                 yield family(f"service_{each.name}", each.metadata["help"], value)
-
-
-def _lead_metrics(led: Iterable[LeadStatus]) -> Iterable[GaugeMetricFamily]:
-    leading = GaugeMetricFamily(
-        "rackward_lead_leading", "1 if the group's assignment is made here.", labels=["group"]
-    )
-    off_rack = GaugeMetricFamily(
-        "rackward_lead_off_rack_partitions",
-        "Partitions read across racks after the last assignment.",
-        labels=["group"],
-    )
-    optimum = GaugeMetricFamily(
-        "rackward_lead_optimum_partitions",
-        "The minimum of partitions read across racks, at the last assignment.",
-        labels=["group"],
-    )
-    for each in led:
-        leading.add_metric([each.group], float(each.leads))
-        figures = each.figures
-        if each.leads and figures.off_rack is not None and figures.optimum is not None:
-            off_rack.add_metric([each.group], float(figures.off_rack))
-            optimum.add_metric([each.group], float(figures.optimum))
-    return (leading, off_rack, optimum)
 
 
 def _gauge(name: str, help: str, value: float) -> GaugeMetricFamily:

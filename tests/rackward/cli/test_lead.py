@@ -41,6 +41,7 @@ def test_errors_of_the_refresh_policy(text: str, problem: str) -> None:
         (["--take-over", "remove", "g"], "confirmation needed but stdin is not a terminal"),
         (["--protocol", "x", "g"], "--protocol x: write NAME=STRATEGY"),
         (["--mapping", "x", "g"], "--mapping: "),
+        (["--health", "8080", "g"], "--health 8080: write HOST:PORT"),
     ],
 )
 def test_errors_of_options_come_before_any_connection(arguments: list[str], problem: str) -> None:

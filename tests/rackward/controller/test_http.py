@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,12 @@ METRICS = ControllerMetrics(
     leader_layouts=0,
     service=ServiceMetrics(open_connections=5, requests=6),
     led=(
-        LeadStatus("billing", LEADING, figures=Figures(off_rack=2, optimum=1)),
+        LeadStatus(
+            "billing",
+            LEADING,
+            figures=Figures(members=3, partitions=12, off_rack=2, optimum=1),
+            last_rebalance=datetime.fromtimestamp(1234.5, UTC),
+        ),
         LeadStatus("orders", WAITING),
     ),
 )
@@ -115,6 +121,9 @@ def test_metrics(server: HealthServer) -> None:
     assert led == {
         'rackward_lead_leading{group="billing"}': 1,
         'rackward_lead_leading{group="orders"}': 0,
+        'rackward_lead_members{group="billing"}': 3,
+        'rackward_lead_partitions{group="billing"}': 12,
+        'rackward_lead_last_assignment_timestamp_seconds{group="billing"}': 1234.5,
         'rackward_lead_off_rack_partitions{group="billing"}': 2,
         'rackward_lead_optimum_partitions{group="billing"}': 1,
     }
