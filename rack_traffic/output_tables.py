@@ -67,6 +67,7 @@ SCENARIOS = (
     "apache_cooperative_sticky",
     "rackward_range",
     "rackward_cooperative_sticky",
+    "rackward_by_bytes",
     "rackward_after_leader_layout",
     "follower_fetching",
 )

@@ -30,6 +30,10 @@ _MAX_GROUP_NAMES = 3
 _CHANGES = {
     "rackward_range": ("Move", "to rackward's Range assignor"),
     "rackward_cooperative_sticky": ("Move", "to rackward's CooperativeSticky assignor"),
+    "rackward_by_bytes": (
+        "Move",
+        "to rackward's CooperativeSticky assignor with weights by bytes",
+    ),
     "rackward_after_leader_layout": (
         "Lay out leaders for",
         "with rackward's CooperativeSticky assignor",

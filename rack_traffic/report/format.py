@@ -13,6 +13,7 @@ SCENARIO_NAMES = {
     "apache_cooperative_sticky": "Apache CooperativeSticky",
     "rackward_range": "rackward Range",
     "rackward_cooperative_sticky": "rackward CooperativeSticky",
+    "rackward_by_bytes": "rackward CooperativeSticky by bytes",
     "rackward_after_leader_layout": "rackward after leader layout",
     "follower_fetching": "Follower fetching",
 }

@@ -73,6 +73,12 @@ def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[Scenario
             leaders,
         ),
         ScenarioAssignment(
+            "rackward_by_bytes",
+            COOPERATIVE_STICKY,
+            _owners_by_bytes(case, indexes, owner["rackward_cooperative_sticky"], leaders),
+            leaders,
+        ),
+        ScenarioAssignment(
             "rackward_after_leader_layout",
             COOPERATIVE_STICKY,
             owner["rackward_after_leader_layout"],
@@ -102,6 +108,25 @@ def _follower_fetching_racks(
         own = None if number == NO_OWNER else case.members[number].rack
         racks.append(own if own is not None and own in racks_of[each.isr] else leader)
     return racks
+
+
+def _owners_by_bytes(
+    case: GroupCase,
+    indexes: Mapping[str, IntArray],
+    owner: IntArray,
+    leaders: Sequence[str | None],
+) -> IntArray:
+    """Return the owners if the assignor knows bytes; ``owner``, if that crosses racks nowhere."""
+    racks = [member.rack for member in case.members]
+    if all(
+        number == NO_OWNER or racks[number] == leader
+        for number, leader in zip(owner.tolist(), leaders, strict=True)
+    ):
+        return owner
+    plan = LeaderRackAwareCooperativeSticky().assign(
+        case.members, case.racks_by_topic(leaders), case.bytes_by_topic()
+    )
+    return _owners(case, indexes, plan.partitions)
 
 
 def _indexes(partitions: Mapping[TopicPartition, object]) -> dict[str, IntArray]:

@@ -215,6 +215,15 @@ class GroupCase:
         """Return the rack of the leader of each partition, in the order of ``partitions``."""
         return [self.rack_of(each.leader) for each in self.partitions.values()]
 
+    def bytes_by_topic(self) -> dict[str, list[float]]:
+        """Return the bytes of partitions as weights for an assignor: topic to list."""
+        rows: dict[str, list[float]] = {}
+        for topic, partition in sorted(self.partitions):
+            row = rows.setdefault(topic, [])
+            row.extend([0.0] * (partition + 1 - len(row)))
+            row[partition] = float(self.partitions[TopicPartition(topic, partition)].bytes)
+        return rows
+
     def racks_by_topic(self, racks: Sequence[str | None]) -> dict[str, list[str | None]]:
         """Return ``racks``, which are in the order of ``partitions``, as input of an assignor:
         topic to list, in which the index is the partition."""

@@ -16,6 +16,8 @@ _INSTRUCTIONS = {
     "as_is": "no change",
     "rackward_cooperative_sticky": "set the group's assignor to "
     "leader-rack-aware-cooperative-sticky",
+    "rackward_by_bytes": "set the group's assignor to leader-rack-aware-cooperative-sticky with "
+    "weights: the bytes of each partition, from the table partition_hours",
     "rackward_range": "set the group's assignor to leader-rack-aware-range",
     "follower_fetching": "set replica.selector.class to the rack-aware selector on every broker, "
     "and client.rack on every member",
@@ -107,8 +109,8 @@ def _with_layout_for_all_or_none(candidates: DataFrame) -> DataFrame:
 def _effort() -> Column:
     """Return how much an operator has to change, from 0.
 
-    It is less to change the assignor's name than to change the rebalance protocol too, to lay out
-    leaders as well, or to configure every broker and every client.
+    It is less to change the assignor's name than to change the rebalance protocol too, to give it
+    weights, to lay out leaders as well, or to configure every broker and every client.
     """
     is_range = F.col("now.assignor").contains("range")
     scenario = F.col("scenario")
@@ -116,8 +118,9 @@ def _effort() -> Column:
         F.when(scenario == "as_is", 0)
         .when(scenario == "rackward_range", F.when(is_range, 1).otherwise(2))
         .when(scenario == "rackward_cooperative_sticky", F.when(is_range, 2).otherwise(1))
-        .when(scenario == "rackward_after_leader_layout", 3)
-        .otherwise(4)
+        .when(scenario == "rackward_by_bytes", 3)
+        .when(scenario == "rackward_after_leader_layout", 4)
+        .otherwise(5)
     )
 
 

@@ -50,6 +50,7 @@ CROSSING = {
     "apache_cooperative_sticky": (0.71, 9),
     "rackward_range": (0.06, 31),
     "rackward_cooperative_sticky": (0.05, 22),
+    "rackward_by_bytes": (0.04, 23),
     "rackward_after_leader_layout": (0.0, 22),
     "follower_fetching": (0.0, 0),
 }

@@ -109,6 +109,38 @@ def test_a_leader_layout_makes_more_partitions_local_than_any_assignment() -> No
     assert after.max_partitions == 2
 
 
+def test_an_assignor_that_knows_bytes_crosses_with_the_smallest_partitions() -> None:
+    group = case([0, 0, 0, 1], member("m", "a", [0, 3]), member("n", "b", [1, 2]))
+    by_scenario = metrics(group)
+    plain, by_bytes = (
+        by_scenario[name] for name in ("rackward_cooperative_sticky", "rackward_by_bytes")
+    )
+    # Balanced, one of the three partitions of 1, 2 and 3 GB that are led in rack a is read in b.
+    assert (plain.off_rack_partitions, by_bytes.off_rack_partitions) == (1, 1)
+    assert (plain.max_partitions, by_bytes.max_partitions) == (2, 2)
+    assert by_bytes.crossing_bytes == GB < plain.crossing_bytes
+
+
+def test_weights_are_recommended_if_they_save_more_than_one_percent(spark: SparkSession) -> None:
+    costs = {
+        "uneven": {"rackward_cooperative_sticky": 10.0, "rackward_by_bytes": 8.0},
+        "even": {"rackward_cooperative_sticky": 10.0, "rackward_by_bytes": 9.9},
+    }
+    rows = [
+        scenario_row(group, scenario, cost, group)
+        for group, of_group in costs.items()
+        for scenario, cost in (
+            of_group | {"as_is": 100.0, "rackward_after_leader_layout": 90.0}
+        ).items()
+    ]
+    table = pa.Table.from_pylist(rows, pa.schema(list(arrow_types(WHAT_IF_COLUMNS).items())))
+    ranked = {row["group"]: row for row in ranking(spark.createDataFrame(table, WHAT_IF)).collect()}
+    assert ranked["uneven"]["scenario"] == "rackward_by_bytes"
+    assert ranked["uneven"]["saving_per_month"] == 92.0
+    assert "with weights" in ranked["uneven"]["change"]
+    assert ranked["even"]["scenario"] == "rackward_cooperative_sticky"
+
+
 def test_unknown_racks_are_counted_separately() -> None:
     group = case([0, None, 1], member("m", "a", [0, 1]), member("n", None, [2]))
     now = metrics(group)["as_is"]
