@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -10,10 +10,15 @@ from pyspark.sql import functions as F
 from rack_traffic.options import EstimationOptions
 from rack_traffic.schemas import PARTITION_HOURS
 from rack_traffic.transforms.client_reports import replace_estimates, reported_hours
+from rack_traffic.transforms.collectors import one_collector, several_collectors
 from rack_traffic.transforms.commit_intervals import commit_intervals, ownership_events
 from rack_traffic.transforms.consumption import consumption, log_growth
 from rack_traffic.transforms.hourly import split_by_hour, sum_by_hour
-from rack_traffic.transforms.partition_states import broker_racks, partition_states
+from rack_traffic.transforms.partition_states import (
+    PARTITION,
+    broker_racks,
+    partition_states,
+)
 
 _CONSUMED_KEYS = ("cluster", "group", "topic", "partition")
 _APPENDED_KEYS = ("cluster", "topic", "partition", "kind")
@@ -32,6 +37,13 @@ class Snapshots:
 
 def partition_hours(snapshots: Snapshots, estimation: EstimationOptions) -> DataFrame:
     """Return the table PARTITION_HOURS: consumption, replication and produce traffic."""
+    if several_collectors(snapshots.partitions):
+        snapshots = replace(
+            snapshots,
+            partitions=one_collector(snapshots.partitions, PARTITION),
+            members=one_collector(snapshots.members, ("cluster", "group")),
+            commits=one_collector(snapshots.commits, _CONSUMED_KEYS),
+        )
     racks = broker_racks(snapshots.brokers)
     states = partition_states(snapshots.partitions, racks)
     consumed = consumed_hours(snapshots, states, estimation)

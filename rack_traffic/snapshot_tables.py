@@ -90,6 +90,7 @@ MEMBERS: Columns = {
     "topics": TEXTS,
     "assignment": ASSIGNMENT,
     "taken_at": TIME,
+    "collector": TEXT,
 }
 """A member of a group. A group without members is one row whose ``member_id`` is null.
 
@@ -97,7 +98,8 @@ MEMBERS: Columns = {
 groups that subscribe, and empty for consumers that assign partitions to themselves and only commit.
 ``protocol`` is the assignor's name; ``generation`` is the generation or the group epoch.
 ``rack_source`` is the origin of ``rack``: ``subscription``, ``mapping`` (by host or subnet), or
-null if the rack is unknown. ``topics`` is the member's subscription."""
+null if the rack is unknown. ``topics`` is the member's subscription. ``collector`` is as in
+PARTITIONS."""
 
 COMMITS: Columns = {
     "cluster": TEXT,

@@ -87,7 +87,7 @@ def test_a_snapshot_agrees_with_clients_and_brokers(
     for table, rows in tables.items():
         assert {row["cluster"] for row in rows} == {"here"}, table
         assert all(began <= row["taken_at"] <= ended for row in rows), table
-    for table in ("partitions", "commits"):
+    for table in ("partitions", "members", "commits"):
         assert {row["collector"] for row in tables[table]} == {collector_id()}
     assert {row["broker"]: row["rack"] for row in tables["brokers"]} == dict(cluster.racks)
     assert {row["host"] for row in tables["brokers"]} == {"127.0.0.1"}

@@ -11,7 +11,6 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rack_traffic.transforms.collectors import is_outdated, neighbours
 from rack_traffic.transforms.hourly import micros
 from rack_traffic.transforms.partition_states import BOUNDARIES, DENSITIES, PARTITION
 
@@ -47,9 +46,8 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
     ``states`` is the result of ``partition_states`` and ``owners`` that of ``ownership_events``.
     Times are in microseconds. ``to_state`` is a struct of ``TO_STATE``, ``from_state`` of
     ``FROM_STATE``, the owners of ``owned`` and ``rack``; each is null if nothing is known at that
-    time. If snapshots are missing, the interval is as long as the gap. Of several commits at one
-    time the highest counts; those that :mod:`~rack_traffic.transforms.collectors` finds outdated do
-    not.
+    time. If snapshots are missing, the interval is as long as the gap. A duplicate commit makes no
+    interval.
     """
     rows = (
         _with_all_columns(
@@ -59,7 +57,6 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
                 "topic",
                 "partition",
                 "committed_offset",
-                F.xxhash64("collector").alias("collector_hash"),
                 micros("taken_at").alias("at"),
                 F.lit(_COMMIT).alias("row_kind"),
             )
@@ -103,7 +100,6 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
         "at",
         "row_kind",
         "committed_offset",
-        "collector_hash",
         "owner",
         F.last("state", True).over(of_partition).alias("state"),
     ).filter(F.col("row_kind") != _STATE)
@@ -117,27 +113,15 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
         "committed_offset",
         "state",
         F.last("owner", True).over(of_series.rowsBetween(first_row, 0)).alias("owner"),
-        "collector_hash",
-        F.lead("at").over(of_series).alias("next_at"),
-        *neighbours(of_series, "committed_offset"),
-    ).filter(
-        (F.col("row_kind") == _COMMIT)
-        & ~F.col("next_at").eqNullSafe(F.col("at"))
-        & ~is_outdated("committed_offset")
-    )
+    ).filter(F.col("row_kind") == _COMMIT)
     from_state = F.when(
         F.col("state").isNotNull(),
         F.struct(*(F.col("state")[name].alias(name) for name in FROM_STATE)),
     )
     previous = F.struct("at", "committed_offset", from_state.alias("state"), "owner")
-    pairs = with_owner.select(
-        *SERIES,
-        "at",
-        "committed_offset",
-        "state",
-        "owner",
-        F.lag(previous).over(of_series).alias("previous"),
-    ).filter(F.col("previous").isNotNull())
+    pairs = with_owner.select("*", F.lag(previous).over(of_series).alias("previous")).filter(
+        F.col("previous.at") < F.col("at")
+    )
     return pairs.select(
         "series_hash",
         "cluster",
@@ -166,7 +150,6 @@ def _with_all_columns(rows: DataFrame) -> DataFrame:
         "at": "bigint",
         "row_kind": "int",
         "committed_offset": "bigint",
-        "collector_hash": "bigint",
         "state": f"struct<{state}>",
         "owner": "struct<owned:boolean,rack:string>",
     }

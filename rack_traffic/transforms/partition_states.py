@@ -17,7 +17,6 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
-from rack_traffic.transforms.collectors import is_outdated, neighbours
 from rack_traffic.transforms.hourly import micros
 
 # ---- The rack of each broker over time.
@@ -126,11 +125,10 @@ def partition_states(partitions: DataFrame, racks: DataFrame) -> DataFrame:
         "start_offset",
         "end_offset",
         "size_bytes",
-        F.xxhash64("collector").alias("collector_hash"),
     )
     last_leader = F.last("leader", True).over(_rows_before(by_time))
     with_leader = selected.withColumn("leader", F.coalesce("leader", last_leader))
-    unique = _in_order(with_leader, by_time)
+    unique = _deduplicate(with_leader, by_time)
     located = with_rack(unique, racks, "leader", "at", "leader_rack")
     of_topic = Window.partitionBy(*PARTITION, "topic_hash").orderBy("at")
     with_growth = located.select(
@@ -159,15 +157,10 @@ def _rows_before(window: WindowSpec) -> WindowSpec:
     return window.rowsBetween(Window.unboundedPreceding, -1)
 
 
-def _in_order(rows: DataFrame, by_time: WindowSpec) -> DataFrame:
-    """Return one row per partition and time, the one with the largest end offset, unless it is
-    outdated."""
-    with_next = rows.select(
-        "*", F.lead("at").over(by_time).alias("next_at"), *neighbours(by_time, "end_offset")
-    )
-    return with_next.filter(
-        ~F.col("next_at").eqNullSafe(F.col("at")) & ~is_outdated("end_offset")
-    ).select(*rows.columns)
+def _deduplicate(rows: DataFrame, by_time: WindowSpec) -> DataFrame:
+    """Return one row per partition and time: the one with the largest end offset."""
+    with_next = rows.select("*", F.lead("at").over(by_time).alias("_next"))
+    return with_next.filter(F.col("_next").isNull() | (F.col("_next") != F.col("at"))).drop("_next")
 
 
 def _growth() -> Column:

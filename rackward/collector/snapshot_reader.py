@@ -126,13 +126,15 @@ def partition_rows(
     return rows
 
 
-def member_rows(cluster: str, group: Group, racks: HostRacks, at: datetime) -> list[Row]:
+def member_rows(
+    cluster: str, group: Group, racks: HostRacks, at: datetime, collector: str
+) -> list[Row]:
     """Return the rows of the table members; an empty group has one row with null columns."""
     common = (cluster, group.id, group.type, group.state, group.protocol_type, group.protocol)
     if not group.members:
-        return [(*common, group.generation, *(None,) * 6, [], [], at)]
+        return [(*common, group.generation, *(None,) * 6, [], [], at, collector)]
     return [
-        (*common, group.generation, *_member(member, racks), at)
+        (*common, group.generation, *_member(member, racks), at, collector)
         for member in sorted(group.members, key=lambda each: each.id)
     ]
 
@@ -352,7 +354,7 @@ class _Reader:
                 at = self.clock()
                 self._add_faults(*map(str, refused.values()))
                 for group in groups:
-                    members += member_rows(self.cluster, group, self.racks, at)
+                    members += member_rows(self.cluster, group, self.racks, at, self.collector)
                     for member in group.members:
                         self.read_by_groups.update(member.assignment)
                     self._add_faults(*faults_of(group))

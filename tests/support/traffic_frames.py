@@ -81,7 +81,10 @@ def snapshot(
                 (cluster, "orders", "id", p, 0, 1, [0, 1], [0], 0, 10 * p, None, at, "h:1")
                 for p in range(partitions)
             ],
-            "members": [(*group, *member, at), (cluster, "idle", *group[2:], *no_member, at)],
+            "members": [
+                (*group, *member, at, "h:1"),
+                (cluster, "idle", *group[2:], *no_member, at, "h:1"),
+            ],
             "commits": [
                 (cluster, "billing", "orders", p, 7, commits_at or at + timedelta(seconds=1), "h:1")
                 for p in range(partitions)
