@@ -35,8 +35,9 @@ PARTITION_HOURS: Columns = {
 ``kind`` is ``consume`` (from the leader's rack to the member's), ``replicate`` (from the leader's
 rack to a follower's) or ``produce`` (from an unknown rack to the leader's); ``group`` is null for
 the last two. ``estimated_bytes`` and ``reported_bytes`` are parts of ``bytes``: the former could
-not be derived from offsets (an offset was reset, a topic was recreated) and are the usual rate of
-the partition, the latter are exact values from clients. ``unsized_offsets`` were read or written
+not be derived from offsets exactly: they are the usual rate of the partition (an offset was reset,
+a topic was recreated), or the mean size of what compaction left; the latter are exact values from
+clients. ``unsized_offsets`` were read or written
 too, but the size on disk is unknown: ``bytes`` does not include them."""
 
 HOURLY: Columns = {

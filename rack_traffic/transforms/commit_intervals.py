@@ -14,17 +14,17 @@ from pyspark.sql import functions as F
 from rack_traffic.transforms.hourly import micros
 from rack_traffic.transforms.partition_states import BOUNDARIES, DENSITIES, PARTITION
 
-_STATE_TYPES = {
-    "topic_hash": "bigint",
-    "leader_rack": "string",
-    "start_offset": "bigint",
-    "end_offset": "bigint",
-    "newest_density": "double",
-    "oldest_density": "double",
-    **dict.fromkeys(BOUNDARIES, "bigint"),
-    **dict.fromkeys(DENSITIES, "double"),
-}
-TO_STATE = tuple(_STATE_TYPES)
+TO_STATE = (
+    "topic_hash",
+    "leader_rack",
+    "start_offset",
+    "end_offset",
+    "newest_density",
+    "oldest_density",
+    *BOUNDARIES,
+    *DENSITIES,
+    "compacted_below",
+)
 """The fields of the state at the end of an interval."""
 
 FROM_STATE = ("topic_hash", "leader_rack", "start_offset", "end_offset")
@@ -49,41 +49,26 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
     time. If snapshots are missing, the interval is as long as the gap. A duplicate commit makes no
     interval.
     """
+    of_commits = commits.select(
+        *PARTITION,
+        "group",
+        "committed_offset",
+        micros("taken_at").alias("at"),
+        F.lit(_COMMIT).alias("row_kind"),
+    )
+    of_states = states.select(
+        *PARTITION, "at", F.struct(*TO_STATE).alias("state"), F.lit(_STATE).alias("row_kind")
+    )
+    of_owners = owners.select(
+        *PARTITION,
+        "group",
+        "at",
+        F.struct("owned", "rack").alias("owner"),
+        F.when(F.col("owned"), _OWNED).otherwise(_NOT_OWNED).alias("row_kind"),
+    )
     rows = (
-        _with_all_columns(
-            commits.select(
-                "cluster",
-                "group",
-                "topic",
-                "partition",
-                "committed_offset",
-                micros("taken_at").alias("at"),
-                F.lit(_COMMIT).alias("row_kind"),
-            )
-        )
-        .unionByName(
-            _with_all_columns(
-                states.select(
-                    *PARTITION,
-                    "at",
-                    F.struct(*TO_STATE).alias("state"),
-                    F.lit(_STATE).alias("row_kind"),
-                )
-            ),
-        )
-        .unionByName(
-            _with_all_columns(
-                owners.select(
-                    "cluster",
-                    "group",
-                    "topic",
-                    "partition",
-                    "at",
-                    F.struct("owned", "rack").alias("owner"),
-                    F.when(F.col("owned"), _OWNED).otherwise(_NOT_OWNED).alias("row_kind"),
-                )
-            )
-        )
+        of_commits.unionByName(of_states, allowMissingColumns=True)
+        .unionByName(of_owners, allowMissingColumns=True)
         .repartition(*PARTITION)
     )
     first_row = Window.unboundedPreceding
@@ -136,28 +121,6 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
         F.col("state").alias("to_state"),
         F.col("previous.owner").alias("from_owner"),
         F.col("owner").alias("to_owner"),
-    )
-
-
-def _with_all_columns(rows: DataFrame) -> DataFrame:
-    """Return ``rows`` with nulls in the columns that only the other rows of the union have."""
-    state = ",".join(f"{name}:{kind}" for name, kind in _STATE_TYPES.items())
-    types = {
-        "cluster": "string",
-        "group": "string",
-        "topic": "string",
-        "partition": "int",
-        "at": "bigint",
-        "row_kind": "int",
-        "committed_offset": "bigint",
-        "state": f"struct<{state}>",
-        "owner": "struct<owned:boolean,rack:string>",
-    }
-    return rows.select(
-        *(
-            F.col(name) if name in rows.columns else F.lit(None).cast(kind).alias(name)
-            for name, kind in types.items()
-        )
     )
 
 

@@ -45,6 +45,8 @@ def consumption(intervals: DataFrame, estimation: EstimationOptions) -> DataFram
     usual_rate = (
         F.coalesce("rate_before", "rate_after") + F.coalesce("rate_after", "rate_before")
     ) / 2
+    # What is left of a compacted range has a mean size only.
+    from_compacted = F.coalesce(F.col("from_offset") < F.col("compacted_below"), F.lit(False))
     size = F.coalesce(F.col("measured"), usual_rate * duration, F.lit(0.0))
     sized = (duration <= F.lit(estimation.max_gap_us)) & F.col("sized")
     return compared.filter(~F.col("unowned")).select(
@@ -59,7 +61,7 @@ def consumption(intervals: DataFrame, estimation: EstimationOptions) -> DataFram
         "to_rack",
         "to_rack_after",
         F.when(sized, size).otherwise(F.lit(0.0)).alias("bytes"),
-        (sized & F.col("measured").isNull()).alias("estimated"),
+        (sized & (F.col("measured").isNull() | from_compacted)).alias("estimated"),
         F.when(sized, F.lit(0).cast("bigint"))
         .otherwise(F.greatest(F.col("to_offset") - F.col("from_offset"), F.lit(0)))
         .alias("unsized_offsets"),
@@ -99,7 +101,11 @@ def _flatten(intervals: DataFrame) -> DataFrame:
         to_state["end_offset"].alias("boundary_0"),
         *(
             to_state[name].alias(name)
-            for name in ("newest_density", "oldest_density", *BOUNDARIES, *DENSITIES)
+            for name in (
+                *("newest_density", "oldest_density", "compacted_below"),
+                *BOUNDARIES,
+                *DENSITIES,
+            )
         ),
     )
 

@@ -10,6 +10,10 @@ consumers read.
 The density of new records is the growth of the size divided by the growth of the end offset, if
 nothing but appends changed the log in between. Retention, log compaction and a change of the leader
 make that growth meaningless; then the density before is used, or one soon after.
+
+Log compaction removes records from the middle of a log. What was appended since the last compaction
+is known, and so is the newest segment, which is never compacted. Below that only the mean density
+of what is left is known, and bytes that are read there count as estimated.
 """
 
 from __future__ import annotations
@@ -215,12 +219,15 @@ def _with_densities(rows: DataFrame, of_topic: WindowSpec) -> DataFrame:
     # total_n: bytes appended up to boundary_n, counted from the first snapshot.
     with_totals = with_newest.select(
         "*",
+        F.coalesce(appended, F.lit(0).cast("bigint")).alias("appended"),
         F.coalesce(F.sum(appended).over(up_to_now), F.lit(0).cast("bigint")).alias("total_0"),
         F.sum(_was_compacted().cast("int")).over(up_to_now).alias("compactions"),
         F.col("end_offset").alias("boundary_0"),
     )
+    cut = F.struct(F.col("before_end"), (F.col("total_0") - F.col("appended")).alias("total"))
     ranges = with_totals.select(
         "*",
+        F.last(F.when(_was_compacted(), cut), True).over(up_to_now).alias("cut"),
         *(
             F.lag(F.struct("end_offset", "total_0", "compactions"), age)
             .over(of_topic)
@@ -253,18 +260,24 @@ def _with_densities(rows: DataFrame, of_topic: WindowSpec) -> DataFrame:
         .alias("oldest_density"),
         *BOUNDARIES,
         *DENSITIES,
+        F.when(F.col("compactions") > 0, F.col(f"boundary_{last}")).alias("compacted_below"),
     )
 
 
 def _with_range(rows: DataFrame, n: int) -> DataFrame:
-    """Return ``rows`` with range ``n``; empty if the log is younger, or was compacted since."""
-    uncompacted = (F.col(f"earlier_{n}.compactions") == F.col("compactions")) | F.lit(
-        n <= UNCOMPACTED_RANGES
-    )
-    earlier = F.when(uncompacted, F.col(f"earlier_{n}"))
+    """Return ``rows`` with range ``n``.
+
+    If the log was compacted since, the range begins at the last compaction; if there is neither
+    that nor an earlier snapshot, it is empty.
+    """
+    earlier_end, earlier_total = F.col(f"earlier_{n}.end_offset"), F.col(f"earlier_{n}.total_0")
+    if n > UNCOMPACTED_RANGES:
+        uncompacted = F.col(f"earlier_{n}.compactions") == F.col("compactions")
+        earlier_end = F.when(uncompacted, earlier_end).otherwise(F.col("cut.before_end"))
+        earlier_total = F.when(uncompacted, earlier_total).otherwise(F.col("cut.total"))
     upper, upper_total = F.col(f"boundary_{n - 1}"), F.col(f"total_{n - 1}")
-    boundary = F.least(F.coalesce(earlier["end_offset"], upper), upper)
-    total = F.coalesce(earlier["total_0"], upper_total)
+    boundary = F.least(F.coalesce(earlier_end, upper), upper)
+    total = F.least(F.coalesce(earlier_total, upper_total), upper_total)
     density = (upper_total - total) / F.nullif(upper - boundary, F.lit(0))
     return rows.select(
         "*",

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from rack_traffic.options import EstimationOptions
 from rack_traffic.pipeline import partition_hours
+from tests.support.oracles import traffic_sql
 from tests.support.traffic_frames import stored
 from tests.support.traffic_truth import BEGIN, Cell, Fault, Simulation, observe, simulate
 
@@ -36,13 +37,15 @@ class Results:
         self.simulations: dict[str, Simulation] = {}
         self.cells: dict[str, Counter[Cell]] = {name: Counter() for name in SIMULATIONS}
         self.estimated: Counter[str] = Counter()
+        self.folder = folder
         rows: dict[str, list[dict[str, Any]]] = {}
         for name, faults in SIMULATIONS.items():
             self.simulations[name] = simulate(1, faults=faults)
             for table, seen in observe(self.simulations[name]).items():
                 renamed = ({**row, "cluster": f"{name}/{row['cluster']}"} for row in seen)
                 rows.setdefault(table, []).extend(renamed)
-        for row in partition_hours(stored(spark, rows, folder), EstimationOptions()).collect():
+        self.rows = partition_hours(stored(spark, rows, folder), EstimationOptions()).collect()
+        for row in self.rows:
             name, cluster = row.cluster.split("/")
             hour = int((row.hour.timestamp() - BEGIN.timestamp()) // 3600)
             if 0 <= hour < self.simulations[name].hours:
@@ -87,6 +90,12 @@ def test_only_faults_that_prevent_measuring_cause_estimates(results: Results) ->
     unmeasurable = {Fault.SET_BACK, Fault.OVERTAKEN, Fault.RECREATED}
     for name, faults in SIMULATIONS.items():
         assert (results.estimated[name] > 0) == bool(faults & unmeasurable), name
+
+
+def test_another_program_computes_the_same_rows(results: Results) -> None:
+    connection = traffic_sql.connect(str(results.folder))
+    expected = connection.execute(traffic_sql.partition_hours(connection)).fetchall()
+    assert traffic_sql.differences(results.rows, expected) == ""
 
 
 def test_bytes_of_unknown_racks_are_counted_separately(results: Results) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,8 @@ class Fault(StrEnum):
     """A tenth of the snapshots of partitions, and of commits, fail independently."""
     REBALANCING = "rebalancing"
     """Some snapshots of a group are taken during a rebalance, and have no assignments."""
+    SKEWED = "skewed"
+    """A second collector takes every second snapshot, too; its clock is late by more than that."""
 
 
 Ints = NDArray[np.int64]
@@ -441,7 +444,7 @@ def observe(simulation: Simulation, every: int = 20) -> Rows:
 
     Snapshots are taken every ``every`` seconds, plus or minus a step.
     """
-    rng = np.random.default_rng([simulation.seed, 2])
+    rng, other_rng = (np.random.default_rng([simulation.seed, number]) for number in (2, 3))
     faults = simulation.faults
     passes = range(HISTORY - STEPS_PER_HOUR // 3, simulation.steps, every // STEP)
     gap = range(HISTORY + int(0.92 * STEPS_PER_HOUR), HISTORY + int(1.12 * STEPS_PER_HOUR))
@@ -450,23 +453,29 @@ def observe(simulation: Simulation, every: int = 20) -> Rows:
         step = min(max(planned + int(rng.integers(-1, 2)), 0), simulation.steps - 1)
         if Fault.GAP in faults and step in gap:
             continue
-        for cluster in simulation.clusters:
-            # The state at the end of the step.
-            at = BEGIN + timedelta(seconds=(step + 1 - HISTORY) * STEP)
-            rows["brokers"] += _brokers(cluster, at)
+        # The state at the end of the step.
+        at = BEGIN + timedelta(seconds=(step + 1 - HISTORY) * STEP)
+        clocks = {"collector-0": at}
+        if Fault.SKEWED in faults and number % 2:
+            clocks["collector-1"] = at - timedelta(seconds=every * 1.2)
+        is_rebalancing = Fault.REBALANCING in faults and number % 7 == 3
+        for cluster, (collector, time) in product(simulation.clusters, clocks.items()):
+            rows["brokers"] += _brokers(cluster, time)
+            seen: Rows = {"partitions": [], "members": [], "commits": []}
+            draws = rng if time == at else other_rng
             flaky = Fault.FLAKY in faults
-            if not (flaky and rng.random() < 0.1):
+            if not (flaky and draws.random() < 0.1):
                 for topic in cluster.topics:
-                    rows["partitions"] += _partitions(
-                        cluster, simulation.logs[cluster.name, topic.name], step, at
-                    )
+                    log = simulation.logs[cluster.name, topic.name]
+                    seen["partitions"] += _partitions(cluster, log, step, time)
             for owner, reading in simulation.readings:
                 if owner is not cluster:
                     continue
-                is_rebalancing = Fault.REBALANCING in faults and number % 7 == 3
-                rows["members"] += _members(cluster, reading, step, at, is_rebalancing)
-                if not (flaky and rng.random() < 0.1):
-                    rows["commits"] += _commits(cluster, reading, step, at)
+                seen["members"] += _members(cluster, reading, step, time, is_rebalancing)
+                if not (flaky and draws.random() < 0.1):
+                    seen["commits"] += _commits(cluster, reading, step, time)
+            for name, observed in seen.items():
+                rows[name] += [row | {"collector": collector} for row in observed]
     if Fault.DUPLICATES in faults:
         for table in rows.values():
             duplicates = rng.choice(len(table), len(table) // 10, replace=False)

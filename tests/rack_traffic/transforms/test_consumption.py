@@ -18,6 +18,7 @@ RANGES = ", ".join(
         "newest_density:double, oldest_density:double",
         *(f"{name}:bigint" for name in BOUNDARIES),
         *(f"{name}:double" for name in DENSITIES),
+        "compacted_below:bigint",
     ]
 )
 INTERVALS = (
@@ -42,6 +43,7 @@ def interval(
     topic_hash: int = 1,
     start_offset: int = 0,
     sized: bool = True,
+    compacted_below: int | None = None,
     owners: tuple[Any, Any] = (OWNED, None),
 ) -> tuple[object, ...]:
     """Return an interval over a log that ends at offset 100 at both times.
@@ -53,7 +55,7 @@ def interval(
     return (
         *(7, "c", topic, 0, "g", seconds[0] * SECOND, seconds[1] * SECOND, *offsets),
         (1, "a", 0, 100),
-        (topic_hash, "b", start_offset, 100, *ranges),
+        (topic_hash, "b", start_offset, 100, *ranges, compacted_below),
         *owners,
     )
 
@@ -61,6 +63,8 @@ def interval(
 def test_consumption(spark: SparkSession) -> None:
     rows = [
         interval("lags", (0, 60), (40, 110)),
+        interval("compacted", (0, 60), (40, 110), compacted_below=50),
+        interval("not compacted", (0, 60), (50, 110), compacted_below=50),
         interval("reset", (0, 60), (100, 106)),
         interval("reset", (60, 120), (106, 100)),
         interval("reset", (120, 180), (100, 112)),
@@ -76,6 +80,8 @@ def test_consumption(spark: SparkSession) -> None:
     expected = [
         # 10 offsets of 1 byte, 50 of 4 bytes, and 10 of 10 bytes.
         ("lags", 60, *racks, 310.0, False, 0),
+        ("compacted", 60, *racks, 310.0, True, 0),
+        ("not compacted", 60, *racks, 300.0, False, 0),
         ("reset", 60, *racks, 60.0, False, 0),
         # The mean of 1 and 2 bytes per second.
         ("reset", 120, *racks, 90.0, True, 0),
