@@ -88,7 +88,9 @@ def main() -> None:
     elif options.commits:
         size = Size(max(1, options.commits // (PARTITIONS * PASSES)), PARTITIONS, PASSES)
         if options.generate:
-            write_snapshots(spark_session(SPARK), size, options.generate)
+            spark = spark_session(SPARK)
+            write_snapshots(spark, size, options.generate)
+            spark.stop()
             return
         with tempfile.TemporaryDirectory(prefix="rackward-traffic-") as folder:
             # In another process, whose memory and CPU time do not count.
