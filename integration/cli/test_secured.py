@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +33,7 @@ from integration.support.command_line import Done, one_line, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import STOCK, wait_for_status
 from integration.support.topics import create_topic, new_name, with_admin
+from integration.support.traffic import SHORT_RUN
 from rackward.clusters import LocalCluster
 from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
 from tests.support.security import Authority, make_authority, write_file
@@ -50,7 +57,7 @@ class Secured:
     authority: Authority
     files: dict[str, str]
 
-    def run(self, listener: str, config: str, *arguments: str, status: int = 0) -> Done:
+    def run(self, listener: str, config: str, *arguments: str, status: int | None = 0) -> Done:
         path = write_file(self.folder, "client.properties", config)
         # Each broker has its own copy of the ACLs.
         self.cluster.await_metadata()
@@ -302,7 +309,7 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     def collected(name: str) -> tuple[str, Path]:
         """Return the text on stderr, and the folder of the tables."""
         to = tmp_path / name
-        command = ("traffic", "collect", "--once", "--output", str(to))
+        command = ("traffic", "collect", "--once", "--output", str(to), "--groups", group)
         where = f"here={cluster.bootstrap('plain')}"
         return secured.run("plain", carol, *command, "--cluster", where).err, to
 
@@ -363,3 +370,103 @@ def test_brokers_of_which_one_has_no_rack(secured: Secured) -> None:
     replicas = secured.replicas(topic)
     assert replicas == output["topics"][0]["replicas"]
     assert len(replicas) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_no_output_of_any_command_has_the_secret(secured: Secured, tmp_path: Path) -> None:
+    """Standard output and error, with --debug, and every file: plans, tables, logs of the
+    controller and of Spark, its event log and checkpoint, and the report."""
+    cluster, secret = secured.cluster, "alice secret"
+    where = cluster.bootstrap("scram")
+    config = "security.protocol=sasl_ssl\n" + librdkafka("SCRAM-SHA-512")
+    config += f"ssl.ca.location={secured.files['ca']}\n"
+    topic, group, sent = (new_name(stem) for stem in ("canary", "canaries", "snapshots"))
+    create_topic(cluster, sent, [[0]])
+    plan, leaders, stream = (str(tmp_path / each) for each in ("plan", "leaders", "stream"))
+    collect = ("traffic", "collect", "--once", "--cluster", f"here={where}")
+    texts: list[str] = []
+
+    def run(*arguments: str, statuses: tuple[int, ...] = (0,)) -> None:
+        done = secured.run("scram", config, "--debug", *arguments, status=None)
+        assert done.status in statuses, done
+        texts.extend((done.out, done.err))
+
+    run("topics", "create", topic, "-p", "2", "-r", "1", "--ignore-racks", "--yes")
+    run("topics", "add-partitions", topic, "--partitions", "3", "--ignore-racks", "--yes")
+    run("topics", "describe", topic)
+    run("placement", "check", "--fail-on", "never")
+    run("placement", "suggest", "-p", "2", "-r", "1", "--service", "127.0.0.1:1", statuses=(2,))
+    run("placement", "plan", "--topics", topic, "--drain", "1", "--ignore-racks", "-o", plan)
+    run("placement", "apply", plan, "--throttle", "1MB", "--yes")
+    run("placement", "cancel", plan, "--yes")
+    run("placement", "throttle")
+    run("leaders", "plan", "--readers", "a=1", "--topics", topic, "-o", leaders)
+    run("leaders", "apply", leaders, "--yes")
+    with reading(cluster, group, topic):
+        run("groups", "explain", group)
+        run("groups", "rebalance", group, "--yes", statuses=(0, 2))
+        run("lead", group, "--dry-run")
+        run(*collect, "--output", str(tmp_path / "snapshots"))
+        run(*collect, "--output-topic", sent)
+    for arguments in (("topics", "describe"), ("lead", group, "--dry-run")):
+        wrong = config.replace(secret, "hunter2")
+        done = secured.run("scram", wrong, "--debug", *arguments, status=2)
+        assert "Traceback" in done.err
+        assert "hunter2" not in done.out + done.err
+    properties = write_file(secured.folder, "client.properties", config)
+    texts.append(_controller_output(where, properties, tmp_path))
+    events = tmp_path / "events"
+    events.mkdir()
+    spark = [
+        *("--conf", f"spark.eventLog.dir={events.as_uri()}"),
+        *("--conf", "spark.eventLog.enabled=true"),
+        *("--conf", "spark.log.level=INFO"),
+    ]
+    with (tmp_path / "spark.log").open("w") as log:
+        command = ["traffic", "stream", sent, stream, "--once", "--bootstrap-server", where]
+        command += ["--command-config", properties, *spark, *SHORT_RUN]
+        subprocess.run(
+            [sys.executable, "-m", "rackward.cli.main", *command],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            check=True,
+            timeout=600,
+        )
+    page = tmp_path / "page.html"
+    texts.append(rackward(where, "traffic", "report", stream, "-o", page).out)
+    contents = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {path.suffix for path in contents} >= {".html", ".log", ".parquet", ".json"}
+    assert b"sasl.jaas.config" in contents[tmp_path / "spark.log"]
+    assert any(events in path.parents for path in contents)
+    found = [str(path) for path, content in contents.items() if secret.encode() in content]
+    assert found == []
+    assert secret not in "".join(texts)
+
+
+def _controller_output(where: str, properties: str, folder: Path) -> str:
+    """Run a controller until it is active; return its metrics. Its log is in ``folder``."""
+    config = folder / "controller.json"
+    config.write_text(
+        json.dumps(
+            {
+                "cluster": {"bootstrap_servers": where, "command_config": properties},
+                "service": {"listen": "127.0.0.1:0"},
+                "health": {"listen": "127.0.0.1:0"},
+            }
+        )
+    )
+    path = folder / "controller.log"
+    with path.open("w") as log:
+        command = ["--debug", "controller", "--config", str(config)]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rackward.cli.main", *command], stdout=log, stderr=log
+        )
+    try:
+        wait_until(lambda: "active controller" in path.read_text(), TEST_TIMEOUT, "it is active")
+        (address,) = re.findall(r"health and metrics: (http://\S+)", path.read_text())
+        with urllib.request.urlopen(f"{address}/metrics", timeout=TEST_TIMEOUT) as response:
+            return str(response.read().decode())
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(TEST_TIMEOUT)

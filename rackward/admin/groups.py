@@ -24,8 +24,10 @@ OWN_PROTOCOLS = "leader-rack-aware-range", "leader-rack-aware-cooperative-sticky
 LEAD_CLIENT_ID = "rackward-lead"
 """Client id, or its prefix, of the members that ``rackward lead`` joins groups with."""
 
-LEADS = b"leads"
-"""User data of such a member's assignment if it has assigned the partitions of all members."""
+LEADS = b"\0\0" + b"\0\0\0\1" + b"\0\x0erackward-leads" + b"\0\0\0\0" + b"\0\0\0\0"
+"""The assignment of such a member if it has assigned the partitions of all members: no partition of
+a topic of this name. It has no user data, with which brokers would refuse to turn the group into
+one of the new protocol."""
 
 MAX_METADATA_BYTES = 1 << 20
 """Longer metadata of a member is not decoded: its topics, rack and assignment are then unknown."""
@@ -291,7 +293,7 @@ def leads_for_rackward(member_id: str) -> bool:
 
 
 def _has_assigned(member: Any) -> bool:
-    return bytes(member.member_assignment or b"").endswith(LEADS)
+    return bytes(member.member_assignment or b"") == LEADS
 
 
 def _parse_consumer_group(group: Any) -> Group:

@@ -75,9 +75,6 @@ JOIN_AHEAD_SECONDS = 0.01
 If all of them rejoined in this time, one of them would lead with us in the group.
 """
 
-NOTHING = bytes(6)
-"""A ConsumerProtocolAssignment of no partitions, up to the length of its user data."""
-
 LEAVE_REASON = "the process that leads ends"
 
 MAX_MISTAKES = 3
@@ -348,9 +345,8 @@ class LedGroup:
         self._report_take_over(raw, result)
 
     async def _assign(self, others: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Send the assignments of the other members, and an empty one for us, which is marked."""
-        ours = {self._member.id: NOTHING + len(LEADS).to_bytes(4) + LEADS}
-        await self._member.sync(write_assignments(others) | ours)
+        """Send the assignments of the other members, and one without partitions for us, LEADS."""
+        await self._member.sync(write_assignments(others) | {self._member.id: LEADS})
 
     async def _with_names(self, joined: Joined) -> tuple[RawMember, ...]:
         """Return the members with client ids and hosts, if these make a difference."""

@@ -118,10 +118,10 @@ class DescribingAdmin:
 def test_members_that_lead_are_no_consumers() -> None:
     reading, leader, waiting = (f"{name}-{uuid4()}" for name in ("c", *["rackward-lead"] * 2))
     assignments = write_assignments({reading: {"t": [0]}, waiting: {}})
-    marked = b"\0\0" + b"\0\0\0\0" + b"\0\0\0\5" + LEADS
-    assert SubscriptionReader().read_assignment(marked) == {}
+    assert write_assignments({leader: {"rackward-leads": ()}}) == {leader: LEADS}
+    assert not any(SubscriptionReader().read_assignment(LEADS).values())
     admin: Any = DescribingAdmin(
-        (leader, EMPTY_SUBSCRIPTION, marked),
+        (leader, EMPTY_SUBSCRIPTION, LEADS),
         (reading, EMPTY_SUBSCRIPTION, assignments[reading]),
         (waiting, EMPTY_SUBSCRIPTION, assignments[waiting]),
     )
@@ -130,6 +130,6 @@ def test_members_that_lead_are_no_consumers() -> None:
     assert [each.id for each in group.members] == [reading]
     assert (group.leader, group.waiting) == (leader, (waiting,))
     # The mark counts only in the assignment of such a member.
-    admin = DescribingAdmin((reading, EMPTY_SUBSCRIPTION, marked))
+    admin = DescribingAdmin((reading, EMPTY_SUBSCRIPTION, LEADS))
     ((group,), _) = describe_classic_groups(admin, 1, ["g"])
     assert (group.leader, len(group.members)) == (None, 1)
