@@ -58,8 +58,8 @@ benchmarks: $(VENV)/.dev-installed
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 benchmarks-placement: $(VENV)/.dev-installed
-	@$(BIN)/python -m benchmarks.placement
 	@$(BIN)/python -m benchmarks.reassignment
+	@$(BIN)/python -m benchmarks.placement
 
 benchmarks-clients: $(VENV)/.dev-installed
 	@$(BIN)/python -m benchmarks.confluent_overhead $(ARGS)
