@@ -40,6 +40,7 @@ from assignors.group_leader import (
     Rebalance,
     RebalanceResult,
     WeightSource,
+    format_error,
     is_topic_name,
     log,
     read_members,
@@ -271,6 +272,15 @@ def log_revocation_timeout(context: GroupContext, withheld: int) -> None:
         context,
         withheld,
         REVOCATION_TIMEOUT,
+    )
+
+
+def log_not_monitored(context: GroupContext, error: Exception) -> None:
+    """Log that a leader that restarted could not read its group, and what follows from that."""
+    log.warning(
+        "leaders that move are not noticed until the next rebalance: %s error=%s",
+        context,
+        format_error(error),
     )
 
 

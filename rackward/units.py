@@ -1,4 +1,4 @@
-"""Quantities as text (bytes, durations, counts, broker ids, names), and deadlines."""
+"""Quantities as text (bytes, durations, counts, broker ids, names), addresses, and deadlines."""
 
 from __future__ import annotations
 
@@ -18,10 +18,23 @@ __all__ = [
     "format_duration",
     "format_list",
     "parse_bytes",
+    "parse_listen_address",
 ]
 
 _BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtp])(i?)b?|b)?(/s)?", re.IGNORECASE)
+_MAX_PORT = 65535
 _EXPONENTS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+
+
+def parse_listen_address(text: str) -> tuple[str, int]:
+    """Return the host and the port of ``HOST:PORT``; an IPv6 address may be in brackets.
+
+    Raises ValueError.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _MAX_PORT:
+        raise ValueError("write HOST:PORT")
+    return host.strip("[]"), int(port)
 
 
 def parse_bytes(option: str, text: str, *, rate: bool = False) -> int:

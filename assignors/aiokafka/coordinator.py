@@ -73,6 +73,7 @@ from assignors.client_assignor import (
     ClassPatch,
     ClientAssignor,
     bind,
+    log_not_monitored,
     log_revocation_timeout,
     topics_of,
 )
@@ -325,11 +326,7 @@ class MetadataPoller:
             if error:
                 raise for_code(error)()
         except KafkaError as error:
-            log.warning(
-                "leaders that move are not noticed until the next rebalance: %s error=%s",
-                context,
-                format_error(error),
-            )
+            log_not_monitored(context, error)
             return
         if state != "Stable" or bound.monitor is None:
             return

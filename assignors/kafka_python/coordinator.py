@@ -221,6 +221,7 @@ class RackAwareCoordinator(LeaveFixes):
         """Monitor the leaders of partitions for a group that this member led when it restarted."""
         from kafka.protocol.admin import DescribeGroupsRequest
 
+        from assignors.client_assignor import log_not_monitored
         from assignors.kafka_python.leading import GroupLeader
 
         request = DescribeGroupsRequest(groups=[self.group_id], include_authorized_operations=False)
@@ -231,11 +232,7 @@ class RackAwareCoordinator(LeaveFixes):
             if error := group.error_code:
                 raise for_code(error)()
         except KafkaError as error:
-            log.warning(
-                "leaders that move are not noticed until the next rebalance: %s error=%s",
-                context,
-                format_error(error),
-            )
+            log_not_monitored(context, error)
             return
         if group.group_state != "Stable" or self.context != context:
             # The group rebalances, and gets a leader.

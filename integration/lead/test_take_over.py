@@ -86,7 +86,7 @@ def test_members_that_wait_for_their_assignment_are_not_removed(
 ) -> None:
     """A broker never answers the SyncGroup request of a member that it removes.
 
-    So nobody is removed before the group is stable.
+    So members are removed only while the group is stable.
     """
     group = new_name("group")
     properties = {"bootstrap.servers": shared_three_brokers.bootstrap_servers}

@@ -35,7 +35,7 @@ def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[Scenario
     first of these groups, so that they count once.
     """
     leaders = case.leader_racks()
-    leader_racks = case.racks_by_topic(leaders)
+    leader_racks = case.by_topic(leaders, None)
     no_racks: dict[str, list[str | None]] = {
         topic: [None] * len(racks) for topic, racks in leader_racks.items()
     }
@@ -52,7 +52,7 @@ def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[Scenario
         "rackward_range": LeaderRackAwareRange().assign(case.members, leader_racks),
         "rackward_cooperative_sticky": sticky.assign(case.members, leader_racks),
         "rackward_after_leader_layout": sticky.assign(
-            case.members, case.racks_by_topic(new_leaders)
+            case.members, case.by_topic(new_leaders, None)
         ),
     }
     owner = {name: _owners(case, indexes, plan.partitions) for name, plan in plans.items()}
@@ -123,8 +123,9 @@ def _owners_by_bytes(
         for number, leader in zip(owner.tolist(), leaders, strict=True)
     ):
         return owner
+    weights = [float(each.bytes) for each in case.partitions.values()]
     plan = LeaderRackAwareCooperativeSticky().assign(
-        case.members, case.racks_by_topic(leaders), case.bytes_by_topic()
+        case.members, case.by_topic(leaders, None), case.by_topic(weights, 0.0)
     )
     return _owners(case, indexes, plan.partitions)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -16,6 +17,8 @@ from rack_traffic.options import Interval
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.transforms.commit_intervals import STABLE_STATES
 from rack_traffic.transforms.partition_states import FOREVER, broker_racks
+
+Value = TypeVar("Value")
 
 KEY = ("cluster", "group", "interval_start")
 
@@ -215,24 +218,15 @@ class GroupCase:
         """Return the rack of the leader of each partition, in the order of ``partitions``."""
         return [self.rack_of(each.leader) for each in self.partitions.values()]
 
-    def bytes_by_topic(self) -> dict[str, list[float]]:
-        """Return the bytes of partitions as weights for an assignor: topic to list."""
-        rows: dict[str, list[float]] = {}
-        for topic, partition in sorted(self.partitions):
-            row = rows.setdefault(topic, [])
-            row.extend([0.0] * (partition + 1 - len(row)))
-            row[partition] = float(self.partitions[TopicPartition(topic, partition)].bytes)
-        return rows
-
-    def racks_by_topic(self, racks: Sequence[str | None]) -> dict[str, list[str | None]]:
-        """Return ``racks``, which are in the order of ``partitions``, as input of an assignor:
-        topic to list, in which the index is the partition."""
-        rows: dict[str, list[str | None]] = {}
-        for (topic, number), rack in zip(self.partitions, racks, strict=True):
+    def by_topic(self, values: Sequence[Value], missing: Value) -> dict[str, list[Value]]:
+        """Return ``values``, which are in the order of ``partitions``, as input of an assignor:
+        topic to list, in which the index is the partition. Other partitions have ``missing``."""
+        rows: dict[str, list[Value]] = {}
+        for (topic, number), value in zip(self.partitions, values, strict=True):
             row = rows.setdefault(topic, [])
             if number >= len(row):
-                row.extend([None] * (number + 1 - len(row)))
-            row[number] = rack
+                row.extend([missing] * (number + 1 - len(row)))
+            row[number] = value
         return rows
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
@@ -43,6 +42,7 @@ from rackward.lead import (
     parse_protocols,
 )
 from rackward.lead.model import JOINING
+from rackward.units import parse_listen_address
 
 EPILOG = """
 In a classic consumer group, one member, the leader, assigns the partitions of all. This command
@@ -200,16 +200,17 @@ def parse_refresh(option: str, text: str | None) -> RefreshPolicy | None:
 
 def parse_health(option: str, text: str) -> tuple[str, int]:
     """Return host and port. Raises InvalidOptionError, also if the extra is not installed."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not re.fullmatch(r"[0-9]{1,5}", port):
-        raise InvalidOptionError(f"{option} {text}: write HOST:PORT")
+    try:
+        address = parse_listen_address(text)
+    except ValueError as error:
+        raise InvalidOptionError(f"{option} {text}: {error}") from error
     try:
         import prometheus_client  # noqa: F401
     except ImportError as error:
         raise InvalidOptionError(
             f"{option} needs {error.name}: pip install 'rackward[prometheus]'"
         ) from error
-    return host.strip("[]"), int(port)
+    return address
 
 
 @contextmanager

@@ -60,7 +60,7 @@ from rackward.config_files import (
 from rackward.host_racks import HostRacks
 from rackward.lead import LeadOptions, TakeOver, TakeOverPolicy, parse_protocols
 from rackward.placement_service import DEFAULT_ADDRESS, MutualTls
-from rackward.units import parse_bytes
+from rackward.units import parse_bytes, parse_listen_address
 
 MIN_GAIN = 0.05
 MIN_INTERVAL_SECONDS = 600.0
@@ -70,7 +70,6 @@ PARTITIONS_AT_ONCE = 100
 _OFF = "off"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _MIN_LAYOUT_SECONDS = 60.0
-_MAX_PORT = 65535
 _MAX_THROTTLED_PARTITIONS = 500
 """Partitions of one topic whose throttled replicas fit into one configuration value of Kafka."""
 
@@ -159,16 +158,8 @@ def read_config(path: Path, read_properties: ReadProperties) -> ControllerConfig
         )
     service = _listen_config(document.service, path)
     health = _listen_config(document.health, path)
-    if (
-        service
-        and health
-        and service.port
-        and (service.host, service.port)
-        == (
-            health.host,
-            health.port,
-        )
-    ):
+    addresses = [(each.host, each.port) for each in (service, health) if each and each.port]
+    if service and len(set(addresses)) < len(addresses):
         raise ConfigError(
             f"{path}: service and health both listen on port {service.port}: give each its own"
         )
@@ -257,10 +248,10 @@ class _Listener(_Section):
         """Return host and port, None if it is off."""
         if self.listen is False or self.listen == _OFF:
             return None
-        host, colon, port = str(self.listen).rpartition(":")
-        if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _MAX_PORT:
-            raise ValueError(f"listen is {self.listen!r}: write HOST:PORT, or off")
-        return host.strip("[]"), int(port)
+        try:
+            return parse_listen_address(str(self.listen))
+        except ValueError as error:
+            raise ValueError(f"listen is {self.listen!r}: {error}, or off") from error
 
 
 class _Health(_Listener):

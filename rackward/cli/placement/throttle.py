@@ -16,6 +16,7 @@ from rackward.admin.throttle import (
 from rackward.cli import options
 from rackward.cli.console import confirm, print_json, require_confirmation, table_console
 from rackward.cli.options import ClusterOptions
+from rackward.cli.placement.apply import throttle_in_force
 
 EPILOG = """
 Shown are the settings that throttle replication, whichever tool has made them: the rates of all
@@ -77,7 +78,7 @@ def throttle(
 
 def _settings_json(settings: ThrottleSettings) -> dict[str, Any]:
     return {
-        "in_force": settings.text if settings.in_force else None,
+        "in_force": throttle_in_force(settings),
         "of_rackward": [marker.rate for marker in settings.default.markers],
         **_rates_json(settings.default.rates),
         "brokers": [
