@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -60,9 +60,9 @@ def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
     delete_topic(cluster, name)
 
 
-def start(group: ConsumerGroup, topic: str) -> Owned:
-    for name, rack in MEMBERS.items():
-        group.start(name, rack)
+def start(group: ConsumerGroup, topic: str, names: Iterable[str] = MEMBERS) -> Owned:
+    for name in names:
+        group.start(name, MEMBERS[name])
     return group.settle({(topic, number) for number in range(PARTITIONS)}, hold=2.0)
 
 
@@ -142,7 +142,11 @@ def test_two_groups_of_different_clients_on_one_topic(cluster: Cluster, topic: s
             stack.enter_context(ConsumerGroup(cluster, topics=[topic], client=client))
             for client in (new_protocol, Java(RANGE))
         ]
-        owned = [start(group, topic) for group in groups]
+        # In rack c, partitions of the first group have no reader of the second.
+        owned = [
+            start(group, topic, names)
+            for group, names in zip(groups, [("a1", "b1", "c1"), ("a1", "b1")], strict=True)
+        ]
         planned = rackward(
             *(cluster, "leaders", "plan", "--json"),
             *(argument for group in groups for argument in ("--group", group.id)),
@@ -158,7 +162,7 @@ def test_two_groups_of_different_clients_on_one_topic(cluster: Cluster, topic: s
             max(readers[(topic, number), rack] for rack in "abc") for number in range(PARTITIONS)
         )
         assert sum(each["after"] for each in planned["localities"]) == best
-        assert best < 2 * PARTITIONS, "the groups read every partition in the same racks"
+        assert best < 2 * PARTITIONS
         unmet = sum(
             len(numbers) for each in planned["unmet"] for numbers in each["partitions"].values()
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 
 import pytest
 from kafka import errors as kafka_errors
@@ -22,10 +22,10 @@ from integration.support.leading import (
 )
 from integration.support.topics import SteadyProducer, create_topic, new_name
 from rackward.clusters import Cluster
-from rackward.lead import TakeOver, TakeOverPolicy
+from rackward.lead import TakeOver, TakeOverPolicy, led_group
 from rackward.lead.connection import LeadConnection
 from rackward.lead.member import COORDINATOR_ERRORS, GroupMember, Timeouts
-from rackward.lead.take_over import bucket
+from rackward.lead.take_over import bucket, id_cost
 from tests.support.waiting import TEST_TIMEOUT
 
 PARTITIONS = 12
@@ -186,6 +186,40 @@ def test_two_that_take_over_do_not_remove_each_other(
         assert follower.status()[0].reason == "another rackward process leads the group"
         leader.close()
         wait_until_leading(follower)
+        led.settle()
+
+
+def test_a_process_that_has_left_does_not_stop_the_next(
+    shared_three_brokers: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer leads after the first process has left, and the second knows that it has left.
+
+    Of two processes, the one with the lower member id takes the group over.
+    """
+    monkeypatch.setattr(led_group, "ID_TRIES", 1000)
+    client = STOCK["confluent-cooperative-sticky"]
+    with (
+        ExitStack() as stack,
+        ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group,
+    ):
+        led = LedGroup(shared_three_brokers, group, topic, PARTITIONS)
+
+        def low(candidate: str, others: Sequence[str], mode: TakeOver) -> int:
+            return id_cost(candidate, others, mode) + (candidate[-36] > "7")
+
+        def high_and_last(candidate: str, *_: object) -> int:
+            return (bucket(candidate, 16) < 15) + (candidate[-36] < "8")
+
+        monkeypatch.setattr(led_group, "id_cost", low)
+        first = stack.enter_context(leading(shared_three_brokers, group.id, take_over=REMOVE))
+        wait_until_leading(first)
+        led.start("c1", "b1", "a1")
+        led.settle()
+        monkeypatch.setattr(led_group, "id_cost", high_and_last)
+        second = stack.enter_context(leading(shared_three_brokers, group.id, take_over=REMOVE))
+        wait_for_status(second, lambda each: each.state == "waiting", "it waits")
+        first.close()
+        wait_until_leading(second)
         led.settle()
 
 

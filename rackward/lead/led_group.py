@@ -263,15 +263,20 @@ class LedGroup:
         self._join_reason = None
         self._revoke_by = self._decide_again = None
         self._in_use = joined.protocol
-        if joined.leader == self._member.id:
-            await self._lead(joined)
-        elif joined.leader:
-            await self._follow(joined)
-        else:
-            # Brokers that assign themselves name no leader.
-            self._check_leadable(await self._member.describe())
-            self._join_reason = "the group has no leader"
-            await self._wakeup(RETRY_SECONDS)
+        try:
+            if joined.leader == self._member.id:
+                await self._lead(joined)
+            elif joined.leader:
+                await self._follow(joined)
+            else:
+                # Brokers that assign themselves name no leader.
+                self._check_leadable(await self._member.describe())
+                self._join_reason = "the group has no leader"
+                await self._wakeup(RETRY_SECONDS)
+        except kafka_errors.KafkaError:
+            # Without an assignment, or without a decision about the leader.
+            self._join_reason = "an error after joining"
+            raise
 
     def _check_leadable(self, group: DescribedGroup) -> None:
         """Raise _Refused if the group's assignment cannot be made here."""
@@ -420,18 +425,14 @@ class LedGroup:
         if joined.protocol in NO_WAITING:
             await self._step_aside()
             return
-        if joined.leader not in self._others:
-            described = await self._member.describe()
-            self._others = {
-                each.id: each.instance_id
-                for each in described.members
-                if each.id != self._member.id
-            }
         # A member is not removed before the group is stable: a broker never answers the SyncGroup
         # request of a member that it removes, and the consumer waits for its request time-out.
         # Nor is it removed while members join: librdkafka's cooperative consumer then drops the
         # member id that it is given, and the group waits for that id until its session time-out.
         assigned = await self._member.sync()
+        # A process that has left since must not be waited for.
+        described = await self._member.describe()
+        self._others = {m.id: m.instance_id for m in described.members if m.id != self._member.id}
         if not await self._decide(joined.leader):
             return
         try:
