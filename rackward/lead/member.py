@@ -6,6 +6,7 @@ Requests and responses of the group protocol, without a decision: those are in
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -130,10 +131,14 @@ class GroupMember:
         cost: Callable[[str], int],
         tries: int,
     ) -> None:
-        """Get a member id of low ``cost``; give the other ids back."""
+        """Get a member id of low ``cost``; give the other ids back.
+
+        An id that does not join expires after the session time-out, so the search ends long before.
+        """
+        until = time.monotonic() + self.timeouts.session / 4
         self.id = await self.request_id(protocols)
         for _ in range(tries):
-            if not cost(self.id):
+            if not cost(self.id) or time.monotonic() > until:
                 break
             another = await self.request_id(protocols)
             self.id, worse = sorted((self.id, another), key=cost)

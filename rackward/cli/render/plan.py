@@ -261,7 +261,7 @@ PLAN_JSON = """JSON: {schema_version: 1, command, output, copies, bytes, leader_
  localities: [{readers, partitions, before, after}],
  partitions: [{topic, partition, before: [broker], after: [broker], bytes}],
  brokers: [{id, rack, leaders_before, leaders_after, replicas_before,
-            replicas_after}], racks: [{rack, ...}]}"""
+            replicas_after}], racks: [{rack, ...}], notes: [sentence]}"""
 
 
 def check_output(output: str | None, format: PlanFormat, as_json: bool) -> None:
@@ -287,7 +287,7 @@ def write_plan(
 ) -> None:
     """Show a plan, and write it to ``output`` if that is given.
 
-    ``topics`` are those that could change (None: all), ``notes`` sentences to print after the
+    ``topics`` are those that could change (None: all), ``notes`` sentences to show after the
     tables, ``fields`` more fields of the JSON. Raises PlanFileError.
     """
     text = to_kafka_json(plan.target) if format is PlanFormat.KAFKA else format_plan(plan)
@@ -297,7 +297,8 @@ def write_plan(
         view, plan.moves, plan.sizes, plan.limits.throttle, plan.localities, topics
     )
     if as_json:
-        print_json(command, {"output": output, **change_json(change), **(fields or {})})
+        more = {**(fields or {}), "notes": list(notes)}
+        print_json(command, {"output": output, **change_json(change), **more})
         return
     console = stderr() if output == STDIO else stdout()
     if plan.moves:

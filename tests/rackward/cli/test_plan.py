@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 from typer.main import get_command
 
@@ -12,8 +14,9 @@ from placement_core import TopicPartition
 from placement_core.cluster import Move
 from placement_core.leaders import Locality
 from rackward.cli.placement import app as placement_app
-from rackward.cli.render.plan import change_json, show_change
+from rackward.cli.render.plan import PlanFormat, change_json, show_change, write_plan
 from rackward.reassignment import PlannedChange
+from tests.support.plans import PLAN
 from tests.support.simulated_cluster import cluster_state
 
 T = "orders.of-a-rather-long-name-as-they-come.in-production"
@@ -98,3 +101,16 @@ def test_help_says_that_a_lower_replication_factor_removes_replicas() -> None:
         if each.name == "replication_factor"
     )
     assert "a lower one removes replicas" in option.help
+
+
+def test_notes_are_shown_also_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    for as_json in (False, True):
+        write_plan(
+            *("placement plan", replace(PLAN, moves=()), VIEW, None, PlanFormat.RACKWARD),
+            every_partition=False,
+            as_json=as_json,
+            notes=["A note."],
+        )
+    text, _, fields = capsys.readouterr().out.partition("{")
+    assert "A note." in text
+    assert json.loads("{" + fields)["notes"] == ["A note."]

@@ -250,14 +250,20 @@ def test_a_standby_controller_changes_nothing() -> None:
     assert cluster.calls == []
 
 
+EXISTING = state([0, 1], LISTS)
+
+
+def owner_of_records() -> tuple[Reconciler, FakeCluster, FakeLease, Clock]:
+    """Return the controller that owns the lease on records of a cluster in the state EXISTING."""
+    clock, cluster, lease = Clock(), FakeCluster(EXISTING), FakeLease(pending())
+    return make_reconciler(cluster, lease, clock), cluster, lease, clock
+
+
 def test_the_topic_of_pending_replicas_is_restored_after_it_was_deleted() -> None:
-    clock = Clock()
-    existing = state([0, 1], LISTS)
-    cluster, lease = FakeCluster(existing), FakeLease(pending())
-    reconciler = make_reconciler(cluster, lease, clock)
+    reconciler, cluster, lease, clock = owner_of_records()
     reconciler.run_once(0)
     assert cluster.calls == []
-    cluster.state = without_topic(existing, PENDING_REPLICAS_TOPIC)
+    cluster.state = without_topic(EXISTING, PENDING_REPLICAS_TOPIC)
     lease.owned = False
     reconciler.run_once(0)
     assert cluster.calls == [], "a broker may not return it yet"
@@ -272,33 +278,27 @@ def test_the_topic_of_pending_replicas_is_restored_after_it_was_deleted() -> Non
 
 def test_records_are_restored_by_an_owner_to_whom_another_controllers_new_topic_is_given() -> None:
     """The deletion takes the lease, and the new topic gives it back, empty, in a few seconds."""
-    clock = Clock()
-    existing = state([0, 1], LISTS)
-    cluster, lease = FakeCluster(existing), FakeLease(pending())
-    reconciler = make_reconciler(cluster, lease, clock)
+    reconciler, cluster, lease, clock = owner_of_records()
     reconciler.run_once(0)
     lease.owned, lease.records = False, {}
     reconciler.run_once(0)
     assert cluster.calls == [], "the broker that was asked may still return it"
-    cluster.state = without_topic(existing, PENDING_REPLICAS_TOPIC)
+    cluster.state = without_topic(EXISTING, PENDING_REPLICAS_TOPIC)
     reconciler.run_once(0)
     clock.now += TOPIC_MISSING_SECONDS
-    cluster.state = with_id(existing, PENDING_REPLICAS_TOPIC, "another")
+    cluster.state = with_id(EXISTING, PENDING_REPLICAS_TOPIC, "another")
     lease.owned = True
     reconciler.run_once(0)
     assert ("restore", ["t/i"]) in cluster.calls
 
 
 def test_a_former_owner_forgets_the_records() -> None:
-    clock = Clock()
-    existing = state([0, 1], LISTS)
-    cluster, lease = FakeCluster(existing), FakeLease(pending())
-    reconciler = make_reconciler(cluster, lease, clock)
+    reconciler, cluster, lease, clock = owner_of_records()
     reconciler.run_once(0)
     lease.owned, lease.records = False, {}
     clock.now += TOPIC_MISSING_SECONDS + 1
     reconciler.run_once(0)
-    cluster.state = without_topic(existing, PENDING_REPLICAS_TOPIC)
+    cluster.state = without_topic(EXISTING, PENDING_REPLICAS_TOPIC)
     for _ in range(2):
         reconciler.run_once(0)
         clock.now += TOPIC_MISSING_SECONDS
@@ -306,11 +306,8 @@ def test_a_former_owner_forgets_the_records() -> None:
 
 
 def test_the_topic_is_not_restored_if_it_is_absent_for_a_moment() -> None:
-    clock = Clock()
-    existing = state([0, 1], LISTS)
-    cluster, lease = FakeCluster(existing), FakeLease(pending())
-    reconciler = make_reconciler(cluster, lease, clock)
-    for observed in (existing, without_topic(existing, PENDING_REPLICAS_TOPIC), existing):
+    reconciler, cluster, lease, clock = owner_of_records()
+    for observed in (EXISTING, without_topic(EXISTING, PENDING_REPLICAS_TOPIC), EXISTING):
         cluster.state = observed
         reconciler.run_once(0)
         clock.now += TOPIC_MISSING_SECONDS
@@ -319,12 +316,9 @@ def test_the_topic_is_not_restored_if_it_is_absent_for_a_moment() -> None:
 
 
 def test_records_are_restored_if_another_program_created_the_topic_again() -> None:
-    clock = Clock()
-    existing = state([0, 1], LISTS)
-    cluster, lease = FakeCluster(existing), FakeLease(pending())
-    reconciler = make_reconciler(cluster, lease, clock)
+    reconciler, cluster, _, clock = owner_of_records()
     reconciler.run_once(0)
-    cluster.state = with_id(existing, PENDING_REPLICAS_TOPIC, "another")
+    cluster.state = with_id(EXISTING, PENDING_REPLICAS_TOPIC, "another")
     reconciler.run_once(0)
     clock.now += TOPIC_MISSING_SECONDS
     reconciler.run_once(0)
