@@ -37,6 +37,7 @@ from assignors.group_leader import (
     JoinedMember,
     JoinedMembers,
     LogOnce,
+    Ownership,
     Rebalance,
     RebalanceResult,
     WeightSource,
@@ -178,6 +179,7 @@ class BoundAssignor:
         self.assignor = assignor
         policy = assignor.refresh
         self.monitor = None if policy is None else LeaderMoveMonitor(policy, assignor.rebalance)
+        self._ownership: Ownership | None = None
 
     @property
     def name(self) -> str:
@@ -198,11 +200,35 @@ class BoundAssignor:
         time of the monitor's clock. Never raises because of what a member sent.
         """
         result = self.assignor.rebalance.run(
-            lambda topics: read_metadata(topics)[0], members, deleted_topics, context
+            lambda topics: read_metadata(topics)[0],
+            members,
+            deleted_topics,
+            context,
+            self._ownership,
         )
+        self._ownership = result.ownership
         if self.monitor is not None:
             self.monitor.start(context.generation, members, result, now)
         return result
+
+    def follow(self) -> None:
+        """Note that another member leads: what members can own is not known from then on."""
+        self._ownership = None
+
+    def on_revocation_timeout(self, context: GroupContext, withheld: int) -> None:
+        """Note that members did not revoke in time, before this member requests a rebalance.
+
+        They have had REVOCATION_TIMEOUT seconds, in a group that was stable. Logs it.
+        """
+        if self._ownership is not None and self._ownership.generation == context.generation:
+            self._ownership = self._ownership.timed_out()
+        log.warning(
+            "requesting a rebalance because withheld partitions were not revoked in time: %s"
+            " withheld=%d seconds=%.0f",
+            context,
+            withheld,
+            REVOCATION_TIMEOUT,
+        )
 
     def resume(
         self,
@@ -262,17 +288,6 @@ def bind(strategies: Iterable[Any], bound: Callable[[ClientAssignor], BoundAssig
 def topics_of(members: JoinedMembers) -> set[str]:
     """Return the topics that members subscribe to, without names that no topic can have."""
     return {name for name in members.topics if is_topic_name(name)}
-
-
-def log_revocation_timeout(context: GroupContext, withheld: int) -> None:
-    """Log that this member requests the rebalance that other members should have requested."""
-    log.warning(
-        "requesting a rebalance because withheld partitions were not revoked in time: %s"
-        " withheld=%d seconds=%.0f",
-        context,
-        withheld,
-        REVOCATION_TIMEOUT,
-    )
 
 
 def log_not_monitored(context: GroupContext, error: Exception) -> None:

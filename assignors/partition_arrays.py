@@ -116,20 +116,36 @@ class Claims:
                 position[of_topic] = np.where(ids[found] == claimed, found, -1)
         return Claims(self.names, self.topic, self.member, position)
 
+    def find(self, topics: Sequence[str], base: IntArray) -> IntArray:
+        """Return the number in the row of ``topics`` of each claim's partition; -1 if none is."""
+        return self._find(topics, base)[1]
+
     def locate(self, topics: Sequence[str], base: IntArray) -> tuple[Claims, IntArray]:
         """Return the claims on partitions of ``topics`` that exist, and their numbers in the row.
 
         In the result, ``topic`` is the index among ``topics``.
         """
+        topic, row = self._find(topics, base)
+        exists = row >= 0
+        claims = Claims(topics, topic, self.member, self.number).where(exists)
+        return claims, row if len(claims.number) == len(row) else row[exists]
+
+    def _find(self, topics: Sequence[str], base: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the index of each claim's topic and the number of its partition, or -1."""
         if not len(self.number):
-            return self, self.number
+            return self.topic, self.number
         index = {topic: t for t, topic in enumerate(topics)}
         known = np.array([index.get(name, -1) for name in self.names], np.int64)
-        claims = Claims(topics, known[self.topic], self.member, self.number)
+        topic = known[self.topic]
         sizes = np.zeros(len(base), np.int64)  # the last one is that of unknown topics
         np.subtract(base[1:], base[:-1], out=sizes[:-1])
-        claims = claims.where((claims.number >= 0) & (claims.number < sizes[claims.topic]))
-        return claims, base[claims.topic] + claims.number
+        exists = (self.number >= 0) & (self.number < sizes[topic])
+        return topic, np.where(exists, base[topic] + self.number, -1)
+
+    def keys(self, ids: Sequence[str]) -> list[tuple[str, str, int]]:
+        """Return member id, topic and partition of each claim."""
+        columns = (self.member.tolist(), self.topic.tolist(), self.number.tolist())
+        return [(ids[m], self.names[t], number) for m, t, number in zip(*columns, strict=True)]
 
 
 def _concatenate(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
@@ -218,25 +234,20 @@ class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
             {**self.partition_ids, **other.partition_ids},
         )
 
-    def withhold(self, claims: Claims) -> tuple[AssignedPartitions, int]:
-        """Return the assignment without what another member still owns, and how many those are.
+    def rows_of(self, claims: Claims) -> IntArray:
+        """Return the number in the row of the partition of each claim; -1 if it is not there."""
+        return claims.to_positions(self.partition_ids).find(self.topics, self.base)
 
-        A partition that another member claims, of whichever generation, is not assigned in this
-        rebalance: its owner revokes it and rejoins, and the next rebalance assigns it.
-        """
-        located, partition = claims.to_positions(self.partition_ids).locate(self.topics, self.base)
-        if not len(partition):
-            return self, 0
-        withheld = np.zeros(len(self.assigned), bool)
-        withheld[partition] = True
-        withheld[partition[self.assigned[partition] == located.member]] = False
-        withheld &= self.assigned != UNASSIGNED
-        count = int(np.count_nonzero(withheld))
-        if not count:
-            return self, 0
-        assigned = np.where(withheld, UNASSIGNED, self.assigned)
-        ids, topics = self.ids, self.topics
-        return AssignedPartitions(ids, topics, self.base, assigned, self.partition_ids), count
+    def owner_of_rows(self, row: IntArray) -> IntArray:
+        """Return the member of each partition, given by its number in the row, or UNASSIGNED."""
+        if not len(self.assigned):
+            return np.full(len(row), UNASSIGNED, np.int64)
+        return np.where(row < 0, UNASSIGNED, self.assigned[row])
+
+    def without(self, left_out: NDArray[np.bool_]) -> AssignedPartitions:
+        """Return the assignment without the partitions that are ``left_out``, in the row."""
+        assigned = np.where(left_out, UNASSIGNED, self.assigned)
+        return AssignedPartitions(self.ids, self.topics, self.base, assigned, self.partition_ids)
 
     def encode(self) -> dict[str, bytes]:
         """Return the ConsumerProtocolAssignment of each member; the layout is described above.

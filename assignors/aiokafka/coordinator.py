@@ -34,7 +34,8 @@ Leaders that move
     :mod:`assignors.leader_moves`.
 Partitions that are not revoked
     Partitions that a member still owns are withheld until it has revoked them and rejoined. If a
-    foreign client never does, the leader requests the next rebalance itself.
+    foreign client does not, the leader requests the next rebalance itself, and its claims lapse:
+    see :mod:`assignors.group_leader.ownership`.
 
 One group, several clients
     Members of other clients join cooperatively under the sticky protocol's name: they keep their
@@ -74,7 +75,6 @@ from assignors.client_assignor import (
     ClientAssignor,
     bind,
     log_not_monitored,
-    log_revocation_timeout,
     topics_of,
 )
 from assignors.consumer_protocol import NO_GENERATION, write_assignments, write_user_data
@@ -163,10 +163,15 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
             self._leads_since_before_restart = leads_since_before_restart(
                 response.leader_id, response.member_id, self._group_instance_id
             )
+            if response.leader_id != response.member_id:
+                for bound in self._assignors:
+                    if isinstance(bound, AIOKafkaBoundAssignor):
+                        bound.follow()
         return response
 
     async def _on_join_prepare(self, previous_assignment: Any) -> None:
         self._metadata_poller.watch(None)
+        self._schedule_revocation_check(0)
         await super()._on_join_prepare(previous_assignment)
 
     async def _perform_assignment(self, response: Any) -> Any:
@@ -185,7 +190,7 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         read = partial(read_metadata, self.cluster)
         result = bound.assign(members, read, deleted_topics, self.context, now)
         self._metadata_snapshot = self._get_metadata_snapshot()
-        self._schedule_revocation_check(result.withheld)
+        self._schedule_revocation_check(result.withheld, bound)
         if bound.monitor is not None:
             self._led = self.generation, bound.monitor
         return write_assignments(result.assignments)
@@ -255,20 +260,25 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
     def _unseen(self, topics: Iterable[str]) -> set[str]:
         return {topic for topic in topics if not self.cluster.partitions_for_topic(topic)}
 
-    def _schedule_revocation_check(self, withheld: int) -> None:
+    def _schedule_revocation_check(
+        self, withheld: int, bound: AIOKafkaBoundAssignor | None = None
+    ) -> None:
         """Replace the scheduled check by one for ``withheld`` partitions, or by none."""
         if self._revocation_timer is not None:
             self._revocation_timer.cancel()
             self._revocation_timer = None
-        if withheld:
+        if bound is not None and withheld:
             self._revocation_timer = asyncio.get_running_loop().call_later(
-                REVOCATION_TIMEOUT, self._check_revocation, self.context, withheld
+                REVOCATION_TIMEOUT, self._check_revocation, bound, self.context, withheld
             )
 
-    def _check_revocation(self, context: GroupContext, withheld: int) -> None:
+    def _check_revocation(
+        self, bound: AIOKafkaBoundAssignor, context: GroupContext, withheld: int
+    ) -> None:
         """Request a rebalance if there was none since withheld partitions had to be revoked."""
-        if self.generation == context.generation and not self._rejoin_needed_fut.done():
-            log_revocation_timeout(context, withheld)
+        is_assigned = context.generation == self.generation == self.last_generation
+        if is_assigned and not self._rejoin_needed_fut.done():
+            bound.on_revocation_timeout(context, withheld)
             self.request_rejoin()
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         AssignmentInputs,
         MemberAssignment,
     )
+    from assignors.group_leader.ownership import Ownership
     from assignors.group_leader.rebalance import (
         METADATA_TIMEOUT,
         REVOCATION_TIMEOUT,
@@ -49,6 +50,7 @@ else:
                 "AssignmentInputs",
                 "MemberAssignment",
             ],
+            "assignors.group_leader.ownership": ["Ownership"],
             "assignors.group_leader.rebalance": [
                 "METADATA_TIMEOUT",
                 "REVOCATION_TIMEOUT",
@@ -81,6 +83,7 @@ __all__ = [
     "Leaders",
     "LogOnce",
     "MemberAssignment",
+    "Ownership",
     "Rebalance",
     "RebalanceResult",
     "WeightSource",

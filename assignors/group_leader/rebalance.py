@@ -23,6 +23,7 @@ from assignors.group_leader.logs import (
     sanitize,
 )
 from assignors.group_leader.metadata import Leaders, rack_mismatch
+from assignors.group_leader.ownership import Ownership, withhold
 from assignors.group_leader.subscriptions import JoinedMember, JoinedMembers
 from assignors.model import (
     Assignor,
@@ -50,11 +51,15 @@ Assignments = Mapping[str, Mapping[str, list[int]]]
 
 
 class RebalanceResult(NamedTuple):
-    """The members' assignments, the number of withheld partitions, and the leaders used."""
+    """The members' assignments, the number of withheld partitions, and the leaders used.
+
+    ``ownership`` is what members can own afterwards, for the next rebalance; None if not known.
+    """
 
     assignments: Assignments
     withheld: int
     leaders: Leaders
+    ownership: Ownership | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +90,15 @@ class Rebalance:
         joined: Sequence[JoinedMember],
         deleted_topics: frozenset[str] = frozenset(),
         context: GroupContext = NO_CONTEXT,
+        last: Ownership | None = None,
     ) -> RebalanceResult:
         """Return what each member is assigned.
 
         ``read_leaders`` returns the leaders of the topics that members subscribe to.
         ``deleted_topics`` are topics that brokers report as unknown. Of any other topic without
         metadata, owners keep their partitions: they would get them back a moment later.
+        ``last`` is the ``ownership`` of this leader's last result for the group, None if another
+        member has led since.
 
         Never raises because of what a member sent, of the weights or of the assignor: such an error
         costs locality and a line in the log, not the rebalance.
@@ -107,9 +115,13 @@ class Rebalance:
         assigned = _to_partitions(by_position, members, leaders)
         if pending := leaders.topics_without_metadata - deleted_topics:
             assigned = assigned.followed_by(_still_owned(group, pending))
-        withheld = 0
+        withheld, ownership = 0, None
         if self.cooperative:
-            assigned, withheld = assigned.withhold(group.claims_while_joining)
+            claims, generation = group.claims_while_joining, context.generation
+            withholding = withhold(assigned, claims, group.generations, last, generation)
+            assigned, withheld = withholding.assigned, withholding.withheld
+            ownership = withholding.ownership
+            self._log_ignored(withholding.ignored)
         self._log_warnings(group, leaders, deleted_topics)
         assignment = Assignment(
             group=context.group,
@@ -127,7 +139,7 @@ class Rebalance:
             assigned=assigned,
         )
         log.info("%s", self.history.record(assignment))
-        return RebalanceResult(assigned, withheld, leaders)
+        return RebalanceResult(assigned, withheld, leaders, ownership)
 
     def _plan(
         self, members: Sequence[Member], leader_racks: LeaderRacks, weights: Weights | None
@@ -158,6 +170,14 @@ class Rebalance:
             )
 
         return resolve_weights(self.weights, topics, on_error) or None
+
+    def _log_ignored(self, member_ids: Sequence[str]) -> None:
+        if member_ids:
+            self.log_once.log(
+                ("claims", *member_ids),
+                "ignoring claims of partitions that members never had or do not revoke: %s",
+                format_list(member_ids),
+            )
 
     def _log_warnings(
         self, joined: JoinedMembers, leaders: Leaders, deleted_topics: frozenset[str]

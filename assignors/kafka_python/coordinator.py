@@ -27,7 +27,8 @@ Leaders that move
     :mod:`assignors.leader_moves`. Brokers ignore such a request of other members.
 Partitions that are not revoked
     Partitions that a member still owns are withheld until it has revoked them and rejoined. If a
-    foreign client never does, the leader requests the next rebalance itself.
+    foreign client does not, the leader requests the next rebalance itself, and its claims lapse:
+    see :mod:`assignors.group_leader.ownership`.
 Reads from followers
     Assignment by the racks of leaders has no effect if brokers redirect the consumer to followers.
     Whether ``replica.selector.class`` is set can only be queried with rights that consumers seldom
@@ -173,7 +174,8 @@ class RackAwareCoordinator(LeaveFixes):
         assignor = bound.client_assignor()
         encoded, withheld = leader.assign(assignor, joined, deleted_topics, self.context, now)
         if withheld:
-            self.call_later(REVOCATION_TIMEOUT, self._check_revocation, self.context, withheld)
+            values = assignor, self.context, withheld
+            self.call_later(REVOCATION_TIMEOUT, self._check_revocation, *values)
         return encoded
 
     async def _join_and_sync(self) -> Any:
@@ -196,6 +198,8 @@ class RackAwareCoordinator(LeaveFixes):
         self._leads_since_before_restart = leads_since_before_restart(
             response.leader, response.member_id, self.group_instance_id
         )
+        if self._leader is not None and response.leader != response.member_id:
+            self._leader.follow()
         return response
 
     async def _on_join_complete_async(
@@ -245,12 +249,17 @@ class RackAwareCoordinator(LeaveFixes):
         leader.resume(bound.client_assignor(), members, context, time.monotonic())
         log.info("leading the group since before the restart: %s", context)
 
-    def _check_revocation(self, context: GroupContext, withheld: int) -> None:
+    def _check_revocation(
+        self, assignor: ClientAssignor, context: GroupContext, withheld: int
+    ) -> None:
         """Request a rebalance if there was none since withheld partitions had to be revoked."""
-        from assignors.client_assignor import log_revocation_timeout
-
-        if self.stable() and self.generation_id == context.generation:
-            log_revocation_timeout(context, withheld)
+        if (
+            self._leader is not None
+            and self.stable()
+            and not self.rejoin_needed
+            and self.generation_id == context.generation
+        ):
+            self._leader.on_revocation_timeout(assignor, context, withheld)
             self.request_rejoin()
 
     def _warn_of_follower_reads(self) -> None:

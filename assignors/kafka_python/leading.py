@@ -91,6 +91,17 @@ class GroupLeader:
         bound.resume(members, partial(read_metadata, self._cluster), context, now)
         self.poller.watch(bound.monitor, now)
 
+    def follow(self) -> None:
+        """Note that another member leads the group."""
+        for bound in self._assignors.values():
+            bound.follow()
+
+    def on_revocation_timeout(
+        self, assignor: ClientAssignor, context: GroupContext, withheld: int
+    ) -> None:
+        """See `BoundAssignor.on_revocation_timeout`."""
+        self._bound(assignor).on_revocation_timeout(context, withheld)
+
     def _bound(self, assignor: ClientAssignor) -> BoundAssignor:
         if assignor.name not in self._assignors:
             self._assignors[assignor.name] = BoundAssignor(assignor)

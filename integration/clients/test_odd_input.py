@@ -15,10 +15,11 @@ from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from integration.support.aiokafka_clients import AIOKafka
 from integration.support.clients import KafkaPython, MakeClient, partitions_of
 from integration.support.groups import ConsumerGroup
+from integration.support.hostile import HostileMember, subscription
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, delete_topic, new_name
 from rackward.clusters import Cluster
-from tests.support.waiting import TEST_TIMEOUT
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PROTOCOL = LeaderRackAwareCooperativeStickyAssignor.name
 
@@ -173,3 +174,37 @@ def test_a_topic_deleted_during_a_rebalance(
         assert logged(caplog, f"subscribed topic does not exist: {deleted}") == 1
     assert loads(owned) == [4] * 3
     assert off_rack(cluster, owned, {"a1": "a", "b1": "b", "c1": "c"}) == 0
+
+
+@LIBRARIES
+def test_a_member_that_does_not_revoke_keeps_partitions_from_others_for_two_timeouts(
+    cluster: Cluster,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    library: Library,
+) -> None:
+    monkeypatch.setattr("assignors.kafka_python.leading.REVOCATION_TIMEOUT", 1.0)
+    monkeypatch.setattr("assignors.aiokafka.coordinator.REVOCATION_TIMEOUT", 1.0)
+    topic = create_topic(cluster, new_name("claimed"), replicas_led_from(evenly(12)))
+    with ConsumerGroup(cluster, topics=[topic], client=library.client) as group:
+        group.start("a1", "a")
+        group.settle(partitions_of(topic, 12))
+        hostile = HostileMember(cluster, group.id, subscription([topic], {}, -1), PROTOCOL)
+        try:
+            wait_until(
+                lambda: len((hostile.assigned or {}).get(topic, ())) == 6,
+                TEST_TIMEOUT,
+                "the member has half of the partitions",
+            )
+            claims = hostile.assigned or {}
+            # It subscribes to nothing from then on, and claims what it had.
+            hostile.join_with(subscription([], claims, 2**31 - 1))
+            owned = group.settle(partitions_of(topic, 12))
+            assert loads(owned) == [12]
+            assert logged(caplog, "ignoring claims of partitions", "hostile") == 1
+            # What others have to revoke reaches a new member at once.
+            group.start("b1", "b")
+            owned = group.settle(partitions_of(topic, 12))
+            assert loads(owned) == [6, 6]
+        finally:
+            hostile.close()

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import random
-import struct
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import time
 
 import pytest
-from kafka import errors as kafka_errors
 
-from assignors.consumer_protocol import SubscriptionReader
 from integration.support.clients import partitions_of
 from integration.support.groups import ConsumerGroup, everything_is_read
+from integration.support.hostile import HostileMember, subscription
 from integration.support.leading import (
     STOCK,
     LedGroup,
@@ -21,10 +18,8 @@ from integration.support.leading import (
 )
 from integration.support.program_clients import COOPERATIVE_STICKY, RANGE, Java
 from integration.support.racks import loads
-from integration.support.topics import SteadyProducer, create_topic, new_name
+from integration.support.topics import SteadyProducer, create_topic, described, new_name
 from rackward.clusters import Cluster
-from rackward.lead.connection import LeadConnection
-from rackward.lead.member import GroupMember, Timeouts
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 12
@@ -81,65 +76,6 @@ def test_java_and_confluent_in_one_group_are_restarted(
 # ---- Hostile members.
 
 
-class HostileMember:
-    """A member with a subscription of any bytes, which joins in each rebalance."""
-
-    def __init__(self, cluster: Cluster, group: str, subscription: bytes) -> None:
-        properties = {"bootstrap.servers": cluster.bootstrap_servers}
-        self._connection = LeadConnection(properties)
-        self._connection.admin.manager.config["client_id"] = "hostile"
-        self._member = GroupMember(self._connection, group, Timeouts(heartbeat=0.2))
-        self._protocols = [("cooperative-sticky", subscription)]
-        self._ending = False
-        self.assigned: Mapping[str, Sequence[int]] | None = None
-        self._running = self._connection.start(self._run)
-
-    async def _run(self) -> None:
-        while not self._ending:
-            try:
-                if not self._member.id:
-                    self._member.id = await self._member.request_id(self._protocols)
-                await self._member.join(self._protocols, "")
-                assigned = await self._member.sync()
-                self.assigned = SubscriptionReader().read_assignment(assigned)
-                while not self._ending:
-                    await self._member.heartbeat()
-                    await self._connection.notifier()(0.1)
-            except kafka_errors.RebalanceInProgressError:
-                continue
-        with suppress(kafka_errors.KafkaError):
-            await self._member.leave("the test ends")
-
-    def close(self) -> None:
-        """Leave the group."""
-        self._ending = True
-
-        async def ended() -> None:
-            await self._connection.wait(self._running, TEST_TIMEOUT)
-
-        self._connection.run(ended)
-        self._connection.close()
-
-
-def subscription(
-    topics: Sequence[str], owned: Mapping[str, Sequence[int]], generation: int
-) -> bytes:
-    """Return a ConsumerProtocolSubscription of version 2, in rack a as far as it is known."""
-
-    def string(text: str) -> bytes:
-        return struct.pack(">h", len(text)) + text.encode()
-
-    listed = b"".join(map(string, topics))
-    claims = b"".join(
-        string(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
-        for topic, numbers in owned.items()
-    )
-    return (
-        struct.pack(">hi", 2, len(topics)) + listed + struct.pack(">i", -1)
-        + struct.pack(">i", len(owned)) + claims + struct.pack(">i", generation)
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("kind", ["odd bytes", "claims everything", "five thousand topics"])
 def test_hostile_members_get_nothing(shared_three_brokers: Cluster, topic: str, kind: str) -> None:
     """The others keep what they own: the optimum without that member."""
@@ -163,6 +99,72 @@ def test_hostile_members_get_nothing(shared_three_brokers: Cluster, topic: str, 
             wait_until(lambda: hostile.assigned is not None, TEST_TIMEOUT, "the member has joined")
             assert led.settle() == owned
             assert not any((hostile.assigned or {}).values())
+            # Partitions that others have to revoke reach the new member.
+            led.start("a2")
+            led.settle()
             assert leader.status()[0].leads
         finally:
             hostile.close()
+
+
+def test_a_member_that_does_not_revoke_keeps_partitions_from_others_for_two_timeouts(
+    shared_three_brokers: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rackward.lead.led_group.REVOCATION_TIMEOUT", 1.0)
+    client = STOCK["confluent-cooperative-sticky"]
+    with (
+        ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group,
+        leading(shared_three_brokers, group.id) as leader,
+    ):
+        led = LedGroup(shared_three_brokers, group, topic, PARTITIONS)
+        wait_until_leading(leader)
+        hostile = HostileMember(shared_three_brokers, group.id, subscription([topic], {}, -1))
+        try:
+            wait_until(
+                lambda: len((hostile.assigned or {}).get(topic, ())) == PARTITIONS,
+                TEST_TIMEOUT,
+                "the member has all partitions",
+            )
+            # It subscribes to nothing from then on, and claims all of them.
+            hostile.join_with(subscription([], {topic: range(PARTITIONS)}, 2**31 - 1))
+            led.start("a1", "b1", "c1")
+            led.settle()
+            assert not any((hostile.assigned or {}).values())
+            assert leader.status()[0].figures.withheld == 0
+        finally:
+            hostile.close()
+
+
+def test_a_list_of_topics_that_brokers_cannot_decode_stops_a_group_until_its_member_leaves(
+    shared_three_brokers: Cluster, topic: str
+) -> None:
+    """Brokers decode the lists of all members when a join completes, and fail.
+
+    Nobody is told a generation then, the leader included, so there is nothing to assign.
+    """
+    client = STOCK["confluent-cooperative-sticky"]
+    with (
+        ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group,
+        leading(shared_three_brokers, group.id) as leader,
+    ):
+        led = LedGroup(shared_three_brokers, group, topic, PARTITIONS)
+        wait_until_leading(leader)
+        # The number of topics is -1.
+        hostile = HostileMember(shared_three_brokers, group.id, b"\0\2" + b"\xff" * 8)
+        try:
+            wait_until(
+                lambda: (
+                    described(shared_three_brokers, group.id)[0]["group_state"]
+                    == "PreparingRebalance"
+                ),
+                TEST_TIMEOUT,
+                "the group rebalances",
+            )
+            # Long enough for all members, which send heartbeats every 0.2 s, to join.
+            time.sleep(2.0)
+            assert hostile.assigned is None
+        finally:
+            hostile.close()
+        led.start("a1", "b1")
+        led.settle()
+        assert leader.status()[0].leads

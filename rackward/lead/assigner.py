@@ -20,6 +20,7 @@ from assignors.group_leader import (
     GroupContext,
     JoinedMember,
     LogOnce,
+    Ownership,
     Rebalance,
     RebalanceResult,
     format_error,
@@ -75,6 +76,7 @@ class GroupAssigner:
         self.previous = PreviousAssignment()
         self.figures = Figures()
         self.topics: frozenset[str] = frozenset()
+        self._ownership: Ownership | None = None
         self._protocols = protocols
         self._host_racks = host_racks
         self._refresh = refresh
@@ -132,7 +134,9 @@ class GroupAssigner:
             joined,
             deleted,
             context,
+            self._ownership,
         )
+        self._ownership = result.ownership
         self._monitor = self._monitors.get(protocol)
         if self._monitor is not None:
             self._monitor.start(generation, joined, result, now)
@@ -161,6 +165,15 @@ class GroupAssigner:
             withheld=result.withheld,
         )
         return result
+
+    def follow(self) -> None:
+        """Note that another member leads: what members can own is not known from then on."""
+        self._ownership = None
+
+    def on_revocation_timeout(self) -> None:
+        """Note that members did not revoke in time, in a group that was stable."""
+        if self._ownership is not None:
+            self._ownership = self._ownership.timed_out()
 
     def justifies_rebalance(self, cluster: Any, generation: int, now: float) -> str | None:
         """Return why the group should rebalance, given new metadata of its topics; None if not."""

@@ -263,6 +263,8 @@ class LedGroup:
         self._join_reason = None
         self._revoke_by = self._decide_again = None
         self._in_use = joined.protocol
+        if joined.leader != self._member.id:
+            self._assigner.follow()
         try:
             if joined.leader == self._member.id:
                 await self._lead(joined)
@@ -500,6 +502,7 @@ class LedGroup:
                 " time",
                 sanitize(self.group),
             )
+            self._assigner.on_revocation_timeout()
             self._join_reason = "withheld partitions were not revoked in time"
         elif now >= self._next_check:
             self._next_check = now + self._assigner.check_interval

@@ -32,7 +32,7 @@ def histories(draw: st.DrawFn) -> ModelGroup:
     """Draw a group after joins, leaves, moved leaders and rebalances that some members miss."""
     group = ModelGroup(draw(leaders), members=draw(members))
     for _ in range(draw(st.integers(0, 6))):
-        step = draw(st.sampled_from(["join", "leave", "move", "rebalance", "settle"]))
+        step = draw(st.sampled_from(["join", "leave", "move", "lead", "rebalance", "settle"]))
         if step == "join":
             group.members[draw(names)] = ModelMember(draw(st.booleans()), draw(racks))
         elif step == "leave" and len(group.members) > 1:
@@ -40,6 +40,9 @@ def histories(draw: st.DrawFn) -> ModelGroup:
         elif step == "move":
             count = len(group.leaders)
             group.leaders = draw(st.lists(racks, min_size=count, max_size=count))
+        elif step == "lead":
+            # The next leader has not made the last assignment.
+            group.last = None
         elif step == "settle":
             group.settle()
         else:

@@ -12,9 +12,11 @@ from assignors.consumer_protocol import SubscriptionReader, write_user_data
 from assignors.group_leader import (
     AssignmentHistory,
     Assignor,
+    GroupContext,
     JoinedMember,
     Leaders,
     LogOnce,
+    Ownership,
     Rebalance,
     WeightSource,
 )
@@ -129,6 +131,27 @@ class ModelMember:
         return revokes
 
 
+@dataclass
+class FalseMember(ModelMember):
+    """A member that claims ``claims`` as of generation ``claimed``, and revokes nothing.
+
+    It subscribes to the topic, or to nothing. What it reads is not looked at.
+    """
+
+    subscribes: bool = True
+    claims: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    claimed: int = -1
+
+    def join(self) -> bytes:
+        topics = [TOPIC] if self.subscribes else []
+        return subscription_bytes(
+            topics, rack=self.rack, owned=self.claims, generation=self.claimed
+        )
+
+    def receive(self, assigned: Collection[int], generation: int) -> bool:  # noqa: ARG002
+        return False
+
+
 class TwoOwnersError(AssertionError):
     """Two members read one partition."""
 
@@ -139,12 +162,16 @@ class NotSettledError(AssertionError):
 
 @dataclass
 class ModelGroup:
-    """Members by id on one topic, whose partitions have their leaders in racks ``leaders``."""
+    """Members by id on one topic, whose partitions have their leaders in racks ``leaders``.
+
+    ``last`` is what the leader knows of its last assignment, None after another member has led.
+    """
 
     leaders: list[str | None]
     decide: Rebalance = field(default_factory=sticky_rebalance)
     members: dict[str, ModelMember] = field(default_factory=dict)
     generation: int = 0
+    last: Ownership | None = None
 
     def rebalance(self, receivers: Collection[str]) -> tuple[bool, int]:
         """Rebalance once; only ``receivers`` receive their assignments, in that order.
@@ -158,13 +185,24 @@ class ModelGroup:
             JoinedMember(name, None, reader.read(member.join()))
             for name, member in sorted(self.members.items())
         ]
-        result = self.decide.run(lambda _: leaders_in(**{TOPIC: self.leaders}), joined)
+        result = self.decide.run(
+            lambda _: leaders_in(**{TOPIC: self.leaders}),
+            joined,
+            context=GroupContext("g", self.generation),
+            last=self.last,
+        )
+        self.last = result.ownership
         again = False
         for name in receivers:
             assigned = result.assignments[name].get(TOPIC, ())
             again |= self.members[name].receive(assigned, self.generation)
             self.check_owners()
         return again, result.withheld
+
+    def time_out(self) -> None:
+        """Let the time for revoking partitions pass; the leader requests a rebalance then."""
+        if self.last is not None:
+            self.last = self.last.timed_out()
 
     def check_owners(self) -> None:
         """Raise TwoOwnersError if members read the same partition."""

@@ -202,6 +202,7 @@ async def test_the_leader_requests_a_rebalance_if_partitions_are_not_revoked(
         coordinator.generation = 4
         coordinator._rejoin_needed_fut = asyncio.get_running_loop().create_future()
         await consumer.perform(*members)
+        await consumer.complete(4, {}, Sticky.name)
         coordinator.generation = later
         await asyncio.sleep(0.05)
         assert coordinator._rejoin_needed_fut.done() is requested

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignors.client_assignor import log_revocation_timeout
+from assignors.client_assignor import BoundAssignor, CooperativeStickyClientAssignor
 from assignors.consumer_protocol import MemberSubscription
 from assignors.group_leader import (
     GroupContext,
@@ -123,7 +123,8 @@ def test_control_characters_from_peers_never_reach_the_log(
 def test_the_line_about_withheld_partitions_has_group_and_generation(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    log_revocation_timeout(GroupContext(FORGED, 3), 2)
+    bound = BoundAssignor(CooperativeStickyClientAssignor(rack="a"))
+    bound.on_revocation_timeout(GroupContext(FORGED, 3), 2)
     (line,) = caplog.messages
     assert line.isprintable()
     assert line.startswith("requesting a rebalance because withheld partitions were not revoked")

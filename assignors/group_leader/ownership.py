@@ -1,0 +1,161 @@
+"""Which of the partitions that members claim to own are withheld from other members.
+
+In a cooperative group members read on while they join. What a member owns must not be assigned to
+another before it has been revoked, so the leader withholds it, and assigns it when its owner has
+rejoined without it. What members own, though, is only what they say. A member that goes on claiming
+what it never had, or does not revoke what it was asked to, would keep partitions from everyone for
+ever: so it is under Java's and franz-go's leaders. Here a claim counts only if it can be true.
+
+A leader that made the last assignment, of generation g, knows what members can own in generation
+g + 1: the partitions that this assignment gave them; and what they claimed before it, which they
+were *asked* to revoke, in case they have not received it. A member that was not in the group then
+can own nothing. Every claim counts after an assignment that another leader made.
+
+A claim that a member was asked to revoke lapses with the second revocation timeout. One timeout is
+an assignment that was in force for REVOCATION_TIMEOUT seconds, while the group was stable and the
+member was in it. A member that follows the protocol has received it by then, and revokes before it
+joins again. The second timeout is for one whose request was lost just then.
+
+Of several claims of a partition that count, those of the highest generation are the latest. Who has
+such a claim may be assigned the partition at once; anyone else waits until all have revoked it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assignors.consumer_protocol import NO_GENERATION
+from assignors.partition_arrays import UNASSIGNED, AssignedPartitions, Claims
+from placement_core.flow import IntArray
+
+MAX_REVOCATION_TIMEOUTS = 2
+"""Revocation timeouts after which the claim of a member that does not revoke lapses."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ownership:
+    """What members can own after an assignment.
+
+    generation, assigned
+        The assignment, and its generation.
+    asked
+        Claims that the members were asked to revoke; their members are numbered as in ``assigned``.
+    timeouts
+        Per such claim, how many revocation timeouts have passed.
+    """
+
+    generation: int
+    assigned: AssignedPartitions
+    asked: Claims
+    timeouts: IntArray
+
+    def timed_out(self) -> Ownership:
+        """Return the same after one revocation timeout more."""
+        return replace(self, timeouts=self.timeouts + 1)
+
+    def credible(self, ids: Sequence[str], claims: Claims) -> tuple[NDArray[np.bool_], IntArray]:
+        """Return whether each claim can be true, and its revocation timeouts.
+
+        ``ids`` are the members that join the next generation, as the claims number them.
+        """
+        before = {member_id: number for number, member_id in enumerate(self.assigned.ids)}
+        member = np.array([before.get(member_id, UNASSIGNED - 1) for member_id in ids], np.int64)
+        row = self.assigned.rows_of(claims)
+        credible = self.assigned.owner_of_rows(row) == member[claims.member]
+        timeouts = np.zeros(len(row), np.int64)
+        doubtful = (~credible).nonzero()[0]
+        if len(doubtful) and len(self.timeouts):
+            asked = dict(
+                zip(self.asked.keys(self.assigned.ids), self.timeouts.tolist(), strict=True)
+            )
+            for at, key in zip(doubtful, claims.where(~credible).keys(ids), strict=True):
+                timeouts[at] = asked.get(key, MAX_REVOCATION_TIMEOUTS)
+            credible[doubtful] = timeouts[doubtful] < MAX_REVOCATION_TIMEOUTS
+        return credible, timeouts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Withholding:
+    """An assignment without what others still own.
+
+    withheld
+        The number of partitions that are left out.
+    ignored
+        The members some of whose claims cannot be true.
+    ownership
+        What members can own after it; None if that is not known.
+    """
+
+    assigned: AssignedPartitions
+    withheld: int
+    ignored: Sequence[str]
+    ownership: Ownership | None
+
+
+def withhold(
+    planned: AssignedPartitions,
+    claims: Claims,
+    generations: IntArray,
+    last: Ownership | None,
+    generation: int,
+) -> Withholding:
+    """Return ``planned`` without the partitions that other members still own.
+
+    claims, generations
+        What members own, as they say while they join, and of which generation each says so.
+    last, generation
+        What members can own since the last assignment of this leader, None if there is none; and
+        the generation that is assigned, negative if it is not known.
+    """
+    known = last if last is not None and last.generation + 1 == generation else None
+    row = planned.rows_of(claims)
+    kept = planned.owner_of_rows(row) == claims.member
+    assigned, count, ignored = planned, 0, []
+    asked, timeouts = claims.where(~kept), np.zeros(int(np.count_nonzero(~kept)), np.int64)
+    if len(timeouts):
+        counts, passed = np.ones(len(row), bool), np.zeros(len(row), np.int64)
+        if known is not None:
+            # Claims of partitions that nobody else claims, and that stay, make no difference.
+            is_contested = np.zeros(len(planned.assigned) + 1, bool)
+            is_contested[row[~kept]] = True
+            contested = is_contested[row] | ~kept
+            counts[contested], passed[contested] = known.credible(
+                planned.ids, claims.where(contested)
+            )
+            ignored = [planned.ids[m] for m in np.unique(claims.member[~counts]).tolist()]
+        withheld = _withheld(planned, claims, row, kept, counts, generations, generation)
+        count = int(np.count_nonzero(withheld))
+        if count:
+            assigned = planned.without(withheld)
+        revoked = counts & (assigned.owner_of_rows(row) != claims.member)
+        asked, timeouts = claims.where(revoked), passed[revoked]
+    # Of two assignments of one generation, members may have received either.
+    is_repeated = last is not None and generation <= last.generation
+    ownership = None if is_repeated else Ownership(generation, assigned, asked, timeouts)
+    return Withholding(assigned, count, ignored, ownership)
+
+
+def _withheld(
+    planned: AssignedPartitions,
+    claims: Claims,
+    row: IntArray,
+    kept: NDArray[np.bool_],
+    counts: NDArray[np.bool_],
+    generations: IntArray,
+    generation: int,
+) -> NDArray[np.bool_]:
+    """Return whether each partition must be revoked by someone before it is assigned."""
+    # A generation that is yet to come is made up.
+    made_up = generations >= generation if generation >= 0 else np.zeros(len(generations), bool)
+    of_claim = np.where(made_up, NO_GENERATION, generations)[claims.member]
+    located = counts & (row >= 0)
+    latest = np.full(len(planned.assigned), NO_GENERATION - 1)
+    others, mine = located & ~kept, located & kept
+    np.maximum.at(latest, row[others], of_claim[others])
+    withheld: NDArray[np.bool_] = (latest >= NO_GENERATION) & (planned.assigned != UNASSIGNED)
+    withheld[row[mine][of_claim[mine] >= latest[row[mine]]]] = False
+    return withheld

@@ -1,0 +1,91 @@
+"""A member of a classic group whose subscription can be any bytes, and which revokes nothing."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from kafka import errors as kafka_errors
+
+from assignors.consumer_protocol import SubscriptionReader
+from rackward.clusters import Cluster
+from rackward.lead.connection import LeadConnection
+from rackward.lead.member import GroupMember, Timeouts
+from tests.support.waiting import TEST_TIMEOUT
+
+
+class HostileMember:
+    """A member named hostile, which joins in each rebalance with ``subscription``.
+
+    ``assigned`` is what the last assignment gave it; None before the first.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group: str,
+        subscription: bytes,
+        protocol: str = "cooperative-sticky",
+    ) -> None:
+        properties = {"bootstrap.servers": cluster.bootstrap_servers}
+        self._connection = LeadConnection(properties)
+        self._connection.admin.manager.config["client_id"] = "hostile"
+        self._member = GroupMember(self._connection, group, Timeouts(heartbeat=0.2))
+        self._protocol = protocol
+        self._subscription = subscription
+        self._joins_again = False
+        self._ending = False
+        self.assigned: Mapping[str, Sequence[int]] | None = None
+        self._running = self._connection.start(self._run)
+
+    def join_with(self, subscription: bytes) -> None:
+        """Have the group rebalance, and join with another subscription from now on."""
+        self._subscription, self._joins_again = subscription, True
+
+    async def _run(self) -> None:
+        while not self._ending:
+            self._joins_again = False
+            protocols = [(self._protocol, self._subscription)]
+            try:
+                if not self._member.id:
+                    self._member.id = await self._member.request_id(protocols)
+                await self._member.join(protocols, "")
+                assigned = await self._member.sync()
+                self.assigned = SubscriptionReader().read_assignment(assigned)
+                while not self._ending and not self._joins_again:
+                    await self._member.heartbeat()
+                    await self._connection.notifier()(0.1)
+            except kafka_errors.RebalanceInProgressError:
+                continue
+
+    def close(self) -> None:
+        """Leave the group, also while a join is in progress."""
+        self._ending = True
+
+        async def end() -> None:
+            await self._member.leave("the test ends")
+            with suppress(kafka_errors.KafkaError):
+                await self._connection.wait(self._running, TEST_TIMEOUT)
+
+        self._connection.run(end)
+        self._connection.close()
+
+
+def subscription(
+    topics: Sequence[str], owned: Mapping[str, Sequence[int]], generation: int
+) -> bytes:
+    """Return a ConsumerProtocolSubscription of version 2, which has no rack."""
+
+    def string(text: str) -> bytes:
+        return struct.pack(">h", len(text)) + text.encode()
+
+    listed = b"".join(map(string, topics))
+    claims = b"".join(
+        string(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+        for topic, numbers in owned.items()
+    )
+    return (
+        struct.pack(">hi", 2, len(topics)) + listed + struct.pack(">i", -1)
+        + struct.pack(">i", len(owned)) + claims + struct.pack(">i", generation)
+    )  # fmt: skip

@@ -1,0 +1,279 @@
+"""Members that claim what they never had, or do not revoke: others get those partitions in time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignors.group_leader import Ownership, ownership
+from assignors.group_leader.ownership import MAX_REVOCATION_TIMEOUTS, Withholding, withhold
+from assignors.partition_arrays import AssignedPartitions, Claims
+from tests.support.group_leader import (
+    TOPIC,
+    FalseMember,
+    ModelGroup,
+    ModelMember,
+    TwoOwnersError,
+)
+
+Claimed = Mapping[str, tuple[Sequence[int], int]]
+"""Member id to claimed partitions of topic t, and the generation of these."""
+
+racks = st.sampled_from(["a", "b", "c", None])
+names = st.sampled_from([f"m{number}" for number in range(5)])
+claims = st.dictionaries(
+    st.sampled_from([TOPIC, "other"]), st.lists(st.integers(-1, 12), max_size=14), max_size=2
+)
+false_members = st.builds(
+    FalseMember,
+    eager=st.just(False),
+    rack=racks,
+    subscribes=st.booleans(),
+    claims=claims,
+    claimed=st.sampled_from([-1, 0, 1, 3, 7, 2**31 - 1]),
+)
+
+
+def member(rack: str | None = "a") -> ModelMember:
+    return ModelMember(eager=False, rack=rack)
+
+
+def claims_everything(count: int = 12, claimed: int = 2**31 - 1) -> FalseMember:
+    return FalseMember(
+        eager=False, rack="a", subscribes=False, claims={TOPIC: range(count)}, claimed=claimed
+    )
+
+
+def settled(*racks_of: str) -> ModelGroup:
+    """Return a settled group of 12 partitions; racks by member, m0, m1 and so on."""
+    group = ModelGroup(
+        ["a", "b", "c"] * 4, members={f"m{n}": member(rack) for n, rack in enumerate(racks_of)}
+    )
+    group.settle()
+    return group
+
+
+def all_read(group: ModelGroup) -> bool:
+    owned = [p for each in group.members.values() for p in each.owned]
+    return sorted(owned) == list(range(len(group.leaders)))
+
+
+# Whole groups.
+
+
+def test_what_a_new_member_claims_is_not_withheld() -> None:
+    group = settled("a", "b")
+    group.members["x"] = claims_everything()
+    group.members["m2"] = member("c")
+    # Two rounds, as without that member: m2 gets what the others have revoked.
+    group.settle(rounds=2)
+    assert all_read(group)
+    assert len(group.members["m2"].owned) == 4
+
+
+def test_a_leader_that_has_not_led_before_waits_for_two_timeouts() -> None:
+    group = settled("a", "b")
+    group.members["x"] = claims_everything()
+    group.last = None
+    del group.members["m1"]
+    withheld = []
+    for _ in range(MAX_REVOCATION_TIMEOUTS + 1):
+        _, count = group.rebalance(sorted(group.members))
+        withheld.append(count)
+        group.time_out()
+    # What m1 had is withheld from m0, which keeps its own.
+    assert withheld == [6, 6, 0]
+    assert all_read(group)
+
+
+def test_a_member_that_does_not_revoke_loses_its_claim_after_two_timeouts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    group = settled("a", "b")
+    had = sorted(group.members["m1"].owned)
+    group.members["m1"] = FalseMember(
+        eager=False, rack="b", claims={TOPIC: had}, claimed=group.generation
+    )
+    group.members["m2"] = member("c")
+    # The others revoke and rejoin; time passes only afterwards.
+    group.rebalance(["m0", "m1", "m2"])
+    _, before = group.rebalance(["m0", "m1", "m2"])
+    for _ in range(MAX_REVOCATION_TIMEOUTS):
+        assert before > 0
+        assert not caplog.messages
+        group.time_out()
+        _, before = group.rebalance(["m0", "m1", "m2"])
+    assert before == 0
+    assert len(group.members["m2"].owned) == 4
+    # And so it stays: there is nothing to wait for.
+    assert group.rebalance(["m0", "m1", "m2"]) == (False, 0)
+    assert caplog.messages == [
+        "ignoring claims of partitions that members never had or do not revoke: m1"
+    ]
+
+
+def test_rebalances_without_a_timeout_do_not_end_a_claim() -> None:
+    """A member that misses assignments still reads."""
+    group = settled("a", "b")
+    group.members["m2"] = member("c")
+    for _ in range(10):
+        group.rebalance(["m0", "m2"])
+    assert len(group.members["m1"].owned) == 6
+    group.settle()
+    assert all_read(group)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> ModelGroup:
+    """Draw a group with false members, after assignments that some members missed.
+
+    At a revocation timeout every member has received the assignment, except one whose request was
+    lost, which happens to no member twice in succession.
+    """
+    count = draw(st.integers(1, 12))
+    group = ModelGroup(
+        draw(st.lists(racks, min_size=count, max_size=count)),
+        members={"m0": member(), **draw(st.dictionaries(names, st.builds(member, racks)))},
+    )
+    missed: set[str] = set()
+    for number in range(draw(st.integers(1, 10))):
+        step = draw(st.sampled_from(["join", "leave", "false", "move", "lead", "rebalance"]))
+        if step == "join":
+            group.members[f"n{number}"] = member(draw(racks))
+        elif step == "false":
+            # It may have been a true member before.
+            name = draw(st.sampled_from([f"x{number}", *sorted(group.members)[1:]]))
+            group.members[name] = draw(false_members)
+        elif step == "leave" and len(group.members) > 1:
+            del group.members[draw(st.sampled_from(sorted(group.members)[1:]))]
+        elif step == "move":
+            group.leaders = draw(st.lists(racks, min_size=count, max_size=count))
+        elif step == "lead":
+            group.last = None
+        else:
+            order = draw(st.permutations(sorted(group.members)))
+            times_out = draw(st.booleans())
+            received = draw(st.integers(0, len(order)))
+            late = [name for name in order[received:] if times_out and name in missed]
+            group.rebalance([*order[:received], *late])
+            missed = set(order[received:]) - set(late) if times_out else missed
+            if times_out:
+                group.time_out()
+    return group
+
+
+@given(histories())
+@settings(max_examples=150, deadline=None)
+def test_true_members_never_share_a_partition_and_are_not_starved(group: ModelGroup) -> None:
+    timeouts = 0
+    for _ in range(4 * (MAX_REVOCATION_TIMEOUTS + 1)):
+        again, withheld = group.rebalance(sorted(group.members))
+        if not again and not withheld:
+            break
+        if not again:
+            group.time_out()
+            timeouts += 1
+    assert (again, withheld) == (False, 0)
+    assert timeouts <= MAX_REVOCATION_TIMEOUTS
+    # Everything is assigned; a false member that subscribes gets its share.
+    assert group.last is not None
+    assigned = {name: topics.get(TOPIC, []) for name, topics in group.last.assigned.items()}
+    assert sorted(p for ps in assigned.values() for p in ps) == list(range(len(group.leaders)))
+    for name, each in group.members.items():
+        assert isinstance(each, FalseMember) or each.owned == frozenset(assigned[name])
+
+
+def test_the_model_detects_claims_that_lapse_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "MAX_REVOCATION_TIMEOUTS", 0)
+    group = settled("a", "b")
+    group.members["m2"] = member("c")
+    group.rebalance(["m2"])
+    with pytest.raises(TwoOwnersError):
+        group.rebalance(["m2", "m0", "m1"])
+
+
+# Single decisions.
+
+
+def decide(
+    planned: Mapping[str, Sequence[int]],
+    claimed: Claimed,
+    last: Ownership | None = None,
+    generation: int = 8,
+) -> Withholding:
+    """Return what is withheld of a plan of the partitions of topic t."""
+    ids = sorted({*planned, *claimed})
+    owner = {p: ids.index(m) for m, partitions in planned.items() for p in partitions}
+    assigned = np.array([owner.get(p, -1) for p in range(4)], np.int64)
+    return withhold(
+        AssignedPartitions(ids, [TOPIC], np.array([0, 4]), assigned),
+        Claims.of([{TOPIC: claimed[m][0]} if m in claimed else {} for m in ids]),
+        np.array([claimed[m][1] if m in claimed else -1 for m in ids], np.int64),
+        last,
+        generation,
+    )
+
+
+@pytest.mark.parametrize(
+    ("claimed", "expected"),
+    [
+        pytest.param({"m1": ([2], 7), "m2": ([2], 7)}, 0, id="as-late-as-any"),
+        pytest.param({"m1": ([2], 7), "m2": ([2], 5)}, 0, id="the-latest"),
+        # m2 reads on until it learns that it must not.
+        pytest.param({"m1": ([2], 5), "m2": ([2], 7)}, 1, id="an-older-one"),
+        pytest.param({"m1": ([2], -1), "m2": ([2], 7)}, 1, id="an-unknown-one"),
+        pytest.param({"m1": ([2], 5), "m2": ([2], 8)}, 0, id="older-than-a-made-up-one"),
+    ],
+)
+def test_who_claims_a_partition_keeps_it_if_its_claim_is_the_latest(
+    claimed: Claimed, expected: int
+) -> None:
+    assert decide({"m1": [0, 1, 2, 3], "m2": []}, claimed).withheld == expected
+
+
+@pytest.mark.parametrize(
+    ("generation", "last_generation", "withheld"),
+    [(8, 7, 0), (8, 6, 4), (8, None, 4), (8, 8, 4), (-1, -1, 4)],
+)
+def test_claims_are_checked_only_against_the_assignment_just_before(
+    generation: int, last_generation: int | None, withheld: int
+) -> None:
+    plan = {"m1": [0, 1, 2, 3]}
+    last = None
+    if last_generation is not None:
+        last = decide(plan, {}, generation=last_generation).ownership
+    # m2 was not in that assignment.
+    result = decide(plan, {"m2": ([0, 1, 2, 3], 6)}, last, generation)
+    assert result.withheld == withheld
+    assert list(result.ignored) == ([] if withheld else ["m2"])
+
+
+def test_after_two_assignments_of_one_generation_every_claim_counts() -> None:
+    """Members may have received either of them."""
+    first = decide({"m1": [0, 1], "m2": [2, 3]}, {}).ownership
+    assert decide({"m1": [0, 1, 2, 3]}, {}, first, 8).ownership is None
+
+
+def test_claims_that_cannot_be_of_existing_partitions_are_remembered_as_asked() -> None:
+    """The topic may be there again in the next rebalance."""
+    result = decide({"m1": [0]}, {"m1": ([0, 9], 7)})
+    assert result.withheld == 0
+    assert result.ownership is not None
+    assert result.ownership.asked.keys(["m1"]) == [("m1", TOPIC, 9)]
+
+
+def test_only_the_claim_that_was_not_revoked_lapses() -> None:
+    first = decide({"m1": [0], "m2": [1, 2, 3]}, {"m1": ([0, 1], 7)}).ownership
+    assert first is not None
+    late = replace(first, timeouts=first.timeouts + MAX_REVOCATION_TIMEOUTS)
+    result = decide({"m1": [], "m2": [0, 1, 2, 3]}, {"m1": ([0, 1], 8)}, late, 9)
+    # Partition 0 is new among those to revoke.
+    assert result.withheld == 1
+    assert list(result.assigned["m2"][TOPIC]) == [1, 2, 3]
