@@ -317,9 +317,7 @@ class LedGroup:
             await self._assign({})
             self._others = {}
             self._next_check = float("inf")
-            self._take_over = self._take_over.leading()
-            self.status = replace(self.status, figures=Figures(joined.generation, joined.protocol))
-            self._set(LEADING)
+            self._start_leading(Figures(joined.generation, joined.protocol))
             return
         raw = await self._with_names(joined)
         members = await self._connection.in_worker(
@@ -341,15 +339,23 @@ class LedGroup:
         )
         self._others = {each.id: each.instance_id for each in raw if each.id != self._member.id}
         self._names = {each: self._names[each] for each in self._others if each in self._names}
-        self._take_over = self._take_over.leading()
         self._next_check = now + self._assigner.check_interval
         if result.withheld:
             self._revoke_by = now + REVOCATION_TIMEOUT
         self.status = replace(
-            self.status, figures=self._assigner.figures, last_rebalance=datetime.now(UTC)
+            self.status,
+            last_rebalance=datetime.now(UTC),
+            assignments=self.status.assignments + 1,
         )
-        self._set(LEADING)
+        self._start_leading(self._assigner.figures)
         self._report_take_over(raw, result)
+
+    def _start_leading(self, figures: Figures) -> None:
+        """Note that this member leads, with the figures of its assignment."""
+        succeeded = self.status.successful_take_overs + bool(self._take_over.attempts)
+        self._take_over = self._take_over.leading()
+        self.status = replace(self.status, figures=figures, successful_take_overs=succeeded)
+        self._set(LEADING)
 
     async def _assign(self, others: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
         """Send the assignments of the other members, and one without partitions for us, LEADS."""
@@ -476,6 +482,7 @@ class LedGroup:
     async def _remove(self, members: Sequence[str], now: float) -> None:
         """Remove members, and remember who has to return."""
         self._take_over = self._take_over.removed(now)
+        self.status = replace(self.status, take_overs=self.status.take_overs + 1)
         self._removed = now, Counter(_name(m, self._others.get(m)) for m in self._others)
         log.warning(
             "group=%s removing members to take the group over: members=%s",

@@ -62,6 +62,10 @@ class LeadStatus:
         Of the last assignment that was made here.
     last_rebalance
         When it was made, in UTC; None: never.
+    assignments
+        How many were made here.
+    take_overs, successful_take_overs
+        How often members were removed to take the group over, and how often it was led after that.
     """
 
     group: str
@@ -69,6 +73,9 @@ class LeadStatus:
     reason: str = ""
     figures: Figures = field(default_factory=Figures)
     last_rebalance: datetime | None = None
+    assignments: int = 0
+    take_overs: int = 0
+    successful_take_overs: int = 0
 
     @property
     def leads(self) -> bool:

@@ -1,0 +1,79 @@
+"""Metrics of led groups."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("prometheus_client")
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from rackward.lead.assigner import Figures
+from rackward.lead.metrics import LeadMetrics
+from rackward.lead.model import LEADING, WAITING, LeadStatus
+
+GUIDE = Path(__file__).parents[3] / "docs" / "leading.md"
+
+BILLING = LeadStatus(
+    "billing",
+    LEADING,
+    figures=Figures(members=3, partitions=12, off_rack=2, optimum=1),
+    last_rebalance=datetime.fromtimestamp(1234.5, UTC),
+    assignments=7,
+    take_overs=2,
+    successful_take_overs=1,
+)
+
+
+def samples(*groups: LeadStatus) -> dict[str, float]:
+    """Return the samples by name, without the prefix; all have the same label."""
+    registry = CollectorRegistry()
+    registry.register(LeadMetrics(lambda: groups))
+    lines = generate_latest(registry).decode().splitlines()
+    found = (re.fullmatch(r'rackward_lead_(\w+)\{group="(\w+)"\} (\S+)', line) for line in lines)
+    return {f"{each[2]} {each[1]}": float(each[3]) for each in found if each}
+
+
+def test_figures_and_counters_of_a_group_that_is_led() -> None:
+    assert samples(BILLING) == {
+        "billing leading": 1,
+        "billing members": 3,
+        "billing partitions": 12,
+        "billing off_rack_partitions": 2,
+        "billing optimum_partitions": 1,
+        "billing assignments_total": 7,
+        "billing take_overs_total": 2,
+        "billing successful_take_overs_total": 1,
+        "billing last_assignment_timestamp_seconds": 1234.5,
+    }
+
+
+def test_without_the_lead_the_counters_and_the_time_remain() -> None:
+    assert samples(replace(BILLING, state=WAITING)) == {
+        "billing leading": 0,
+        "billing assignments_total": 7,
+        "billing take_overs_total": 2,
+        "billing successful_take_overs_total": 1,
+        "billing last_assignment_timestamp_seconds": 1234.5,
+    }
+
+
+def test_a_group_that_is_discarded_has_no_samples() -> None:
+    groups = [BILLING, LeadStatus("orders")]
+    registry = CollectorRegistry()
+    registry.register(LeadMetrics(lambda: groups))
+    assert b"billing" in generate_latest(registry)
+    del groups[0]
+    left = generate_latest(registry)
+    assert b"billing" not in left
+    assert b"orders" in left
+
+
+def test_the_guide_names_every_metric_and_no_other() -> None:
+    named = set(re.findall(r"`rackward_lead_(\w+)`", GUIDE.read_text(encoding="utf-8")))
+    assert named == {name.removeprefix("billing ") for name in samples(BILLING)}
