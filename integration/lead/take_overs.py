@@ -26,7 +26,7 @@ from integration.support.clients import PartitionId
 from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.leading import (
     STOCK,
-    WITH_GO,
+    WITH_GO_OR_NODE,
     LedGroup,
     leading,
     member_ids,
@@ -36,7 +36,7 @@ from integration.support.topics import SteadyProducer, create_topic, new_name
 from rackward.clusters import Cluster, LocalCluster
 from rackward.lead import TakeOver, TakeOverPolicy
 
-CLIENTS = STOCK | WITH_GO
+CLIENTS = STOCK | WITH_GO_OR_NODE
 
 RACKS = ("a", "b", "c")
 

@@ -9,7 +9,7 @@ import pytest
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import (
     STOCK,
-    WITH_GO,
+    WITH_GO_OR_NODE,
     LedGroup,
     leading,
     live_group,
@@ -31,12 +31,15 @@ def topic(shared_three_brokers: Cluster) -> str:
 
 
 @pytest.fixture(
-    params=[*sorted(STOCK), *(pytest.param(each, marks=pytest.mark.slow) for each in WITH_GO)]
+    params=[
+        *sorted(STOCK),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in WITH_GO_OR_NODE),
+    ]
 )
 def led(
     request: pytest.FixtureRequest, shared_three_brokers: Cluster, topic: str
 ) -> Iterator[LedGroup]:
-    client = (STOCK | WITH_GO)[request.param]
+    client = (STOCK | WITH_GO_OR_NODE)[request.param]
     with ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group:
         yield LedGroup(shared_three_brokers, group, topic, PARTITIONS)
 

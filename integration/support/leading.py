@@ -35,6 +35,7 @@ from integration.support.program_clients import (
     STICKY,
     FranzGo,
     Java,
+    KafkaJS,
 )
 from integration.support.racks import loads, off_rack
 from integration.support.topics import described
@@ -114,11 +115,14 @@ STOCK: dict[str, MakeClient] = {
 }
 """Consumers without rackward, by client and protocol."""
 
-WITH_GO: dict[str, MakeClient] = {
-    f"franz-go-{strategy}": FranzGo(strategy)
-    for strategy in ("range", "roundrobin", "sticky", "cooperative-sticky")
+WITH_GO_OR_NODE: dict[str, MakeClient] = {
+    **{
+        f"franz-go-{strategy}": FranzGo(strategy)
+        for strategy in ("range", "roundrobin", "sticky", "cooperative-sticky")
+    },
+    "kafkajs-roundrobin": KafkaJS(),
 }
-"""Such consumers that are built with Go, which need not be installed."""
+"""Such consumers that need Go, or Node and npm, which need not be installed."""
 
 MAPPING = HostRacks.parse({f"{rack}{n}": rack for rack in "abc" for n in range(10)}, "test")
 """Racks by client id, for clients that send no rack: member a1 is in rack a."""

@@ -1,9 +1,9 @@
-"""Stock consumers of other languages as members of a `ConsumerGroup`: Java and franz-go.
+"""Stock consumers of other languages as members of a `ConsumerGroup`: Java, franz-go, KafkaJS.
 
 Each runs in a process of its own that prints a JSON line per event, as Kafka's own
 VerifiableConsumer does: partitions assigned and revoked, and the offsets of consumed records. That
-one's jar is downloaded once, as Kafka is. The consumer of franz-go is built with Go, which must be
-installed.
+one's jar is downloaded once, as Kafka is. The consumer of franz-go is built with Go, and KafkaJS is
+installed with npm, which must be there.
 """
 
 from __future__ import annotations
@@ -62,16 +62,34 @@ def tools_class_path() -> str:
 
 def franz_go_consumer() -> Path:
     """Return the consumer of franz-go, after building it if it has changed. Needs Go."""
-    source = Path(__file__).with_name("franz_go_consumer")
-    text = b"".join(path.read_bytes() for path in sorted(source.iterdir()))
-    folder = cache_directory() / f"franz-go-consumer-{hashlib.sha256(text).hexdigest()[:16]}"
 
-    def build(folder: Path) -> None:
+    def build(source: Path, folder: Path) -> None:
         command = ["go", "build", "-o", str(folder / "consumer"), "."]
         subprocess.run(command, cwd=source, check=True)
 
-    build_once(folder, build)
-    return folder / "consumer"
+    return _built("franz_go_consumer", build) / "consumer"
+
+
+def kafkajs_consumer() -> Path:
+    """Return the consumer of KafkaJS, after installing it if it has changed. Needs npm."""
+
+    def build(source: Path, folder: Path) -> None:
+        for path in source.iterdir():
+            shutil.copyfile(path, folder / path.name)
+        command = ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"]
+        subprocess.run(command, cwd=folder, check=True)
+
+    return _built("kafkajs_consumer", build) / "main.js"
+
+
+def _built(name: str, build: Callable[[Path, Path], None]) -> Path:
+    """Return the folder that ``build`` fills from the source of a consumer, once per version."""
+    source = Path(__file__).with_name(name)
+    text = b"".join(path.read_bytes() for path in sorted(source.iterdir()))
+    digest = hashlib.sha256(text).hexdigest()[:16]
+    folder = cache_directory() / f"{name.replace('_', '-')}-{digest}"
+    build_once(folder, lambda folder: build(source, folder))
+    return folder
 
 
 class ProgramClient:
@@ -233,6 +251,20 @@ class FranzGo:
             return [
                 *(str(franz_go_consumer()), config.bootstrap, config.group_id, ",".join(topics)),
                 *(config.name, config.rack or "", self.strategy),
+            ]
+
+        return ProgramClient(command)
+
+
+@dataclass(frozen=True)
+class KafkaJS:
+    """Constructs consumers of KafkaJS. They have no settings, and send no rack."""
+
+    def __call__(self, config: MemberConfig) -> ProgramClient:
+        def command(topics: Sequence[str], folder: Path) -> list[str]:  # noqa: ARG001
+            return [
+                *("node", str(kafkajs_consumer()), config.bootstrap, config.group_id),
+                *(",".join(topics), config.name),
             ]
 
         return ProgramClient(command)
