@@ -70,9 +70,16 @@ SCENARIOS = (
     "rackward_cooperative_sticky",
     "rackward_by_bytes",
     "rackward_after_leader_layout",
+    "leader_layout",
     "follower_fetching",
 )
-"""The scenarios of the what-if, in the order in which they are shown."""
+"""The scenarios of the what-if, in the order in which they are shown.
+
+A group that brokers assign (KIP-848) has ``as_is``, ``leader_layout`` and ``follower_fetching``:
+its members keep what they own. Every other group has all but ``leader_layout``."""
+
+LEADER_LAYOUTS = ("rackward_after_leader_layout", "leader_layout")
+"""The scenarios in which leaders move: for all groups that share topics, or for none."""
 
 WHAT_IF: Columns = {
     "cluster": TEXT,
@@ -103,8 +110,8 @@ WHAT_IF: Columns = {
 }
 """The traffic and cost that a group would have had over an interval under a scenario.
 
-``scenario`` is one of SCENARIOS. ``assignor`` is the group's own for ``as_is`` and
-``follower_fetching``, else the scenario's. A partition is off-rack if both racks are known and
+``scenario`` is one of SCENARIOS. ``assignor`` is the group's own for ``as_is``, ``leader_layout``
+and ``follower_fetching``, else the scenario's. A partition is off-rack if both racks are known and
 differ, and unknown if one of them is unknown. ``max_partitions`` to ``mean_bytes`` are per member.
 ``moves`` partitions change their member. ``shared_topics`` of the group's topics have other groups
 too.

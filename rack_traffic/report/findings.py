@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+from rack_traffic.output_tables import LEADER_LAYOUTS
 from rack_traffic.report import format as wording
 from rack_traffic.report.format import Currency, count
 from rack_traffic.report.model import (
@@ -38,6 +39,7 @@ _CHANGES = {
         "Lay out leaders for",
         "with rackward's CooperativeSticky assignor",
     ),
+    "leader_layout": ("Lay out leaders for", "that brokers assign, by what members own"),
     "follower_fetching": ("Let", "fetch from followers"),
     "apache_range": ("Move", "to Apache's Range assignor"),
     "apache_cooperative_sticky": ("Move", "to Apache's CooperativeSticky assignor"),
@@ -123,7 +125,7 @@ def _shared(groups: list[GroupTotal]) -> str:
         for each in groups
         if each.change is not None
         and each.change.shared_topics
-        and each.change.scenario == "rackward_after_leader_layout"
+        and each.change.scenario in LEADER_LAYOUTS
     )
     if not affected:
         return ""

@@ -15,6 +15,7 @@ SCENARIO_NAMES = {
     "rackward_cooperative_sticky": "rackward CooperativeSticky",
     "rackward_by_bytes": "rackward CooperativeSticky by bytes",
     "rackward_after_leader_layout": "rackward after leader layout",
+    "leader_layout": "Leader layout for current owners",
     "follower_fetching": "Follower fetching",
 }
 KIND_NAMES = {

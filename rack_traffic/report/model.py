@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
 
-from rack_traffic.output_tables import KINDS
+from rack_traffic.output_tables import KINDS, LEADER_LAYOUTS
 
 MIN_HOURS_TO_EXTRAPOLATE = 24
 """A cost per month that is extrapolated from measurements of fewer hours is rough: traffic varies
@@ -112,7 +112,7 @@ class Change:
     def is_needed(self) -> bool:
         """Return whether something is to change. A leader layout is for all groups that share
         topics, also for those that it saves nothing."""
-        return self.saving_per_month > 0 or self.scenario == "rackward_after_leader_layout"
+        return self.saving_per_month > 0 or self.scenario in LEADER_LAYOUTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,21 +29,33 @@ Assigned = Mapping[str, Mapping[str, Sequence[int]]]
 
 
 def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[ScenarioAssignment]:
-    """Return the assignment of each scenario, in the order of ``output_tables.SCENARIOS``.
+    """Return the assignment of each scenario of the group, as in ``output_tables.SCENARIOS``.
 
     ``layout`` is that of all groups that share topics with this one. Its moves are those of the
     first of these groups, so that they count once.
     """
     leaders = case.leader_racks()
     leader_racks = case.by_topic(leaders, None)
-    no_racks: dict[str, list[str | None]] = {
-        topic: [None] * len(racks) for topic, racks in leader_racks.items()
-    }
-    rackless = [replace(member, rack=None) for member in case.members]
     new_leaders = [layout.racks[partition] for partition in case.partitions]
     leader_moves = layout.moves if case.group == layout.first_group else 0
     indexes = _indexes(case.partitions)
     current = _owners(case, indexes, {member.id: member.owned for member in case.members})
+    as_is = ScenarioAssignment("as_is", case.assignor, current, leaders)
+    follower_fetching = ScenarioAssignment(
+        "follower_fetching",
+        case.assignor,
+        current,
+        _follower_fetching_racks(case, current, leaders),
+    )
+    if case.assigned_by_brokers:
+        moved = ScenarioAssignment(
+            "leader_layout", case.assignor, current, new_leaders, leader_moves
+        )
+        return [as_is, moved, follower_fetching]
+    no_racks: dict[str, list[str | None]] = {
+        topic: [None] * len(racks) for topic, racks in leader_racks.items()
+    }
+    rackless = [replace(member, rack=None) for member in case.members]
     sticky = LeaderRackAwareCooperativeSticky()
     separate_range = LeaderRackAwareRange(co_partitioned=False)
     plans = {
@@ -57,7 +69,7 @@ def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[Scenario
     }
     owner = {name: _owners(case, indexes, plan.partitions) for name, plan in plans.items()}
     return [
-        ScenarioAssignment("as_is", case.assignor, current, leaders),
+        as_is,
         ScenarioAssignment("apache_range", "range", owner["apache_range"], leaders),
         ScenarioAssignment(
             "apache_cooperative_sticky",
@@ -85,12 +97,7 @@ def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[Scenario
             new_leaders,
             leader_moves,
         ),
-        ScenarioAssignment(
-            "follower_fetching",
-            case.assignor,
-            current,
-            _follower_fetching_racks(case, current, leaders),
-        ),
+        follower_fetching,
     ]
 
 

@@ -201,4 +201,5 @@ def group_case(row: Mapping[str, Any]) -> GroupCase:
         partitions=partitions,
         racks={each["broker"]: each["rack"] for each in row["brokers"]},
         shared_topics=row["shared_topics"],
+        assigned_by_brokers=row["group_type"] not in (None, "classic"),
     )

@@ -27,8 +27,8 @@ def group_inputs(
     snapshots: Snapshots, partition_hours: DataFrame, interval: Interval, max_gap: timedelta
 ) -> DataFrame:
     """Return (cluster, group, interval_start, first_hour, interval_end, hours, shared_topics,
-    members, protocol, topics, sizes, brokers): a row per group and interval in which the group has
-    members and read anything.
+    members, protocol, group_type, topics, sizes, brokers): a row per group and interval in which
+    the group has members and read anything.
 
     Members are those of the last snapshot of the interval in which the group was stable, leaders
     and replicas those of the last snapshot. ``hours`` is the time in the interval that snapshots of
@@ -152,6 +152,7 @@ def _members(members: DataFrame, spans: DataFrame, interval: Interval) -> DataFr
                 F.struct("member_id", "instance_id", "rack", "topics", "assignment")
             ).alias("members"),
             F.max("protocol").alias("protocol"),
+            F.max("group_type").alias("group_type"),
         )
     )
     of_members = F.flatten(
@@ -159,7 +160,9 @@ def _members(members: DataFrame, spans: DataFrame, interval: Interval) -> DataFr
             "members", lambda each: F.coalesce(each["topics"], F.array().cast("array<string>"))
         )
     )
-    return last.select(*KEY, "members", "protocol", F.array_distinct(of_members).alias("topics"))
+    return last.select(
+        *KEY, "members", "protocol", "group_type", F.array_distinct(of_members).alias("topics")
+    )
 
 
 def _topics(partitions: DataFrame, spans: DataFrame, interval: Interval) -> DataFrame:
@@ -198,7 +201,8 @@ class GroupCase:
 
     ``members`` have their current partitions as ``owned``. ``partitions`` are those of all topics
     to which a member subscribes. ``racks`` are the brokers' (None: unknown); ``shared_topics`` is
-    the number of these topics that other groups read too.
+    the number of these topics that other groups read too. A group that is ``assigned_by_brokers``
+    (KIP-848) keeps its assignment, wherever the leaders are.
     """
 
     cluster: str
@@ -209,6 +213,7 @@ class GroupCase:
     partitions: Mapping[TopicPartition, PartitionCase]
     racks: Mapping[int, str | None]
     shared_topics: int = 0
+    assigned_by_brokers: bool = False
 
     def rack_of(self, broker: int | None) -> str | None:
         """Return the rack of a broker; None if the broker or its rack is unknown."""

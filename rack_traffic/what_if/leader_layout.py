@@ -4,9 +4,12 @@ A partition has one leader, whatever the number of groups that read it. So the l
 that share topics are laid out together, weighted by the bytes that each group reads: a saving that
 one group would have at the expense of another is no saving.
 
-A layout takes longer to compute than an assignment. It depends neither on the current owners nor,
-for a group that shares no topic, on the bytes: so it is the same in most intervals, and for groups
-with the same members per rack.
+A group that brokers assign does not follow leaders that move. So leaders go to the members that own
+their partitions now; all other groups are assigned anew for the leaders.
+
+A layout takes longer to compute than an assignment. Without groups that brokers assign it depends
+neither on the current owners nor, for a group that shares no topic, on the bytes: so it is the same
+in most intervals, and for groups with the same members per rack.
 """
 
 from __future__ import annotations
@@ -17,11 +20,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from placement_core import Broker, ClusterView, TopicPartition
-from placement_core.leaders import ConsumerDemand, plan_leaders
+from placement_core.leaders import ConsumerDemand, CurrentAssignment, plan_leaders
 from rack_traffic.what_if.inputs import GroupCase, PartitionCase
 
 MAX_WEIGHT = 100
 """The weight of the subscription of which most bytes per partition are read; at least 1."""
+
+CURRENT_MAX_IMBALANCE = 1.0
+"""By what share of the mean a broker may lead more partitions than the mean, if leaders go to the
+members that own them now. It is the default of ``rackward leaders plan``."""
 
 MAX_CACHED_LAYOUTS = 256
 
@@ -30,6 +37,7 @@ MAX_CACHED_PARTITIONS = 5_000
 
 
 _Demand = tuple[frozenset[str], int, tuple[tuple[str | None, int], ...]]
+_Owned = tuple[frozenset[str], tuple[tuple[TopicPartition, str | None, int], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +58,14 @@ class _LayoutInput:
 
     ``replicas`` have the current leader first. ``demand`` has subscribed topics, the weight, and
     the number of members with that subscription in each rack; one item per group and subscription.
+    ``owned`` has, per group that brokers assign, its topics, and of each owned partition the rack
+    of its owner and the weight.
     """
 
     brokers: tuple[Broker, ...]
     replicas: tuple[tuple[TopicPartition, tuple[int, ...]], ...]
     demand: tuple[_Demand, ...]
+    owned: tuple[_Owned, ...] = ()
 
 
 def components(topics_of_groups: Sequence[Iterable[Hashable]]) -> list[int]:
@@ -108,8 +119,9 @@ def leader_layout(cases: Sequence[GroupCase]) -> LeaderLayout:
 def _layout_input(
     cases: Sequence[GroupCase], partitions: dict[TopicPartition, PartitionCase]
 ) -> _LayoutInput:
-    demands = [each for case in cases for each in _demands(case)]
-    heaviest = max((mean for _, mean, _ in demands), default=0.0)
+    all_demands = [(case, each) for case in cases for each in _demands(case)]
+    heaviest = max((mean for _, (_, mean, _) in all_demands), default=0.0)
+    demands = [each for case, each in all_demands if not case.assigned_by_brokers]
     scaled = [
         (topics, round(mean / heaviest * MAX_WEIGHT) if heaviest else 0, consumers)
         for topics, mean, consumers in demands
@@ -118,7 +130,21 @@ def _layout_input(
         tuple(Broker(broker, rack) for broker, rack in sorted(cases[0].racks.items())),
         tuple((p, _leader_first(each.leader, each.replicas)) for p, each in partitions.items()),
         tuple((topics, max(1, weight), consumers) for topics, weight, consumers in scaled),
+        tuple(_owned(case, heaviest) for case in cases if case.assigned_by_brokers),
     )
+
+
+def _owned(case: GroupCase, heaviest: float) -> _Owned:
+    """Return the topics of a group, and what its members own; ``heaviest`` as for demands."""
+    owned = []
+    for member in case.members:
+        for topic, numbers in sorted(member.owned.items()):
+            for partition in (TopicPartition(topic, number) for number in numbers):
+                if partition in case.partitions:
+                    size = case.partitions[partition].bytes
+                    weight = round(size / heaviest * MAX_WEIGHT) if heaviest else 0
+                    owned.append((partition, member.rack, max(1, weight)))
+    return frozenset(partition.topic for partition in case.partitions), tuple(owned)
 
 
 def _demands(
@@ -154,7 +180,18 @@ def _preferred_leaders(inputs: _LayoutInput) -> tuple[int | None, ...]:
         ConsumerDemand(str(number), topics, dict(consumers), weight)
         for number, (topics, weight, consumers) in enumerate(inputs.demand)
     ]
-    order = plan_leaders(ClusterView(inputs.brokers, dict(inputs.replicas)), demand).order
+    assignments = [
+        CurrentAssignment(
+            f"owned {number}",
+            topics,
+            {partition: rack for partition, rack, _ in owned},
+            {partition: weight for partition, _, weight in owned},
+        )
+        for number, (topics, owned) in enumerate(inputs.owned)
+    ]
+    view = ClusterView(inputs.brokers, dict(inputs.replicas))
+    max_imbalance = CURRENT_MAX_IMBALANCE if assignments else None
+    order = plan_leaders(view, demand, assignments=assignments, max_imbalance=max_imbalance).order
     return tuple(
         order[partition][0] if order.get(partition) else None for partition, _ in inputs.replicas
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from rack_traffic.output_tables import LEADER_LAYOUTS
 from rack_traffic.schemas import RANKING
 
 TOLERANCE = 0.01
@@ -83,7 +84,7 @@ def _with_layout_for_all_or_none(candidates: DataFrame) -> DataFrame:
     that leave leaders as they are, or else for none.
     """
     scenario, cost = F.col("scenario"), F.col("cost_per_month")
-    is_layout = scenario == "rackward_after_leader_layout"
+    is_layout = scenario.isin(*LEADER_LAYOUTS)
     of_group = candidates.groupBy(*_GROUP, "layout_group").agg(
         F.max(F.when(scenario == "as_is", cost)).alias("now"),
         F.max(F.when(is_layout, cost)).alias("layout"),
@@ -119,7 +120,7 @@ def _effort() -> Column:
         .when(scenario == "rackward_range", F.when(is_range, 1).otherwise(2))
         .when(scenario == "rackward_cooperative_sticky", F.when(is_range, 2).otherwise(1))
         .when(scenario == "rackward_by_bytes", 3)
-        .when(scenario == "rackward_after_leader_layout", 4)
+        .when(scenario.isin(*LEADER_LAYOUTS), 4)
         .otherwise(5)
     )
 
@@ -128,14 +129,20 @@ def _change() -> Column:
     scenario = F.col("scenario")
     sticky = F.lit(_INSTRUCTIONS["rackward_cooperative_sticky"])
     moves, first = F.col("leader_moves"), F.col("layout_group")
-    layout = (
-        F.when(
-            F.col("group") != first, F.concat(F.lit(", with the leader layout of group "), first)
-        )
-        .when(moves == 1, F.lit(", and change 1 preferred leader"))
-        .otherwise(F.format_string(", and change %d preferred leaders", moves))
+    leaders = F.when(moves == 1, F.lit("change 1 preferred leader")).otherwise(
+        F.format_string("change %d preferred leaders", moves)
     )
-    change = F.when(scenario == "rackward_after_leader_layout", F.concat(sticky, layout))
+    of_first = F.concat(F.lit("with the leader layout of group "), first)
+    is_first = F.col("group") == first
+    change = F.when(
+        scenario == "rackward_after_leader_layout",
+        F.concat(
+            sticky,
+            F.when(is_first, F.concat(F.lit(", and "), leaders)).otherwise(
+                F.concat(F.lit(", "), of_first)
+            ),
+        ),
+    ).when(scenario == "leader_layout", F.when(is_first, leaders).otherwise(of_first))
     for name, instruction in _INSTRUCTIONS.items():
         change = change.when(scenario == name, F.lit(instruction))
     return change

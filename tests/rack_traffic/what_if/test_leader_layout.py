@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -41,6 +43,7 @@ DIFFERENT_GROUPS: dict[str, GroupCase] = {
     "a broker's rack": replace(CASE, racks={0: "a", 1: "c", 2: "b"}),
     "a member's rack": replace(CASE, members=(MEMBERS[0], replace(MEMBERS[1], rack="a"))),
     "a member's unknown rack": replace(CASE, members=(MEMBERS[0], replace(MEMBERS[1], rack=None))),
+    "an assignment by brokers": replace(CASE, assigned_by_brokers=True),
     "a member more": replace(CASE, members=(*MEMBERS, Member("o", TOPICS, "b"))),
     "a subscription": replace(
         CASE, members=(MEMBERS[0], replace(MEMBERS[1], topics=frozenset({"u"})))
@@ -72,9 +75,11 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Return a function that returns the number of computed layouts."""
     calls: list[ClusterView] = []
 
-    def counting(view: ClusterView, readers: Sequence[ConsumerDemand]) -> LeaderLayout:
+    def counting(
+        view: ClusterView, readers: Sequence[ConsumerDemand], **settings: Any
+    ) -> LeaderLayout:
         calls.append(view)
-        return plan_leaders(view, readers)
+        return plan_leaders(view, readers, **settings)
 
     monkeypatch.setattr(layouts, "plan_leaders", counting)
     return lambda: len(calls)
@@ -170,3 +175,44 @@ def test_savings_of_groups_that_share_topics_can_be_added() -> None:
                 moves += result.leader_moves
     assert totals == {"as_is": 800, "rackward_after_leader_layout": 400}
     assert moves == layout.moves == 4
+
+
+# Groups that brokers assign (KIP-848).
+
+
+def test_leaders_go_to_the_owners_of_a_group_that_brokers_assign() -> None:
+    """Each of two members owns the partitions that are led in the rack of the other."""
+    leaders = (0, 0, 1, 1)
+    case = replace(
+        CASE,
+        assignor="uniform",
+        assigned_by_brokers=True,
+        members=(
+            replace(MEMBERS[0], owned={"t": [2, 3]}),
+            replace(MEMBERS[1], owned={"t": [0, 1]}),
+        ),
+        partitions={
+            TopicPartition("t", n): PartitionCase(leader, (0, 1), (0, 1), n + 1)
+            for n, leader in enumerate(leaders)
+        },
+    )
+    layout = leader_layout([case])
+    assert (list(layout.racks.values()), layout.moves) == (["b", "b", "a", "a"], 4)
+    scenarios = scenario_assignments(case, layout)
+    assert [(each.scenario, each.assignor) for each in scenarios] == [
+        ("as_is", "uniform"),
+        ("leader_layout", "uniform"),
+        ("follower_fetching", "uniform"),
+    ]
+    after = scenario_metrics(case, scenarios[1], scenarios[0], PriceTable())
+    assert (after.off_rack_partitions, after.crossing_bytes, after.moves) == (0, 0, 0)
+    assert after.leader_moves == 4
+
+
+def test_of_two_groups_that_share_a_topic_the_one_with_more_bytes_gets_the_leaders() -> None:
+    for small, large in ((1, 50), (50, 1)):
+        classic, by_brokers = group("g", "t", "a", small), group("h", "t", "b", large)
+        by_brokers = replace(by_brokers, assigned_by_brokers=True)
+        layout = leader_layout([classic, by_brokers])
+        # At most twice the mean of leaders, 4 / 3, may be on one broker of three.
+        assert Counter(layout.racks.values())["b"] == (3 if large > small else 0)
