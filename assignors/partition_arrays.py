@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import gc
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -142,10 +142,10 @@ class Claims:
         exists = (self.number >= 0) & (self.number < sizes[topic])
         return topic, np.where(exists, base[topic] + self.number, -1)
 
-    def keys(self, ids: Sequence[str]) -> list[tuple[str, str, int]]:
-        """Return member id, topic and partition of each claim."""
+    def keys(self, members: Sequence[Hashable]) -> list[tuple[Hashable, str, int]]:
+        """Return the member, the topic and the partition of each claim."""
         columns = (self.member.tolist(), self.topic.tolist(), self.number.tolist())
-        return [(ids[m], self.names[t], number) for m, t, number in zip(*columns, strict=True)]
+        return [(members[m], self.names[t], number) for m, t, number in zip(*columns, strict=True)]
 
 
 def _concatenate(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:

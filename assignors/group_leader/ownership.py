@@ -9,7 +9,8 @@ ever: so it is under Java's and franz-go's leaders. Here a claim counts only if 
 A leader that made the last assignment, of generation g, knows what members can own in generation
 g + 1: the partitions that this assignment gave them; and what they claimed before it, which they
 were *asked* to revoke, in case they have not received it. A member that was not in the group then
-can own nothing. Every claim counts after an assignment that another leader made.
+can own nothing. A static member is the same after a restart, under another id: brokers give it the
+assignment that it had. Every claim counts after an assignment that another leader made.
 
 A claim that a member was asked to revoke lapses with the second revocation timeout. One timeout is
 an assignment that was in force for REVOCATION_TIMEOUT seconds, while the group was stable and the
@@ -32,6 +33,9 @@ from assignors.consumer_protocol import NO_GENERATION
 from assignors.partition_arrays import UNASSIGNED, AssignedPartitions, Claims
 from placement_core.flow import IntArray
 
+Identity = tuple[str | None, str]
+"""The instance id of a member and "", or None and the id of a member that has no instance id."""
+
 MAX_REVOCATION_TIMEOUTS = 2
 """Revocation timeouts after which the claim of a member that does not revoke lapses."""
 
@@ -42,6 +46,8 @@ class Ownership:
 
     generation, assigned
         The assignment, and its generation.
+    members
+        Of each member in ``assigned``.
     asked
         Claims that the members were asked to revoke; their members are numbered as in ``assigned``.
     timeouts
@@ -50,6 +56,7 @@ class Ownership:
 
     generation: int
     assigned: AssignedPartitions
+    members: Sequence[Identity]
     asked: Claims
     timeouts: IntArray
 
@@ -57,22 +64,22 @@ class Ownership:
         """Return the same after one revocation timeout more."""
         return replace(self, timeouts=self.timeouts + 1)
 
-    def credible(self, ids: Sequence[str], claims: Claims) -> tuple[NDArray[np.bool_], IntArray]:
+    def credible(
+        self, members: Sequence[Identity], claims: Claims
+    ) -> tuple[NDArray[np.bool_], IntArray]:
         """Return whether each claim can be true, and its revocation timeouts.
 
-        ``ids`` are the members that join the next generation, as the claims number them.
+        ``members`` are those that join the next generation, as the claims number them.
         """
-        before = {member_id: number for number, member_id in enumerate(self.assigned.ids)}
-        member = np.array([before.get(member_id, UNASSIGNED - 1) for member_id in ids], np.int64)
+        before = {each: number for number, each in enumerate(self.members)}
+        member = np.array([before.get(each, UNASSIGNED - 1) for each in members], np.int64)
         row = self.assigned.rows_of(claims)
         credible = self.assigned.owner_of_rows(row) == member[claims.member]
         timeouts = np.zeros(len(row), np.int64)
         doubtful = (~credible).nonzero()[0]
         if len(doubtful) and len(self.timeouts):
-            asked = dict(
-                zip(self.asked.keys(self.assigned.ids), self.timeouts.tolist(), strict=True)
-            )
-            for at, key in zip(doubtful, claims.where(~credible).keys(ids), strict=True):
+            asked = dict(zip(self.asked.keys(self.members), self.timeouts.tolist(), strict=True))
+            for at, key in zip(doubtful, claims.where(~credible).keys(members), strict=True):
                 timeouts[at] = asked.get(key, MAX_REVOCATION_TIMEOUTS)
             credible[doubtful] = timeouts[doubtful] < MAX_REVOCATION_TIMEOUTS
         return credible, timeouts
@@ -98,6 +105,7 @@ class Withholding:
 
 def withhold(
     planned: AssignedPartitions,
+    instance_ids: Sequence[str | None],
     claims: Claims,
     generations: IntArray,
     last: Ownership | None,
@@ -105,12 +113,18 @@ def withhold(
 ) -> Withholding:
     """Return ``planned`` without the partitions that other members still own.
 
+    instance_ids
+        Of each member in ``planned``.
     claims, generations
         What members own, as they say while they join, and of which generation each says so.
     last, generation
         What members can own since the last assignment of this leader, None if there is none; and
         the generation that is assigned, negative if it is not known.
     """
+    members = [
+        (None, member_id) if instance is None else (instance, "")
+        for member_id, instance in zip(planned.ids, instance_ids, strict=True)
+    ]
     known = last if last is not None and last.generation + 1 == generation else None
     row = planned.rows_of(claims)
     kept = planned.owner_of_rows(row) == claims.member
@@ -123,9 +137,7 @@ def withhold(
             is_contested = np.zeros(len(planned.assigned) + 1, bool)
             is_contested[row[~kept]] = True
             contested = is_contested[row] | ~kept
-            counts[contested], passed[contested] = known.credible(
-                planned.ids, claims.where(contested)
-            )
+            counts[contested], passed[contested] = known.credible(members, claims.where(contested))
             ignored = [planned.ids[m] for m in np.unique(claims.member[~counts]).tolist()]
         withheld = _withheld(planned, claims, row, kept, counts, generations, generation)
         count = int(np.count_nonzero(withheld))
@@ -135,7 +147,7 @@ def withhold(
         asked, timeouts = claims.where(revoked), passed[revoked]
     # Of two assignments of one generation, members may have received either.
     is_repeated = last is not None and generation <= last.generation
-    ownership = None if is_repeated else Ownership(generation, assigned, asked, timeouts)
+    ownership = None if is_repeated else Ownership(generation, assigned, members, asked, timeouts)
     return Withholding(assigned, count, ignored, ownership)
 
 

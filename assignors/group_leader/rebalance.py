@@ -118,7 +118,9 @@ class Rebalance:
         withheld, ownership = 0, None
         if self.cooperative:
             claims, generation = group.claims_while_joining, context.generation
-            withholding = withhold(assigned, claims, group.generations, last, generation)
+            withholding = withhold(
+                assigned, group.instance_ids, claims, group.generations, last, generation
+            )
             assigned, withheld = withholding.assigned, withholding.withheld
             ownership = withholding.ownership
             self._log_ignored(withholding.ignored)

@@ -106,13 +106,17 @@ TOPIC = "t"
 
 @dataclass
 class ModelMember:
-    """``owned``: what it reads now. ``last``: its last assignment, of ``generation``."""
+    """``owned``: what it reads now. ``last``: its last assignment, of ``generation``.
+
+    ``instance``: its instance id, if it is static.
+    """
 
     eager: bool
     rack: str | None
     owned: frozenset[int] = frozenset()
     last: frozenset[int] = frozenset()
     generation: int = -1
+    instance: str | None = None
 
     def join(self) -> bytes:
         """Return its subscription; an eager member revokes everything first."""
@@ -182,7 +186,7 @@ class ModelGroup:
         self.generation += 1
         reader = SubscriptionReader()
         joined = [
-            JoinedMember(name, None, reader.read(member.join()))
+            JoinedMember(name, member.instance, reader.read(member.join()))
             for name, member in sorted(self.members.items())
         ]
         result = self.decide.run(
@@ -198,6 +202,10 @@ class ModelGroup:
             again |= self.members[name].receive(assigned, self.generation)
             self.check_owners()
         return again, result.withheld
+
+    def restart(self, name: str, new_name: str) -> None:
+        """Restart a static member: brokers give it what it had, without a rebalance."""
+        self.members[new_name] = self.members.pop(name)
 
     def time_out(self) -> None:
         """Let the time for revoking partitions pass; the leader requests a rebalance then."""

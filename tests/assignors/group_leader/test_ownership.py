@@ -119,6 +119,17 @@ def test_a_member_that_does_not_revoke_loses_its_claim_after_two_timeouts(
     ]
 
 
+def test_what_a_static_member_owns_is_withheld_after_a_restart() -> None:
+    group = settled("a", "b")
+    group.members["m1"].instance = "static"
+    group.rebalance(["m0", "m1"])
+    group.restart("m1", "m9")
+    group.members["m2"] = member("c")
+    assert group.rebalance(["m2", "m0", "m9"]) == (True, 4)
+    group.settle()
+    assert all_read(group)
+
+
 def test_rebalances_without_a_timeout_do_not_end_a_claim() -> None:
     """A member that misses assignments still reads."""
     group = settled("a", "b")
@@ -144,9 +155,16 @@ def histories(draw: st.DrawFn) -> ModelGroup:
     )
     missed: set[str] = set()
     for number in range(draw(st.integers(1, 10))):
-        step = draw(st.sampled_from(["join", "leave", "false", "move", "lead", "rebalance"]))
+        step = draw(
+            st.sampled_from(["join", "leave", "restart", "false", "move", "lead", "rebalance"])
+        )
         if step == "join":
-            group.members[f"n{number}"] = member(draw(racks))
+            instance = draw(st.sampled_from([None, f"static-{number}"]))
+            group.members[f"n{number}"] = replace(member(draw(racks)), instance=instance)
+        elif step == "restart":
+            static = [name for name, each in group.members.items() if each.instance]
+            if static:
+                group.restart(draw(st.sampled_from(static)), f"r{number}")
         elif step == "false":
             # It may have been a true member before.
             name = draw(st.sampled_from([f"x{number}", *sorted(group.members)[1:]]))
@@ -214,6 +232,7 @@ def decide(
     assigned = np.array([owner.get(p, -1) for p in range(4)], np.int64)
     return withhold(
         AssignedPartitions(ids, [TOPIC], np.array([0, 4]), assigned),
+        [None] * len(ids),
         Claims.of([{TOPIC: claimed[m][0]} if m in claimed else {} for m in ids]),
         np.array([claimed[m][1] if m in claimed else -1 for m in ids], np.int64),
         last,
