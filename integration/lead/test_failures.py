@@ -5,26 +5,31 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.request import urlopen
 
 import confluent_kafka
 import pytest
+from kafka import KafkaAdminClient
+from kafka import errors as kafka_errors
 
 from integration.support.command_line import running
 from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.leading import (
+    MAPPING,
+    SHORT,
     STOCK,
     LedGroup,
     leading,
     wait_for_status,
     wait_until_leading,
 )
+from integration.support.proxy import Proxy
 from integration.support.topics import SteadyProducer, create_topic, new_name, with_admin
 from rackward.clusters import Cluster
 from rackward.clusters.broker_config import free_ports
-from rackward.lead import TakeOver, TakeOverPolicy
-from rackward.lead.member import Timeouts
+from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
+from rackward.lead.member import GroupMember, Timeouts
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 12
@@ -91,6 +96,67 @@ def test_a_process_that_is_stopped_past_its_session_does_not_stop_the_group(
         finally:
             leader.process.send_signal(signal.SIGCONT)
         leader.until(lambda line: json.loads(line)["state"] == "waiting")
+
+
+def test_a_process_that_is_cut_off_does_not_stop_the_group_and_leads_again(
+    shared_three_brokers: Cluster, led: LedGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a rebalance waits for it: the worst moment."""
+    expected = {(led.topic, p) for p in range(PARTITIONS)}
+    policy = TakeOverPolicy(TakeOver.REMOVE)
+    with Proxy() as proxy:
+        with monkeypatch.context() as patched:
+            patched.setitem(KafkaAdminClient.DEFAULT_CONFIG, "proxy_url", proxy.url)
+            leader = GroupLeader(
+                {"bootstrap.servers": shared_three_brokers.bootstrap_servers},
+                [led.group.id],
+                LeadOptions(host_racks=MAPPING, take_over=policy, timeouts=SHORT),
+            )
+        with leader, SteadyProducer(shared_three_brokers, led.topic, PARTITIONS) as sent:
+            wait_until_leading(leader)
+            led.start("c1", "b1")
+            led.settle()
+            proxy.cut()
+            began = time.monotonic()
+            led.start("a1")
+            led.group.settle(expected)
+            went_on = time.monotonic() - began
+            wait_for_status(leader, lambda each: not each.leads, "it knows that it does not lead")
+            proxy.mend()
+            began = time.monotonic()
+            wait_until_leading(leader)
+            led.settle()
+            sent.stop()
+            everything_is_read(led.group.reads_of, led.topic, sent)
+            print(
+                f"\nseconds until the group went on: {went_on:.1f},"
+                f" until it was led again: {time.monotonic() - began:.1f}"
+            )
+            assert went_on < SHORT.session + TEST_TIMEOUT / 2
+
+
+def test_an_assignment_that_is_lost_on_its_way_is_made_again(
+    shared_three_brokers: Cluster, led: LedGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers would wait for it for the rebalance time-out of the members: 300 s by default."""
+    sync = GroupMember.sync
+    lost: list[int] = []
+
+    async def lose_first(
+        member: GroupMember, assignments: Mapping[str, bytes] | None = None
+    ) -> bytes:
+        if len(assignments or ()) > 1 and not lost:
+            lost.append(member.generation)
+            raise kafka_errors.KafkaConnectionError("planted")
+        return await sync(member, assignments)
+
+    monkeypatch.setattr(GroupMember, "sync", lose_first)
+    with leading(shared_three_brokers, led.group.id) as leader:
+        wait_until_leading(leader)
+        led.start("a1", "b1", "c1")
+        led.settle()
+        assert lost
+        wait_until_leading(leader)
 
 
 def test_partitions_that_are_added_are_assigned(

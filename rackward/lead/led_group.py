@@ -106,6 +106,7 @@ class LedGroup:
         self._removed: tuple[float, Counter[str]] | None = None
         self._join_reason: str | None = "a member that assigns by rack joins"
         self._next_check = 0.0
+        self._answered_at = 0.0
         self._revoke_by: float | None = None
         self._decide_again: float | None = None
         self._outside_until_empty = False
@@ -170,6 +171,7 @@ class LedGroup:
             except kafka_errors.KafkaError as error:
                 log.info("group=%s retrying after %s", sanitize(self.group), format_error(error))
                 self._member.forget_coordinator()
+                self._check_session()
                 await self._wakeup(RETRY_SECONDS)
             except Exception as error:  # noqa: BLE001 - other groups go on, and this one without us
                 log.error(
@@ -261,6 +263,7 @@ class LedGroup:
 
     async def _on_joined(self, joined: Joined) -> None:
         self._join_reason = None
+        self._answered_at = time.monotonic()
         self._revoke_by = self._decide_again = None
         self._in_use = joined.protocol
         if joined.leader != self._member.id:
@@ -276,7 +279,8 @@ class LedGroup:
                 self._join_reason = "the group has no leader"
                 await self._wakeup(RETRY_SECONDS)
         except kafka_errors.KafkaError:
-            # Without an assignment, or without a decision about the leader.
+            # Brokers wait for the leader's assignment as long as members may take to rejoin, and a
+            # member that waits has not decided about the leader.
             self._join_reason = "an error after joining"
             raise
 
@@ -496,9 +500,16 @@ class LedGroup:
 
     # ---- between rebalances
 
+    def _check_session(self) -> None:
+        """Join again if the coordinator has not answered for so long that it removes members."""
+        silent = time.monotonic() - self._answered_at
+        if self._join_reason is None and silent > self._options.timeouts.session:
+            self._join_reason = "rejoining after the session time-out"
+            self._set(JOINING, "the coordinator has not answered for the session time-out")
+
     async def _keep_membership(self) -> None:
         await self._member.heartbeat()
-        now = time.monotonic()
+        now = self._answered_at = time.monotonic()
         if not self.status.leads:
             if self._decide_again is not None and now >= self._decide_again:
                 self._join_reason = "the cool-down of a take-over is over"
