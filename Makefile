@@ -9,8 +9,8 @@ PYTHON ?=
 ARGS ?=
 
 EXTRAS := kafka-python,confluent,aiokafka,spark,cluster,docker,cli,yaml,prometheus,controller
-CHECKED := placement_core assignors rack_traffic rackward tests integration benchmarks conftest.py \
-	.ci/client_versions.py .ci/kafka_image.py .ci/wheel_test.py
+CHECKED := placement_core assignors rack_traffic rackward tests integration benchmarks examples \
+	conftest.py .ci/client_versions.py .ci/kafka_image.py .ci/wheel_test.py
 INPUTS := pyproject.toml constraints.txt
 
 # pip reads the first for the packages to install, the second for those to build with.

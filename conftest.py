@@ -54,7 +54,7 @@ EXTRAS = {
 }
 """Extra by the name of a package that it installs."""
 
-DEVELOPMENT_PACKAGES = ("duckdb", "ortools", "playwright", "scipy")
+DEVELOPMENT_PACKAGES = ("duckdb", "hatchling", "ortools", "playwright", "scipy")
 """Packages of the dependency group dev that only some tests need."""
 
 

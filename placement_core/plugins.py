@@ -1,4 +1,4 @@
-"""Placers and rack locators chosen by name, with properties as ``key=value,...``."""
+"""Placers, rack locators and price tables by name, with properties as ``key=value,...``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from placement_core.errors import InvalidOptionError
 
+_MODULE_AND_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _SEPARATOR = re.compile(r"(?<!\\),")
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -29,7 +30,7 @@ def load_plugin(
     The instance comes from the class method ``from_properties(properties)`` if the class has one.
     Otherwise the class is called with the properties as keyword arguments, all of them strings.
 
-    Raises InvalidOptionError, with ``kind`` ("placer", "rack locator") and name in the message, if
+    Raises InvalidOptionError, with ``kind`` (such as "placer") and name in the message, if
     the class is unknown, cannot be imported or constructed, or has no ``method``.
     """
     factory = _find(kind, name, builtin, group)
@@ -48,6 +49,11 @@ def load_plugin(
             f"{kind} {name!r} has no method {method}: name a class that implements it"
         )
     return plugin
+
+
+def is_plugin(name: str, group: str) -> bool:
+    """Return whether ``name`` is an entry point in ``group``, or of the form ``module:Class``."""
+    return bool(_MODULE_AND_CLASS.fullmatch(name) or entry_points(group=group, name=name))
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -1,4 +1,8 @@
-"""Prices per GB between racks: rules, as plain values and as Spark columns."""
+"""Prices per GB between racks: rules, as plain values and as Spark columns.
+
+A price table is a file, or the result of a plug-in: packages register a :class:`PriceSource` as an
+entry point of the group ``rackward.prices``.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from placement_core import RackPath, common_levels, parse_rack
+from placement_core import InvalidOptionError, RackPath, RackwardError, common_levels, parse_rack
+from placement_core.plugins import is_plugin, load_plugin
 from rack_traffic.errors import PriceTableError
 
 if TYPE_CHECKING:
@@ -20,6 +25,9 @@ if TYPE_CHECKING:
 GB = 10**9
 DEFAULT_PER_GB = 0.02
 """A usual price between availability zones, both directions together."""
+
+ENTRY_POINT_GROUP = "rackward.prices"
+"""The entry point group in which packages register price tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +153,49 @@ def price_column(
             price
         )
     return F.when(level.isNull(), F.lit(None).cast("double")).when(level == 0, 0.0).otherwise(price)
+
+
+class PriceSource(Protocol):
+    """Returns a price table, for example that of a contract.
+
+    Any class with this method is one; it does not have to inherit from this one.
+    """
+
+    def price_table(self) -> PriceTable:
+        """Return the table. Called once per command. Raises RackwardError if there is none."""
+        ...
+
+
+def load_prices(name: str, properties: Mapping[str, str] | None = None) -> PriceTable:
+    """Return the table of a plug-in (an entry point or ``module:Class``), or else of a file.
+
+    A plug-in is constructed by :func:`placement_core.plugins.load_plugin`. A file whose name is
+    also that of a plug-in is read as ``./NAME``. Raises PriceTableError and InvalidOptionError.
+    """
+    if not is_plugin(name, ENTRY_POINT_GROUP):
+        if properties:
+            raise InvalidOptionError(
+                f"prices {name!r} is a file, which has no properties: give a plug-in, or leave out "
+                f"{', '.join(sorted(properties))}"
+            )
+        return read_prices(Path(name))
+    source: PriceSource = load_plugin(
+        "price table", name, properties or {}, {}, ENTRY_POINT_GROUP, "price_table"
+    )
+    try:
+        table: object = source.price_table()
+    except RackwardError as error:
+        raise PriceTableError(f"price table {name!r}: {error}") from error
+    except Exception as error:
+        # A plug-in may raise anything. All of it is reported in one line with its name.
+        raise PriceTableError(
+            f"price table {name!r} failed with {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(table, PriceTable):
+        raise PriceTableError(
+            f"price table {name!r} returned {type(table).__name__}: return a PriceTable"
+        )
+    return table
 
 
 def read_prices(path: Path) -> PriceTable:

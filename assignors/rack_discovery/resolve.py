@@ -11,6 +11,8 @@ A consumer that is given no rack searches these sources, in this order:
        [project.entry-points."rackward.racks"]
        our-inventory = "our_package.racks:own_rack"
 
+   A source that is named may be one of them, or ``module:function`` without an entry point.
+
 What is set for this process comes before what happens to be installed. A variable that is blank
 counts as not set.
 
@@ -23,6 +25,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import re
 import threading
 import time
 import traceback
@@ -52,13 +55,17 @@ VARIABLES = (RACK_VARIABLE, FILE_VARIABLE, SOURCE_VARIABLE, ENDPOINT_VARIABLE)
 """All environment variables that :func:`sources` reads."""
 
 PLUGIN_GROUP = "rackward.racks"
-SOURCE_NAMES = (*CLOUDS, "command:PROGRAM ARG ...")
+SOURCE_NAMES = (*CLOUDS, "command:PROGRAM ARG ...", "module:function")
+_MODULE_AND_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 SEARCH_TIMEOUT = 2.5
 """Seconds for all sources together."""
 
 GRACE_PERIOD = 0.2
 """Seconds after its timeout in which a source may still return the reason for its failure."""
+
+PLUGIN_TIMEOUT = 1.0
+"""Seconds that a plug-in may take by default."""
 
 CACHE_TTL = 30.0
 """Seconds. A consumer with two assignors and a traffic reporter resolves its rack three times."""
@@ -87,10 +94,11 @@ def discover(
 ) -> RackSource:
     """Return the source of that name, to be passed to an assignor as its ``rack``.
 
-    ``name`` is ``aws-zone-id``, ``aws-zone-name``, ``gce``, ``azure`` or ``command:`` followed by a
-    command line. ``endpoint`` (``http://HOST:PORT``) is the address of the metadata service; None:
-    RACKWARD_METADATA_ENDPOINT of ``environ``, or else the cloud's own address. ``timeout`` is in
-    seconds; None: 1, or 2 for a command. Nothing is requested or run yet. Raise InvalidOptionError.
+    ``name`` is ``aws-zone-id``, ``aws-zone-name``, ``gce``, ``azure``, ``command:`` followed by a
+    command line, the name of a plug-in, or ``module:function``. ``endpoint`` (``http://HOST:PORT``)
+    is the address of the metadata service; None: RACKWARD_METADATA_ENDPOINT of ``environ``, or else
+    the cloud's own address. ``timeout`` is in seconds; None: 1, or 2 for a command. Nothing is
+    requested, run or imported yet. Raise InvalidOptionError.
     """
     if timeout is not None and not 0 < timeout <= SEARCH_TIMEOUT:
         raise InvalidOptionError(
@@ -105,8 +113,13 @@ def discover(
     address = Endpoint.parse(url) if url else DEFAULT_ENDPOINT
     if name.strip() in CLOUDS:
         return CloudSource(name.strip(), address, timeout or CLOUD_TIMEOUT)
+    if (plugin := _find_plugin(name.strip())) is not None:
+        if endpoint is not None:
+            raise InvalidOptionError("a plug-in has no endpoint: leave it out")
+        return PluginSource(plugin, timeout or PLUGIN_TIMEOUT)
     raise InvalidOptionError(
-        f"unknown source of racks {kind[:60]!r}: choose one of {', '.join(SOURCE_NAMES)}"
+        f"unknown source of racks {kind[:60]!r}: choose one of {', '.join(SOURCE_NAMES)}, or an "
+        f"entry point of {PLUGIN_GROUP}"
     )
 
 
@@ -242,7 +255,7 @@ class PluginSource:
     """The result of an installed callable. Loading it counts towards its time."""
 
     entry_point: EntryPoint
-    timeout: float = 1.0
+    timeout: float = PLUGIN_TIMEOUT
 
     @property
     def name(self) -> str:
@@ -263,6 +276,13 @@ def installed_plugins() -> Iterable[RackSource]:
     except Exception as error:  # noqa: BLE001 - the metadata of other packages
         return [InvalidSource(f"plug-ins of {PLUGIN_GROUP}", f"cannot be listed: {error!r:.200}")]
     return [PluginSource(plugin) for plugin in plugins]
+
+
+def _find_plugin(name: str) -> EntryPoint | None:
+    for plugin in installed_plugins():
+        if isinstance(plugin, PluginSource) and plugin.entry_point.name == name:
+            return plugin.entry_point
+    return EntryPoint(name, name, PLUGIN_GROUP) if _MODULE_AND_FUNCTION.fullmatch(name) else None
 
 
 # ---- Caching and logging.

@@ -1,4 +1,4 @@
-"""Prices by rule: as values, as columns, and as files."""
+"""Prices by rule: as values, as columns, as files, and of plug-ins."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from placement_core import InvalidOptionError
 from rack_traffic.errors import PriceTableError
 from rack_traffic.prices import (
     PriceRule,
     PriceTable,
     crossed_level,
     level_column,
+    load_prices,
     price_column,
     read_prices,
 )
@@ -122,3 +124,42 @@ def test_invalid_files(tmp_path: Path, name: str, text: str | None, message: str
         read_prices(file)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+class ReturnsNumber:
+    def price_table(self) -> float:
+        return 0.02
+
+
+class Raises:
+    def __init__(self, text: str = "no contract") -> None:
+        self._text = text
+
+    def price_table(self) -> PriceTable:
+        raise OSError(self._text)
+
+
+@pytest.mark.parametrize(
+    ("name", "properties", "message"),
+    [
+        ("ReturnsNumber", {}, "returned float: return a PriceTable"),
+        ("Raises", {}, "failed with OSError: no contract"),
+        ("Raises", {"text": "gone"}, "failed with OSError: gone"),
+        ("Raises", {"unknown": "x"}, "cannot be made from the properties unknown: TypeError"),
+        ("PriceRule", {"per_gb": "x"}, "cannot be made from the properties per_gb"),
+        ("PriceTable", {}, "has no method price_table"),
+    ],
+)
+def test_faults_of_a_plugin(name: str, properties: dict[str, str], message: str) -> None:
+    with pytest.raises((PriceTableError, InvalidOptionError)) as caught:
+        load_prices(f"{__name__}:{name}", properties)
+    assert message in str(caught.value)
+    assert f"{__name__}:{name}" in str(caught.value)
+
+
+def test_a_file_has_no_properties(tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text("per_gb\n0.5\n")
+    assert load_prices(str(file)).rules == (PriceRule(0.5),)
+    with pytest.raises(InvalidOptionError, match="is a file, which has no properties"):
+        load_prices(str(file), {"discount": "1"})

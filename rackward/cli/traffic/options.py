@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from placement_core import InvalidOptionError
-from rack_traffic.prices import PriceTable, read_prices
+from placement_core.plugins import parse_properties
+from rack_traffic.prices import PriceTable, load_prices
 from rack_traffic.session import SparkOptions, spark_errors, spark_session
 from rackward.cli.console import log_to_stderr
 
@@ -45,13 +45,21 @@ Until = Annotated[
     typer.Option("--until", metavar="TIME", help="Only hours that begin before this time."),
 ]
 Prices = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--prices",
         metavar="FILE",
         help="Price table, as CSV or JSON: rules with per_gb and, optionally, cluster, level (1 is "
-        "the top level of rack paths), from_rack, to_rack, both_directions. Default: 0.02 per GB "
-        "between racks, 0 within a rack.",
+        "the top level of rack paths), from_rack, to_rack, both_directions; or the name or "
+        "module:Class of a plug-in. Default: 0.02 per GB between racks, 0 within a rack.",
+    ),
+]
+PricesProperties = Annotated[
+    str | None,
+    typer.Option(
+        "--prices-properties",
+        metavar="KEY=VALUE,...",
+        help="Properties of the plug-in that --prices names.",
     ),
 ]
 Master = Annotated[
@@ -128,9 +136,19 @@ def is_small(path: str) -> bool:
     return storage.is_small(path)
 
 
-def price_table(path: Path | None) -> PriceTable:
-    """Return the price table in a file, or the default one. Raise PriceTableError."""
-    return PriceTable() if path is None else read_prices(path)
+def price_table(prices: str | None, properties: str | None = None) -> PriceTable:
+    """Return the price table of a file or a plug-in, or the default one.
+
+    Raise PriceTableError and InvalidOptionError.
+    """
+    if prices is None:
+        if properties is not None:
+            raise InvalidOptionError("--prices-properties without --prices: give the plug-in")
+        return PriceTable()
+    try:
+        return load_prices(prices, parse_properties(properties or ""))
+    except InvalidOptionError as error:
+        raise InvalidOptionError(f"--prices: {error}") from error
 
 
 def parse_time(option: str, text: str | None) -> datetime | None:

@@ -28,6 +28,7 @@ def run(
     since: traffic_options.Since = None,
     until: traffic_options.Until = None,
     prices: traffic_options.Prices = None,
+    prices_properties: traffic_options.PricesProperties = None,
     max_gap: Annotated[
         float,
         typer.Option(
@@ -45,7 +46,7 @@ def run(
     """Compute cross-rack traffic and its cost per hour from snapshots."""
     start = traffic_options.parse_time("--since", since)
     end = traffic_options.parse_time("--until", until)
-    price_table = traffic_options.price_table(prices)
+    price_table = traffic_options.price_table(prices, prices_properties)
     estimation = EstimationOptions(max_gap_hours=max_gap)
     spark_options = traffic_options.spark_options(
         master,

@@ -367,6 +367,22 @@ def test_failures_of_plugins(
     assert failure.reason == reason
 
 
+@pytest.mark.parametrize("name", ["cc", f"{HERE}:rack_b"])
+def test_a_plugin_by_name_is_the_only_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    install(tmp_path, monkeypatch, aa="rack_a", cc="rack_b")
+    result = search_with_long_timeouts([discover(f" {name} ")])
+    assert (result.rack, result.source) == ("b", f"plug-in {name} ({HERE}:rack_b)")
+    result = search_with_long_timeouts(sources({"RACKWARD_RACK_FROM": name}))
+    assert (result.rack, result.source) == ("b", f"plug-in {name} ({HERE}:rack_b)")
+
+
+def test_a_plugin_has_no_endpoint() -> None:
+    with pytest.raises(InvalidOptionError, match="a plug-in has no endpoint: leave it out"):
+        discover(f"{HERE}:rack_a", endpoint="http://127.0.0.1:9")
+
+
 def test_plugins_that_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     def entry_points(**_: str) -> None:
         raise ValueError("line 3 of entry_points.txt")
