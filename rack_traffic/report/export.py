@@ -21,11 +21,12 @@ from rack_traffic.report.findings import Finding, reliability_of
 from rack_traffic.report.model import Change, GroupTotal, Summary, Traffic
 
 JSON_FORMAT = """\
-{"schema_version": 1, "command": "traffic report", "period": {"since", "until"},
+{"schema_version": 1, "command": "traffic report",
+ "period": {"since", "until"},
  "clusters": [{"cluster", "hours", "first", "last"}],
  "totals": {kind: TRAFFIC}, "cost_per_month_now", "saving_per_month",
- "findings": [{"priority": act|check|info, "headline", "detail", "reliability",
-               "saving_per_month"}],
+ "findings": [{"priority": act|check|info, "headline", "detail",
+               "reliability", "saving_per_month"}],
  "pairs": [{"cluster", "kind", "from_rack", "to_rack", ...TRAFFIC}],
  "hours": [{"cluster", "kind", "hour", ...TRAFFIC}],
  "groups": [{"cluster", "group", ...TRAFFIC, "reliability", "cost_per_month",
@@ -35,10 +36,12 @@ JSON_FORMAT = """\
  "scenarios": [{"scenario", "groups", "groups_as_is", "cost_per_month",
                 "local_bytes", "crossing_bytes", "unknown_bytes", "moves",
                 "leader_moves"}],
- "what_if": {"since", "until"}, "rejected_rows": null or [{"table", "reason", "rows"}]}
-TRAFFIC is "local_bytes", "crossing_bytes", "unknown_bytes", "estimated_bytes",
- "reported_bytes", "unsized_offsets", "cost". kind is consume, replicate or produce.
-Unknown racks are null. Times are UTC; "until" and "last" are the beginnings of hours."""
+ "what_if": {"since", "until"},
+ "rejected_rows": null or [{"table", "reason", "rows"}]}
+TRAFFIC is "local_bytes", "crossing_bytes", "unknown_bytes",
+ "estimated_bytes", "reported_bytes", "unsized_offsets", "cost".
+kind is consume, replicate or produce. Unknown racks are null.
+Times are UTC; "until" and "last" are the beginnings of hours."""
 
 _COST_DIGITS = 6
 

@@ -19,6 +19,11 @@ from rackward.controller.config import ControllerConfig, read_config
 from rackward.rack_locators import load_locator
 
 EPILOG = """
+\b
+Examples:
+  rackward controller --config controller.yaml --check
+  rackward controller --config controller.yaml
+
 One process per cluster is active; further ones are on standby and take over within seconds. Ctrl-C
 stops it; the next process resumes what is in progress.
 

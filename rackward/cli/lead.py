@@ -45,6 +45,12 @@ from rackward.lead.model import JOINING
 from rackward.units import parse_listen_address
 
 EPILOG = """
+\b
+Examples:
+  rackward lead billing 'team-a-*' --dry-run
+  rackward lead billing --take-over remove --health 127.0.0.1:9101
+  rackward lead billing --mapping 10.0.1.0/24=az1,10.0.2.0/24=az2
+
 In a classic consumer group, one member, the leader, assigns the partitions of all. This command
 joins groups as a member that subscribes to nothing and reads nothing, and where it is the leader,
 each partition goes to a consumer in the rack of its leader, with balanced loads. The consumers may
@@ -74,12 +80,13 @@ It needs Read on the groups and Describe on their topics. If it is stopped or fa
 go on: after its session time-out (10 s) the group rebalances with another leader, without regard to
 racks. Run two for availability: the second waits, and takes over. See docs/leading.md.
 
-Runs until Ctrl-C. Exit status: 1 declined at the prompt; 2 error (reason on stderr).
+Runs until Ctrl-C. Exit status: 0 with --dry-run; 1 declined at the prompt; 2 error (reason on
+stderr); 130 stopped with Ctrl-C.
 
 \b
-JSON, one line per change of a group: {schema_version: 1, command, event: "status", group, state,
- reason, protocol, generation, members, partitions, off_rack, optimum,
- last_rebalance}
+JSON, one line per change of a group: {schema_version: 1, command,
+ event: "status", group, state, reason, protocol, generation, members,
+ partitions, off_rack, optimum, last_rebalance}
 With --dry-run: event "plan", and action instead of reason and last_rebalance
 """
 
@@ -96,7 +103,7 @@ POLL_SECONDS = 0.5
 def lead(
     groups: Annotated[
         list[str],
-        typer.Argument(metavar="GROUP...", help="Consumer groups; * matches any characters."),
+        typer.Argument(metavar="GROUP", help="Consumer groups; * matches any characters."),
     ],
     protocol: Annotated[
         list[str] | None,

@@ -93,6 +93,21 @@ class LazyGroup(TyperGroup):
             formatter.write_dl([(name, each.summary) for name, each in COMMANDS.items()])
 
 
+EPILOG = """
+\b
+Examples:
+  rackward demo
+  rackward groups explain billing --bootstrap-server kafka:9092
+  rackward COMMAND --help
+
+The cluster of all commands can be set once, by the environment variables RACKWARD_BOOTSTRAP_SERVER
+and RACKWARD_COMMAND_CONFIG. NO_COLOR turns colours off.
+
+Exit status of all commands: 0 success; 1 a negative result, which the help of the command defines;
+2 error (reason on stderr); 128 + N ended by signal N, such as 130 for Ctrl-C.
+"""
+
+
 app = typer.Typer(
     name="rackward",
     cls=LazyGroup,
@@ -101,7 +116,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="Rack-aware Kafka: consumer assignment, replica placement and cross-rack traffic reports.",
-    epilog="To try it: rackward demo",
+    epilog=EPILOG,
 )
 
 

@@ -22,6 +22,11 @@ from rackward.cli import options
 from rackward.cli.console import escape_controls, print_json, stderr
 
 EPILOG = f"""
+\b
+Examples:
+  rackward rack
+  rackward rack --from aws-zone-id
+
 Sources, in this order: {RACK_VARIABLE} (the rack itself); {FILE_VARIABLE} (a file with the rack,
 or FILE#KEY for a label in it); {SOURCE_VARIABLE} (a name as for --from); plug-ins of the entry
 point {PLUGIN_GROUP}. RACKWARD_METADATA_ENDPOINT replaces the address of a cloud's metadata

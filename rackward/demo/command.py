@@ -37,6 +37,11 @@ class ClusterType(StrEnum):
 
 
 EPILOG = f"""
+\b
+Examples:
+  rackward demo
+  rackward demo --seed 2 --output demo.json
+
 Exit status: 0 success; 1 a group with an assignor of rackward was not optimal after a rebalance;
 2 error; 130 interrupted with Ctrl-C.
 
@@ -84,24 +89,30 @@ def demo(
     seed: Annotated[
         int,
         typer.Option(
+            metavar="N",
             help="Random seed for the order of leaders, the leaders that move and the broker that "
-            "dies."
+            "dies.",
         ),
     ] = 1,
     partitions: Annotated[
-        int, typer.Option(min=6, max=600, help="Number of partitions of the topic.")
+        int, typer.Option(metavar="N", min=6, max=600, help="Number of partitions of the topic.")
     ] = 72,
     rate: Annotated[
-        float, typer.Option(min=0.1, max=20, help="Rate of the producer in MB per second.")
+        float,
+        typer.Option(metavar="MB", min=0.1, max=20, help="Rate of the producer in MB per second."),
     ] = 2.0,
     step_seconds: Annotated[
         float,
-        typer.Option(min=1, max=600, help="Seconds of steady reading in each step."),
+        typer.Option(
+            metavar="SECONDS", min=1, max=600, help="Seconds of steady reading in each step."
+        ),
     ] = 5.0,
     price: Annotated[
         float,
         typer.Option(
-            min=0, help="Price, in dollars, of 1 GB that crosses racks, both directions included."
+            metavar="PRICE",
+            min=0,
+            help="Price, in dollars, of 1 GB that crosses racks, both directions included.",
         ),
     ] = 0.02,
     keep_logs: Annotated[

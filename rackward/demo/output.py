@@ -330,8 +330,9 @@ def _colour(strategy: Strategy) -> str:
 # JSON.
 
 SCHEMA = """\
-{"format": 1, "cluster": str, "brokers": int, "racks": [str], "partitions": int,
- "seed": int, "seconds": float, "produced_bytes": int, "produced_records": int,
+{"format": 1, "cluster": str, "brokers": int, "racks": [str],
+ "partitions": int, "seed": int, "seconds": float, "produced_bytes": int,
+ "produced_records": int,
  "bytes_source": "brokers" or "estimate", "price_per_gb": float,
  "is_optimal": bool, "skipped_steps": [step key],
  "strategies": [{"key": str, "title": str, "is_rackward": bool,

@@ -16,6 +16,11 @@ from rackward.group_readers import find_groups
 from rackward.host_racks import HostRacks
 
 EPILOG = """
+\b
+Examples:
+  rackward groups explain billing
+  rackward groups explain billing --mapping 10.0.1.0/24=az1,10.0.2.0/24=az2
+
 A partition is off-rack if the rack of its leader is known and is not the rack of the member that
 reads it. Partitions that are not read in their leader's rack are listed by reason:
 
@@ -24,8 +29,8 @@ reads it. Partitions that are not read in their leader's rack are listed by reas
                           balanced
   no-member-in-rack       no member is in the leader's rack
   not-subscribed-in-rack  the members there do not subscribe to the topic
-  co-partitioned          (range) partition i of all topics goes to one member,
-                          and those of other topics are led in its rack
+  co-partitioned          (range) partition i of all topics goes to one
+                          member, and those of others are led in its rack
   rackless-member         the member's rack is unknown: see --mapping
   not-optimal             another balanced assignment would read it locally
   no-leader, rackless-broker, unread: do not count as off-rack
@@ -54,8 +59,8 @@ JSON: {schema_version: 1, command, group, type, state, protocol, assignor (the
  partitions, local, off_rack, unknown, unread, optimum, uneven,
  racks: [{rack, leaders, members, reads, local}],
  members: [{id, instance_id, client_id, host, rack, partitions, local}],
- findings: [{reason, off_rack, why, rack, count, led, members_there, load, local,
-             members: [id], partitions: {topic: [number]},
+ findings: [{reason, off_rack, why, rack, count, led, members_there, load,
+             local, members: [id], partitions: {topic: [number]},
              better: [{topic, partition, member}],
              remedies: [{kind, text, off_rack_after, rack, count, members,
                          topics, brokers, without_replica,

@@ -28,6 +28,11 @@ from rackward.units import format_count
 REBALANCE_SECONDS = 120.0
 
 EPILOG = """
+\b
+Examples:
+  rackward groups rebalance billing --dry-run
+  rackward groups rebalance billing --yes
+
 For groups that are assigned by the racks of leaders, after leaders have moved (leaders apply).
 Other groups are refused, since a rebalance gives them no regard to leaders; the error says what
 helps instead.

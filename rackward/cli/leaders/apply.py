@@ -10,14 +10,28 @@ from rackward.admin import AdminConnection, ClusterState, read_state
 from rackward.cli import options
 from rackward.cli.console import escape_controls, require_confirmation, table_console
 from rackward.cli.options import ClusterOptions, RunOptions, parse_batch_limits
-from rackward.cli.placement.apply import APPLY_EPILOG, PlanArgument, StallTimeout, run_plan
+from rackward.cli.placement.apply import (
+    APPLY_JSON,
+    APPLY_STATUSES,
+    PlanArgument,
+    StallTimeout,
+    run_plan,
+)
 from rackward.group_readers import assigned_by_rackward, find_groups
 from rackward.reassignment import LiveCluster, Plan, PlanKind, check_preconditions
 from rackward.reassignment.plan_file import display_name, load_plan
 from rackward.reassignment.progress import DEFAULT_LEADER_BATCH_PARTITIONS, DEFAULT_STALL_TIMEOUT
 from rackward.reassignment.run_plan import ExecutionRequest
 
-EPILOG = APPLY_EPILOG
+EPILOG = f"""
+\b
+Examples:
+  rackward leaders apply leaders.json
+  rackward leaders apply leaders.json --dry-run
+
+{APPLY_STATUSES} After an interruption, apply the plan again to resume.
+
+{APPLY_JSON}"""
 COMMAND = "leaders apply"
 
 

@@ -40,6 +40,11 @@ from rackward.reassignment.planner import check_not_reassigning, planning_view
 from rackward.units import format_count
 
 EPILOG = f"""
+\b
+Examples:
+  rackward leaders plan --group billing -o leaders.json
+  rackward leaders plan --topics orders --readers a=2,b=1 -o leaders.json
+
 Groups of rackward's assignors follow when leaders move: their figures are those of a balanced,
 leader-rack-aware assignment. For topics that a range assignor assigns together (partition i of all
 topics to one member), they are upper bounds. All other groups (of the new protocol, of Java, of

@@ -72,22 +72,21 @@ TakeOver = Annotated[
     ),
 ]
 
-APPLY_EPILOG = """
+APPLY_STATUSES = """\
 Exit status: 0 success, verified; 1 the result differs from the plan, or declined at the prompt; 2
-error (reason on stderr); 130 interrupted with Ctrl-C. Ctrl-C removes the throttle. The cluster
-continues what it is copying: apply the plan again to resume, or cancel it with placement cancel.
-After a kill -9 the throttle is still set, and apply needs --take-over.
+error (reason on stderr); 130 interrupted with Ctrl-C."""
 
-\b
+APPLY_JSON = """\b
 JSON: a line for each event, {schema_version: 1, command, event, ...}:
- planned (the fields of plan's JSON, throttle_in_force: text or null), started,
- throttle_set, throttle_shared, broker_throttle_found, batch_started,
+ planned (the fields of plan's JSON, throttle_in_force: text or null),
+ started, throttle_set, throttle_shared, broker_throttle_found, batch_started,
  progressed (number, batches, completed, partitions, bytes_copied, bytes,
  rate, seconds_left), partition_failed (topic, partition, reason),
  waiting_for_brokers, request_failed, leaders_elected, throttle_removed,
- throttle_not_removed, left_in_progress; the last one is finished {ok, dry_run,
- completed, failed: [{topic, partition, reason}], in_progress, out_of_sync,
- wrong_leader, throttle_leftovers, throttle_in_force: text or null}.
+ throttle_not_removed, left_in_progress; the last one is finished {ok,
+ dry_run, completed, failed: [{topic, partition, reason}], in_progress,
+ out_of_sync, wrong_leader, throttle_leftovers,
+ throttle_in_force: text or null}.
 """
 
 
@@ -240,7 +239,17 @@ def _reasons_json(reasons: Mapping[TopicPartition, str]) -> list[dict[str, Any]]
     ]
 
 
-EPILOG = APPLY_EPILOG
+EPILOG = f"""
+\b
+Examples:
+  rackward placement apply plan.json
+  rackward placement apply plan.json --throttle 50MB --batch-count 20 --yes
+
+{APPLY_STATUSES} Ctrl-C removes the throttle. The cluster continues what it is copying: apply the
+plan again to resume, or cancel it with placement cancel. After a kill -9 the throttle is still set,
+and apply needs --take-over.
+
+{APPLY_JSON}"""
 COMMAND = "placement apply"
 
 

@@ -35,6 +35,11 @@ from rackward.reassignment.run_plan import moves_to_target
 from rackward.units import format_count
 
 EPILOG = """
+\b
+Examples:
+  rackward placement cancel plan.json
+  rackward placement cancel --dry-run
+
 Without PLAN, all reassignments in progress in the cluster are cancelled, whichever tool started
 them. Partitions whose reassignment has completed stay as they are. A throttle that an earlier run
 of rackward left behind is removed, also if nothing is in progress.
@@ -72,7 +77,8 @@ def cancel(
 ) -> None:
     """Cancel reassignments in progress, and remove their throttle.
 
-    With a plan: those of the plan; the replica lists become exactly those before it. Without: all.
+    With a plan, those of the plan are cancelled, and the replica lists become exactly those before
+    it. Without a plan, all are cancelled.
     """
     if plan is not None and reassignment_json_file is not None:
         raise InvalidOptionError("PLAN and --reassignment-json-file: give one of the two")

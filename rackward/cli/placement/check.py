@@ -21,6 +21,11 @@ from rackward.topics.health import read_throttle_findings, without_adding_replic
 from rackward.units import format_count, format_list
 
 EPILOG = """
+\b
+Examples:
+  rackward placement check
+  rackward placement check --topics 'orders*' --fail-on critical
+
 Exit status: 0 no finding of the severity --fail-on or higher; 1 such a finding; 2 error (reason on
 stderr).
 
@@ -34,7 +39,8 @@ JSON: {schema_version: 1, command, ok, fail_on, tolerance,
            lost_with_rack: [{rack, offline, below_min_in_sync}]},
  brokers: [{id, rack, replicas, leaders, preferred}],
  racks: [{rack, brokers, replicas, leaders, preferred}],
- findings: [{severity, kind, subject, message, partitions: [[topic, number]]}],
+ findings: [{severity, kind, subject, message,
+             partitions: [[topic, number]]}],
  hidden_topics: [topic that this user may not describe] (null: unknown)}
 """
 

@@ -30,6 +30,12 @@ from rackward.reassignment.planner import (
 from rackward.reassignment.run_plan import read_leader_sizes
 
 EPILOG = f"""
+\b
+Examples:
+  rackward placement plan -o plan.json
+  rackward placement plan --drain 4 --throttle 50MB -o plan.json
+  rackward placement plan --topics orders -r 3 --even -o plan.json
+
 Without --even, --drain or --replication-factor, the plan repairs violations of the rack rules and
 leaves everything else unchanged. The cluster is changed by rackward placement apply only.
 

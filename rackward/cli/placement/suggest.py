@@ -21,16 +21,18 @@ from rackward.topics.planner import topic_shape
 from rackward.units import format_count
 
 EPILOG = """
+\b
+Examples:
+  rackward placement suggest -p 12 -r 3
+  rackward placement suggest -p 12 -r 3 --topic orders -o orders.json
+  rackward placement apply --reassignment-json-file orders.json
+
 The service is part of rackward controller, whose configuration has the placement strategy and the
 source of racks. This command changes nothing. With --bootstrap-server or --command-config it also
 connects to the cluster, to show the brokers' racks and to check --topic.
 
 With --topic and --output FILE, the layout is written as a reassignment of that topic, which must
-exist with the same number of partitions:
-
-\b
-rackward placement suggest --service localhost:9480 -p 12 -r 3 --topic orders -o orders.json
-rackward placement apply --reassignment-json-file orders.json
+exist with the same number of partitions, for placement apply.
 
 Exit status: 0 success; 2 error (reason on stderr).
 

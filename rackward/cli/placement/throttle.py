@@ -19,6 +19,11 @@ from rackward.cli.options import ClusterOptions
 from rackward.cli.placement.apply import throttle_in_force
 
 EPILOG = """
+\b
+Examples:
+  rackward placement throttle
+  rackward placement throttle --lift
+
 Shown are the settings that throttle replication, whichever tool has made them: the rates of all
 brokers and of single ones, and the topics whose replicas are listed. A run of rackward (placement
 apply, or the controller) marks its own. While that run goes on it sets its throttle again at its
@@ -30,7 +35,8 @@ Exit status: 0 success; 1 declined at the prompt; 2 error (reason on stderr).
 JSON: {schema_version: 1, command, in_force: text or null, lifted,
  of_rackward: [rate], leader_rate, follower_rate,
  brokers: [{id, leader_rate, follower_rate}],
- topics: [{name, leader_replicas, follower_replicas}]}; rates in bytes per second.
+ topics: [{name, leader_replicas, follower_replicas}]};
+ rates in bytes per second.
 """
 
 COMMAND = "placement throttle"
@@ -41,7 +47,7 @@ def throttle(
         bool,
         typer.Option(
             "--lift",
-            help="Delete all of these settings, whichever tool has made them.",
+            help="Delete all settings that throttle replication, whichever tool has made them.",
         ),
     ] = False,
     dry_run: options.DryRun = False,

@@ -46,11 +46,18 @@ Like = Annotated[
 ]
 
 EPILOG = """
+\b
+Examples:
+  rackward topics create orders -p 36 -r 3
+  rackward topics create orders -p 36 -r 3 --dry-run --seed 7
+  rackward topics add-partitions orders -p 48
+
 Exit status: 0 success; 1 declined at the prompt; 2 error (reason on stderr); 130 interrupted with
 Ctrl-C.
 
 \b
-JSON: {schema_version: 1, command, dry_run, changed, verified, placement, seed,
+JSON: {schema_version: 1, command, dry_run, changed, verified,
+ placement, seed,
  topics: [{name, first_partition, partitions, replication_factor, configs,
            replicas: {partition: [broker, ...]}}],
  brokers: [{id, rack, leaders_before, leaders_after, replicas_before,

@@ -25,9 +25,16 @@ from rackward.topics.creator import read_min_isr, read_replication_targets
 from rackward.topics.health import listed_topics, partition_health, read_throttle_findings
 
 EPILOG = """
+\b
+Examples:
+  rackward topics describe orders
+  rackward topics describe --unhealthy
+
 A partition is unhealthy if it has no leader, has fewer replicas in sync than min.insync.replicas,
 has replicas that are not in sync, could be spread better over the racks, or has placeholders: -1
 and -2 are the replicas that a topic created with --allow-under-replicated is waiting for.
+
+Exit status: 0 success, also if there are problems; 2 error (reason on stderr).
 
 \b
 JSON: {schema_version: 1, command, cluster_id,

@@ -27,6 +27,11 @@ from rackward.collector import (
 )
 
 COLLECT_EPILOG = """
+\b
+Examples:
+  rackward traffic collect --cluster prod=kafka:9092 -o snapshots
+  rackward traffic collect --clusters clusters.yaml -o snapshots --once
+
 Exit status: 0 success; 1 no snapshot of one of the clusters could be taken; 2 error at the start
 (reason on stderr); 130 stopped with Ctrl-C, after the snapshot in progress has been written.
 
@@ -43,7 +48,8 @@ The file for --clusters (YAML, JSON or TOML):
 
 \b
 JSON: {schema_version: 1, command,
- clusters: [{cluster, snapshots, failures, requests, faults, rows: {table: rows}, error}]}
+ clusters: [{cluster, snapshots, failures, requests, faults,
+             rows: {table: rows}, error}]}
 """
 
 

@@ -21,13 +21,17 @@ DEFAULT_OUTPUT = Path("rack-traffic.html")
 _MAX_CURRENCY_LENGTH = 8
 
 REPORT_EPILOG = """
+\b
+Examples:
+  rackward traffic report tables -o traffic.html --open
+  rackward traffic report tables --json
+
 FOLDER is the output of the other commands: Parquet tables in hourly/ and, if they were computed,
 what_if/, ranking/ and rejected_rows/. The option of a table overrides FOLDER. Paths may be s3://,
 gs:// or hdfs:// URLs. Neither Spark nor Java is needed.
 
-\b
-Without --output, --json or --parquet the page is written to rack-traffic.html.
-The page contains all its data and scripts, and works offline.
+Without --output, --json or --parquet the page is written to rack-traffic.html. The page contains
+all its data and scripts, and works offline.
 
 Exit status: 0 success; 2 error (reason on stderr).
 
@@ -70,7 +74,9 @@ def report(
     ] = "$",
     top: Annotated[
         int,
-        typer.Option("--top", min=1, max=50, help="Number of groups in the chart of costs."),
+        typer.Option(
+            "--top", metavar="N", min=1, max=50, help="Number of groups in the chart of costs."
+        ),
     ] = 10,
     hourly: Annotated[
         str | None, typer.Option("--hourly", metavar="DIR", help="The table hourly.")

@@ -14,6 +14,11 @@ from rackward.cli.traffic import options as traffic_options
 from rackward.cli.traffic.options import running_spark
 
 RUN_EPILOG = """
+\b
+Examples:
+  rackward traffic run snapshots tables
+  rackward traffic run snapshots tables --since 2026-11-21 --prices prices.csv
+
 FOLDER receives the Parquet tables hourly (bytes and cost per cluster, group, topic, pair of racks
 and hour), partition_hours (the same per partition), rejected_rows (invalid snapshot rows) and
 summary. They replace those of an earlier run.

@@ -18,6 +18,10 @@ from rackward.cli.traffic import options as traffic_options
 from rackward.cli.traffic.options import running_spark
 
 STREAM_EPILOG = """
+\b
+Example:
+  rackward traffic stream rackward-snapshots tables
+
 FOLDER belongs to one stream. It receives the Delta tables hourly, partition_hours, rejected_rows
 and progress, and the stream's own folders snapshots/ and checkpoint/. After a restart the stream
 continues where it stopped, without loss or duplicates.

@@ -15,6 +15,10 @@ from rackward.cli.traffic import options as traffic_options
 from rackward.cli.traffic.options import running_spark
 
 WHAT_IF_EPILOG = """
+\b
+Example:
+  rackward traffic what-if snapshots tables
+
 FOLDER contains the tables of `rackward traffic run`; the tables what_if and ranking are added.
 
 Exit status: 0 success; 2 error (reason on stderr).
