@@ -9,7 +9,7 @@ PYTHON ?=
 ARGS ?=
 
 EXTRAS := kafka-python,confluent,aiokafka,spark,cluster,docker,cli,yaml,prometheus,controller
-CHECKED := placement_core assignors rack_traffic rackward tests integration benchmarks examples \
+CHECKED := placement_core assignors rack_traffic rackward tests integration benchmarks examples docs \
 	conftest.py .ci/client_versions.py .ci/kafka_image.py .ci/wheel_test.py
 INPUTS := pyproject.toml constraints.txt
 
@@ -19,13 +19,14 @@ export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format typecheck benchmarks benchmarks-placement benchmarks-clients wheel-test constraints clean
+.PHONY: help demo test lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients wheel-test constraints clean
 
 help:
 	@echo 'make demo                  compare four assignors on a Kafka of six brokers in three racks'
 	@echo 'make test                  all tests that can run here (those for Docker need an engine)'
 	@echo 'make lint                  ruff, mypy --strict, import-linter'
 	@echo 'make format                fix and format the code with ruff'
+	@echo 'make docs                  build the documentation as a site, in build/site'
 	@echo 'make benchmarks            time the assignors'
 	@echo 'make benchmarks-placement  time the placers and reassignment plans'
 	@echo 'make benchmarks-clients    compare the confluent consumers on a real Kafka'
@@ -53,6 +54,11 @@ typecheck: $(VENV)/.dev-installed
 format: $(VENV)/.dev-installed
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
+
+# Strict: a warning, such as a broken link, is an error. No messages about other site generators.
+docs: $(VENV)/.dev-installed
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet $(ARGS)
+	@echo 'The site is in build/site. To read it: python3 -m http.server --bind 127.0.0.1 --directory build/site'
 
 benchmarks: $(VENV)/.dev-installed
 	@$(BIN)/python -m benchmarks $(ARGS)
