@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignors.group_leader import Ownership, ownership
+from assignors.client_assignor import BoundAssignor, CooperativeStickyClientAssignor
+from assignors.group_leader import GroupContext, Ownership, ownership
 from assignors.group_leader.ownership import MAX_REVOCATION_TIMEOUTS, Withholding, withhold
 from assignors.partition_arrays import AssignedPartitions, Claims
 from tests.support.group_leader import (
@@ -20,6 +21,8 @@ from tests.support.group_leader import (
     ModelGroup,
     ModelMember,
     TwoOwnersError,
+    joined_member,
+    leaders_in,
 )
 
 Claimed = Mapping[str, tuple[Sequence[int], int]]
@@ -215,6 +218,32 @@ def test_the_model_detects_claims_that_lapse_too_early(monkeypatch: pytest.Monke
     group.rebalance(["m2"])
     with pytest.raises(TwoOwnersError):
         group.rebalance(["m2", "m0", "m1"])
+
+
+# The state between the rebalances of one consumer.
+
+
+def test_a_consumer_that_leads_remembers_its_last_assignment_until_it_follows() -> None:
+    bound = BoundAssignor(CooperativeStickyClientAssignor(rack=None))
+    leaders = leaders_in(t=["a", "b"])
+    false = joined_member("x", owned={"t": [0, 1]}, topics=["u"])
+
+    def withheld(generation: int) -> int:
+        members = [joined_member("m", "a"), false]
+        context = GroupContext("g", generation)
+        read = lambda _: (leaders, ())  # noqa: E731
+        return bound.assign(members, read, frozenset(), context, 0.0).withheld
+
+    assert withheld(1) == 2
+    bound.on_revocation_timeout(GroupContext("g", 0), 2)
+    assert withheld(2) == 2
+    bound.on_revocation_timeout(GroupContext("g", 2), 2)
+    assert withheld(3) == 2
+    bound.on_revocation_timeout(GroupContext("g", 3), 2)
+    assert withheld(4) == 0
+    assert withheld(5) == 0
+    bound.follow()
+    assert withheld(7) == 2
 
 
 # Single decisions.

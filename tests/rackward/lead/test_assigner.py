@@ -198,3 +198,17 @@ def test_no_bytes_of_members_stop_a_rebalance(sent: list[bytes], protocol: str) 
     assigned = run(assigner(), protocol, [*members, *good], {"t": EVEN})
     numbers = sorted(p for each in assigned.values() for p in each.get("t", []))
     assert numbers == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_claim_that_is_not_revoked_lapses_and_counts_again_after_another_leader() -> None:
+    group = assigner()
+    false = RawMember("x-1", None, subscription([], owned={"t": [0, 1]}, generation=1))
+    members = [*members_in("a"), false]
+    counts = []
+    for generation in (1, 2, 3, 4):
+        run(group, "cooperative-sticky", members, {"t": [0, 1]}, generation)
+        counts.append(group.figures.withheld)
+        group.on_revocation_timeout()
+    group.follow()
+    run(group, "cooperative-sticky", members, {"t": [0, 1]}, 6)
+    assert [*counts, group.figures.withheld] == [2, 2, 0, 0, 2]
