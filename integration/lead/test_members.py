@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from integration.support.clients import PartitionId, partitions_of
+from integration.support.clients import MemberConfig, PartitionId, partitions_of
 from integration.support.groups import Change, ConsumerGroup, Reads, everything_is_read
 from integration.support.hostile import HostileMember, subscription
 from integration.support.leading import (
@@ -16,7 +16,7 @@ from integration.support.leading import (
     leading,
     wait_until_leading,
 )
-from integration.support.process_clients import InProcess, Log, kill
+from integration.support.process_clients import InProcess, Log, ProcessClient, kill
 from integration.support.program_clients import COOPERATIVE_STICKY, RANGE, Java
 from integration.support.racks import loads
 from integration.support.topics import SteadyProducer, create_topic, described, new_name
@@ -80,7 +80,13 @@ def test_killed_members_of_two_clients_lose_no_record(
 ) -> None:
     log = Log()
     java = Java(COOPERATIVE_STICKY)
-    confluent = InProcess("stock", "sticky", log, commit_each=True)
+
+    def confluent(config: MemberConfig) -> ProcessClient:
+        client = InProcess("stock", "sticky", log, commit_each=True)(config)
+        # That of a Java consumer is not known; see ProgramClient.
+        client.generation = lambda: 0 if client.owned() else -1  # type: ignore[method-assign]
+        return client
+
     session = {"session.timeout.ms": 10_000}
     with (
         ConsumerGroup(shared_three_brokers, topics=[topic]) as group,
