@@ -61,7 +61,7 @@ def show_explanation(explained: ExplainedGroup, console: Console, mapping: str |
     if not explanation.findings:
         console.print("Every partition is read in its leader's rack.")
         return
-    console.print(_finding_table(explained))
+    console.print(_finding_table(explained, wide=console.soft_wrap))
     for line in _recommended_commands(explained, mapping):
         # Without wrapping, so that commands can be copied.
         console.print(line, soft_wrap=True)
@@ -110,12 +110,13 @@ def _rack_table(explained: ExplainedGroup) -> Table:
     return rows
 
 
-def _finding_table(explained: ExplainedGroup) -> Table:
+def _finding_table(explained: ExplainedGroup, *, wide: bool) -> Table:
+    """Return the table of findings; ``wide``: as wide as its text, else as the terminal."""
     rows = table()
     rows.add_column("parti-\ntions", justify="right")
     rows.add_column("why they are not read locally", ratio=1, overflow="fold")
     rows.add_column("remedies", ratio=1)
-    rows.expand = True
+    rows.expand = not wide
     for index, finding in enumerate(explained.explanation.findings):
         if index:
             rows.add_row()

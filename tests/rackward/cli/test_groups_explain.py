@@ -271,3 +271,13 @@ def test_groups_that_cannot_be_explained(group: Group | None, message: str) -> N
         check_explainable("billing", group)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_in_a_pipe_lines_are_not_wrapped_and_as_long_as_their_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    show_explanation(explain(LOPSIDED), stdout(), None)
+    lines = capsys.readouterr().out.splitlines()
+    assert any("Rack a leads 10 partitions, and its member reads 4 in balance" in x for x in lines)
+    assert max(map(len, lines)) < 250
