@@ -19,7 +19,7 @@ export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients wheel-test constraints clean
+.PHONY: help demo test lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients chaos wheel-test constraints clean
 
 help:
 	@echo 'make demo                  compare four assignors on a Kafka of six brokers in three racks'
@@ -30,6 +30,7 @@ help:
 	@echo 'make benchmarks            time the assignors'
 	@echo 'make benchmarks-placement  time the placers and reassignment plans'
 	@echo 'make benchmarks-clients    compare the confluent consumers on a real Kafka'
+	@echo 'make chaos                 break clusters and groups of every client, and check what they did'
 	@echo 'make wheel-test            build the wheel, and test it without the checkout'
 	@echo 'make constraints           update constraints.txt to the newest versions'
 	@echo 'make clean                 remove .venv and all generated files'
@@ -69,6 +70,9 @@ benchmarks-placement: $(VENV)/.dev-installed
 
 benchmarks-clients: $(VENV)/.dev-installed
 	@$(BIN)/python -m benchmarks.confluent_overhead $(ARGS)
+
+chaos: $(VENV)/.dev-installed
+	@$(BIN)/python -m integration.chaos $(ARGS)
 
 wheel-test: $(VENV)/.dev-installed
 	@$(BIN)/python .ci/wheel_test.py

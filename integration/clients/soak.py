@@ -28,20 +28,17 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Any
+from dataclasses import dataclass
 
-from integration.support.clients import PartitionId
-from integration.support.groups import ConsumerGroup, Reads, everything_is_read
-from integration.support.process_clients import InProcess, Log, kill
+from integration.chaos.checkers import decreases, shared_partitions, skipped
+from integration.chaos.workload import RACKS, READ_SECONDS, START_SECONDS, FaultyGroup
+from integration.support.groups import ConsumerGroup, everything_is_read
+from integration.support.offsets_topic import commit_history
 from integration.support.topics import (
     SteadyProducer,
-    commit_history,
     coordinator_of,
-    count_decreases,
     create_topic,
     new_name,
 )
@@ -50,7 +47,6 @@ from rackward.clusters import Cluster, LocalCluster
 CLIENTS = ("kafka-python", "aiokafka", "confluent", "stock")
 """Clients of `integration.support.process_clients`."""
 
-RACKS = ("a", "b", "c")
 PARTITIONS = 12
 RECORD_SECONDS = 1.0
 """Seconds between two records of a partition."""
@@ -61,9 +57,6 @@ PAUSE_SECONDS = (5.0, 20.0)
 
 MEMBER_DOWN_SECONDS = (1.0, 5.0)
 BROKER_DOWN_SECONDS = (8.0, 12.0)
-START_SECONDS = 300.0
-READ_SECONDS = 300.0
-"""Time to read what is left when no more records are sent."""
 
 
 @dataclass
@@ -87,77 +80,7 @@ class Result:
     violations: tuple[str, ...]
 
 
-@dataclass
-class Group:
-    """A consumer group of one client; each process has a name of its own."""
-
-    client: str
-    group: ConsumerGroup
-    log: Log = field(default_factory=Log)
-    names: dict[int, str] = field(default_factory=dict)
-    _numbers: Iterable[int] = field(default_factory=count)
-
-    def start(self, index: int) -> None:
-        """Start the member ``index``."""
-        self.names[index] = f"{self.client}-{index}-{next(iter(self._numbers))}"
-        settings: dict[str, Any] = {
-            "enable_auto_commit": False,
-            "session_timeout_ms": SESSION_SECONDS * 1000,
-        }
-        if self.client in ("confluent", "stock"):
-            settings = {name.replace("_", "."): value for name, value in settings.items()}
-        else:
-            settings["max_poll_records"] = 1
-        self.group.start(
-            self.names[index],
-            RACKS[index % len(RACKS)],
-            client=InProcess(self.client, "sticky", self.log, commit_each=True),
-            **settings,
-        )
-
-    def kill(self, index: int) -> None:
-        """Kill the process of the member ``index``."""
-        kill(self.group, self.names[index])
-
-
 # ---- Checks
-
-
-def skipped(acknowledged: Mapping[int, Collection[int]], reads: Mapping[int, Reads]) -> list[str]:
-    """Return the acknowledged records that are not delivered, and those passed over at first."""
-    found = []
-    for partition, offsets in acknowledged.items():
-        seen = reads.get(partition, Reads())
-        if missing := set(offsets) - seen.offsets():
-            found.append(f"partition {partition}: {len(missing)} records are not delivered")
-        expected = 0
-        for _, offset, member in sorted(seen.seen):
-            if offset > expected:
-                found.append(f"partition {partition}: {member} read {offset} before {expected}")
-            expected = max(expected, offset + 1)
-    return found
-
-
-def shared_partitions(claims: Iterable[tuple[int, PartitionId, str]]) -> list[str]:
-    """Return the partitions that two members read in one generation; -1 is none."""
-    readers: dict[tuple[int, PartitionId], set[str]] = {}
-    for generation, tp, member in claims:
-        if generation >= 0:
-            readers.setdefault((generation, tp), set()).add(member)
-    return [
-        f"{topic}-{partition} is read by {' and '.join(sorted(members))} in generation {generation}"
-        for (generation, (topic, partition)), members in sorted(readers.items())
-        if len(members) > 1
-    ]
-
-
-def decreases(history: dict[PartitionId, list[int]]) -> list[str]:
-    """Return the partitions with a committed offset that is lower than the one before."""
-    return [
-        f"{topic}-{partition}: {number} committed offsets are lower than the one before"
-        for (topic, partition), offsets in sorted(history.items())
-        if (number := count_decreases({(topic, partition): offsets}))
-    ]
 
 
 def repeats_limit(stock: int, faults: Faults) -> int:
@@ -203,7 +126,12 @@ def run(
     partitions = {(topic, number) for number in range(PARTITIONS)}
     with ExitStack() as stack:
         groups = [
-            Group(client, stack.enter_context(ConsumerGroup(cluster, topics=[topic])))
+            FaultyGroup(
+                client,
+                stack.enter_context(ConsumerGroup(cluster, topics=[topic])),
+                SESSION_SECONDS,
+                commit_each=True,
+            )
             for client in clients
         ]
         for index in range(members):
@@ -245,7 +173,7 @@ def run(
 
 def _disturb(
     cluster: Cluster,
-    groups: Sequence[Group],
+    groups: Sequence[FaultyGroup],
     members: int,
     seconds: float,
     rng: random.Random,

@@ -26,11 +26,10 @@ from integration.support.clients import (
     Strategies,
 )
 from integration.support.groups import ConsumerGroup
+from integration.support.offsets_topic import commit_history, count_decreases
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import (
     SteadyProducer,
-    commit_history,
-    count_decreases,
     create_topic,
     new_name,
 )

@@ -1,68 +1,22 @@
-"""The checks of the soak find each kind of violation; and a short soak finds none."""
+"""Repeats and violations are reported; a short soak has none."""
 
 from __future__ import annotations
 
 import pytest
 
+from integration.chaos.workload import RACKS
 from integration.clients.soak import (
     CLIENTS,
     PARTITIONS,
-    RACKS,
     Faults,
     Result,
-    decreases,
     problems,
     run,
-    shared_partitions,
-    skipped,
     table,
 )
-from integration.support.groups import Reads
 from rackward.clusters import LocalCluster
 
 SECONDS = 60.0
-
-
-def reads(*offsets: int) -> dict[int, Reads]:
-    return {0: Reads([(float(at), offset, "m") for at, offset in enumerate(offsets)])}
-
-
-@pytest.mark.parametrize(
-    ("seen", "expected"),
-    [
-        (reads(0, 1, 2), ""),
-        (reads(0, 1, 1, 0, 1, 2), ""),
-        # A member whose partition has another owner already.
-        (reads(0, 1, 0, 2, 1, 2), ""),
-        ({}, "3 records are not delivered"),
-        (reads(0, 1), "1 records are not delivered"),
-        (reads(0, 2, 1, 2), "m read 2 before 1"),
-        (reads(1, 0, 1, 2), "m read 1 before 0"),
-    ],
-)
-def test_skipped_records(seen: dict[int, Reads], expected: str) -> None:
-    found = skipped({0: {0, 1, 2}}, seen)
-    assert len(found) == bool(expected)
-    assert expected in "".join(found)
-
-
-def test_reads_are_checked_in_the_order_of_their_times() -> None:
-    seen = {0: Reads([(2.0, 1, "new"), (1.0, 0, "old"), (3.0, 2, "new")])}
-    assert skipped({0: {0, 1, 2}}, seen) == []
-
-
-def test_committed_offsets_that_go_back() -> None:
-    history = {("t", 0): [1, 2, 2, 5], ("t", 1): [1, 3, 2, 4]}
-    assert decreases(history) == ["t-1: 1 committed offsets are lower than the one before"]
-
-
-def test_a_partition_with_two_readers_in_a_generation() -> None:
-    fine = [(4, ("t", 0), "a"), (4, ("t", 1), "b"), (5, ("t", 0), "b"), (4, ("t", 0), "a")]
-    assert shared_partitions(fine) == []
-    # Outside a generation nothing is known of the owners.
-    assert shared_partitions([*fine, (-1, ("t", 0), "a"), (-1, ("t", 0), "b")]) == []
-    found = shared_partitions([*fine, (5, ("t", 0), "a")])
-    assert found == ["t-0 is read by a and b in generation 5"]
 
 
 def result(client: str, repeated: int, *violations: str) -> Result:

@@ -9,12 +9,11 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from integration.support.confluent import CONFLUENT, Consumers, new_group, poll_until
+from integration.support.offsets_topic import commit_history, count_decreases
 from integration.support.racks import BROKERS, replicas_led_from
 from integration.support.topics import (
-    commit_history,
     committed,
     coordinator_of,
-    count_decreases,
     create_topic,
     new_name,
 )

@@ -16,10 +16,10 @@ import itertools
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from integration.support.clients import (
     Client,
@@ -336,10 +336,18 @@ def read_again(reads: Reads) -> int:
     return len(reads.seen) - len(reads.offsets())
 
 
+class Sender(Protocol):
+    """A producer of one topic."""
+
+    @property
+    def acknowledged(self) -> Mapping[int, set[int]]:
+        """Acknowledged offsets by partition."""
+
+
 def everything_is_read(
     reads_of: Callable[[PartitionId], Reads],
     topic: str,
-    sent: SteadyProducer,
+    sent: Sender,
     within: float = TEST_TIMEOUT,
 ) -> None:
     """Wait until every acknowledged record has been read.

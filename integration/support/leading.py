@@ -16,7 +16,6 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-from assignors import LeaderRackAwareCooperativeSticky, Member
 from assignors.leader_moves import RefreshPolicy
 from integration.support.aiokafka_clients import AIOKafka
 from integration.support.clients import (
@@ -37,7 +36,7 @@ from integration.support.program_clients import (
     Java,
     KafkaJS,
 )
-from integration.support.racks import loads, off_rack
+from integration.support.racks import shortfall
 from integration.support.topics import described
 from rackward.admin import connect
 from rackward.admin.groups import Group
@@ -220,22 +219,12 @@ class LedGroup:
         def optimal() -> bool:
             nonlocal last
             last = self.group.settle(expected, within=within)
-            return self.is_optimal(last)
+            return not self.shortfall(last)
 
-        wait_until(optimal, within, f"the assignment is optimal: {self.describe(last)}")
+        wait_until(optimal, within, "the assignment is optimal")
         return last
 
-    def is_optimal(self, owned: Mapping[str, frozenset[PartitionId]]) -> bool:
-        """Return whether balance and off-rack partitions are the best, as the solver proves."""
-        best = LeaderRackAwareCooperativeSticky().assign(
-            [Member(name, frozenset({self.topic}), rack) for name, rack in self.racks.items()],
-            {self.topic: self.cluster.view([self.topic]).leader_racks()[self.topic]},
-        )
-        return (
-            loads(owned) == sorted(best.loads.values())
-            and off_rack(self.cluster, owned, self.racks) == best.optimum
-        )
-
-    def describe(self, owned: Mapping[str, frozenset[PartitionId]]) -> str:
-        """Return the loads and the number of off-rack partitions."""
-        return f"loads {loads(owned)}, off-rack {off_rack(self.cluster, owned, self.racks)}"
+    def shortfall(self, owned: Mapping[str, frozenset[PartitionId]]) -> str:
+        """Return what is not optimal, see `integration.support.racks.shortfall`."""
+        leader_racks = self.cluster.view([self.topic]).leader_racks()
+        return shortfall(owned, self.racks, leader_racks)

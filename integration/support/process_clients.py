@@ -8,18 +8,20 @@
 A member is this module, run as a program. The parent writes a JSON object per line to it, and reads
 one per line:
 
-    <- {"client": "aiokafka", "assignor": "sticky", "config": {...}}       first
+    <- {"client": "aiokafka", "assignor": "sticky", "config": {...}, ...}  first
     <- {"subscribe": {"topics": [...], "pattern": null}}
     <- {"close": true}                                                     last
     -> {"at": 12.3, "change": "assigned", "partitions": [["t", 0], ...]}   at each callback
     -> {"at": 12.3, "owned": [["t", 0], ...], "generation": 4}             at each change
-    -> {"at": 12.3, "read": [["t", 0, 17], ...]}                           topic, partition, offset
+    -> {"at": 12.3, "read": [["t", 0, 17], ...], "generation": 4}          topic, partition, offset
     -> {"at": 12.3, "closing": true}
 
 With ``"commit_each": true`` in the first line, each record is reported and committed on its own:
 
     -> {"at": 12.3, "read": [["t", 0, 17]], "generation": 4}
     -> {"at": 12.3, "not_committed": "CommitFailedError"}
+
+``"refresh"`` in the first line has the fields of a RefreshPolicy; null is the default policy.
 
 ``at`` is the time of the machine's monotonic clock, which all processes share. The process ends
 after ``close``, or when its parent has ended.
@@ -32,6 +34,7 @@ import itertools
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,6 +45,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from assignors import RefreshPolicy
+from assignors.leader_moves import DEFAULT_REFRESH_POLICY
 from integration.support.clients import KafkaPython, MakeClient, MemberConfig, OnChange, PartitionId
 from integration.support.groups import Change, ConsumerGroup, Reads
 
@@ -57,7 +62,7 @@ class Log:
     changes: list[Change] = field(default_factory=list)
     reads: dict[PartitionId, Reads] = field(default_factory=dict)
     generations: list[tuple[int, PartitionId, str]] = field(default_factory=list)
-    """Generation, partition and member of each record, of members that commit each."""
+    """Generation, partition and member of each record."""
     not_committed: list[str] = field(default_factory=list)
     """Errors of the commits of single records."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -113,9 +118,8 @@ class ProcessClient:
     Reads are written to the log and not returned by `poll`, since the process may be killed.
     """
 
-    def __init__(
-        self, config: MemberConfig, client: str, assignor: str, log: Log, *, commit_each: bool
-    ) -> None:
+    def __init__(self, config: MemberConfig, log: Log, **first: object) -> None:
+        """Start the process; ``first`` is what it is sent first, besides ``config``."""
         self.name = config.name
         self._log = log
         self._owned: frozenset[PartitionId] = frozenset()
@@ -130,7 +134,7 @@ class ProcessClient:
             stderr=self._errors,
             cwd=SOURCES,
         )
-        self._send(client=client, assignor=assignor, config=asdict(config), commit_each=commit_each)
+        self._send(config=asdict(config), **first)
         self._reader = threading.Thread(target=self._read_events, daemon=True)
         self._reader.start()
 
@@ -192,6 +196,16 @@ class ProcessClient:
         )
         self._log.changes.append(Change(max(now, last), self.name, "killed", frozenset()))
 
+    def suspend(self) -> None:
+        """Stop the process by SIGSTOP: neither polls nor heartbeats are sent."""
+        self._process.send_signal(signal.SIGSTOP)
+        self._log.changes.append(Change(time.monotonic(), self.name, "suspended", frozenset()))
+
+    def resume(self) -> None:
+        """Continue a suspended process by SIGCONT."""
+        self._log.changes.append(Change(time.monotonic(), self.name, "resumed", frozenset()))
+        self._process.send_signal(signal.SIGCONT)
+
     def _send(self, **command: object) -> None:
         pipe = self._process.stdin
         assert pipe is not None
@@ -215,9 +229,8 @@ class ProcessClient:
             if "read" in event:
                 for topic, number, offset in event["read"]:
                     self._log.reads_of((topic, number)).seen.append((at, offset, self.name))
-                    if "generation" in event:
-                        claim = (event["generation"], (topic, number), self.name)
-                        self._log.generations.append(claim)
+                    claim = (event["generation"], (topic, number), self.name)
+                    self._log.generations.append(claim)
             elif "not_committed" in event:
                 self._log.not_committed.append(event["not_committed"])
             elif "owned" in event:
@@ -248,10 +261,17 @@ class InProcess:
     log: Log
     commit_each: bool = False
     """Commit each record on its own, after it has been reported."""
+    refresh: RefreshPolicy | None = None
+    """When moved leaders justify a rebalance; None is the default policy."""
 
     def __call__(self, config: MemberConfig) -> ProcessClient:
         return ProcessClient(
-            config, self.client, self.assignor, self.log, commit_each=self.commit_each
+            config,
+            self.log,
+            client=self.client,
+            assignor=self.assignor,
+            commit_each=self.commit_each,
+            refresh=None if self.refresh is None else asdict(self.refresh),
         )
 
 
@@ -271,7 +291,9 @@ ASSIGNORS = {
 POLL_SECONDS = 0.1
 
 
-def make_client(client: str, assignor: str, *, one_record: bool = False) -> MakeClient:
+def make_client(
+    client: str, assignor: str, refresh: RefreshPolicy, *, one_record: bool = False
+) -> MakeClient:
     """Return what constructs members of a client library with one of `ASSIGNORS`.
 
     "stock" is confluent's own consumer with librdkafka's assignor of the same protocol. With
@@ -285,17 +307,18 @@ def make_client(client: str, assignor: str, *, one_record: bool = False) -> Make
         variant = RACKWARD if client == "confluent" else CONFLUENT
         strategy = variant.eager if assignor == "range" else variant.cooperative
         batch = {"batch": 1} if one_record else {}
-        return Confluent(strategy, variant.consumer, **batch)
+        further = {"rackward.refresh": refresh} if client == "confluent" else {}
+        return Confluent(strategy, lambda config: variant.consumer({**config, **further}), **batch)
     if client == "aiokafka":
         import assignors.aiokafka
         from integration.support.aiokafka_clients import AIOKafka
 
-        strategy = getattr(assignors.aiokafka, name)
-        return AIOKafka(lambda rack: [strategy(rack=rack)])
+        own_aio = getattr(assignors.aiokafka, name)
+        return AIOKafka(lambda rack: [own_aio(rack=rack, refresh=refresh)])
     import assignors.kafka_python
 
     own = getattr(assignors.kafka_python, name)
-    return KafkaPython(lambda rack: [own(rack=rack)])
+    return KafkaPython(lambda rack: [own(rack=rack, refresh=refresh)])
 
 
 def main() -> None:
@@ -304,7 +327,10 @@ def main() -> None:
     commands: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
     commit_each = bool(first.get("commit_each"))
-    make = make_client(first["client"], first["assignor"], one_record=commit_each)
+    refresh = DEFAULT_REFRESH_POLICY
+    if first.get("refresh"):
+        refresh = RefreshPolicy(**first["refresh"])
+    make = make_client(first["client"], first["assignor"], refresh, one_record=commit_each)
     client = make(MemberConfig(**first["config"]))
 
     def on_change(kind: str, partitions: Iterable[PartitionId]) -> None:
@@ -326,7 +352,10 @@ def main() -> None:
         if commit_each:
             _commit_each(client, records)
         elif records:
-            _send(read=[(*partition, offset) for partition, offset in records])
+            _send(
+                read=[(*partition, offset) for partition, offset in records],
+                generation=client.generation(),
+            )
         state = {"owned": sorted(client.owned()), "generation": client.generation()}
         if state != before:
             _send(**state)

@@ -12,6 +12,7 @@ import hashlib
 import json
 import queue
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -191,8 +192,22 @@ class ProgramClient:
 
     def kill(self) -> None:
         """Kill the process: the consumer does not leave."""
+        self._signal(signal.SIGKILL, "killed")
+
+    def suspend(self) -> None:
+        """Stop the process by SIGSTOP: neither polls nor heartbeats are sent."""
+        self._signal(signal.SIGSTOP, "suspended")
+
+    def resume(self) -> None:
+        """Continue a suspended process by SIGCONT."""
+        self._signal(signal.SIGCONT, "resumed")
+
+    def _signal(self, number: signal.Signals, kind: str) -> None:
+        """Send a signal, and record it as a change without partitions."""
         assert self._process is not None
-        self._process.kill()
+        assert self._on_change is not None
+        self._process.send_signal(number)
+        self._on_change(kind, ())
 
 
 def _escape(value: object) -> str:

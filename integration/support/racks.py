@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kafka import TopicPartition
 
+from assignors import LeaderRackAwareCooperativeSticky, Member
 from integration.support.clients import PartitionId
 from integration.support.groups import ConsumerGroup
 from rackward.clusters import Cluster
@@ -46,6 +47,32 @@ def off_rack(
         leaders.get(tp) is not None and leaders[tp] != racks[member]
         for member, tps in owned.items()
         for tp in tps
+    )
+
+
+def shortfall(
+    owned: Mapping[str, Iterable[PartitionId]],
+    racks: Mapping[str, str | None],
+    leader_racks: Mapping[str, Sequence[str | None]],
+) -> str:
+    """Return what is not the best about an assignment of all topics of ``leader_racks``, or "".
+
+    The best loads, and then the fewest off-rack partitions, are those that the solver proves.
+    """
+    best = LeaderRackAwareCooperativeSticky().assign(
+        [Member(name, frozenset(leader_racks), rack) for name, rack in racks.items()], leader_racks
+    )
+    off = sum(
+        leader_racks[topic][partition] not in (None, racks[member])
+        for member, tps in owned.items()
+        for topic, partition in tps
+    )
+    found = {name: list(tps) for name, tps in owned.items()}
+    if (loads(found), off) == (sorted(best.loads.values()), best.optimum):
+        return ""
+    return (
+        f"loads {loads(found)} with {off} partitions off-rack,"
+        f" instead of {sorted(best.loads.values())} with {best.optimum}"
     )
 
 

@@ -11,7 +11,6 @@ import hashlib
 import json
 import random
 import select
-import struct
 import subprocess
 import sys
 import threading
@@ -20,7 +19,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,7 +32,6 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from integration.support.clients import PartitionId
 from integration.support.command_line import Running, rackward
 from placement_core import TopicPartition
 from rackward.clusters import Cluster
@@ -358,55 +355,6 @@ def throttle_settings(cluster: Cluster) -> Settings:
 
     settings: Settings = with_admin(cluster, read)
     return settings
-
-
-# ---- The committed offsets of groups, in the order in which brokers stored them.
-
-TOPIC = "__consumer_offsets"
-
-
-def commit_history(cluster: Cluster, group: str) -> dict[PartitionId, list[int]]:
-    """Return all offsets that ``group`` has committed, per partition, in order."""
-    history: dict[PartitionId, list[int]] = {}
-    for key, value in _records(cluster):
-        # OffsetCommitKey is version 0 or 1; version 2 is a group's metadata.
-        if value is None or struct.unpack_from(">h", key)[0] > 1:
-            continue
-        name, at = _string(key, 2)
-        topic, at = _string(key, at)
-        if name == group:
-            (partition,) = struct.unpack_from(">i", key, at)
-            (offset,) = struct.unpack_from(">q", value, 2)
-            history.setdefault((topic, partition), []).append(offset)
-    return history
-
-
-def count_decreases(history: dict[PartitionId, list[int]]) -> int:
-    """Return the number of commits with a lower offset than the commit before."""
-    return sum(b < a for offsets in history.values() for a, b in pairwise(offsets))
-
-
-def _records(cluster: Cluster) -> Iterator[tuple[bytes, bytes | None]]:
-    consumer = KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers.split(","), enable_auto_commit=False
-    )
-    try:
-        partitions = [KafkaPartition(TOPIC, p) for p in consumer.partitions_for_topic(TOPIC) or ()]
-        consumer.assign(partitions)
-        consumer.seek_to_beginning()
-        ends = consumer.end_offsets(partitions)
-        deadline = time.monotonic() + TEST_TIMEOUT
-        while any(consumer.position(each) < ends[each] for each in partitions):
-            assert time.monotonic() < deadline, f"{TOPIC} is not read to its end"
-            for records in consumer.poll(timeout_ms=500).values():
-                yield from ((record.key, record.value) for record in records)
-    finally:
-        consumer.close()
-
-
-def _string(data: bytes, at: int) -> tuple[str, int]:
-    (length,) = struct.unpack_from(">h", data, at)
-    return data[at + 2 : at + 2 + length].decode(), at + 2 + length
 
 
 # A producer in its own process.

@@ -62,18 +62,27 @@ def wait_for_brokers(ports: Sequence[int], brokers: set[int], timeout: float) ->
 
 def committed_offset(ports: Sequence[int]) -> int:
     """Return the offset of the last record of the metadata log that is committed."""
+    return int(_describe_quorum(ports)["high_watermark"]) - 1
+
+
+def active_controller(ports: Sequence[int]) -> int:
+    """Return the node id of the controller that leads the quorum, as a broker knows it."""
+    return int(_describe_quorum(ports)["leader_id"])
+
+
+def _describe_quorum(ports: Sequence[int]) -> dict[str, Any]:
     from kafka.protocol.admin import DescribeQuorumRequest as Request
 
     partition = Request.TopicData.PartitionData(partition_index=0)
     topic = Request.TopicData(topic_name=_METADATA_TOPIC, partitions=[partition])
 
-    def describe(connection: RawConnection) -> int:
+    def describe(connection: RawConnection) -> dict[str, Any]:
         response = connection.send(Request[1](topics=[topic])).to_dict()
         logs = [log for topic in response["topics"] for log in topic["partitions"]]
         if response["error_code"] or not logs or logs[0]["error_code"]:
             # For example, the broker has lost its connection to the controller.
             raise ConnectionError("the broker cannot describe the controller quorum")
-        return int(logs[0]["high_watermark"]) - 1
+        return dict(logs[0])
 
     return _call_any_broker(ports, describe)
 

@@ -1,8 +1,8 @@
 """The interface of a test cluster, and everything about it that does not depend on its runtime.
 
-A `Cluster` is a real Kafka that the caller owns: brokers with ``broker.rack``, and one
-controller in a process of its own that no method stops, so that killing brokers never costs
-the quorum. `LocalCluster` runs its nodes as processes, `DockerCluster` as containers. Code
+A `Cluster` is a real Kafka that the caller owns: brokers with ``broker.rack``, and a
+controller in a process of its own that no method here stops, so that killing brokers never
+costs the quorum. `LocalCluster` runs its nodes as processes, `DockerCluster` as containers. Code
 that takes a ``Cluster`` works with either, and the same tests run on both.
 
 Lifetime

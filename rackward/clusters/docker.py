@@ -56,7 +56,8 @@ class DockerCluster(Cluster):
     its configuration from ``KAFKA_*`` variables. Default: ``rackward-kafka:VERSION`` if the
     engine has an image of that name, else ``apache/kafka:VERSION``. All other arguments are
     those of `LocalCluster`. Ports are published on 127.0.0.1 only, so the engine must run on
-    this machine.
+    this machine. With ``data_size``, such as ``64m``, each node's data are in memory and limited
+    to that size; they are lost when the node stops.
 
     Raises DockerUnavailableError, DownloadError (the Jolokia agent is mounted from the cache
     of jars), MissingExtraError, and BrokerError with the end of a container's log if the
@@ -78,10 +79,12 @@ class DockerCluster(Cluster):
         progress: Progress | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
         directory: str | os.PathLike[str] | None = None,
+        data_size: str | None = None,
     ) -> None:
         super().__init__(racks, client_racks)
         self._extra_properties = dict(server_properties or {})
         self._containers: dict[str, Any] = {}
+        self._tmpfs = {} if data_size is None else {_DATA: f"size={data_size},mode=1777"}
         self._image = find_image(image, kafka_version, progress)
         self._agent = fetch_kafka(kafka_version, cache_directory(cache_dir), progress).agent
         self.label = f"{LABEL}={secrets.token_hex(8)}"
@@ -186,7 +189,7 @@ class DockerCluster(Cluster):
                 KAFKA_JVM_PERFORMANCE_OPTS="-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
                 **variables,
             )
-            .with_kwargs(labels=self._labels())
+            .with_kwargs(labels=self._labels(), tmpfs=self._tmpfs)
         )
         # with_bind_ports takes no address and would publish on all of them.
         for inside, outside in bindings.items():

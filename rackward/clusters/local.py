@@ -9,7 +9,15 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rackward.clusters.base import DEFAULT_RACKS, START_ATTEMPTS, START_TIMEOUT, Cluster, Node
+from rackward.clusters import admin
+from rackward.clusters.base import (
+    DEFAULT_RACKS,
+    START_ATTEMPTS,
+    START_TIMEOUT,
+    Cluster,
+    Node,
+    NodeState,
+)
 from rackward.clusters.broker_config import (
     CONTROLLER_ID,
     INTERNAL,
@@ -20,10 +28,16 @@ from rackward.clusters.broker_config import (
     free_ports,
     new_uuid,
 )
-from rackward.clusters.distribution import KAFKA_VERSION, Progress, cache_directory, fetch_kafka
+from rackward.clusters.distribution import (
+    KAFKA_VERSION,
+    Distribution,
+    Progress,
+    cache_directory,
+    fetch_kafka,
+)
 from rackward.clusters.errors import BrokerError, PortTakenError
 from rackward.clusters.processes import Processes
-from rackward.clusters.startup_cache import prepare_startup_cache
+from rackward.clusters.startup_cache import StartupCache, prepare_startup_cache
 
 _STOP_TIMEOUT = 120.0
 _PORT_TAKEN = "Address already in use"
@@ -37,7 +51,8 @@ class LocalCluster(Cluster):
     gets a listener. ``server_properties`` override the settings of every node. ``progress``
     is called with a line of text before each step that takes long, such as the download into
     ``cache_dir`` (default: see `cache_directory`) at the first use. The cluster's own folder
-    is created in ``directory`` (default: the system's folder for temporary files).
+    is created in ``directory`` (default: the system's folder for temporary files). With three
+    ``controllers``, one of them can be killed and another one becomes active.
 
     Raises DownloadError, MissingExtraError, and BrokerError with the end of a node's log if
     the node does not start. A supervisor process ends the nodes and removes the folder even
@@ -56,12 +71,17 @@ class LocalCluster(Cluster):
         progress: Progress | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
         directory: str | os.PathLike[str] | None = None,
+        controllers: int = 1,
     ) -> None:
         super().__init__(racks, client_racks)
-        self._extra_properties = dict(server_properties or {})
+        self._server_properties = dict(server_properties or {})
+        self._controller_count = controllers
         cache = cache_directory(cache_dir)
+        self._cache = cache
         self._kafka = fetch_kafka(kafka_version, cache, progress)
         self._startup_cache = prepare_startup_cache(self._kafka, cache, progress)
+        self._upgraded: dict[str, tuple[Distribution, StartupCache]] = {}
+        """By process name, the version that it runs instead."""
         self._cluster_id = new_uuid()
         self._out_offsets: dict[str, int] = {}
         """By process name, the size of its out.log when its current process started."""
@@ -81,44 +101,90 @@ class LocalCluster(Cluster):
             return
 
     def _start_all(self) -> None:
-        (port,) = free_ports(1)
-        self._controller = f"127.0.0.1:{port}"
-        self._format(
-            "controller",
-            CONTROLLER_ID,
-            controller_properties(
-                self._controller,
-                self._controller,
-                brokers=len(self._initial_racks),
-                data=str(self._folder("controller") / "data"),
-                extra=self._extra_properties,
-            ),
-        )
-        self._run("controller", None)
+        self._controllers = {
+            CONTROLLER_ID + index: f"127.0.0.1:{port}"
+            for index, port in enumerate(free_ports(self._controller_count))
+        }
+        self._dead_controllers: set[int] = set()
+        voters = ",".join(f"{node_id}@{address}" for node_id, address in self._controllers.items())
+        self._extra_properties = {"controller.quorum.voters": voters, **self._server_properties}
+        for node_id, address in self._controllers.items():
+            name = _controller_name(node_id)
+            self._format(
+                name,
+                node_id,
+                controller_properties(
+                    address,
+                    address,
+                    brokers=len(self._initial_racks),
+                    data=str(self._folder(name) / "data"),
+                    extra={**self._extra_properties, "node.id": str(node_id)},
+                ),
+            )
+            self._run(name, None)
         self._nodes = {}
         for broker_id, rack in enumerate(self._initial_racks):
             self._nodes[broker_id] = self._create_node(broker_id, rack)
         self._start(list(self._nodes.values()))
 
+    @property
+    def controllers(self) -> tuple[int, ...]:
+        """Node ids of the controllers."""
+        return tuple(self._controllers)
+
+    def active_controller(self) -> int:
+        """Return the node id of the active controller."""
+        return admin.active_controller(self._running_ports())
+
+    def kill_controller(self, node_id: int) -> None:
+        """Kill a controller with SIGKILL; return when its process is gone."""
+        self._dead_controllers.add(node_id)
+        self._processes.signal(_controller_name(node_id), signal.SIGKILL)
+        self._processes.wait(_controller_name(node_id), START_TIMEOUT)
+
+    def start_controller(self, node_id: int, kafka_version: str | None = None) -> None:
+        """Start a killed controller on its old data, without waiting for it.
+
+        From now on it runs ``kafka_version``, if that is given.
+        """
+        if kafka_version is not None:
+            self._upgrade(_controller_name(node_id), kafka_version)
+        self._run(_controller_name(node_id), None)
+        self._dead_controllers.remove(node_id)
+
+    def upgrade_broker(self, broker_id: int, kafka_version: str) -> None:
+        """Let a dead broker run another version of Kafka from its next start on."""
+        self._upgrade(self._node(broker_id, NodeState.DEAD).name, kafka_version)
+
+    def _upgrade(self, name: str, kafka_version: str) -> None:
+        kafka = fetch_kafka(kafka_version, self._cache)
+        self._upgraded[name] = kafka, prepare_startup_cache(kafka, self._cache)
+
+    def change_rack(self, broker_id: int, rack: str | None) -> None:
+        """Give a dead broker another ``broker.rack`` from its next start on; listeners stay."""
+        node = self._node(broker_id, NodeState.DEAD)
+        node.rack = rack or None
+        path = self._folder(node.name) / "server.properties"
+        path.write_text(format_properties(self._broker_properties(node)))
+
     def _create_node(self, broker_id: int, rack: str | None) -> Node:
         names = [INTERNAL, *self._rack_listeners.values()]
         agent_port, *ports = free_ports(1 + len(names))
         node = Node(broker_id, rack, dict(zip(names, ports, strict=True)), agent_port)
-        addresses = {name: f"127.0.0.1:{port}" for name, port in node.ports.items()}
-        self._format(
-            node.name,
-            broker_id,
-            broker_properties(
-                broker_id,
-                rack,
-                [Listener(name, address, address) for name, address in addresses.items()],
-                controller=self._controller,
-                brokers=len(self._initial_racks),
-                data=str(self._folder(node.name) / "data"),
-                extra=self._extra_properties,
-            ),
-        )
+        self._format(node.name, broker_id, self._broker_properties(node))
         return node
+
+    def _broker_properties(self, node: Node) -> dict[str, str]:
+        addresses = {name: f"127.0.0.1:{port}" for name, port in node.ports.items()}
+        return broker_properties(
+            node.id,
+            node.rack,
+            [Listener(name, address, address) for name, address in addresses.items()],
+            controller=self._controllers[CONTROLLER_ID],
+            brokers=len(self._initial_racks),
+            data=str(self._folder(node.name) / "data"),
+            extra=self._extra_properties,
+        )
 
     def _format(self, name: str, node_id: int, properties: Mapping[str, str]) -> None:
         """Format the node's data folder as the StorageTool would, and write its configuration."""
@@ -140,11 +206,12 @@ class LocalCluster(Cluster):
 
     def _run(self, name: str, agent_port: int | None) -> None:
         folder = self._folder(name)
-        command = self._kafka.server_command(
+        kafka, startup_cache = self._upgraded.get(name, (self._kafka, self._startup_cache))
+        command = kafka.server_command(
             folder / "server.properties",
             folder / "server.log",
             agent_port=agent_port,
-            options=self._startup_cache.jvm_options(),
+            options=startup_cache.jvm_options(),
         )
         out = folder / "out.log"
         out.touch()
@@ -152,8 +219,9 @@ class LocalCluster(Cluster):
         self._processes.start(name, command, out)
 
     def _has_exited(self, node: Node) -> bool:
-        if self._processes.exit_code("controller") is not None:
-            raise self._controller_error()
+        for node_id in self._controllers.keys() - self._dead_controllers:
+            if self._processes.exit_code(_controller_name(node_id)) is not None:
+                raise self._controller_error(node_id)
         if self._processes.exit_code(node.name) is not None:
             return True
         # If the agent's port is taken, the JVM goes on without its agent, and nothing could
@@ -162,14 +230,14 @@ class LocalCluster(Cluster):
             out.seek(self._out_offsets[node.name])
             return _PORT_TAKEN in out.read()
 
-    def _controller_error(self) -> Exception:
-        log = self._process_log("controller")
+    def _controller_error(self, node_id: int) -> Exception:
+        log = self._process_log(_controller_name(node_id))
         if _PORT_TAKEN in log:
             return PortTakenError(
-                f"another process took the controller's address {self._controller}: "
+                f"another process took the controller's address {self._controllers[node_id]}: "
                 "start the cluster again"
             )
-        return BrokerError(CONTROLLER_ID, "(the controller) exited", log, "create a new cluster")
+        return BrokerError(node_id, "(a controller) exited", log, "create a new cluster")
 
     def _kill(self, node: Node) -> None:
         self._processes.signal(node.name, signal.SIGKILL)
@@ -202,3 +270,8 @@ class LocalCluster(Cluster):
 
     def _teardown(self) -> None:
         self._finalizer()
+
+
+def _controller_name(node_id: int) -> str:
+    """Return the name of a controller's process and folder."""
+    return f"controller-{node_id}"

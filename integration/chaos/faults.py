@@ -1,0 +1,230 @@
+"""Executes the steps of a scenario on a cluster and on all groups at once."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import confluent_kafka
+
+from integration.chaos.checkers import Sent
+from integration.chaos.network import Network
+from integration.chaos.scenarios import BUSIEST, COORDINATOR, LAST, Action, Step
+from integration.chaos.workload import RACKS, FaultyGroup, NumberedProducer, sent_records
+from integration.support.offsets_topic import TOPIC as OFFSETS_TOPIC
+from integration.support.topics import coordinator_of, create_topic, delete_topic, with_admin
+from rackward.clusters import Cluster, DockerCluster, LocalCluster
+from rackward.clusters.distribution import KAFKA_VERSION
+from tests.support.waiting import TEST_TIMEOUT, wait_until
+
+RECORD_SECONDS = 1.0
+"""Seconds between two records of a partition."""
+
+TOPIC_CONFIGS = {"min_insync_replicas": "2"}
+
+
+@dataclass
+class Stage:
+    """A cluster, its topic, the producer and the groups; what was sent to topics now deleted."""
+
+    cluster: Cluster
+    topic: str
+    replicas: list[list[int]]
+    groups: Sequence[FaultyGroup]
+    random: Random
+    producer: NumberedProducer
+    earlier: list[Sent] = field(default_factory=list)
+    _last: int = -1
+    _controller: int = -1
+
+    def close(self) -> None:
+        """End the producer."""
+        self.producer.discard()
+
+    def execute(self, steps: Sequence[Step], report: Callable[[str], None]) -> None:
+        """Execute the steps at their times. Raise AssertionError if one is not possible."""
+        began = time.monotonic()
+        for step in steps:
+            time.sleep(max(0.0, began + step.at - time.monotonic()))
+            for group in self.groups:
+                group.group.raise_errors()
+            resolved = self._resolved(step)
+            report(str(resolved))
+            self._act(resolved)
+
+    def _act(self, step: Step) -> None:
+        match step.action:
+            case Action.KILL_BROKER:
+                self.cluster.kill_broker(int(step.target))
+            case Action.STOP_BROKER:
+                self.cluster.stop_broker(int(step.target))
+            case Action.PAUSE_BROKER:
+                self.cluster.pause_broker(int(step.target))
+            case Action.RESUME_BROKER:
+                self.cluster.resume_broker(int(step.target))
+            case Action.START_BROKER:
+                self.cluster.start_broker(int(step.target))
+            case Action.AWAIT_REPLICAS:
+                self.await_replicas()
+            case Action.RENAME_RACK:
+                self._rename_rack(int(step.target))
+            case Action.KILL_CONTROLLER:
+                self._controller = self._local.active_controller()
+                self._local.kill_controller(self._controller)
+            case Action.START_CONTROLLER:
+                self._local.start_controller(self._controller)
+            case Action.UPGRADE_BROKER:
+                self._upgrade_broker(int(step.target))
+            case Action.UPGRADE_CONTROLLER:
+                (controller,) = self._local.controllers
+                self._local.kill_controller(controller)
+                self._local.start_controller(controller, KAFKA_VERSION)
+            case Action.ISOLATE_BROKER:
+                self._network.isolate(int(step.target))
+            case Action.CUT_BROKERS:
+                first, second = set(self.cluster.racks) - {step.target}
+                self._network.cut(first, [second])
+            case Action.CUT_CLIENTS:
+                self._network.cut_clients(RACKS[0], int(step.target))
+            case Action.LOSE_PACKETS:
+                self._network.lose_packets(int(step.target), 0.1)
+            case Action.SLOW_BROKER:
+                self._network.slow_down(int(step.target), "500kbit")
+            case Action.HEAL_NETWORK:
+                self._network.heal()
+            case Action.FILL_DISK:
+                self._network.fill_disk(int(step.target))
+            case Action.MOVE_LEADERS:
+                self._move_leaders()
+            case Action.DELETE_TOPIC:
+                self._delete_topic()
+            case Action.CREATE_TOPIC:
+                create_topic(self.cluster, self.topic, self.replicas, **TOPIC_CONFIGS)
+                self.producer = NumberedProducer(
+                    self.cluster, self.topic, len(self.replicas), RECORD_SECONDS
+                )
+            case Action.ADD_PARTITIONS:
+                self._add_partitions(int(step.target))
+            case _:
+                for group in self.groups:
+                    _act_on_group(step, group)
+
+    def _resolved(self, step: Step) -> Step:
+        """Return the step with the id of the broker that it describes."""
+        if step.target == BUSIEST:
+            brokers = list(self.cluster.view([self.topic]).known_leaders.values())
+        elif step.target == COORDINATOR:
+            brokers = [coordinator_of(self.cluster, group.group.id) for group in self.groups]
+        elif step.target == LAST:
+            brokers = [self._last]
+        else:
+            return step
+        self._last = Counter(brokers).most_common(1)[0][0]
+        return replace(step, target=self._last)
+
+    @property
+    def _local(self) -> LocalCluster:
+        assert isinstance(self.cluster, LocalCluster), (
+            "only the nodes of a LocalCluster can do this"
+        )
+        return self.cluster
+
+    @property
+    def _network(self) -> Network:
+        assert isinstance(self.cluster, DockerCluster), "only the network of containers can be cut"
+        return Network(self.cluster)
+
+    def _upgrade_broker(self, broker: int) -> None:
+        self.cluster.stop_broker(broker)
+        self._local.upgrade_broker(broker, KAFKA_VERSION)
+        self.cluster.start_broker(broker)
+
+    def _rename_rack(self, broker: int) -> None:
+        self.cluster.stop_broker(broker)
+        self._local.change_rack(broker, f"{self.cluster.racks[broker]}-renamed")
+        self.cluster.start_broker(broker)
+
+    def await_replicas(self) -> None:
+        """Wait until all replicas of the topic, and of committed offsets, are in sync."""
+
+        def in_sync() -> bool:
+            client = confluent_kafka.Producer(
+                {"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0}
+            )
+            try:
+                topics = client.list_topics(timeout=10).topics
+            except confluent_kafka.KafkaException:
+                return False
+            return all(
+                sorted(each.isrs) == sorted(each.replicas)
+                for name in (self.topic, OFFSETS_TOPIC)
+                for each in topics[name].partitions.values()
+            )
+
+        wait_until(in_sync, 2 * TEST_TIMEOUT, "all replicas are in sync")
+
+    def _move_leaders(self) -> None:
+        leaders = {
+            tp: self.random.choice(replicas)
+            for tp, replicas in self.cluster.view([self.topic]).replicas.items()
+        }
+        self.cluster.move_leaders(leaders)
+
+    def _delete_topic(self) -> None:
+        """Delete the topic when all records are read; wait until the groups own nothing of it.
+
+        Otherwise records of the first topic would be lost with it, and consumers would continue in
+        the second one at offsets of the first.
+        """
+        self.producer.stop()
+        for group in self.groups:
+            group.read_everything(self.topic, self.producer)
+        sent = sent_records(self.cluster, self.topic, self.producer, time.monotonic())
+        delete_topic(self.cluster, self.topic)
+        wait_until(
+            lambda: not any(tps for group in self.groups for tps in group.owned().values()),
+            2 * TEST_TIMEOUT,
+            "no member owns partitions of the deleted topic",
+        )
+        self.earlier.append(replace(sent, ended=time.monotonic()))
+
+    def _add_partitions(self, count: int) -> None:
+        brokers = len(self.cluster.racks)
+        for _ in range(count):
+            first = len(self.replicas)
+            self.replicas.append([(first + each) % brokers for each in range(brokers)])
+        change = {"count": len(self.replicas), "assignments": self.replicas[-count:]}
+        with_admin(self.cluster, lambda admin: admin.create_partitions({self.topic: change}))
+        self.cluster.await_metadata()
+        for _ in range(count):
+            self.producer.add_partition()
+
+
+def _act_on_group(step: Step, group: FaultyGroup) -> None:
+    match step.action:
+        case Action.KILL_MEMBER:
+            group.kill(int(step.target))
+        case Action.START_MEMBER:
+            group.start(int(step.target))
+        case Action.SUSPEND_MEMBER:
+            group.suspend(int(step.target))
+        case Action.RESUME_MEMBER:
+            group.resume(int(step.target))
+        case _:
+            lead = group.lead
+            assert lead is not None, f"{step}: {group.client} is not led"
+            match step.action:
+                case Action.KILL_LEAD:
+                    lead.kill()
+                case Action.START_LEAD:
+                    lead.start()
+                case Action.SUSPEND_LEAD:
+                    lead.send(signal.SIGSTOP)
+                case Action.RESUME_LEAD:
+                    lead.send(signal.SIGCONT)
+                case _:
+                    raise AssertionError(f"unknown step: {step}")

@@ -1,0 +1,313 @@
+"""What runs on a cluster while it is disturbed: a producer, groups of each client, and their leads.
+
+Every group reads the same topic. The producer is idempotent, waits for all replicas, and numbers
+the records of each partition, so that a lost, repeated or exchanged record is found in the log.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import IO, Any
+
+import confluent_kafka
+
+from assignors import RefreshPolicy
+from integration.chaos.checkers import Sent
+from integration.support.clients import MakeClient, PartitionId
+from integration.support.groups import Change, ConsumerGroup, Reads, everything_is_read
+from integration.support.process_clients import SOURCES, InProcess, Log
+from integration.support.program_clients import Java
+from rackward.clusters import Cluster
+from tests.support.waiting import TEST_TIMEOUT, wait_until
+
+RACKS = ("a", "b", "c")
+START_SECONDS = 300.0
+READ_SECONDS = 300.0
+"""Time to read what is left when no more records are sent."""
+
+REFRESH = RefreshPolicy(
+    min_gain=0.01, stable_seconds=2, unstable_seconds=6, min_interval=2, check_interval=0.5
+)
+"""Rebalances within seconds after leaders have moved, so that the final plan must be the best."""
+
+MIXED = ("kafka-python", "confluent", "aiokafka")
+
+
+class NumberedProducer:
+    """An idempotent producer of a record per partition every ``every`` seconds, until stopped.
+
+    The value of a record is its sequence number in its partition: 0, 1, 2 ...
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, partitions: int, every: float) -> None:
+        self.began = time.monotonic()
+        self.offsets: dict[int, dict[int, int]] = {p: {} for p in range(partitions)}
+        self.failed: list[str] = []
+        self._topic = topic
+        self._every = every
+        self._next = dict.fromkeys(range(partitions), 0)
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "enable.idempotence": True,
+                "acks": "all",
+                # No record is given up, whatever is killed meanwhile.
+                "message.timeout.ms": int(READ_SECONDS * 1000),
+                "topic.metadata.refresh.interval.ms": 2000,
+                "linger.ms": 5,
+                "log_level": 0,
+            }
+        )
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def acknowledged(self) -> dict[int, set[int]]:
+        """Acknowledged offsets by partition."""
+        return {p: set(offsets.values()) for p, offsets in list(self.offsets.items())}
+
+    def add_partition(self) -> None:
+        """Send to one more partition, which exists."""
+        number = len(self.offsets)
+        self.offsets[number] = {}
+        self._next[number] = 0
+
+    def stop(self) -> None:
+        """Stop, and wait until all records are acknowledged. Raise AssertionError if one is not."""
+        self._ending.set()
+        self._thread.join()
+        waiting = self._producer.flush(TEST_TIMEOUT)
+        assert not waiting, f"{waiting} records are not acknowledged"
+        assert not self.failed, f"records are not acknowledged: {self.failed[:3]}"
+
+    def discard(self) -> None:
+        """Stop without waiting; no effect after `stop`."""
+        self._ending.set()
+        self._thread.join()
+        self._producer.purge()
+
+    def _run(self) -> None:
+        while not self._ending.wait(self._every):
+            for partition in list(self._next):
+                self._send(partition)
+            self._producer.poll(0)
+
+    def _send(self, partition: int) -> None:
+        sequence = self._next[partition]
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                self.offsets[partition][sequence] = message.offset()
+            else:
+                self.failed.append(f"{partition}-{sequence}: {error}")
+
+        self._producer.produce(
+            self._topic, str(sequence).encode(), partition=partition, on_delivery=delivered
+        )
+        self._next[partition] += 1
+
+
+def stored_records(
+    cluster: Cluster, topic: str, partitions: int
+) -> dict[int, list[tuple[int, int]]]:
+    """Return offset and sequence number of each record that the brokers have, by partition."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    found: dict[int, list[tuple[int, int]]] = {p: [] for p in range(partitions)}
+    unread = set(found)
+    try:
+        consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in found])
+        deadline = time.monotonic() + TEST_TIMEOUT
+        while unread:
+            assert time.monotonic() < deadline, f"{sorted(unread)} of {topic} are not read"
+            for message in consumer.consume(1000, 0.5):
+                error, number, value = message.error(), message.partition(), message.value()
+                assert number is not None
+                if error is None:
+                    offset = message.offset()
+                    assert value is not None
+                    assert offset is not None
+                    found[number].append((offset, int(value)))
+                else:
+                    assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
+                    unread.discard(number)
+    finally:
+        consumer.close()
+    return found
+
+
+def sent_records(cluster: Cluster, topic: str, producer: NumberedProducer, ended: float) -> Sent:
+    """Return what a producer that is stopped has sent."""
+    return Sent(
+        producer.began,
+        ended,
+        {p: dict(offsets) for p, offsets in producer.offsets.items()},
+        stored_records(cluster, topic, len(producer.offsets)),
+    )
+
+
+@dataclass
+class FaultyGroup:
+    """A consumer group of one client; each process of a member has a name of its own."""
+
+    client: str
+    group: ConsumerGroup
+    session_seconds: float
+    commit_each: bool
+    refresh: RefreshPolicy | None = None
+    lead: Lead | None = None
+    log: Log = field(default_factory=Log)
+    names: dict[int, str] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def start(self, index: int) -> None:
+        """Start the member ``index``, in rack ``index`` modulo their number."""
+        client = MIXED[index % len(MIXED)] if self.client == "mixed" else self.client
+        self.names[index] = f"{client}-{index}-{next(self._numbers)}"
+        self.group.start(
+            self.names[index],
+            RACKS[index % len(RACKS)],
+            client=self._make(client),
+            **self._settings(client),
+        )
+
+    def _make(self, client: str) -> MakeClient:
+        if client == "java":
+            return Java()
+        return InProcess(client, "sticky", self.log, self.commit_each, self.refresh)
+
+    def _settings(self, client: str) -> dict[str, Any]:
+        if client == "java":
+            return {}
+        settings: dict[str, Any] = {"session_timeout_ms": int(self.session_seconds * 1000)}
+        if self.commit_each:
+            settings["enable_auto_commit"] = False
+        if client in ("confluent", "stock"):
+            return {name.replace("_", "."): value for name, value in settings.items()}
+        return {**settings, "max_poll_records": 1} if self.commit_each else settings
+
+    def kill(self, index: int) -> None:
+        """Kill the process of the member ``index``."""
+        client = self._client(index)
+        member = self.group.members.pop(self.names[index])
+        client.kill()
+        member.stop()
+
+    def suspend(self, index: int) -> None:
+        """Stop the process of the member ``index`` by SIGSTOP."""
+        self._client(index).suspend()
+
+    def resume(self, index: int) -> None:
+        """Continue the process of the member ``index``."""
+        self._client(index).resume()
+
+    def _client(self, index: int) -> Any:
+        member = self.group.members[self.names[index]]
+        wait_until(lambda: member._client is not None, TEST_TIMEOUT, f"{member.label} is started")
+        return member._client
+
+    @property
+    def changes(self) -> list[Change]:
+        """What was assigned and revoked, and which members were killed or suspended."""
+        return list(self.group.history if self.client == "java" else self.log.changes)
+
+    def reads_of(self, tp: PartitionId) -> Reads:
+        """Return what was read of a partition so far."""
+        return (self.group if self.client == "java" else self.log).reads_of(tp)
+
+    @property
+    def racks(self) -> dict[str, str | None]:
+        """Rack by the name of each running member."""
+        return {
+            name: RACKS[index % len(RACKS)]
+            for index, name in self.names.items()
+            if name in self.group.members
+        }
+
+    def owned(self) -> dict[str, frozenset[PartitionId]]:
+        """Return the current assignment."""
+        return {name: member.owned for name, member in self.group.members.items()}
+
+    def read_everything(self, topic: str, producer: NumberedProducer) -> None:
+        """Wait until everything that a producer has sent since its start is read."""
+
+        def since_start(tp: PartitionId) -> Reads:
+            seen = list(self.reads_of(tp).seen)
+            return Reads([each for each in seen if each[0] >= producer.began])
+
+        everything_is_read(since_start, topic, producer, READ_SECONDS)
+
+    def abandon(self) -> None:
+        """Kill all members at once, without letting them leave."""
+        for index, name in self.names.items():
+            if name in self.group.members:
+                self.kill(index)
+
+
+class Lead:
+    """``rackward lead`` for one group, in a process that can be killed and suspended."""
+
+    def __init__(self, cluster: Cluster, group_id: str) -> None:
+        refresh = ",".join(f"{name}={value}" for name, value in asdict(REFRESH).items())
+        self._command = [
+            *(sys.executable, "-m", "rackward.cli.main", "lead", group_id, "--json"),
+            *("--bootstrap-server", cluster.bootstrap_servers),
+            *("--refresh", refresh, "--take-over", "remove", "--yes"),
+        ]
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - until close()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Start the process."""
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            cwd=SOURCES,
+        )
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """Kill the process by SIGKILL."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def wait_until_leading(self) -> None:
+        """Wait until it has led once. Raise AssertionError with its output otherwise."""
+        wait_until(
+            lambda: '"state": "leading"' in self.output(), TEST_TIMEOUT, "rackward lead leads"
+        )
+
+    def output(self) -> str:
+        """Return what it has printed."""
+        # The process writes at the file's own position.
+        return os.pread(self._output.fileno(), 1_000_000, 0).decode(errors="replace")
+
+    def close(self) -> None:
+        """End the process; it leaves the group."""
+        self.kill()
+        self._output.close()
