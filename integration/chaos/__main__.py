@@ -54,6 +54,7 @@ def main() -> None:
                 outcomes = run_alone(scenario, seed, groups, report)
             except (AssertionError, ClusterError) as error:
                 problems.append(f"{name}: {error}")
+                report(problems[-1])
                 print(f"{name:34} did not run to its end", flush=True)
                 continue
             print(row(scenario, outcomes), flush=True)

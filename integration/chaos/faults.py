@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 
 import confluent_kafka
@@ -185,11 +186,12 @@ class Stage:
             group.read_everything(self.topic, self.producer)
         sent = sent_records(self.cluster, self.topic, self.producer, time.monotonic())
         delete_topic(self.cluster, self.topic)
-        wait_until(
-            lambda: not any(tps for group in self.groups for tps in group.owned().values()),
-            2 * TEST_TIMEOUT,
-            "no member owns partitions of the deleted topic",
-        )
+        for group in self.groups:
+            wait_until(
+                partial(_owns_nothing, group),
+                2 * TEST_TIMEOUT,
+                f"{group.client} owns nothing of the deleted topic",
+            )
         self.earlier.append(replace(sent, ended=time.monotonic()))
 
     def _add_partitions(self, count: int) -> None:
@@ -202,6 +204,11 @@ class Stage:
         self.cluster.await_metadata()
         for _ in range(count):
             self.producer.add_partition()
+
+
+def _owns_nothing(group: FaultyGroup) -> bool:
+    group.group.raise_errors()
+    return not any(group.owned().values())
 
 
 def _act_on_group(step: Step, group: FaultyGroup) -> None:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,9 +182,12 @@ def generation_in(metadata: bytes) -> int:
 class ConfluentClient:
     """A member whose consumer has the methods of confluent's Consumer."""
 
-    def __init__(self, consumer: Any, batch: int = _BATCH) -> None:
+    def __init__(
+        self, consumer: Any, batch: int = _BATCH, ignored: Collection[int] = frozenset()
+    ) -> None:
         self.consumer = consumer
         self._batch = batch
+        self._ignored = ignored
 
     def subscribe(
         self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
@@ -205,9 +208,10 @@ class ConfluentClient:
             return []
         records = []
         for message in (first, *self.consumer.consume(self._batch - 1, 0)):
-            if message.error() is not None:
+            if message.error() is None:
+                records.append(((message.topic(), message.partition()), message.offset()))
+            elif message.error().code() not in self._ignored:
                 raise KafkaException(message.error())
-            records.append(((message.topic(), message.partition()), message.offset()))
         return records
 
     def owned(self) -> frozenset[PartitionId]:
@@ -240,6 +244,8 @@ class Confluent:
     consumer: Callable[[dict[str, Any]], Any] = assignors.confluent.Consumer
     batch: int = _BATCH
     """Largest number of records that a poll returns."""
+    ignored: frozenset[int] = frozenset()
+    """Codes of errors that a poll does not raise, though the library returns them."""
 
     def __call__(self, config: MemberConfig) -> ConfluentClient:
         settings = {
@@ -258,4 +264,4 @@ class Confluent:
             **({} if config.rack is None else {"client.rack": config.rack}),
             **config.settings,
         }
-        return ConfluentClient(self.consumer(settings), self.batch)
+        return ConfluentClient(self.consumer(settings), self.batch, self.ignored)

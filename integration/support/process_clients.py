@@ -302,13 +302,22 @@ def make_client(
     name = ASSIGNORS[assignor]
     # Besides kafka-python, each process imports only the library of its member.
     if client in ("confluent", "stock"):
+        from confluent_kafka import KafkaError
+
         from integration.support.confluent import CONFLUENT, RACKWARD, Confluent
 
         variant = RACKWARD if client == "confluent" else CONFLUENT
         strategy = variant.eager if assignor == "range" else variant.cooperative
         batch = {"batch": 1} if one_record else {}
+        # The topic was deleted. The consumer waits until it is made again.
+        ignored = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART})
         further = {"rackward.refresh": refresh} if client == "confluent" else {}
-        return Confluent(strategy, lambda config: variant.consumer({**config, **further}), **batch)
+        return Confluent(
+            strategy,
+            lambda config: variant.consumer({**config, **further}),
+            ignored=ignored,
+            **batch,
+        )
     if client == "aiokafka":
         import assignors.aiokafka
         from integration.support.aiokafka_clients import AIOKafka

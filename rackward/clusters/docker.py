@@ -84,7 +84,7 @@ class DockerCluster(Cluster):
         super().__init__(racks, client_racks)
         self._extra_properties = dict(server_properties or {})
         self._containers: dict[str, Any] = {}
-        self._tmpfs = {} if data_size is None else {_DATA: f"size={data_size},mode=1777"}
+        self._data_size = data_size
         self._image = find_image(image, kafka_version, progress)
         self._agent = fetch_kafka(kafka_version, cache_directory(cache_dir), progress).agent
         self.label = f"{LABEL}={secrets.token_hex(8)}"
@@ -189,8 +189,10 @@ class DockerCluster(Cluster):
                 KAFKA_JVM_PERFORMANCE_OPTS="-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
                 **variables,
             )
-            .with_kwargs(labels=self._labels(), tmpfs=self._tmpfs)
+            .with_kwargs(labels=self._labels())
         )
+        if self._data_size is not None:
+            container.with_tmpfs_mount(_DATA, f"size={self._data_size},mode=1777")
         # with_bind_ports takes no address and would publish on all of them.
         for inside, outside in bindings.items():
             container.ports[f"{inside}/tcp"] = ("127.0.0.1", outside)
