@@ -39,6 +39,8 @@ REFRESH = RefreshPolicy(
 )
 """Rebalances within seconds after leaders have moved, so that the final plan must be the best."""
 
+JAVA_POLL_SECONDS = 45
+
 MIXED = ("kafka-python", "confluent", "aiokafka")
 
 
@@ -195,7 +197,8 @@ class FaultyGroup:
 
     def _settings(self, client: str) -> dict[str, Any]:
         if client == "java":
-            return {}
+            # It waits for so long, at most, until its offsets of a deleted topic are committed.
+            return {"max.poll.interval.ms": JAVA_POLL_SECONDS * 1000}
         settings: dict[str, Any] = {"session_timeout_ms": int(self.session_seconds * 1000)}
         if self.commit_each:
             settings["enable_auto_commit"] = False

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -204,8 +204,8 @@ def _download(kafka: Distribution, repository: Path) -> None:
     server = context.create_dependency(f"org.apache.kafka:kafka_2.13:{kafka.version}")
     _, transitive = context.resolver.resolve([server])
     jars = [server, *(each for each in transitive if each.scope in ("compile", "runtime"))]
-    log4j = next((each.version for each in jars if each.artifactId == "log4j-core"), _LOG4J_VERSION)
-    jars.append(context.create_dependency(f"org.apache.logging.log4j:log4j-slf4j-impl:{log4j}"))
+    versions = {each.artifactId: each.version for each in jars}
+    jars += map(context.create_dependency, _logging_jars(versions))
     agent = context.create_dependency(_JOLOKIA)
     libs = kafka.directory / "libs"
     libs.mkdir(parents=True, exist_ok=True)
@@ -216,6 +216,16 @@ def _download(kafka: Distribution, repository: Path) -> None:
             shutil.copyfile(path, libs / path.name)
     if kafka.version == KAFKA_VERSION:
         _check_jars(kafka)
+
+
+def _logging_jars(versions: Mapping[str, str]) -> list[str]:
+    """Return the jars of log4j 2 that are not among Kafka's own, whose versions are given by name.
+
+    Kafka 3.9 comes with none of them; later versions lack only the binding.
+    """
+    log4j = versions.get("log4j-core")
+    names = ["log4j-slf4j-impl", *([] if log4j else ["log4j-api", "log4j-core"])]
+    return [f"org.apache.logging.log4j:{name}:{log4j or _LOG4J_VERSION}" for name in names]
 
 
 def _check_jars(kafka: Distribution) -> None:

@@ -45,6 +45,8 @@ _AGENT_PORT = 8778
 _FIRST_PORT = 9102
 _CONTROLLER = "controller:9093"
 _STOP_TIMEOUT = 120
+_USER = 1000
+"""The user that runs Kafka in the image."""
 _ENGINE_TIMEOUT = 60
 _PORT_TAKEN = ("port is already allocated", "address already in use")
 
@@ -192,7 +194,7 @@ class DockerCluster(Cluster):
             .with_kwargs(labels=self._labels())
         )
         if self._data_size is not None:
-            container.with_tmpfs_mount(_DATA, f"size={self._data_size},mode=1777")
+            container.with_tmpfs_mount(_DATA, f"size={self._data_size},uid={_USER}")
         # with_bind_ports takes no address and would publish on all of them.
         for inside, outside in bindings.items():
             container.ports[f"{inside}/tcp"] = ("127.0.0.1", outside)

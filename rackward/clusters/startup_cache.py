@@ -135,7 +135,7 @@ def _format_node(kafka: Distribution, processes: Processes, artifacts: StartupCa
             CONTROLLER_ID,
             "could not be formatted",
             out.read_text(errors="replace"),
-            f"Kafka must be 4.0 or later, and this is {kafka.version}",
+            f"Kafka must be 3.9 or later, and this is {kafka.version}",
         )
     artifacts.checkpoint.write_bytes((data / "bootstrap.checkpoint").read_bytes())
 
