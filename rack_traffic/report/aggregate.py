@@ -95,6 +95,7 @@ class _ScenarioSum:
     moves: int = 0
     leader_moves: int = 0
     shared_topics: int = 0
+    layout_group: str = ""
     latest: datetime | None = None
 
     @property
@@ -114,14 +115,16 @@ class _ScenarioSum:
             self.moves = row["moves"] or 0
             self.leader_moves = row["leader_moves"] or 0
             self.shared_topics = row["shared_topics"] or 0
+            self.layout_group = row["layout_group"] or ""
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIfTotals:
-    """Totals per scenario, the number of shared topics per group, and the time covered."""
+    """Totals per scenario, the number of shared topics and the layout group per group, and the
+    time covered."""
 
     scenarios: tuple[ScenarioTotal, ...]
-    shared_topics: Mapping[GroupKey, int]
+    layouts: Mapping[GroupKey, tuple[int, str]]
     since: datetime | None
     until: datetime | None
 
@@ -143,7 +146,7 @@ def sum_what_if(batches: Iterable[pa.Table]) -> WhatIfTotals:
     scenarios += sorted(set(sums) - set(SCENARIOS))
     return WhatIfTotals(
         tuple(_scenario_total(name, sums[name], as_is) for name in scenarios),
-        {group: each.shared_topics for group, each in as_is.items() if each.shared_topics},
+        {group: (each.shared_topics, each.layout_group) for group, each in as_is.items()},
         since,
         until,
     )
@@ -180,9 +183,10 @@ class _RankingSum:
 
 
 def recommended_changes(
-    batches: Iterable[pa.Table], shared_topics: Mapping[GroupKey, int]
+    batches: Iterable[pa.Table], layouts: Mapping[GroupKey, tuple[int, str]]
 ) -> dict[GroupKey, Change]:
-    """Return the recommended change of each group in the table RANKING."""
+    """Return the recommended change of each group in the table RANKING; ``layouts`` are those of
+    :class:`WhatIfTotals`."""
     sums: dict[GroupKey, _RankingSum] = {}
     for rows in batches:
         for row in rows.to_pylist():
@@ -203,8 +207,9 @@ def recommended_changes(
             locality_after=each.latest["locality_after"],
             scenario=each.latest["scenario"] or "",
             text=each.latest["change"] or "",
-            shared_topics=shared_topics.get(key, 0),
+            shared_topics=layouts.get(key, (0, ""))[0],
             hours=each.seconds / 3600,
+            layout_group=layouts.get(key, (0, ""))[1],
         )
         for key, each in sums.items()
     }

@@ -1,8 +1,9 @@
-"""The four charts of the page, as figures of Plotly, and the grid of racks of one of them.
+"""The charts of the page: two lists of bars, two figures of Plotly, and the grid of racks of one.
 
-Colours are names of the page's style sheet (``var(--crossing)``), which defines them for light
-mode, dark mode and print; the page's script inserts the colours before it draws. Names from
-clusters are escaped, because Plotly interprets text as a subset of HTML.
+Bars are HTML, so that long names can wrap. In figures, colours are names of the page's style sheet
+(``var(--crossing)``), which defines them for light mode, dark mode and print; the page's script
+inserts the colours before it draws. Names from clusters are escaped in figures, because Plotly
+interprets text as a subset of HTML.
 """
 
 from __future__ import annotations
@@ -18,8 +19,66 @@ import plotly.graph_objects as go
 
 from placement_core import parse_rack
 from rack_traffic.report import format as wording
-from rack_traffic.report.format import Currency, cut_middle
+from rack_traffic.report.format import Currency
 from rack_traffic.report.model import GroupTotal, PairTotal, ScenarioTotal, Traffic
+
+# ---- Bars with a name and a value each.
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A name, a value, and the parts of a bar: style, and length in per cent of the longest bar."""
+
+    name: str
+    value: str
+    parts: tuple[tuple[str, float], ...]
+
+
+def scenario_bars(scenarios: Sequence[ScenarioTotal], currency: Currency) -> list[Bar]:
+    """Return a bar per scenario: the cost per month of all groups."""
+    longest = max((each.cost_per_month for each in scenarios), default=0)
+    return [
+        Bar(
+            wording.scenario_name(each.scenario),
+            f"{currency.text(each.cost_per_month)} · {wording.percent(each.crossing_share)}",
+            ((_scenario_style(each.scenario), _length(each.cost_per_month, longest)),),
+        )
+        for each in scenarios
+    ]
+
+
+def _scenario_style(scenario: str) -> str:
+    if scenario == "as_is":
+        return "crossing"
+    return "local" if scenario.startswith("rackward") else "neutral"
+
+
+def group_bars(
+    groups: Sequence[GroupTotal], currency: Currency, *, several_clusters: bool
+) -> list[Bar]:
+    """Return a bar per group: the cost per month after its change, and the saving."""
+    longest = max((each.cost_per_month or 0.0 for each in groups), default=0)
+    bars = []
+    for each in groups:
+        now = each.cost_per_month or 0.0
+        saved = max(each.change.saving_per_month, 0.0) if each.change else 0.0
+        after = f" → {currency.text(now - saved)}" if saved else ""
+        bars.append(
+            Bar(
+                wording.group_name(each.cluster, each.group, several_clusters),
+                f"{currency.text(now)}{after}",
+                (
+                    ("crossing", _length(now - saved, longest)),
+                    ("local", _length(saved, longest)),
+                ),
+            )
+        )
+    return bars
+
+
+def _length(value: float, longest: float) -> float:
+    return round(100 * max(value, 0.0) / longest, 3) if longest else 0.0
+
 
 # ---- Traffic between racks as a grid that is small enough to be read.
 #
@@ -94,14 +153,10 @@ GRID = "var(--grid)"
 LOCAL = "var(--local)"
 CROSSING = "var(--crossing)"
 UNKNOWN = "var(--unknown)"
-NEUTRAL = "var(--neutral)"
 PANEL = "var(--panel)"
 CLEAR = "rgba(0,0,0,0)"
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
-_LABEL_WIDTH = 34
-_NARROW_LABEL_WIDTH = 28
-_ROW = 46
 
 
 def figure(height: int, **layout: Any) -> go.Figure:
@@ -128,45 +183,6 @@ def figure(height: int, **layout: Any) -> go.Figure:
     return chart
 
 
-def rows_figure(labels: list[tuple[str, str]]) -> go.Figure:
-    """Return an empty figure for horizontal bars with a name and a value (``labels``) per row.
-
-    Name and value are above the bar, so that they fit on a phone. Row i is at y = i, from the top.
-    The axis begins at 0 and is not drawn, because each bar has its value.
-    """
-    chart = figure(
-        _ROW * max(len(labels), 1) + 8,
-        xaxis={
-            "rangemode": "tozero",
-            "visible": False,
-            "fixedrange": True,
-        },
-        yaxis={
-            "range": [len(labels) - 0.45, -0.8],
-            "visible": False,
-            "fixedrange": True,
-        },
-        margin={"l": 0, "r": 0, "t": 0, "b": 0},
-        meta={"narrow": [escape(cut_middle(name, _NARROW_LABEL_WIDTH)) for name, _ in labels]},
-        bargap=0.62,
-    )
-    for row, (name, value) in enumerate(labels):
-        for text, side in ((cut_middle(name, _LABEL_WIDTH), "left"), (value, "right")):
-            chart.add_annotation(
-                text=escape(text),
-                x=0 if side == "left" else 1,
-                y=row - 0.42,
-                xref="paper",
-                yref="y",
-                xanchor=side,
-                yanchor="middle",
-                showarrow=False,
-                borderpad=0,
-                xshift=-1 if side == "left" else 1,
-            )
-    return chart
-
-
 def escape(text: str) -> str:
     """Escape ``text`` for Plotly, which does not unescape quotes."""
     return html.escape(text, quote=False)
@@ -182,61 +198,12 @@ def to_json(chart: go.Figure) -> dict[str, Any]:
 Measure = Literal["bytes", "cost"]
 
 _CELL = 46
+_LARGE_CELL = 62
+_MAX_RACKS_WITH_LARGE_CELLS = 4
 _MAX_RACKS_WITH_TEXT = 9
 _RACK_LABEL = 14
 _GAP_BEFORE_UNKNOWN = 0.35
 _TIME_CHART_HEIGHT = 300
-
-
-def what_if_chart(scenarios: Sequence[ScenarioTotal], currency: Currency) -> dict[str, Any]:
-    """Return a chart of the cost per month of all groups in each scenario."""
-    chart = rows_figure(
-        [
-            (
-                wording.scenario_name(each.scenario),
-                f"{currency.text(each.cost_per_month)}  ·  {wording.percent(each.crossing_share)}",
-            )
-            for each in scenarios
-        ]
-    )
-    chart.add_bar(
-        orientation="h",
-        x=[round(each.cost_per_month, 6) for each in scenarios],
-        y=list(range(len(scenarios))),
-        marker={"color": [_scenario_colour(each.scenario) for each in scenarios]},
-        hoverinfo="skip",
-    )
-    return to_json(chart)
-
-
-def groups_chart(
-    groups: Sequence[GroupTotal], currency: Currency, *, several_clusters: bool
-) -> dict[str, Any]:
-    """Return a chart of the cost per month of each group after its change, and the saving."""
-    chart = rows_figure(
-        [
-            (
-                wording.group_name(each.cluster, each.group, several_clusters),
-                _now_and_after(each, currency),
-            )
-            for each in groups
-        ]
-    )
-    saved = [each.change.saving_per_month if each.change else 0.0 for each in groups]
-    remaining = [
-        max((each.cost_per_month or 0) - part, 0) for each, part in zip(groups, saved, strict=True)
-    ]
-    rows = list(range(len(groups)))
-    for values, colour in ((remaining, CROSSING), (saved, LOCAL)):
-        chart.add_bar(
-            orientation="h",
-            x=[round(max(value, 0), 6) for value in values],
-            y=rows,
-            marker={"color": colour},
-            hoverinfo="skip",
-        )
-    chart.update_layout(barmode="stack")
-    return to_json(chart)
 
 
 def heat_map(grid: RackGrid, measure: Measure, currency: Currency) -> dict[str, Any]:
@@ -248,7 +215,8 @@ def heat_map(grid: RackGrid, measure: Measure, currency: Currency) -> dict[str, 
     known = [rack for rack in grid.racks if rack is not None]
     rows = _side(known, {one for one, _ in grid.cells})
     columns = _side(known, {other for _, other in grid.cells})
-    chart = figure(int(_CELL * max(_end(rows, known) + 0.5, 1.5)) + 64)
+    cell_height = _LARGE_CELL if len(known) <= _MAX_RACKS_WITH_LARGE_CELLS else _CELL
+    chart = figure(int(cell_height * max(_end(rows, known) + 0.5, 1.5)) + 64)
     top = max((_value(traffic, measure) for traffic in grid.cells.values()), default=0)
     with_text = len(grid.racks) <= _MAX_RACKS_WITH_TEXT
 
@@ -361,19 +329,6 @@ def over_time(buckets: Mapping[datetime, Traffic], hours_per_bar: int) -> dict[s
     return to_json(chart)
 
 
-def _scenario_colour(scenario: str) -> str:
-    if scenario == "as_is":
-        return CROSSING
-    return LOCAL if scenario.startswith("rackward") else NEUTRAL
-
-
-def _now_and_after(each: GroupTotal, currency: Currency) -> str:
-    now = currency.text(each.cost_per_month or 0.0)
-    if each.change is None or each.change.saving_per_month <= 0:
-        return now
-    return f"{now} → {currency.text(each.change.cost_per_month_after)}"
-
-
 def _side(known: Sequence[str], present: set[str | None]) -> list[str | None]:
     """Return the racks of one axis: all known ones, unless none of them is present there."""
     side: list[str | None] = [*known] if any(rack is not None for rack in present) else []
@@ -392,7 +347,10 @@ def _rack_axis(racks: Sequence[str | None], known: Sequence[str]) -> dict[str, A
         "zeroline": False,
         "fixedrange": True,
         "automargin": True,
-        "ticks": "",
+        # Invisible: they keep the labels off the cells.
+        "ticks": "outside",
+        "ticklen": 7,
+        "tickcolor": CLEAR,
     }
 
 

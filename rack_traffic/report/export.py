@@ -18,15 +18,19 @@ from rack_traffic.atomic_write import write_atomically
 from rack_traffic.errors import OutputError
 from rack_traffic.output_tables import KINDS
 from rack_traffic.report.findings import Finding, reliability_of
+from rack_traffic.report.format import Currency
+from rack_traffic.report.headline import headline, planned_changes
 from rack_traffic.report.model import Change, GroupTotal, Summary, Traffic
 
 JSON_FORMAT = """\
 {"schema_version": 1, "command": "traffic report",
- "period": {"since", "until"},
+ "period": {"since", "until"}, "headline",
+ "changes": [{"cluster", "groups": [...], "scenario", "text",
+              "saving_per_month"}],
  "clusters": [{"cluster", "hours", "first", "last"}],
  "totals": {kind: TRAFFIC}, "cost_per_month_now", "saving_per_month",
- "findings": [{"priority": act|check|info, "headline", "detail",
-               "reliability", "saving_per_month"}],
+ "findings": [{"priority": act|check|info, "subject": traffic|changes|data,
+               "headline", "detail", "reliability", "saving_per_month"}],
  "pairs": [{"cluster", "kind", "from_rack", "to_rack", ...TRAFFIC}],
  "hours": [{"cluster", "kind", "hour", ...TRAFFIC}],
  "groups": [{"cluster", "group", ...TRAFFIC, "reliability", "cost_per_month",
@@ -46,12 +50,25 @@ Times are UTC; "until" and "last" are the beginnings of hours."""
 _COST_DIGITS = 6
 
 
-def summary_json(summary: Summary, findings: tuple[Finding, ...]) -> dict[str, Any]:
+def summary_json(
+    summary: Summary, findings: tuple[Finding, ...], currency: Currency
+) -> dict[str, Any]:
     """Return the values of the JSON document; costs are rounded to six digits."""
     first = min((each.first for each in summary.clusters), default=None)
     last = max((each.last for each in summary.clusters), default=None)
     return {
         "period": {"since": _time(first), "until": _time(last)},
+        "headline": headline(summary, currency).sentence,
+        "changes": [
+            {
+                "cluster": each.cluster,
+                "groups": list(each.groups),
+                "scenario": each.scenario,
+                "text": each.text,
+                "saving_per_month": _cost(each.saving_per_month),
+            }
+            for each in planned_changes(summary.groups)
+        ],
         "clusters": [
             {
                 "cluster": each.cluster,
@@ -67,6 +84,7 @@ def summary_json(summary: Summary, findings: tuple[Finding, ...]) -> dict[str, A
         "findings": [
             {
                 "priority": each.priority,
+                "subject": each.subject,
                 "headline": each.headline,
                 "detail": each.detail,
                 "reliability": each.reliability,
@@ -211,6 +229,7 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
     "rejected_rows": {"table": _TEXT, "reason": _TEXT, "rows": _LONG},
     "findings": {
         "priority": _TEXT,
+        "subject": _TEXT,
         "headline": _TEXT,
         "detail": _TEXT,
         "reliability": _TEXT,

@@ -22,6 +22,9 @@ from rack_traffic.report.model import (
 Priority = Literal["act", "check", "info"]
 """``act``: change something; ``check``: look into it; ``info``: background."""
 
+Subject = Literal["traffic", "changes", "data"]
+"""What crosses racks; what to change; how complete and exact the data is."""
+
 _LARGE_SHARE = 0.8
 """Share of the saving for which a finding names the number of groups."""
 _FEW_GROUPS = 0.5
@@ -48,13 +51,14 @@ _CHANGES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding: a headline and its explanation.
+    """A finding: its subject, a headline and its explanation.
 
     ``reliability`` is that of the figures (None: exact), ``saving_per_month`` the saving if it is
     acted on (None: there is none).
     """
 
     priority: Priority
+    subject: Subject
     headline: str
     detail: str
     reliability: str | None = None
@@ -91,6 +95,7 @@ def _savings(summary: Summary, currency: Currency) -> Iterator[Finding]:
         do, how = _CHANGES.get(scenario, ("Change", f"to {wording.scenario_name(scenario)}"))
         yield Finding(
             "act",
+            "changes",
             f"{do} {count(len(groups), 'group')} {how}",
             _which(ranked, saving, currency, several) + _shared(groups),
             reliability_of_groups(groups).name,
@@ -140,14 +145,18 @@ def _no_change(summary: Summary) -> Iterator[Finding]:
     if not summary.groups:
         yield Finding(
             "check",
+            "data",
             "No group consumed records in this period",
             "Check the period, and that the collector can list the groups and their offsets.",
         )
     elif consumed.bytes and not consumed.crossing_bytes and not consumed.unknown_bytes:
-        yield Finding("info", "No consumer traffic crosses racks", "No saving is possible.")
+        yield Finding(
+            "info", "changes", "No consumer traffic crosses racks", "No saving is possible."
+        )
     elif summary.saving_per_month is None and consumed.crossing_bytes:
         yield Finding(
             "check",
+            "changes",
             "No what-if results",
             "The report shows cross-rack traffic, but no changes that reduce it. Run `rackward "
             "traffic what-if`, and create the report again.",
@@ -155,6 +164,7 @@ def _no_change(summary: Summary) -> Iterator[Finding]:
     elif summary.saving_per_month == 0 and consumed.crossing_bytes:
         yield Finding(
             "info",
+            "changes",
             "No change reduces the cost",
             "Every group reads as locally as its members, partition leaders and racks permit.",
         )
@@ -175,6 +185,7 @@ def _hot_pair(summary: Summary, currency: Currency) -> Iterator[Finding]:
     where = f" of cluster {cluster}" if len(summary.clusters) > 1 else ""
     yield Finding(
         "info",
+        "traffic",
         f"{wording.percent(cost / whole)} of the cost is traffic from rack {one} to rack {other}",
         f"{currency.text(cost)} in this period, the highest cost of all pairs of racks{where}. "
         "The cause is a rack with more partition leaders than its members read.",
@@ -205,6 +216,7 @@ def reliability_findings(summary: Summary) -> Iterator[Finding]:
             )
         yield Finding(
             "check",
+            "data",
             f"{wording.percent(unknown)} of the bytes that groups read have an unknown rack",
             " ".join([*advice, "The cost and the cross-rack share do not include these bytes."]),
         )
@@ -212,6 +224,7 @@ def reliability_findings(summary: Summary) -> Iterator[Finding]:
     if estimated and estimated >= 0.01:
         yield Finding(
             "check",
+            "data",
             f"{wording.percent(estimated)} of the bytes that groups read are estimated",
             "Offsets were reset, topics were recreated, or snapshots were missing for a long time. "
             "Take snapshots more often, or let clients report their bytes.",
@@ -219,6 +232,7 @@ def reliability_findings(summary: Summary) -> Iterator[Finding]:
     if consumed.unsized_offsets:
         yield Finding(
             "check",
+            "data",
             f"The size of {count(consumed.unsized_offsets, 'record')} is unknown",
             f"Their bytes are not included. {_unsized_advice(summary)}",
         )
@@ -227,12 +241,15 @@ def reliability_findings(summary: Summary) -> Iterator[Finding]:
         first = summary.rejected_rows[0]
         yield Finding(
             "check",
+            "data",
             f"{count(rows, 'snapshot row was', 'snapshot rows were')} rejected",
             f"The rows are invalid. The most frequent reason is {first.table}: {first.reason} "
             f"({first.rows:,} rows).",
         )
     if (text := missing_hours(summary)) is not None:
-        yield Finding("check", text, "The report does not include the traffic of these hours.")
+        yield Finding(
+            "check", "data", text, "The report does not include the traffic of these hours."
+        )
 
 
 def _unsized_advice(summary: Summary) -> str:
@@ -270,6 +287,7 @@ def _short_collection(summary: Summary) -> Iterator[Finding]:
     if hours is not None and hours < MIN_HOURS_TO_EXTRAPOLATE:
         yield Finding(
             "check",
+            "data",
             f"Costs per month are extrapolated from {wording.hours_text(hours)}",
             "Traffic varies over the day and the week, so these costs and savings are rough. "
             "Collect for a day or longer.",
@@ -282,6 +300,7 @@ def _replication(summary: Summary, currency: Currency) -> Iterator[Finding]:
         return
     yield Finding(
         "info",
+        "traffic",
         f"Replication across racks: {wording.bytes_text(copied.crossing_bytes)}, "
         f"{currency.text(copied.cost)}",
         "This is the cost of replicas in other racks. Assignors do not change it.",

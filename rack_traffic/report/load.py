@@ -46,6 +46,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "interval_start",
         "interval_end",
         "hours",
+        "layout_group",
         "scenario",
         "local_bytes",
         "crossing_bytes",
@@ -141,9 +142,9 @@ def read_summary(paths: TablePaths, period: Period) -> Summary:
     if paths.what_if is not None:
         what_if = sum_what_if(_table("what_if", paths.what_if).batches(*overlap))
     if paths.ranking is not None:
-        shared = what_if.shared_topics if what_if else {}
+        layouts = what_if.layouts if what_if else {}
         ranking = _table("ranking", paths.ranking)
-        changes = recommended_changes(ranking.batches(*overlap), shared)
+        changes = recommended_changes(ranking.batches(*overlap), layouts)
     if paths.rejected_rows is not None:
         rejected_rows = count_rejected_rows(_table("rejected_rows", paths.rejected_rows).batches())
     elif paths.validated:

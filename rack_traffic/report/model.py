@@ -95,7 +95,9 @@ class Change:
     """The recommended change for a group, and its effect on the cost per month.
 
     Localities are shares of the bytes whose racks are known. ``shared_topics`` of the group's
-    topics have other groups too. Costs are extrapolated from ``hours`` hours of measurements.
+    topics have other groups too; groups whose topics' leaders are laid out together have one
+    ``layout_group``, which is empty if it is unknown. Costs are extrapolated from ``hours`` hours
+    of measurements.
     """
 
     cost_per_month_now: float
@@ -107,6 +109,7 @@ class Change:
     text: str
     shared_topics: int = 0
     hours: float = 0.0
+    layout_group: str = ""
 
     @property
     def is_needed(self) -> bool:

@@ -22,9 +22,10 @@ from plotly.offline import get_plotlyjs
 
 from rack_traffic.output_tables import HOURS_PER_MONTH, KINDS
 from rack_traffic.report import format as wording
-from rack_traffic.report.charts import groups_chart, heat_map, over_time, rack_grid, what_if_chart
+from rack_traffic.report.charts import group_bars, heat_map, over_time, rack_grid, scenario_bars
 from rack_traffic.report.findings import LEVEL_MEANINGS, LEVEL_NAMES, Finding, reliability_of
 from rack_traffic.report.format import Currency
+from rack_traffic.report.headline import FIRST_CHANGES, PlannedChange, headline, planned_changes
 from rack_traffic.report.model import (
     MIN_HOURS_TO_EXTRAPOLATE,
     GroupTotal,
@@ -233,13 +234,12 @@ class PageOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tile:
-    """A key figure at the top of the page."""
+class _CostShare:
+    """A part of the cost per month: its style, name and amount."""
 
+    style: str
     name: str
-    value: str
-    detail: str
-    tone: str = ""
+    amount: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +254,7 @@ def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOp
     """Return the HTML document; the same for the same input."""
     environment = _environment()
     currency = options.currency
+    changes = planned_changes(summary.groups)
     views = make_views(summary, currency)
     costly = sorted(
         (each for each in summary.groups if each.cost_per_month),
@@ -261,10 +262,6 @@ def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOp
     )[: options.top]
     data = {
         "views": views.views,
-        "what_if": what_if_chart(summary.scenarios, currency) if summary.scenarios else None,
-        "top_groups": groups_chart(costly, currency, several_clusters=summary.has_several_clusters)
-        if costly
-        else None,
         "groups": group_columns(summary.groups),
         "currency": currency.prefix,
     }
@@ -275,16 +272,25 @@ def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOp
         words=wording,
         summary=summary,
         findings=findings,
-        tiles=_tiles(summary, currency),
+        lead=headline(summary, currency),
+        changes=changes,
+        first_changes=changes[:FIRST_CHANGES],
+        cost_shares=_cost_shares(summary, changes),
+        basis=_basis(summary) if summary.consumed.bytes else "",
+        is_rough=0 < _measured_hours(summary) < MIN_HOURS_TO_EXTRAPOLATE,
+        reliability_text=_reliability_text(summary),
         period=_period(summary),
         what_if_period=_what_if_period(summary),
         views=views,
         bar=bar_text(views.hours_per_bar),
         costly=costly,
+        scenario_bars=scenario_bars(summary.scenarios, currency),
+        group_bars=group_bars(costly, currency, several_clusters=summary.has_several_clusters),
         kinds=[(wording.KIND_NAMES[kind], summary.of_kind(kind)) for kind in KINDS],
         level_names=LEVEL_NAMES,
         level_meanings=LEVEL_MEANINGS,
         consumed=reliability_of(summary.consumed),
+        mean_price=share(summary.consumed.cost * 1e9, summary.consumed.crossing_bytes),
         hours_per_month=HOURS_PER_MONTH,
         hours_to_extrapolate=MIN_HOURS_TO_EXTRAPOLATE,
         several_clusters=summary.has_several_clusters,
@@ -327,46 +333,47 @@ def _hash(script: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _tiles(summary: Summary, currency: Currency) -> list[_Tile]:
-    consumed = summary.consumed
-    monthly, saving = summary.cost_per_month_now, summary.saving_per_month
-    over = f"{currency.text(consumed.cost)} in the period measured"
-    hours = summary.measured_hours
-    if hours is not None and hours < MIN_HOURS_TO_EXTRAPOLATE:
-        over = f"rough: extrapolated from {wording.hours_text(hours)}"
-    tiles = [
-        _Tile("Cross-rack cost, per month", currency.text(monthly), over, "crossing")
-        if monthly is not None
-        else _Tile(
-            "Cross-rack cost, in this period",
-            currency.text(consumed.cost),
-            "read by consumer groups",
-        )
-    ]
-    if saving is None:
-        tiles.append(_Tile("Possible saving, per month", "unknown", "no what-if results"))
-    else:
-        changed = sum(1 for each in summary.groups if each.change and each.change.is_needed)
-        by = f"by changing {wording.count(changed, 'group')} of {len(summary.groups):,}"
-        tiles.append(_Tile("Possible saving, per month", currency.text(saving), by, "local"))
-    known = consumed.local_bytes + consumed.crossing_bytes
-    tiles.append(
-        _Tile(
-            "Share of reads that cross racks",
-            wording.percent(consumed.crossing_share),
-            f"{wording.bytes_text(consumed.crossing_bytes)} of {wording.bytes_text(known)}",
-        )
+def _cost_shares(summary: Summary, changes: Sequence[PlannedChange]) -> tuple[_CostShare, ...]:
+    """Return what the first changes save, what the others save, and what remains."""
+    monthly = summary.cost_per_month_now
+    if not changes or not monthly:
+        return ()
+    saved = [each.saving_per_month for each in changes]
+    first, others = saved[:FIRST_CHANGES], saved[FIRST_CHANGES:]
+    named = wording.count(len(first), "change")
+    shares = (
+        _CostShare("first", f"saved by {'the first ' if others else ''}{named}", sum(first)),
+        _CostShare("further", f"saved by {len(others):,} more", sum(others)),
+        _CostShare("crossing", "remains", monthly - sum(saved)),
     )
-    reliability = reliability_of(consumed)
+    return tuple(each for each in shares if each.amount > 0)
+
+
+def _basis(summary: Summary) -> str:
+    """Return how many bytes crossed, and the time from which a month is extrapolated."""
+    consumed = summary.consumed
+    known = consumed.local_bytes + consumed.crossing_bytes
+    hours = _measured_hours(summary)
+    text = f"{wording.bytes_text(consumed.crossing_bytes)} of {wording.bytes_text(known)} crossed"
+    if summary.cost_per_month_now is None:
+        return f"{text} in {wording.hours_text(hours)}."
+    return f"{text} in this period. A month is extrapolated from {wording.hours_text(hours)}."
+
+
+def _measured_hours(summary: Summary) -> float:
+    hours = summary.measured_hours
+    return min((each.hours for each in summary.clusters), default=0) if hours is None else hours
+
+
+def _reliability_text(summary: Summary) -> str:
+    reliability = reliability_of(summary.consumed)
     parts = (
         ("exact", reliability.exact),
         ("estimated", reliability.estimated),
         ("of unknown rack", reliability.unknown),
     )
     shares = ", ".join(f"{wording.percent(part)} {name}" for name, part in parts if part)
-    meaning = shares or LEVEL_MEANINGS[reliability.level]
-    tiles.append(_Tile("Reliability", reliability.name, meaning))
-    return tiles
+    return shares or LEVEL_MEANINGS[reliability.level]
 
 
 def _period(summary: Summary) -> str | None:

@@ -255,9 +255,10 @@ def change(
     now: float = 100.0,
     shared: int = 0,
     hours: float = 48.0,
+    layout_group: str = "",
 ) -> Change:
     text = f"Use {scenario}."
-    return Change(now, now - saving, saving, 0.3, 0.95, scenario, text, shared, hours)
+    return Change(now, now - saving, saving, 0.3, 0.95, scenario, text, shared, hours, layout_group)
 
 
 def group(name: str, traffic: Traffic, changed: Change | None = None) -> GroupTotal:
@@ -298,12 +299,14 @@ FIRST_HOUR = datetime(2026, 11, 14, tzinfo=UTC)
 GROUPS = 10_000
 UNTRUSTED_NAME = "</script><img src=https://evil.example/x onerror=\"window.pwned='x'\">"
 
+FORMULA_NAME = '=1+1,"a"'
+
 
 def summary() -> Summary:
     """Return a summary of two clusters and ten thousand groups; some names contain markup."""
     rng = random.Random(11)
     racks = ("use1-az1", "use1-az2", UNTRUSTED_NAME)
-    names = [UNTRUSTED_NAME, "<a href='https://evil.example'>click</a>"]
+    names = [UNTRUSTED_NAME, "<a href='https://evil.example'>click</a>", FORMULA_NAME]
     names += [f"team-{n % 37}.service-{n}" for n in range(GROUPS - len(names))]
     groups = []
     for number, name in enumerate(names):

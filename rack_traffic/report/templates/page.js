@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const at = (id) => document.getElementById(id);
   const NARROW = 480;
-  const PRINT_WIDTH = 690;
+  const PRINT_WIDTH = 650;
 
   // Charts. Colours are custom properties of the style sheet; insert their current values.
   const coloured = (value, style) => {
@@ -36,7 +36,6 @@
   };
   const narrow = (layout) => {
     layout.font.size = 12;
-    layout.meta?.narrow?.forEach((text, row) => { layout.annotations[2 * row].text = text; });
     if (layout.xaxis.type === "date") Object.assign(layout.xaxis, { nticks: 4, tickangle: 0 });
   };
   // Limit the width of cells, and omit text that does not fit.
@@ -116,7 +115,7 @@
     if (share >= 0.9995 && share < 1) return ">99.9 %";
     return `${number(share === 0 || share === 1 ? 0 : 1).format(share * 100)} %`;
   };
-  const PAGE = 25;
+  const PAGE = matchMedia("(max-width: 720px)").matches ? 10 : 25;
   const PRINTED = 100;
   const groups = data.groups;
   const state = { order: [], sort: null, down: true, first: 0, size: PAGE };
@@ -150,9 +149,15 @@
     }
     state.order = order;
     state.first = 0;
+    const sum = (values) => order.reduce((so_far, row) => so_far + (values[row] ?? 0), 0);
+    const saved = sum(groups.saving);
+    at("sums").textContent = `${money(sum(groups.now))} per month${saved > 0 ? `, of which ${money(saved)} can be saved` : ""}`;
     showGroups();
   };
 
+  // Let long names break after separators, or after 24 characters without one.
+  const breakable = (name) => (name.match(/[^._/:-]{0,24}[._/:-]*/gu) ?? [])
+    .flatMap((part) => part ? [part, document.createElement("wbr")] : []);
   const columns = [
     ["group", "Group", (row) => groups.group[row]],
     ["cluster", "Cluster", (row) => groups.clusters[groups.cluster[row]]],
@@ -188,7 +193,8 @@
           mark.textContent = word;
           mark.title = meaning;
           cell.append(mark);
-        } else cell.textContent = value;
+        } else if (name === "group" || name === "cluster") cell.append(...breakable(value));
+        else cell.textContent = value;
       }
       return line;
     });
@@ -214,7 +220,29 @@
   const changePage = (by) => {
     state.first = Math.max(0, state.first + by * state.size);
     showGroups();
-    at("groups").scrollIntoView({ block: "start" });
+    at("group-panel").scrollIntoView({ block: "start" });
+  };
+
+  // The rows that match the filter, as comma-separated values. Spreadsheets take text that begins
+  // with one of =+-@ for a formula, so that text gets an apostrophe.
+  const download = () => {
+    const cell = (value) => {
+      const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value ?? "");
+      return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    };
+    const names = ["cluster", "group", "bytes", "crossing_share", "crossing_share_after", "cost_per_month",
+      "cost_per_month_after", "saving_per_month", "change", "reliability"];
+    const lines = state.order.map((row) => [
+      textOf("cluster", row), textOf("group", row), groups.bytes[row], groups.crossing[row],
+      groups.crossing_after[row], groups.now[row], groups.after[row], groups.saving[row],
+      textOf("change", row), groups.levels[groups.reliability[row]][0],
+    ]);
+    const csv = [names, ...lines].map((line) => `${line.map(cell).join(",")}\r\n`).join("");
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([csv], { type: "text/csv" }));
+    link.download = "groups.csv";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   };
 
   const startGroups = () => {
@@ -234,6 +262,7 @@
     }
     at("group-controls").addEventListener("submit", (event) => event.preventDefault());
     for (const id of ["filter", "filter-cluster", "filter-saving"]) at(id)?.addEventListener("input", arrange);
+    at("download").addEventListener("click", download);
     at("previous").addEventListener("click", () => changePage(-1));
     at("next").addEventListener("click", () => changePage(1));
     arrange();
@@ -253,9 +282,8 @@
     document.documentElement.dataset.charts = "drawn";
   };
 
+  for (const name of document.querySelectorAll(".name")) name.replaceChildren(...breakable(name.textContent));
   if (at("group-table")) startGroups();
-  if (data.what_if) show("chart-what-if", data.what_if);
-  if (data.top_groups) show("chart-top-groups", data.top_groups);
   if (at("chart-heat")) {
     showTime();
     showHeat();

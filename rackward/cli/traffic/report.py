@@ -30,7 +30,7 @@ FOLDER is the output of the other commands: Parquet tables in hourly/ and, if th
 what_if/, ranking/ and rejected_rows/. The option of a table overrides FOLDER. Paths may be s3://,
 gs:// or hdfs:// URLs. Neither Spark nor Java is needed.
 
-Without --output, --json or --parquet the page is written to rack-traffic.html. The page contains
+Without --output, --json or --parquet, it writes rack-traffic.html. The page contains
 all its data and scripts, and works offline.
 
 Exit status: 0 success; 2 error (reason on stderr).
@@ -124,7 +124,7 @@ def report(
     }
     summary = read_summary(find_tables(folder, given), period)
     report_findings = findings(summary, Currency(symbol))
-    data = summary_json(summary, report_findings)
+    data = summary_json(summary, report_findings, Currency(symbol))
     if parquet is not None:
         write_tables(summary_tables(data), parquet)
         _print(f"Wrote Parquet tables to {parquet}")

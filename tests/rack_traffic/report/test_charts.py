@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rack_traffic.report import charts
-from rack_traffic.report.charts import rack_grid
+from rack_traffic.report.charts import Bar, rack_grid
 from rack_traffic.report.format import Currency
 from rack_traffic.report.model import GroupTotal, PairTotal, Traffic
 from tests.support.traffic_report import SUMMARY_START as START
-from tests.support.traffic_report import change, group, scenario
+from tests.support.traffic_report import change, scenario
 
 DOLLAR = Currency("$")
 
@@ -71,42 +71,42 @@ def test_bars_over_time_start_at_zero_and_add_up() -> None:
     }
 
 
-def test_bars_of_scenarios_and_groups_start_at_zero() -> None:
-    scenarios = [scenario("as_is", 80.0), scenario("rackward_range", 4.0), scenario("new_one", 5)]
-    figure = charts.what_if_chart(scenarios, DOLLAR)
-    assert figure["data"][0]["x"] == [80.0, 4.0, 5.0]
-    texts = [each["text"] for each in figure["layout"]["annotations"]]
-    assert texts[::2] == ["Current assignment", "rackward Range", "new one"]
-    costly = charts.groups_chart(
-        [group("g", Traffic(1), change(75.0))], DOLLAR, several_clusters=False
-    )
-    assert [trace["x"] for trace in costly["data"]] == [[25.0], [75.0]]
-    assert [each["text"] for each in costly["layout"]["annotations"]] == ["g", "$100 → $25.00"]
-    for each in (figure, costly):
-        assert each["layout"]["xaxis"]["rangemode"] == "tozero"
+def test_bars_of_scenarios_are_parts_of_the_longest() -> None:
+    scenarios = [scenario("as_is", 80.0), scenario("rackward_range", 4.0), scenario("new_one", 0)]
+    assert charts.scenario_bars(scenarios, DOLLAR) == [
+        Bar("Current assignment", "$80.00 · 44.4 %", (("crossing", 100.0),)),
+        Bar("rackward Range", "$4.00 · 3.8 %", (("local", 5.0),)),
+        Bar("new one", "$0.00 · 0 %", (("neutral", 0.0),)),
+    ]
+    (bar,) = charts.scenario_bars([scenario("as_is", 0.0)], DOLLAR)
+    assert bar.parts == (("crossing", 0.0),)
 
 
-def test_groups_of_several_clusters_have_bars_with_different_names() -> None:
-    groups = [GroupTotal(name, "billing", Traffic(1), 1.0) for name in ("east", "west")]
-    bars = charts.groups_chart(groups, DOLLAR, several_clusters=True)
-    names = [each["text"] for each in bars["layout"]["annotations"][::2]]
-    assert names == ["east / billing", "west / billing"]
+def test_bars_of_groups_have_what_remains_and_what_is_saved() -> None:
+    groups = [
+        GroupTotal("east", "billing", Traffic(1), 200.0),
+        GroupTotal("west", "billing", Traffic(1), 100.0, change(75.0)),
+        # A leader layout for several groups may cost one of them more.
+        GroupTotal("west", "ledger", Traffic(1), 20.0, change(-5.0, now=20.0)),
+    ]
+    assert charts.group_bars(groups, DOLLAR, several_clusters=True) == [
+        Bar("east / billing", "$200", (("crossing", 100.0), ("local", 0.0))),
+        Bar("west / billing", "$100 → $25.00", (("crossing", 12.5), ("local", 37.5))),
+        Bar("west / ledger", "$20.00", (("crossing", 10.0), ("local", 0.0))),
+    ]
 
 
 def test_markup_in_names_is_escaped() -> None:
     name = "<a href='https://x.example'>b</a>"
     heat = charts.heat_map(rack_grid([pair(name[:13], "b", 1)]), "bytes", DOLLAR)
-    bars = charts.groups_chart(
-        [group(name[:20], Traffic(1), change(1.0))], Currency("<b>"), several_clusters=False
-    )
     assert "<a" not in str(heat["layout"])
-    assert "<a" not in str(bars["layout"])
-    assert "&lt;b&gt;" in bars["layout"]["annotations"][1]["text"]
+    assert "&lt;a" in str(heat["layout"])
+    cost = charts.heat_map(rack_grid([pair("a", "b", 1)]), "cost", Currency("<b>"))
+    assert "&lt;b&gt;" in str(cost["data"])
+    assert "<b>1" not in str(cost["data"])
 
 
 def test_quotes_in_names_are_shown_as_quotes() -> None:
     """Plotly unescapes &lt; and &amp;, but not &quot;."""
-    bars = charts.groups_chart(
-        [group("say \"a\" & 'b'", Traffic(1), change(1.0))], DOLLAR, several_clusters=False
-    )
-    assert bars["layout"]["annotations"][0]["text"] == "say \"a\" &amp; 'b'"
+    heat = charts.heat_map(rack_grid([pair("\"a\" & 'b'", "c", 1)]), "bytes", DOLLAR)
+    assert heat["layout"]["yaxis"]["ticktext"][0] == "\"a\" &amp; 'b'"

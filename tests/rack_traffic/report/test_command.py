@@ -56,6 +56,11 @@ def test_json_and_parquet_have_the_same_content_and_write_no_page(
     assert run(monkeypatch, tables, "--json", "--parquet", "out") == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["schema_version"], data["command"]) == (1, "traffic report")
+    assert data["headline"].startswith("68.")
+    assert "the first 3 of 6 changes would together save $" in data["headline"]
+    assert sum(each["saving_per_month"] for each in data["changes"]) == pytest.approx(
+        data["saving_per_month"], abs=1e-5
+    )
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
     assert {each.stem for each in (tmp_path / "out").iterdir()} == set(SCHEMAS)
     for name in SCHEMAS:
