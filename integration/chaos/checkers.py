@@ -109,6 +109,12 @@ def longest_gap(history: History) -> float:
     return max(reads.longest_gap(since, until) for reads in history.reads.values())
 
 
+def repeated(history: History) -> int:
+    """Return how many deliveries were not the first of their record."""
+    parts = [_between(reads, sent) for sent in history.sent for reads in history.reads.values()]
+    return sum(len(each.seen) - len(each.offsets()) for each in parts)
+
+
 def lost_in_log(sent: Sent) -> list[str]:
     """Return acknowledged records that are not stored where they were, and repeated ones."""
     found = []

@@ -152,10 +152,11 @@ class Stage:
     def await_replicas(self) -> None:
         """Wait until all replicas of the topic, and of committed offsets, are in sync."""
 
+        client = confluent_kafka.Producer(
+            {"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0}
+        )
+
         def in_sync() -> bool:
-            client = confluent_kafka.Producer(
-                {"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0}
-            )
             try:
                 topics = client.list_topics(timeout=10).topics
             except confluent_kafka.KafkaException:

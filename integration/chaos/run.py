@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-from integration.chaos.checkers import History, longest_gap, violations
+from integration.chaos.checkers import History, longest_gap, repeated, violations
 from integration.chaos.faults import RECORD_SECONDS, TOPIC_CONFIGS, Stage
 from integration.chaos.scenarios import LED, MEMBERS, SESSION_SECONDS, Scenario
 from integration.chaos.workload import (
@@ -219,13 +219,11 @@ def _in_monotonic_time(stored: StoredGroup) -> dict[PartitionId, list[Commit]]:
 
 
 def _outcome(scenario: Scenario, client: str, history: History, problems: Sequence[str]) -> Outcome:
-    delivered = [len(reads.seen) for reads in history.reads.values()]
-    different = [len(reads.offsets()) for reads in history.reads.values()]
     return Outcome(
         scenario.name,
         client,
-        delivered=sum(delivered),
-        repeated=sum(delivered) - sum(different),
+        delivered=sum(len(reads.seen) for reads in history.reads.values()),
+        repeated=repeated(history),
         commits=sum(map(len, history.commits.values())),
         generations=len({each.number for each in history.generations}),
         recovered=longest_gap(history),

@@ -13,6 +13,7 @@ from integration.chaos.checkers import (
     Sent,
     decreases,
     longest_gap,
+    repeated,
     shared_partitions,
     skipped,
     violations,
@@ -96,6 +97,7 @@ CLEAN = History(
 def test_a_group_that_recovers_violates_nothing() -> None:
     assert violations(CLEAN) == []
     assert longest_gap(CLEAN) == TAKEN - KILLED
+    assert repeated(CLEAN) == 1
 
 
 def without_read(history: History, offset: int) -> History:
@@ -273,6 +275,7 @@ def test_offsets_begin_again_with_a_topic_of_the_same_name() -> None:
         CLEAN, sent=[replace(CLEAN.sent[0], ended=100.0), second], reads=moved, commits=commits
     )
     assert violations(both) == []
+    assert repeated(both) == 2 * repeated(CLEAN)
     unread = {p: Reads(each.seen[:-1]) for p, each in moved.items()}
     assert violations(replace(both, reads=unread, commits={T0: []})) == [
         "partition 0: 1 records are not delivered",
