@@ -30,7 +30,12 @@ from assignors.traffic_reports import TopicPartition, TrafficCounter, report_mes
 from placement_core import InvalidOptionError
 
 REPORT_SECONDS = 60.0
-CLOSE_SECONDS = 5.0
+SEND_SECONDS = 5.0
+"""For a message, if the producer has no metadata of the topic, or its buffer is full."""
+
+CLOSE_SECONDS = 2.0
+"""For the last report, when the reporter closes."""
+
 WARN_SECONDS = 600.0
 """Between two warnings about lost reports."""
 
@@ -85,7 +90,7 @@ class TrafficReporter:
             self._producer = KafkaProducer(
                 **_connection_settings(consumer.config),
                 acks="all",
-                max_block_ms=int(CLOSE_SECONDS * 1000),
+                max_block_ms=int(SEND_SECONDS * 1000),
             )
             send = self._send_by_producer
         self._send = send
@@ -117,22 +122,24 @@ class TrafficReporter:
             self._warn(error)
 
     def close(self) -> None:
-        """Send the last report and stop counting; idempotent."""
+        """Stop counting and send the last report; idempotent.
+
+        Take at most two seconds, unless ``send`` takes longer: a report that the producer cannot
+        send by then may be lost, which is logged.
+        """
         if self._closing.is_set():
             return
-        self._closing.set()
-        self._thread.join(CLOSE_SECONDS)
         fetcher = self._consumer._fetcher
         self._counting = False
         # If the method was wrapped again since, this wrapper stays, and only passes responses on.
         if fetcher._handle_fetch_response == self._handle_fetch_response:
             fetcher._handle_fetch_response = self._upstream_handle_fetch_response
-        self.report()
-        if self._producer is not None:
-            try:
-                self._producer.close(timeout=CLOSE_SECONDS)
-            except KafkaError as error:
-                self._warn(error)
+        self._closing.set()
+        self._thread.join(CLOSE_SECONDS)
+        if self._producer is None:
+            self.report()
+        elif self._thread.is_alive():
+            self._warn(KafkaTimeoutError(f"the last one was not sent in {CLOSE_SECONDS:.0f} s"))
 
     def __enter__(self) -> Self:
         return self
@@ -148,6 +155,12 @@ class TrafficReporter:
     def _run(self) -> None:
         while not self._closing.wait(self._every):
             self.report()
+        if self._producer is not None:
+            self.report()
+            try:
+                self._producer.close(timeout=CLOSE_SECONDS)
+            except KafkaError as error:
+                self._warn(error)
 
     def _handle_fetch_response(self, broker: int, offsets: Any, sent: float, response: Any) -> None:
         """Count the records of a response, then have the fetcher handle it."""

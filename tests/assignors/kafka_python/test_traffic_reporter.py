@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ from assignors.kafka_python import (
     LeaderRackAwareCooperativeStickyAssignor,
     TrafficReporter,
     read_from_nearest,
+    traffic_reporter,
 )
 from placement_core import InvalidOptionError
 from tests.support.kafka_python import Consumers, complete, receive_metadata
@@ -128,6 +130,41 @@ def test_after_close_nothing_is_counted_and_the_fetcher_is_as_before(consumer: A
         closed.close()
     assert consumer._fetcher._handle_fetch_response is before
     assert len(sent.rows) == 1
+
+
+class BlockedProducer:
+    """A producer whose topic is gone: sending waits for it."""
+
+    DEFAULT_CONFIG: Mapping[str, Any] = {}
+
+    def __init__(self, **_: Any) -> None:
+        self.may_go_on = threading.Event()
+        self.closed = threading.Event()
+
+    def send(self, *_: Any, **__: Any) -> None:
+        self.may_go_on.wait(TEST_TIMEOUT)
+        raise KafkaTimeoutError("Failed to update metadata")
+
+    def close(self, timeout: float) -> None:  # noqa: ARG002
+        self.closed.set()
+
+
+def test_close_does_not_wait_for_a_topic_that_is_gone(
+    consumer: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread goes on by itself, and closes the producer."""
+    monkeypatch.setattr(traffic_reporter, "KafkaProducer", BlockedProducer)
+    running = TrafficReporter(consumer, "gone", every=NEVER, rack="a")
+    producer = running._producer
+    before = time.monotonic()
+    running.close()
+    # About two seconds; the producer would block for a minute.
+    assert time.monotonic() - before < TEST_TIMEOUT / 2
+    assert not producer.closed.is_set()
+    assert "topic gone are lost: " in caplog.text
+    assert "not sent in 2 s (check that the topic exists" in caplog.text
+    producer.may_go_on.set()
+    assert producer.closed.wait(TEST_TIMEOUT), "the producer is closed by the thread"
 
 
 @pytest.mark.parametrize("error", [ValueError("planted"), RuntimeError(), KeyError("t")])
