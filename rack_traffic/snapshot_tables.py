@@ -40,6 +40,9 @@ ASSIGNMENT: Final = "assignment"
 Columns = Mapping[str, str]
 """Column name to type, in order."""
 
+NEWER_COLUMNS: Final = frozenset({"collector"})
+"""Columns that snapshots of older versions lack; they are null there."""
+
 BROKERS: Columns = {
     "cluster": TEXT,
     "broker": INT,

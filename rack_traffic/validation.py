@@ -15,13 +15,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import (
     DataType,
     NumericType,
-    StringType,
     TimestampNTZType,
     TimestampType,
 )
 
 from rack_traffic.errors import InputError
 from rack_traffic.schemas import SNAPSHOTS
+from rack_traffic.snapshot_tables import NEWER_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +141,13 @@ class RowCounts:
 
 
 _REASON = "_reason"
-_NEWER = "collector"
 
 
 def validate(rows: DataFrame, rules: TableRules) -> ValidatedTable:
     """Divide ``rows`` into valid and rejected ones. Raise InputError like :func:`cast_columns`."""
     typed = cast_columns(rows, rules.table)
     reasons = [F.when(F.expr(condition), F.lit(why)) for why, condition in rules.reasons.items()]
-    marked = typed.select("*", F.coalesce(*reasons).alias(_REASON))
+    marked = typed.withColumn(_REASON, F.coalesce(*reasons))
     rejected = marked.filter(F.col(_REASON).isNotNull()).select(
         F.lit(rules.table).alias("table"),
         F.col(_REASON).alias("reason"),
@@ -161,28 +160,25 @@ def validate(rows: DataFrame, rules: TableRules) -> ValidatedTable:
 def cast_columns(rows: DataFrame, table: str) -> DataFrame:
     """Return ``rows`` with the columns of that snapshot table, in its types; drop other columns.
 
-    The column ``collector``, which snapshots of older versions lack, is null there. Numbers may be
-    narrower or wider; a number that is out of range becomes null. Raise InputError if a column is
-    missing or has another type.
+    Columns of NEWER_COLUMNS that ``rows`` lack are null. Numbers may be narrower or wider; a number
+    that is out of range becomes null. Raise InputError if another column is missing, or one has
+    another type.
     """
     schema = SNAPSHOTS[table]
     types = {each.name: each.dataType for each in rows.schema}
-    if _NEWER in schema.names and _NEWER not in types:
-        rows, types = (
-            rows.withColumn(_NEWER, F.lit(None).cast("string")),
-            types | {_NEWER: StringType()},
-        )
-    missing = [name for name in schema.names if name not in types]
+    present = [each for each in schema if each.name in types]
+    missing = [name for name in schema.names if name not in {*types, *NEWER_COLUMNS}]
     if missing:
         raise InputError(f"the table {table} has no column {missing}: it needs {schema.names}")
-    for each in schema:
+    for each in present:
         if not _can_cast(types[each.name], each.dataType):
             raise InputError(
                 f"{table}.{each.name} has the type {types[each.name].simpleString()}: "
                 f"it must be {each.dataType.simpleString()}"
             )
+    given = {each.name: F.col(f"`{each.name}`").try_cast(each.dataType) for each in present}
     return rows.select(
-        *(F.col(f"`{each.name}`").try_cast(each.dataType).alias(each.name) for each in schema)
+        *(given.get(each.name, F.lit(None).cast(each.dataType)).alias(each.name) for each in schema)
     )
 
 

@@ -20,7 +20,7 @@ def reported_hours(reports: DataFrame) -> DataFrame:
     timed = reports.select(
         *_REPORT, "bytes", micros("from_at").alias("start"), micros("to_at").alias("end")
     ).dropDuplicates([*_REPORT, "start", "end"])
-    hours = timed.select("*", F.explode(hour_numbers("start", "end")).alias("hour_number"))
+    hours = timed.withColumn("hour_number", F.explode(hour_numbers("start", "end")))
     overlap = overlap_us("hour_number", "start", "end")
     parts = hours.select(
         "cluster",

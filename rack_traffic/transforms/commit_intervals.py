@@ -72,7 +72,7 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
         .repartition(*PARTITION)
     )
     first_row = Window.unboundedPreceding
-    hashed = rows.select("*", F.xxhash64(*PARTITION).alias("partition_hash"))
+    hashed = rows.withColumn("partition_hash", F.xxhash64(*PARTITION))
     of_partition = (
         Window.partitionBy("partition_hash", *PARTITION)
         .orderBy("at", "row_kind")
@@ -104,7 +104,7 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
         F.struct(*(F.col("state")[name].alias(name) for name in FROM_STATE)),
     )
     previous = F.struct("at", "committed_offset", from_state.alias("state"), "owner")
-    pairs = with_owner.select("*", F.lag(previous).over(of_series).alias("previous")).filter(
+    pairs = with_owner.withColumn("previous", F.lag(previous).over(of_series)).filter(
         F.col("previous.at") < F.col("at")
     )
     return pairs.select(
@@ -146,10 +146,10 @@ def ownership_events(members: DataFrame) -> DataFrame:
     stable = members.filter(F.col("state").isin(*STABLE_STATES)).select(
         "cluster", "group", micros("taken_at").alias("at"), "member_id", "rack", "assignment"
     )
-    numbered = stable.select("*", F.dense_rank().over(of_group.orderBy("at")).alias("snapshot"))
+    numbered = stable.withColumn("snapshot", F.dense_rank().over(of_group.orderBy("at")))
     next_snapshot = of_group.orderBy("snapshot").rangeBetween(1, 1)
     present = (
-        numbered.select("*", F.min("at").over(next_snapshot).alias("next_at"))
+        numbered.withColumn("next_at", F.min("at").over(next_snapshot))
         .filter(F.col("member_id").isNotNull())
         .dropDuplicates(["cluster", "group", "member_id", "snapshot"])
     )
@@ -166,18 +166,20 @@ def _changed(present: DataFrame) -> DataFrame:
     leaves = F.col("next_at").isNotNull() & ~F.col("after_snapshot").eqNullSafe(
         F.col("snapshot") + 1
     )
-    compared = present.select(
-        "*",
-        *(
-            F.lag(name).over(of_member).alias(f"before_{name}")
-            for name in ("snapshot", "rack", "assignment")
-        ),
-        F.lead("snapshot").over(of_member).alias("after_snapshot"),
-    ).select(
-        "*",
-        stayed.alias("stayed"),
-        (stayed & F.col("rack").eqNullSafe(F.col("before_rack"))).alias("same_rack"),
-        leaves.alias("leaves"),
+    compared = present.withColumns(
+        {
+            **{
+                f"before_{name}": F.lag(name).over(of_member)
+                for name in ("snapshot", "rack", "assignment")
+            },
+            "after_snapshot": F.lead("snapshot").over(of_member),
+        }
+    ).withColumns(
+        {
+            "stayed": stayed,
+            "same_rack": stayed & F.col("rack").eqNullSafe(F.col("before_rack")),
+            "leaves": leaves,
+        }
     )
     unchanged = F.col("same_rack") & F.col("assignment").eqNullSafe(F.col("before_assignment"))
     return compared.filter(F.col("leaves") | ~unchanged)
@@ -202,7 +204,7 @@ def _events(changed: DataFrame) -> DataFrame:
             )
         ),
     )
-    return events.select("*", F.explode("pairs").alias("pair")).select(
+    return events.withColumn("pair", F.explode("pairs")).select(
         "cluster", "group", "pair.topic", "pair.partition", "at", "owned", "rack"
     )
 

@@ -33,14 +33,12 @@ def consumption(intervals: DataFrame, estimation: EstimationOptions) -> DataFram
     there.
     """
     flat = _flatten(intervals)
-    measured = flat.select("*", _measured_bytes(estimation).alias("measured"))
+    measured = flat.withColumn("measured", _measured_bytes(estimation))
     by_time = Window.partitionBy(*SERIES).orderBy("to_at")
     duration = F.col("to_at") - F.col("from_at")
     rate = F.col("measured") / duration
-    compared = measured.select(
-        "*",
-        F.lag(rate).over(by_time).alias("rate_before"),
-        F.lead(rate).over(by_time).alias("rate_after"),
+    compared = measured.withColumns(
+        {"rate_before": F.lag(rate).over(by_time), "rate_after": F.lead(rate).over(by_time)}
     )
     usual_rate = (
         F.coalesce("rate_before", "rate_after") + F.coalesce("rate_after", "rate_before")

@@ -55,7 +55,7 @@ def split_by_hour(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     input gives the same result however Spark partitions it.
     """
     is_second = F.col("half") == _SECOND_HALF
-    halves = intervals.select("*", F.explode(_halves()).alias("half")).select(
+    halves = intervals.withColumn("half", F.explode(_halves())).select(
         *keys,
         (F.col("to_at") - F.col("from_at")).alias("length"),
         "bytes",
@@ -70,7 +70,7 @@ def split_by_hour(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
             for rack in _RACKS
         ),
     )
-    hours = halves.select("*", F.explode(hour_numbers("start", "end")).alias("hour_number"))
+    hours = halves.withColumn("hour_number", F.explode(hour_numbers("start", "end")))
     share = overlap_us("hour_number", "start", "end") / F.col("length")
     parts = hours.select(
         *keys,
@@ -121,9 +121,11 @@ def hourly(partition_hours: DataFrame, prices: PriceTable) -> DataFrame:
     """Return the table HOURLY from rows of PARTITION_HOURS."""
     sums = partition_hours.groupBy(*_KEYS).agg(*(F.sum(name).alias(name) for name in _VALUES))
     from_rack, to_rack = F.col("from_rack"), F.col("to_rack")
-    with_level = sums.select("*", level_column(from_rack, to_rack).alias("crossed_level"))
     price = price_column(prices, F.col("cluster"), from_rack, to_rack, F.col("crossed_level"))
-    with_price = with_level.select("*", price.alias("price_per_gb"))
     cost = F.col("bytes") * F.col("price_per_gb") / F.lit(float(GB))
-    with_cost = with_price.select("*", cost.alias("cost"))
+    with_cost = (
+        sums.withColumn("crossed_level", level_column(from_rack, to_rack))
+        .withColumn("price_per_gb", price)
+        .withColumn("cost", cost)
+    )
     return with_cost.select(*(F.col(each.name).cast(each.dataType) for each in HOURLY))

@@ -42,10 +42,11 @@ def broker_racks(brokers: DataFrame) -> DataFrame:
     known = brokers.filter(F.col("rack").isNotNull()).select(
         "cluster", "broker", "rack", micros("taken_at").alias("at")
     )
-    changes = known.select(
-        "*",
-        F.lag("rack").over(by_time).alias("before_rack"),
-        F.lag("at").over(by_time).alias("before_at"),
+    changes = known.withColumns(
+        {
+            "before_rack": F.lag("rack").over(by_time),
+            "before_at": F.lag("at").over(by_time),
+        }
     ).filter(F.col("before_rack").isNull() | (F.col("before_rack") != F.col("rack")))
     middle = F.expr("before_at + (at - before_at) div 2")
     spans = changes.select(
@@ -55,9 +56,7 @@ def broker_racks(brokers: DataFrame) -> DataFrame:
         F.coalesce(middle, F.lit(-FOREVER)).alias("since"),
     )
     by_since = Window.partitionBy("cluster", "broker").orderBy("since")
-    return spans.select(
-        "*", F.coalesce(F.lead("since").over(by_since), F.lit(FOREVER)).alias("until")
-    )
+    return spans.withColumn("until", F.coalesce(F.lead("since").over(by_since), F.lit(FOREVER)))
 
 
 def with_rack(rows: DataFrame, racks: DataFrame, broker: str, at: str, name: str) -> DataFrame:
@@ -135,10 +134,9 @@ def partition_states(partitions: DataFrame, racks: DataFrame) -> DataFrame:
     unique = _deduplicate(with_leader, by_time)
     located = with_rack(unique, racks, "leader", "at", "leader_rack")
     of_topic = Window.partitionBy(*PARTITION, "topic_hash").orderBy("at")
-    with_growth = located.select(
-        "*",
-        *(
-            F.lag(column).over(of_topic).alias(f"before_{name}")
+    with_growth = located.withColumns(
+        {
+            f"before_{name}": F.lag(column).over(of_topic)
             for column, name in (
                 ("at", "at"),
                 ("end_offset", "end"),
@@ -147,12 +145,13 @@ def partition_states(partitions: DataFrame, racks: DataFrame) -> DataFrame:
                 ("leader", "leader"),
                 ("leader_rack", "rack"),
             )
-        ),
+        }
     ).withColumn("growth", _growth())
-    compared = with_growth.select(
-        "*",
-        F.last("growth", True).over(_rows_before(of_topic)).alias("growth_before"),
-        F.first("growth", True).over(of_topic.rowsBetween(1, LOOKAHEAD)).alias("growth_after"),
+    compared = with_growth.withColumns(
+        {
+            "growth_before": F.last("growth", True).over(_rows_before(of_topic)),
+            "growth_after": F.first("growth", True).over(of_topic.rowsBetween(1, LOOKAHEAD)),
+        }
     ).withColumn("measured", _growth_unless_compacted())
     return _with_densities(compared, of_topic)
 
@@ -163,7 +162,7 @@ def _rows_before(window: WindowSpec) -> WindowSpec:
 
 def _deduplicate(rows: DataFrame, by_time: WindowSpec) -> DataFrame:
     """Return one row per partition and time: the one with the largest end offset."""
-    with_next = rows.select("*", F.lead("at").over(by_time).alias("_next"))
+    with_next = rows.withColumn("_next", F.lead("at").over(by_time))
     return with_next.filter(F.col("_next").isNull() | (F.col("_next") != F.col("at"))).drop("_next")
 
 
@@ -201,39 +200,42 @@ def _was_compacted() -> Column:
 
 def _with_densities(rows: DataFrame, of_topic: WindowSpec) -> DataFrame:
     mean = F.col("size_bytes") / F.nullif(F.col("end_offset") - F.col("start_offset"), F.lit(0))
-    with_newest = rows.select(
-        "*",
-        mean.alias("mean_density"),
-        F.coalesce(
-            "measured",
-            F.last("measured", True).over(_rows_before(of_topic)),
-            F.first("measured", True).over(of_topic.rowsBetween(1, LOOKAHEAD)),
-            mean,
-            F.last(mean, True).over(_rows_before(of_topic)),
-        ).alias("newest_density"),
+    with_newest = rows.withColumns(
+        {
+            "mean_density": mean,
+            "newest_density": F.coalesce(
+                "measured",
+                F.last("measured", True).over(_rows_before(of_topic)),
+                F.first("measured", True).over(of_topic.rowsBetween(1, LOOKAHEAD)),
+                mean,
+                F.last(mean, True).over(_rows_before(of_topic)),
+            ),
+        }
     )
     up_to_now = of_topic.rowsBetween(Window.unboundedPreceding, 0)
     # Whole bytes: then a difference of two sums does not depend on where the sums begin.
     offsets = F.greatest(F.col("end_offset") - F.col("before_end"), F.lit(0))
     appended = F.round(offsets * F.col("newest_density")).cast("bigint")
     # total_n: bytes appended up to boundary_n, counted from the first snapshot.
-    with_totals = with_newest.select(
-        "*",
-        F.coalesce(appended, F.lit(0).cast("bigint")).alias("appended"),
-        F.coalesce(F.sum(appended).over(up_to_now), F.lit(0).cast("bigint")).alias("total_0"),
-        F.sum(_was_compacted().cast("int")).over(up_to_now).alias("compactions"),
-        F.col("end_offset").alias("boundary_0"),
+    with_totals = with_newest.withColumns(
+        {
+            "appended": F.coalesce(appended, F.lit(0).cast("bigint")),
+            "total_0": F.coalesce(F.sum(appended).over(up_to_now), F.lit(0).cast("bigint")),
+            "compactions": F.sum(_was_compacted().cast("int")).over(up_to_now),
+            "boundary_0": F.col("end_offset"),
+        }
     )
     cut = F.struct(F.col("before_end"), (F.col("total_0") - F.col("appended")).alias("total"))
-    ranges = with_totals.select(
-        "*",
-        F.last(F.when(_was_compacted(), cut), True).over(up_to_now).alias("cut"),
-        *(
-            F.lag(F.struct("end_offset", "total_0", "compactions"), age)
-            .over(of_topic)
-            .alias(f"earlier_{n}")
-            for n, age in enumerate(RANGE_AGES, 1)
-        ),
+    ranges = with_totals.withColumns(
+        {
+            "cut": F.last(F.when(_was_compacted(), cut), True).over(up_to_now),
+            **{
+                f"earlier_{n}": F.lag(F.struct("end_offset", "total_0", "compactions"), age).over(
+                    of_topic
+                )
+                for n, age in enumerate(RANGE_AGES, 1)
+            },
+        }
     )
     for n in range(1, len(RANGE_AGES) + 1):
         ranges = _with_range(ranges, n)
@@ -279,9 +281,10 @@ def _with_range(rows: DataFrame, n: int) -> DataFrame:
     boundary = F.least(F.coalesce(earlier_end, upper), upper)
     total = F.least(F.coalesce(earlier_total, upper_total), upper_total)
     density = (upper_total - total) / F.nullif(upper - boundary, F.lit(0))
-    return rows.select(
-        "*",
-        boundary.alias(f"boundary_{n}"),
-        total.alias(f"total_{n}"),
-        F.coalesce(density, "newest_density").alias(f"density_{n}"),
+    return rows.withColumns(
+        {
+            f"boundary_{n}": boundary,
+            f"total_{n}": total,
+            f"density_{n}": F.coalesce(density, "newest_density"),
+        }
     )

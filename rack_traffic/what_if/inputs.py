@@ -122,7 +122,7 @@ def _start(time: Column, interval: Interval) -> Column:
 
 def _within(rows: DataFrame, spans: DataFrame, interval: Interval) -> DataFrame:
     """Return ``rows`` with the interval of ``taken_at``, if that has traffic."""
-    timed = rows.select("*", _start(F.col("taken_at"), interval).alias("interval_start"))
+    timed = rows.withColumn("interval_start", _start(F.col("taken_at"), interval))
     ends = spans.select("cluster", "interval_start", F.col("interval_end").alias("_end"))
     joined = timed.join(F.broadcast(ends), on=["cluster", "interval_start"], how="inner")
     return joined.filter(F.col("taken_at") <= F.col("_end")).drop("_end")
