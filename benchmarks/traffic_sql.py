@@ -2,13 +2,14 @@
 
 ``python -m benchmarks.traffic_sql`` computes the table PARTITION_HOURS of generated snapshots with
 all faults, with 20 seeds, by both programs, and compares it row for row. ``--commits 10000000``
-times the SQL instead, on the data of ``benchmarks.traffic``; ``--snapshots FOLDER`` on existing
-data. Exit status 1 if the tables differ.
+times both instead, one after the other, on the data of ``benchmarks.traffic``; ``--snapshots
+FOLDER`` on existing data. Exit status 1 if the tables differ.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import parquet
+from pyspark.sql import functions as F
 
 from benchmarks.process_tree import cpu_seconds
 from benchmarks.traffic_data import Size, true_bytes, write_snapshots
@@ -62,29 +64,82 @@ def compare(seeds: int) -> bool:
     return not different
 
 
-def time_sql(root: str) -> int:
-    """Print how long the SQL takes for the snapshots below ``root``; return the bytes read."""
+def time_sql(root: str) -> dict[str, float]:
+    """Return the seconds and CPU seconds of the SQL for the snapshots below ``root``, the number of
+    rows, and the bytes that groups read."""
     cpu, start = cpu_seconds(), time.perf_counter()
     connection = traffic_sql.connect(root)
     connection.execute("SET threads = 2")
     query = traffic_sql.partition_hours(connection)
-    counted = f"SELECT sum(bytes) FILTER (kind = 'consume')::BIGINT, count(*) FROM ({query})"
-    ((size, rows),) = connection.execute(counted).fetchall()
-    seconds, cpu = time.perf_counter() - start, cpu_seconds() - cpu
-    print(f"DuckDB: {rows:,} rows in {seconds:.1f} s ({cpu:.1f} s of CPU)", flush=True)
-    return int(size)
+    counted = f"SELECT count(*), sum(bytes) FILTER (kind = 'consume')::BIGINT FROM ({query})"
+    ((rows, size),) = connection.execute(counted).fetchall()
+    return _figures(start, cpu, rows, size)
+
+
+def time_pipeline(root: str) -> dict[str, float]:
+    """Return the same of the pipeline, without the time in which Spark starts."""
+    spark = spark_session(SPARK)
+    spark.range(1).collect()
+    cpu, start = cpu_seconds(), time.perf_counter()
+    tables = {name: spark.read.parquet(f"{root}/{name}") for name in traffic_sql.TABLES}
+    consumed = F.sum(F.when(F.col("kind") == "consume", F.col("bytes")))
+    hours = partition_hours(Snapshots(**tables), EstimationOptions())
+    ((rows, size),) = hours.agg(F.count(F.lit(1)), consumed).collect()
+    figures = _figures(start, cpu, rows, size)
+    spark.stop()
+    return figures
+
+
+def _figures(start: float, cpu: float, rows: int, size: int) -> dict[str, float]:
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "cpu": cpu_seconds() - cpu, "rows": rows, "bytes": size}
+
+
+STEPS = {"DuckDB": time_sql, "pipeline": time_pipeline}
+
+
+def time_both(root: str) -> int:
+    """Print the times of both programs for the snapshots below ``root``; return the bytes read.
+
+    Each runs in a process of its own, one after the other. Raise RuntimeError if their rows or
+    bytes differ.
+    """
+    figures: dict[str, dict[str, float]] = {}
+    for name in STEPS:
+        output = _run_process("--step", name, "--snapshots", root)
+        figures[name] = each = json.loads(output.splitlines()[-1])
+        print(
+            f"{name}: {each['rows']:,} rows in {each['seconds']:.1f} s ({each['cpu']:.1f} s of "
+            "CPU)",
+            flush=True,
+        )
+    one, other = figures["DuckDB"], figures["pipeline"]
+    print(f"CPU of the pipeline: {other['cpu'] / one['cpu']:.2f} times that of DuckDB")
+    if any(one[value] != other[value] for value in ("rows", "bytes")):
+        raise RuntimeError(f"the tables differ: {one} and {other}")
+    return int(one["bytes"])
+
+
+def _run_process(*arguments: str) -> str:
+    """Run this module in another process, whose memory and CPU time do not count; return its
+    output."""
+    command = [sys.executable, "-m", "benchmarks.traffic_sql", *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.traffic_sql", description=__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="number of simulations to compare")
-    parser.add_argument("--commits", type=int, help="time the SQL on this many commits")
-    parser.add_argument("--snapshots", metavar="FOLDER", help="time the SQL on these snapshots")
+    parser.add_argument("--commits", type=int, help="time both on this many commits")
+    parser.add_argument("--snapshots", metavar="FOLDER", help="time both on these snapshots")
     parser.add_argument("--generate", help=argparse.SUPPRESS)
+    parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.snapshots:
-        time_sql(options.snapshots)
+    if options.step:
+        print(json.dumps(STEPS[options.step](options.snapshots)))
+    elif options.snapshots:
+        time_both(options.snapshots)
     elif options.commits:
         size = Size(max(1, options.commits // (PARTITIONS * PASSES)), PARTITIONS, PASSES)
         if options.generate:
@@ -93,11 +148,9 @@ def main() -> None:
             spark.stop()
             return
         with tempfile.TemporaryDirectory(prefix="rackward-traffic-") as folder:
-            # In another process, whose memory and CPU time do not count.
-            command = [sys.executable, "-m", "benchmarks.traffic_sql", "--generate", folder]
-            subprocess.run([*command, "--commits", str(options.commits)], check=True)
+            _run_process("--generate", folder, "--commits", str(options.commits))
             print(f"{size.commits:,} commits")
-            error = time_sql(folder) / true_bytes(size) - 1
+            error = time_both(folder) / true_bytes(size) - 1
             print(f"bytes off by {error:+.4%}")
     else:
         sys.exit(not compare(options.seeds))

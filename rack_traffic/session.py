@@ -100,6 +100,9 @@ _SMALL_SETTINGS = {
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Most of what the JVM would optimise early runs once: classes that load, plan and generate
+    # code. What handles rows is called often enough to be compiled soon nevertheless.
+    "spark.driver.extraJavaOptions": "-XX:CompileThresholdScaling=5 -XX:+UseParallelGC",
 }
 
 
