@@ -10,22 +10,17 @@ its logs' end offsets are null and its groups are absent. Without metadata there
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from placement_core import TopicPartition
 from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
 from rackward.admin import (
     AdminConnection,
     AdminError,
-    AdminTimeoutError,
     ClusterState,
-    TooLargeError,
-    UnreachableError,
-    read_replica_sizes,
 )
 from rackward.admin.groups import (
     CLASSIC,
@@ -33,18 +28,12 @@ from rackward.admin.groups import (
     Group,
     GroupMember,
     ListedGroup,
-    describe_classic_groups,
-    describe_consumer_groups,
-    list_groups,
-    read_committed_offsets,
 )
 from rackward.admin.metadata import (
-    EARLIEST,
-    LATEST,
-    read_log_offsets,
     read_topics,
     unauthorized_topics,
 )
+from rackward.admin.tolerant_reader import Logs, TolerantReader
 from rackward.collector.config import Patterns, Selection
 from rackward.host_racks import HostRacks
 from rackward.units import format_count, format_list
@@ -202,19 +191,11 @@ class Sink(Protocol):
         """
 
 
-GROUPS_PER_REQUEST = 50
-PARTITIONS_PER_REQUEST = 5000
-MAX_FAULTS = 1000
-"""Faults in one snapshot; a cluster may have any number of invalid members."""
-
 STREAMS = "streams"
 
 # Brokers leave out what a user may not describe, without an error.
 NO_TOPIC = "no topics are visible; if there are any, grant this user Describe on them"
 NO_GROUP = "no groups are visible; if there are any, grant this user Describe on them"
-
-Name = TypeVar("Name")
-Response = TypeVar("Response")
 
 
 def take_snapshot(
@@ -232,59 +213,49 @@ def take_snapshot(
 
     Raises AdminError if the metadata cannot be read, and what ``acquire`` raises.
     """
-    return _Reader(admin, cluster, selection, racks, acquire, clock, collector).run()
+    reader = TolerantReader(admin, acquire)
+    return _SnapshotReader(reader, cluster, selection, racks, clock, collector).run()
 
 
 @dataclass
-class _Logs:
-    """Offsets and sizes of logs, and when each leader was read."""
-
-    starts: dict[TopicPartition, int] = field(default_factory=dict)
-    ends: dict[TopicPartition, int] = field(default_factory=dict)
-    sizes: dict[TopicPartition, int] = field(default_factory=dict)
-    read_at: dict[int, datetime] = field(default_factory=dict)
-
-
-@dataclass
-class _Reader:
-    admin: AdminConnection
+class _SnapshotReader:
+    reader: TolerantReader
     cluster: str
     selection: Selection
     racks: HostRacks
-    acquire: Callable[[], None]
     clock: Callable[[], datetime]
     collector: str
-    faults: dict[str, None] = field(default_factory=dict)
-    unreachable: set[int] = field(default_factory=set)
     groups_visible: bool = False
     read_by_groups: set[str] = field(default_factory=set)
 
     def run(self) -> Snapshot:
         started = self.clock()
-        self.acquire()
-        state = read_topics(self.admin)
+        self.reader.acquire()
+        state = read_topics(self.reader.admin)
         visible = frozenset(state.topics)
         if not self.selection.internal:
             state = state.only(visible - state.internal)
         epochs = state.leader_epochs
         at = self.clock()
         if not state.topics:
-            self._add_faults(NO_TOPIC)
+            self.reader.add_faults(NO_TOPIC)
         if not self.selection.topics.match_all:
             state = state.only([t for t in state.topics if self.selection.topics.matches(t)])
-        logs = _Logs()
+        logs = Logs()
+        read_at: dict[int, datetime] = {}
         partitions: dict[int, list[TopicPartition]] = {}
         for tp, leader in sorted(state.view.known_leaders.items()):
             partitions.setdefault(leader, []).append(tp)
         for leader, tps in partitions.items():
-            self._read_logs(leader, tps, logs)
+            self.reader.read_logs(leader, tps, logs)
+            read_at[leader] = self.clock()
         members: list[Row] = []
         commits: list[Row] = []
         read: set[str] = set()
         for broker in state.view.brokers:
             self._read_groups(broker.id, read, members, commits)
-        if not self.groups_visible and not self.unreachable:
-            self._add_faults(NO_GROUP)
+        if not self.groups_visible and not self.reader.unreachable:
+            self.reader.add_faults(NO_GROUP)
         self._check_visible(visible)
         tables = {
             "brokers": broker_rows(self.cluster, state, at),
@@ -295,125 +266,58 @@ class _Reader:
                 logs.starts,
                 logs.ends,
                 logs.sizes,
-                logs.read_at,
+                read_at,
                 at,
                 self.collector,
             ),
             "members": members,
             "commits": commits,
         }
-        return Snapshot(self.cluster, started, tables, tuple(self.faults), len(read))
+        return Snapshot(self.cluster, started, tables, tuple(self.reader.faults), len(read))
 
     def _check_visible(self, visible: frozenset[str]) -> None:
         """Add a fault if groups read topics that this user may not describe."""
         topics = filter(self.selection.topics.matches, self.read_by_groups - visible)
         if names := sorted(topics):
-            self.acquire()
+            self.reader.acquire()
             try:
-                hidden = unauthorized_topics(self.admin, names)
+                hidden = unauthorized_topics(self.reader.admin, names)
             except AdminError as error:
-                self._add_faults(str(error))
+                self.reader.add_faults(str(error))
                 return
             if hidden:
-                self._add_faults(
+                self.reader.add_faults(
                     f"{format_count(len(hidden), 'topic')} that groups read "
                     f"({format_list(hidden)}): grant this user Describe on them"
                 )
 
-    def _read_logs(self, leader: int, tps: Sequence[TopicPartition], logs: _Logs) -> None:
-        offsets = partial(read_log_offsets, self.admin, leader)
-        for starts in self._request_batches(leader, tps, partial(offsets, timestamp=EARLIEST)):
-            logs.starts |= starts
-        for start in range(0, len(tps), PARTITIONS_PER_REQUEST):
-            batch = tps[start : start + PARTITIONS_PER_REQUEST]
-            for sizes in self._request_batches(
-                leader, batch, partial(read_replica_sizes, self.admin, [leader])
-            ):
-                logs.sizes |= {tp: size.bytes for (tp, _), size in sizes.items()}
-            for ends in self._request_batches(leader, batch, partial(offsets, timestamp=LATEST)):
-                logs.ends |= ends
-        logs.read_at[leader] = self.clock()
-
     def _read_groups(
         self, broker: int, read: set[str], members: list[Row], commits: list[Row]
     ) -> None:
-        listed = self._request(broker, partial(list_groups, self.admin, broker)) or []
+        listed = self.reader.listed_groups(broker)
         self.groups_visible = self.groups_visible or bool(listed)
         selected = sorted(
             (each for each in listed if self._is_selected(each) and each.id not in read),
             key=lambda group: group.id,
         )
         read.update(each.id for each in selected)
-        for kind, describe in (
-            (CLASSIC, describe_classic_groups),
-            (CONSUMER, describe_consumer_groups),
-        ):
-            ids = [each.id for each in selected if each.type == kind]
-            request = partial(describe, self.admin, broker)
-            for groups, refused in self._request_batches(broker, ids, request, GROUPS_PER_REQUEST):
-                at = self.clock()
-                self._add_faults(*map(str, refused.values()))
-                for group in groups:
-                    members += member_rows(self.cluster, group, self.racks, at, self.collector)
-                    for member in group.members:
-                        self.read_by_groups.update(member.assignment)
-                    self._add_faults(*faults_of(group))
-        ids = [each.id for each in selected]
-        read_offsets = partial(read_committed_offsets, self.admin, broker)
-        for committed, refused in self._request_batches(
-            broker, ids, read_offsets, GROUPS_PER_REQUEST
-        ):
+        for groups, refused in self.reader.described_groups(broker, selected):
             at = self.clock()
-            self._add_faults(*map(str, refused.values()))
+            self.reader.add_faults(*map(str, refused.values()))
+            for group in groups:
+                members += member_rows(self.cluster, group, self.racks, at, self.collector)
+                for member in group.members:
+                    self.read_by_groups.update(member.assignment)
+                self.reader.add_faults(*faults_of(group))
+        ids = [each.id for each in selected]
+        for committed, refused in self.reader.committed_offsets(broker, ids):
+            at = self.clock()
+            self.reader.add_faults(*map(str, refused.values()))
             for name, offsets in sorted(committed.items()):
                 self.read_by_groups.update(tp.topic for tp in offsets)
                 commits += commit_rows(
                     self.cluster, name, offsets, self.selection.topics, at, self.collector
                 )
-
-    def _request(self, broker: int, request: Callable[[], Response]) -> Response | None:
-        """Return the response; None, with a fault, if there is none.
-
-        A broker that was unreachable once is skipped from then on. Raises TooLargeError.
-        """
-        if broker in self.unreachable:
-            return None
-        self.acquire()
-        try:
-            return request()
-        except TooLargeError:
-            raise
-        except AdminError as error:
-            self._add_faults(str(error))
-            if isinstance(error, UnreachableError | AdminTimeoutError):
-                self.unreachable.add(broker)
-            return None
-
-    def _request_batches(
-        self,
-        broker: int,
-        names: Sequence[Name],
-        request: Callable[[Sequence[Name]], Response],
-        size: int = PARTITIONS_PER_REQUEST,
-    ) -> Iterator[Response]:
-        """Yield the responses for batches of ``names``; batches with too large ones are halved."""
-        for start in range(0, len(names), size):
-            batch = names[start : start + size]
-            try:
-                response = self._request(broker, partial(request, batch))
-            except TooLargeError as error:
-                if len(batch) == 1:
-                    self._add_faults(f"{batch[0]}: {error}")
-                else:
-                    yield from self._request_batches(broker, batch, request, (len(batch) + 1) // 2)
-            else:
-                if response is not None:
-                    yield response
-
-    def _add_faults(self, *faults: str) -> None:
-        for fault in faults:
-            if len(self.faults) < MAX_FAULTS:
-                self.faults[fault] = None
 
     def _is_selected(self, group: ListedGroup) -> bool:
         """Return whether this is a selected group of consumers.
