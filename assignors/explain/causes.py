@@ -39,6 +39,8 @@ class Analysis:
     current, best
         Per partition a member's number; ``current`` may be UNASSIGNED. If several assignments are
         best, ``best`` is near to ``current`` if the assignor is sticky.
+    best_partitions
+        ``best`` as the assignor returned it.
     optimum
         The number of off-rack partitions of ``best``.
     best_is_better
@@ -52,6 +54,7 @@ class Analysis:
     group: EncodedGroup
     current: IntArray
     best: IntArray
+    best_partitions: Assigned
     optimum: int
     best_is_better: int
     steps: IntArray
@@ -74,8 +77,18 @@ class Analysis:
 
     def topic_partition(self, partition: int) -> tuple[str, int]:
         """Return the topic and the partition of a number in the row of all partitions."""
-        topic = int(np.searchsorted(self.group.base, partition, side="right")) - 1
-        return self.group.topics[topic], partition - int(self.group.base[topic])
+        return self.topic_partitions([partition])[0]
+
+    def topic_partitions(self, partitions: Sequence[int]) -> list[tuple[str, int]]:
+        """Return the topics and partitions of numbers in the row of all partitions."""
+        numbers = np.asarray(partitions, np.int64)
+        topics = np.searchsorted(self.group.base, numbers, side="right") - 1
+        offsets = numbers - np.asarray(self.group.base)[topics]
+        names = self.group.topics
+        return [
+            (names[topic], offset)
+            for topic, offset in zip(topics.tolist(), offsets.tolist(), strict=True)
+        ]
 
 
 def analyse(
@@ -98,6 +111,7 @@ def analyse(
         group=group,
         current=current,
         best=best,
+        best_partitions=plan.partitions,
         optimum=plan.off_rack,
         best_is_better=(current_cost > best_cost) - (current_cost < best_cost),
         steps=steps,

@@ -47,6 +47,7 @@ def explain(
     *,
     leaders: LeaderBrokers | None = None,
     previous_leader_racks: LeaderRacks | None = None,
+    remedies: bool = True,
 ) -> Explanation:
     """Return why each partition that is not read in its leader's rack is not, and remedies.
 
@@ -64,6 +65,8 @@ def explain(
     previous_leader_racks
         The racks of the leaders when the assignment was made, to distinguish leaders that moved
         since from an assignment that was not optimal. None: unknown.
+    remedies
+        False leaves out the remedies, which take several times as long as all the rest.
 
     Every partition that is not local has one reason. At least one has NOT_OPTIMAL or LEADER_MOVED
     if, and only if, another assignment is more local.
@@ -73,8 +76,11 @@ def explain(
     members = tuple(replace(member, owned={}) for member in members)
     analysis = analyse(members, leader_racks, assigned, assignor, weights)
     reasons = current_reasons(analysis, leaders, previous_leader_racks)
-    simulator = Simulator(members, leader_racks, assignor, weights, analysis.optimum)
-    findings = _findings(analysis, simulator, reasons, leaders)
+    found = _findings(analysis, reasons, leader_racks)
+    findings = [finding for _, finding in found]
+    if remedies:
+        simulator = Simulator(members, leader_racks, assignor, weights, analysis.optimum)
+        findings = _with_remedies(analysis, simulator, found, leaders)
     unread = int((analysis.current == UNASSIGNED).sum())
     off_rack = int(analysis.group.crossings(analysis.current)[-1])
     unknown = sum(reason.rack_unknown for reason in reasons.values())
@@ -88,6 +94,7 @@ def explain(
         optimum=analysis.optimum,
         uneven=analysis.best_is_better < 0,
         findings=tuple(findings),
+        best=analysis.best_partitions,
     )
 
 
@@ -110,33 +117,17 @@ def _key(analysis: Analysis, partition: int, reason: Reason) -> Key:
 
 
 def _findings(
-    analysis: Analysis,
-    simulator: Simulator,
-    reasons: Mapping[int, Reason],
-    leaders: LeaderBrokers | None,
-) -> list[LocalityFinding]:
-    rack_names = _rack_names(analysis, simulator.leader_racks)
+    analysis: Analysis, reasons: Mapping[int, Reason], leader_racks: LeaderRacks
+) -> list[tuple[Key, LocalityFinding]]:
+    """Return the findings, sorted, without remedies."""
+    rack_names = _rack_names(analysis, leader_racks)
     by_key: dict[Key, list[int]] = {}
     for partition, reason in sorted(reasons.items()):
         by_key.setdefault(_key(analysis, partition, reason), []).append(partition)
-    # What remedies act on: the partitions that would have this reason in the best assignment.
-    at_best: dict[Key, list[int]] = {}
-    for partition, reason in structural_reasons(analysis, analysis.best).items():
-        at_best.setdefault(_key(analysis, partition, reason), []).append(partition)
     ordered = sorted(
         by_key.items(), key=lambda each: (not each[0][0].off_rack, -len(each[1]), each[0][1])
     )
-    findings = []
-    for number, (key, partitions) in enumerate(ordered):
-        finding = _finding(analysis, key, partitions, rack_names)
-        if key[0] not in _RACK_REASONS:
-            remedies = _simple_remedies(analysis, finding, partitions, leaders)
-        elif number < MAX_SOLVED:
-            remedies = _solved_remedies(analysis, simulator, finding, at_best.get(key, []))
-        else:
-            remedies = []
-        findings.append(replace(finding, remedies=tuple(remedies)))
-    return findings
+    return [(key, _finding(analysis, key, partitions, rack_names)) for key, partitions in ordered]
 
 
 def _finding(
@@ -153,12 +144,13 @@ def _finding(
     )
     if reason.fixed_by_rebalance:
         nearer = group.levels_crossed(analysis.best) < group.levels_crossed(current)
+        better = [p for p in partitions if nearer[p]]
+        owners = analysis.best[better].tolist()
         return replace(
             finding,
             better_members={
-                analysis.topic_partition(p): group.members[analysis.best[p]].id
-                for p in partitions
-                if nearer[p]
+                tp: group.members[owner].id
+                for tp, owner in zip(analysis.topic_partitions(better), owners, strict=True)
             },
         )
     if not rack:
@@ -178,8 +170,7 @@ def _finding(
 
 def _by_topic(analysis: Analysis, partitions: Iterable[int]) -> Partitions:
     by_topic: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        topic, number = analysis.topic_partition(partition)
+    for topic, number in analysis.topic_partitions(sorted(partitions)):
         by_topic.setdefault(topic, []).append(number)
     return {topic: tuple(numbers) for topic, numbers in by_topic.items()}
 
@@ -197,11 +188,31 @@ def _rack_names(analysis: Analysis, leader_racks: LeaderRacks) -> dict[int, str]
 # ---- Remedies.
 
 
-def _simple_remedies(
+def _with_remedies(
     analysis: Analysis,
-    finding: LocalityFinding,
-    partitions: list[int],
+    simulator: Simulator,
+    found: Sequence[tuple[Key, LocalityFinding]],
     leaders: LeaderBrokers | None,
+) -> list[LocalityFinding]:
+    """Return the findings with their remedies."""
+    # What remedies act on: the partitions that would have this reason in the best assignment.
+    at_best: dict[Key, list[int]] = {}
+    for partition, reason in structural_reasons(analysis, analysis.best).items():
+        at_best.setdefault(_key(analysis, partition, reason), []).append(partition)
+    findings = []
+    for number, (key, finding) in enumerate(found):
+        if key[0] not in _RACK_REASONS:
+            remedies = _simple_remedies(analysis, finding, leaders)
+        elif number < MAX_SOLVED:
+            remedies = _solved_remedies(analysis, simulator, finding, at_best.get(key, []))
+        else:
+            remedies = []
+        findings.append(replace(finding, remedies=tuple(remedies)))
+    return findings
+
+
+def _simple_remedies(
+    analysis: Analysis, finding: LocalityFinding, leaders: LeaderBrokers | None
 ) -> list[Remedy]:
     """Return the remedies for which nothing has to be solved."""
     match finding.reason:
@@ -210,7 +221,11 @@ def _simple_remedies(
         case Reason.NO_LEADER:
             return [Remedy(RemedyKind.RESTORE_LEADERS)]
         case Reason.RACKLESS_BROKER if leaders is not None:
-            brokers = {leaders[analysis.topic_partition(p)] for p in partitions}
+            brokers = {
+                leaders[topic, number]
+                for topic, numbers in finding.partitions.items()
+                for number in numbers
+            }
             return [Remedy(RemedyKind.SET_BROKER_RACK, brokers=tuple(sorted(brokers)))]
         case Reason.LEADER_UNKNOWN:
             return [Remedy(RemedyKind.RESTORE_LEADERS), Remedy(RemedyKind.SET_BROKER_RACK)]

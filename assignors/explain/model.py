@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -167,6 +167,8 @@ class Explanation:
         necessary, or another assignor balanced the group differently.
     findings
         Sorted by number of partitions, largest first; those that are not off-rack come last.
+    best
+        The best assignment: member id to topic to partitions.
     """
 
     partitions: int
@@ -177,3 +179,4 @@ class Explanation:
     optimum: int
     uneven: bool
     findings: tuple[LocalityFinding, ...]
+    best: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict, repr=False)

@@ -65,6 +65,7 @@ def plan_leaders(
     levels: int | None = None,
     max_imbalance: float | None = None,
     only_gains: bool = False,
+    other_leaders: Mapping[int, int] | None = None,
 ) -> LeaderLayout:
     """Return the order of replicas with the best leaders for ``demands`` and ``assignments``.
 
@@ -79,6 +80,9 @@ def plan_leaders(
         By what share of the mean a broker may lead more partitions than the mean. Default: any.
     only_gains
         Leave all leaders of a class of topics as they are, if moving them makes nothing local.
+    other_leaders
+        Broker id to the number of preferred leaders of topics that ``view`` does not have. With
+        these, the layout of some topics is that of the whole cluster with only them in ``topics``.
 
     Topics of a demand that ``view`` does not have are ignored. Raises InvalidOptionError for
     ``topics`` that the cluster does not have, for ``levels`` below 1, for a negative
@@ -91,6 +95,9 @@ def plan_leaders(
     problem = LeaderProblem.of(view, demands, assignments, topics, levels)
     classes = _topic_classes(problem, changes_first=bool(assignments))
     per_broker = problem.preferred_leaders(problem.fixed)
+    for broker, count in (other_leaders or {}).items():
+        if broker in problem.broker_index:
+            per_broker[problem.broker_index[broker]] += count
     per_rack = problem.fixed_leaders()
     for topic_class in classes:
         _count(problem, topic_class, per_broker, per_rack, 1)

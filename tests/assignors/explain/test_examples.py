@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -192,6 +193,17 @@ def test_unread_partitions() -> None:
         (Reason.UNREAD, RemedyKind.WAIT)
     ]
     assert (explanation.unread, explanation.off_rack, explanation.local) == (1, 0, 1)
+
+
+def test_remedies_can_be_left_out() -> None:
+    group, racks = members("abc"), {"t": "aaaaaaaaaabc"}
+    plan = STICKY.assign(group, racks)
+    whole = explain(group, racks, plan.partitions, STICKY)
+    brief = explain(group, racks, plan.partitions, STICKY, remedies=False)
+    assert all(finding.remedies for finding in whole.findings)
+    without = tuple(replace(finding, remedies=()) for finding in whole.findings)
+    assert brief == replace(whole, findings=without)
+    assert {member: dict(share) for member, share in brief.best.items()} == plan.partitions
 
 
 def test_an_empty_group_has_no_findings() -> None:

@@ -340,3 +340,36 @@ def test_planted_faults_are_detected() -> None:
     # Fewer changes at the cost of locality.
     worse = dict(zip(view.replicas, (0, 2, 0, 2, 0, 4), strict=True))
     assert value(view, groups, [], worse) > best
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_layout_of_some_topics_needs_only_the_number_of_other_leaders(block: int) -> None:
+    bounded = 0
+    for seed in range(block * 25, block * 25 + 25):
+        rng = random.Random(seed)
+        view = random_view(rng, rng.randint(2, 40), "tsuv")
+        topics = frozenset(rng.sample(sorted({tp.topic for tp in view.replicas}), 1))
+        part = replace(
+            view, replicas={tp: row for tp, row in view.replicas.items() if tp.topic in topics}
+        )
+        assignments = [random_assignment(rng, "keeps", part)]
+        demands = [random_readers(rng, "follows", "".join(topics))]
+        max_imbalance = rng.choice((None, 0.0, 0.3, 1.0))
+        others = Counter(
+            row[0] for tp, row in view.replicas.items() if tp.topic not in topics and row
+        )
+        whole, alone = (
+            plan_leaders(
+                of,
+                demands,
+                assignments=assignments,
+                topics=topics,
+                max_imbalance=max_imbalance,
+                only_gains=True,
+                other_leaders=other_leaders,
+            )
+            for of, other_leaders in ((view, None), (part, others))
+        )
+        assert alone == whole, f"seed {seed}"
+        bounded += whole.leader_limit is not None and bool(others)
+    assert bounded
