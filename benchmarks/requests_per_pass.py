@@ -1,11 +1,11 @@
-"""Requests and seconds of a pass of ``traffic collect`` and of the controller on a big cluster.
+"""Requests and seconds of ``traffic collect``, an audit and the controller on a big cluster.
 
     python -m benchmarks.requests_per_pass [--partitions 10000] [--groups 500] [--members 4]
 
 Starts six brokers in three racks with topics of 100 partitions, one replica each, and groups that
 have committed offsets of one topic each; one group has members. Then it takes three snapshots,
-counted by the collector, and lets a controller run for 20 s, whose requests are counted where
-kafka-python sends them, by their names.
+counted by the collector, audits the groups, and lets a controller run for 20 s; the requests of
+these two are counted where kafka-python sends them, by their names.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from kafka.structs import OffsetAndMetadata
 
 from placement_core.locators import MetadataLocator
 from placement_core.placers import RackAlternatingPlacer
+from rack_traffic.prices import PriceTable
 from rackward.admin import connect
+from rackward.audit import audit_cluster, read_cluster, read_rates, with_min_isr
 from rackward.clusters import LocalCluster
 from rackward.collector import ClusterSource, Snapshot
 from rackward.collector.collector import Worker
 from rackward.controller.app import Controller, Plugins
 from rackward.controller.config import ControllerConfig
+from rackward.host_racks import HostRacks
 
 PARTITIONS_PER_TOPIC = 100
 TOPICS_PER_REQUEST = 10
@@ -143,6 +146,25 @@ def collect(properties: dict[str, object]) -> None:
         worker.close()
 
 
+def audit(properties: dict[str, object]) -> None:
+    """Audit all groups, and print the requests and the time that reading took, and the rest."""
+    with counted() as requests, connect(properties, timeout=TIMEOUT) as admin:
+        requests.clear()
+        started, cpu = time.perf_counter(), time.process_time()
+        reading = with_min_isr(admin, read_cluster(admin, ["*"], lambda _: None))
+        rates, _ = read_rates(admin, reading, lambda _: None)
+        seconds, read_cpu = time.perf_counter() - started, time.process_time() - cpu
+    cpu = time.process_time()
+    report = audit_cluster(reading, rates, PriceTable(), HostRacks())
+    by_name = " ".join(f"{name}={count}" for name, count in requests.most_common())
+    print(
+        f"audit: groups={len(report.groups)} partitions={report.partitions} "
+        f"requests={requests.total()} ({by_name}) seconds={seconds:.1f} "
+        f"cpu_seconds={read_cpu:.1f} cpu_seconds_of_computation={time.process_time() - cpu:.1f}",
+        flush=True,
+    )
+
+
 def control(properties: dict[str, object]) -> None:
     """Run a controller without pending replicas, and print its requests per pass."""
     running = Controller(
@@ -182,6 +204,7 @@ def main() -> None:
         with reading(servers, topics[0], options.members):
             commit(admin, topics, options.groups)
             collect(properties)
+            audit(properties)
         control(properties)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
 from assignors.explain import Explanation, LocalityFinding, Reason, Remedy, RemedyKind, explain
+from assignors.model import Assignor
 from placement_core import ClusterView, InvalidOptionError, TopicPartition, parse_rack
 from placement_core.leaders import CurrentAssignment, plan_leaders
 from rackward.admin import AdminConnection, read_state
@@ -157,7 +158,7 @@ def leader_advice(group: Group) -> str:
             f"the brokers assign its partitions ({protocol}), without regard to leaders: move "
             f"leaders to its members with {plan}"
         )
-    reference = RANGE if group.protocol in BALANCED_BY_TOPIC else COOPERATIVE_STICKY
+    reference = reference_protocol(group)
     lead = shlex.join(["rackward", "lead", group.id])
     return (
         f"its assignor ({protocol}) has no regard to leaders: use the assignor {reference}, or "
@@ -173,28 +174,59 @@ def explain_live_group(
     return explain_group(group, view, host_racks)
 
 
-def explain_group(group: Group, view: ClusterView, host_racks: HostRacks) -> ExplainedGroup:
-    """Explain ``group``; ``view`` has the topics that it reads, and no others."""
-    by_topic = group.protocol in BALANCED_BY_TOPIC
+def explain_group(
+    group: Group, view: ClusterView, host_racks: HostRacks, *, remedies: bool = True
+) -> ExplainedGroup:
+    """Explain ``group``; ``view`` has the topics that it reads, and no others.
+
+    ``remedies`` False leaves out the remedies, see `assignors.explain.explain`.
+    """
     racks = {member.id: member_rack(member, host_racks) for member in group.members}
     explanation = explain(
-        [
-            Member(member.id, _topics(group, member), racks[member.id], member.instance_id)
-            for member in group.members
-        ],
+        members_of(group, racks),
         view.leader_racks(),
         {member.id: member.assignment for member in group.members},
-        LeaderRackAwareRange() if by_topic else LeaderRackAwareCooperativeSticky(),
+        reference_assignor(group),
         leaders={(tp.topic, tp.partition): leader for tp, leader in view.known_leaders.items()},
+        remedies=remedies,
     )
-    if not assigned_by_rackward(group):
+    if remedies and not assigned_by_rackward(group):
         fit = fit_leaders(view, current_assignment(group, host_racks), explanation.off_rack)
         explanation = replace(
             explanation,
             findings=tuple(_possible_remedies(group, each, fit) for each in explanation.findings),
         )
-    reference = RANGE if by_topic else COOPERATIVE_STICKY
-    return ExplainedGroup(group, racks, reference, explanation, view)
+    return ExplainedGroup(group, racks, reference_protocol(group), explanation, view)
+
+
+def reference_protocol(group: Group) -> str:
+    """Return the name of rackward's assignor that balances as the group's assignor does."""
+    return RANGE if group.protocol in BALANCED_BY_TOPIC else COOPERATIVE_STICKY
+
+
+def reference_assignor(group: Group) -> Assignor:
+    """Return that assignor, with its default options."""
+    if group.protocol in BALANCED_BY_TOPIC:
+        return LeaderRackAwareRange()
+    return LeaderRackAwareCooperativeSticky()
+
+
+def members_of(group: Group, racks: Mapping[str, str | None]) -> list[Member]:
+    """Return the group's members as an assignor's input, with what they own.
+
+    ``racks`` are those of the members, by member id.
+    """
+    return [
+        Member(
+            id=member.id,
+            topics=subscribed_topics(group, member) | frozenset(member.assignment),
+            rack=racks[member.id],
+            instance_id=member.instance_id,
+            owned=member.assignment,
+            generation=0,
+        )
+        for member in group.members
+    ]
 
 
 def fit_leaders(view: ClusterView, assignment: CurrentAssignment, off_rack: int) -> Remedy | None:
@@ -235,10 +267,6 @@ def _possible_remedies(
     if fit is not None and finding.reason.off_rack and finding.reason is not Reason.RACKLESS_MEMBER:
         remedies.insert(1 if finding.reason.fixed_by_rebalance else 0, fit)
     return replace(finding, remedies=tuple(remedies))
-
-
-def _topics(group: Group, member: GroupMember) -> frozenset[str]:
-    return subscribed_topics(group, member) | frozenset(member.assignment)
 
 
 def _assignment(member: GroupMember) -> Iterator[TopicPartition]:

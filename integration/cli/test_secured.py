@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
@@ -313,6 +314,10 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
         where = f"here={cluster.bootstrap('plain')}"
         return secured.run("plain", carol, *command, "--cluster", where).err, to
 
+    def audited() -> Any:
+        return secured.run("plain", carol, "audit", group, "--json").json
+
+    assert audited()["groups"] == []
     errors, _ = collected("without rights")
     assert "no topics are visible; if there are any, grant this user Describe on them" in errors
     assert "no groups are visible; if there are any, grant this user Describe on them" in errors
@@ -329,6 +334,10 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     assert {(row["topic"], row["size_bytes"]) for row in read_table(to, "partitions")} == {
         (topic, None)
     }
+    audit = audited()
+    assert [(row["group"], row["state"]) for row in audit["groups"]] == [(group, "Empty")]
+    for need in ("Describe on the cluster", "DescribeConfigs on the topic"):
+        assert any(f"grant this user {need}" in fault for fault in audit["faults"]), audit["faults"]
     allow(ResourceType.CLUSTER, "kafka-cluster")
     errors, to = collected("all of it")
     assert "missing in the snapshot" not in errors
@@ -336,6 +345,8 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
         errors, _ = collected("a topic is not visible")
         hint = f"1 topic that groups read ({hidden}): grant this user Describe on them"
         assert hint in errors
+        (row,) = audited()["groups"]
+        assert (row["missing_topics"], row["partitions"]) == ([hidden], 0)
         # Commands that name a topic get an error.
         explain = secured.error_line("plain", carol, "groups", "explain", group)
         assert f"grant this user Describe on {hidden}" in explain

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -20,6 +21,8 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from placement_core import InvalidOptionError
+from rack_traffic.atomic_write import write_atomically
+from rack_traffic.errors import OutputError
 
 SCHEMA_VERSION = 1
 """Version of the JSON that commands print. It grows if the meaning of a field changes, not if a
@@ -163,6 +166,28 @@ def confirm(question: str, yes: bool) -> None:
     if not confirmed:
         typer.echo("Nothing was changed.", err=True)
         raise typer.Exit(1)
+
+
+# Pages.
+
+
+def check_folder(option: str, file: Path) -> None:
+    """Raise InvalidOptionError, which names ``option``, if the file's folder does not exist."""
+    if not file.parent.is_dir():
+        raise InvalidOptionError(
+            f"{option} {file}: the folder {file.parent} does not exist: create it first"
+        )
+
+
+def write_page(file: Path, page: str) -> int:
+    """Write the page atomically; return its size in bytes. Raises OutputError."""
+    content = page.encode()
+    try:
+        with write_atomically(file) as opened:
+            opened.write(content)
+    except OSError as error:
+        raise OutputError(f"cannot write {file}: {error.strerror or error}") from error
+    return len(content)
 
 
 # Logging.

@@ -36,6 +36,10 @@ class LazyCommand(NamedTuple):
 
 # All modules together take longer to import than most commands take to run.
 COMMANDS = {
+    "audit": LazyCommand(
+        "rackward.cli.audit",
+        "Show what consumer groups read across racks, what it costs, and what to do next.",
+    ),
     "demo": LazyCommand(
         "rackward.demo.command",
         "Measure cross-rack traffic of groups with and without rackward.",
@@ -57,7 +61,7 @@ COMMANDS = {
     ),
     "groups": LazyCommand(
         "rackward.cli.groups",
-        "Explain why consumer groups read from other racks, and rebalance them.",
+        "List consumer groups, explain why they read from other racks, and rebalance them.",
     ),
     "traffic": LazyCommand(
         "rackward.cli.traffic", "Collect and report cross-rack traffic, its cost and savings."
@@ -96,8 +100,8 @@ class LazyGroup(TyperGroup):
 EPILOG = """
 \b
 Examples:
-  rackward demo
-  rackward groups explain billing --bootstrap-server kafka:9092
+  rackward demo                                     without a cluster
+  rackward audit --bootstrap-server kafka:9092      on yours; changes nothing
   rackward COMMAND --help
 
 The cluster of all commands can be set once, by the environment variables RACKWARD_BOOTSTRAP_SERVER

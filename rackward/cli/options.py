@@ -16,6 +16,7 @@ from placement_core import InvalidOptionError
 from placement_core.locators import MetadataLocator, RackLocator
 from placement_core.placers import SimplePlacer, load_placer, parse_properties
 from placement_core.placers.round_robin import new_seed
+from rack_traffic.prices import PriceTable, load_prices
 from rackward.admin import TIMEOUT_SECONDS, AdminConnection, connect
 from rackward.rack_locators import load_locator
 from rackward.reassignment import BatchLimits
@@ -84,6 +85,68 @@ RackMapping = Annotated[
         "(10.0.1.0/24=a).",
     ),
 ]
+
+GroupNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="GROUP...",
+        help="Consumer groups; * matches any characters. Default: all groups.",
+        show_default=False,
+    ),
+]
+
+# Prices.
+
+Prices = Annotated[
+    str | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE",
+        help="Price table, as CSV or JSON: rules with per_gb and, optionally, cluster, level (1 is "
+        "the top level of rack paths), from_rack, to_rack, both_directions; or the name or "
+        "module:Class of a plug-in. Default: 0.02 per GB between racks, 0 within a rack.",
+    ),
+]
+PricesProperties = Annotated[
+    str | None,
+    typer.Option(
+        "--prices-properties",
+        metavar="KEY=VALUE,...",
+        help="Properties of the plug-in that --prices names.",
+    ),
+]
+CurrencySign = Annotated[
+    str,
+    typer.Option("--currency", metavar="SIGN", help="Currency of the prices, such as EUR."),
+]
+_MAX_CURRENCY_LENGTH = 8
+
+
+def price_table(prices: str | None, properties: str | None = None) -> PriceTable:
+    """Return the price table of a file or a plug-in, or the default one.
+
+    Raise PriceTableError and InvalidOptionError.
+    """
+    if prices is None:
+        if properties is not None:
+            raise InvalidOptionError("--prices-properties without --prices: give the plug-in")
+        return PriceTable()
+    try:
+        return load_prices(prices, parse_properties(properties or ""))
+    except InvalidOptionError as error:
+        raise InvalidOptionError(f"--prices: {error}") from error
+
+
+def currency_symbol(text: str) -> str:
+    """Return the symbol of ``--currency``. Raises InvalidOptionError."""
+    symbol = text.strip()
+    if not 0 < len(symbol) <= _MAX_CURRENCY_LENGTH or not symbol.isprintable():
+        raise InvalidOptionError(
+            f"--currency {text!r}: give a symbol or code of at most {_MAX_CURRENCY_LENGTH} "
+            "characters, such as $ or EUR"
+        )
+    return symbol
+
 
 # Placement.
 

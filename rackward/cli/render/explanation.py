@@ -22,6 +22,7 @@ from rackward.admin.groups import Group
 from rackward.cli.console import escape_controls, table
 from rackward.cli.render.plan import NO_RACK
 from rackward.group_explanation import ExplainedGroup
+from rackward.group_readers import assigned_by_rackward
 from rackward.units import format_count
 
 _MAX_TOPICS = 4
@@ -120,7 +121,7 @@ def _finding_table(explained: ExplainedGroup, *, wide: bool) -> Table:
     for index, finding in enumerate(explained.explanation.findings):
         if index:
             rows.add_row()
-        reason = Text(_sentence(finding_text(explained, finding)))
+        reason = Text(_sentence(finding_text(explained.group, finding)))
         reason.append("\n" + "\n".join(_partition_lines(finding)), style="dim")
         remedies = [
             _sentence(recommendation_text(explained, remedy)) for remedy in finding.remedies
@@ -141,16 +142,16 @@ def _partition_lines(finding: LocalityFinding) -> list[str]:
     return lines
 
 
-def finding_text(explained: ExplainedGroup, finding: LocalityFinding) -> str:
+def finding_text(group: Group, finding: LocalityFinding) -> str:
     """Return `assignors.explain.reason_text` with the name of the group's assignor."""
     if finding.reason is not Reason.NOT_OPTIMAL:
         return escape_controls(reason_text(finding))
-    if explained.uses_rackward:
+    if assigned_by_rackward(group):
         return (
             "other members could read them locally: leaders or racks have changed since the "
             "assignment, or the group uses weights"
         )
-    protocol = escape_controls(explained.group.protocol or "unknown")
+    protocol = escape_controls(group.protocol or "unknown")
     return (
         f"other members could read them locally: the group's assignor ({protocol}) does not "
         "consider the racks of leaders"
@@ -277,7 +278,7 @@ def _finding_json(explained: ExplainedGroup, finding: LocalityFinding) -> dict[s
     return {
         "reason": finding.reason.value,
         "off_rack": finding.reason.off_rack,
-        "why": finding_text(explained, finding),
+        "why": finding_text(explained.group, finding),
         "rack": finding.rack,
         "count": finding.count,
         "led": finding.leaders_in_rack,

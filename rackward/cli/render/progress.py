@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import BarColumn, Task, TaskID, TextColumn
 from rich.progress import Progress as Bar
+from rich.text import Text
 
 from rackward.cli.console import print_json_line
 from rackward.reassignment import Event, EventHandler
@@ -202,3 +203,44 @@ def _print_event(command: str, event: Event) -> None:
         fields |= fields.pop("progress")
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
     print_json_line(command, name, fields)
+
+
+# ---- Steps of a command that only reads.
+
+SHOWN_AFTER_SECONDS = 2.0
+
+
+class _LateColumn(TextColumn):
+    """A column that is empty at first: most commands are done before it is needed."""
+
+    def render(self, task: Task) -> Text:
+        return Text() if (task.elapsed or 0.0) < SHOWN_AFTER_SECONDS else super().render(task)
+
+
+@contextmanager
+def step_reporter(
+    console: Console, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows what is being done, once the command has taken two seconds.
+
+    On a terminal the text replaces the one before; in a log it is a line, every five seconds.
+    """
+    if console.is_terminal:
+        with Bar(
+            _LateColumn("{task.description}", markup=False),
+            console=console,
+            transient=True,
+            refresh_per_second=4,
+        ) as bar:
+            task = bar.add_task("")
+            yield lambda text: bar.update(task, description=f"{text} ...")
+        return
+    last = clock() + SHOWN_AFTER_SECONDS - LOG_INTERVAL_SECONDS
+
+    def show(text: str) -> None:
+        nonlocal last
+        if clock() - last >= LOG_INTERVAL_SECONDS:
+            last = clock()
+            console.print(f"{text} ...")
+
+    yield show

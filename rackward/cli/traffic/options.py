@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement_core import InvalidOptionError
-from placement_core.plugins import parse_properties
-from rack_traffic.prices import PriceTable, load_prices
 from rack_traffic.session import SparkOptions, spark_errors, spark_session
 from rackward.cli.console import log_to_stderr
 
@@ -43,24 +41,6 @@ Since = Annotated[
 Until = Annotated[
     str | None,
     typer.Option("--until", metavar="TIME", help="Only hours that begin before this time."),
-]
-Prices = Annotated[
-    str | None,
-    typer.Option(
-        "--prices",
-        metavar="FILE",
-        help="Price table, as CSV or JSON: rules with per_gb and, optionally, cluster, level (1 is "
-        "the top level of rack paths), from_rack, to_rack, both_directions; or the name or "
-        "module:Class of a plug-in. Default: 0.02 per GB between racks, 0 within a rack.",
-    ),
-]
-PricesProperties = Annotated[
-    str | None,
-    typer.Option(
-        "--prices-properties",
-        metavar="KEY=VALUE,...",
-        help="Properties of the plug-in that --prices names.",
-    ),
 ]
 Master = Annotated[
     str,
@@ -134,21 +114,6 @@ def is_small(path: str) -> bool:
     except ImportError:
         return False
     return storage.is_small(path)
-
-
-def price_table(prices: str | None, properties: str | None = None) -> PriceTable:
-    """Return the price table of a file or a plug-in, or the default one.
-
-    Raise PriceTableError and InvalidOptionError.
-    """
-    if prices is None:
-        if properties is not None:
-            raise InvalidOptionError("--prices-properties without --prices: give the plug-in")
-        return PriceTable()
-    try:
-        return load_prices(prices, parse_properties(properties or ""))
-    except InvalidOptionError as error:
-        raise InvalidOptionError(f"--prices: {error}") from error
 
 
 def parse_time(option: str, text: str | None) -> datetime | None:

@@ -10,15 +10,12 @@ from typing import Annotated
 
 import typer
 
-from placement_core import InvalidOptionError
-from rack_traffic.atomic_write import write_atomically
-from rack_traffic.errors import MissingPackageError, OutputError
+from rack_traffic.errors import MissingPackageError
 from rackward.cli import options
-from rackward.cli.console import print_json
+from rackward.cli.console import check_folder, print_json, write_page
 from rackward.cli.traffic import options as traffic_options
 
 DEFAULT_OUTPUT = Path("rack-traffic.html")
-_MAX_CURRENCY_LENGTH = 8
 
 REPORT_EPILOG = """
 \b
@@ -68,10 +65,7 @@ def report(
     title: Annotated[
         str | None, typer.Option("--title", metavar="TEXT", help="Title of the page.")
     ] = None,
-    currency: Annotated[
-        str,
-        typer.Option("--currency", metavar="SIGN", help="Currency of the prices, such as EUR."),
-    ] = "$",
+    currency: options.CurrencySign = "$",
     top: Annotated[
         int,
         typer.Option(
@@ -95,13 +89,11 @@ def report(
 
     One file that works offline, on phones, in light and dark mode, and printed.
     """
-    symbol = _currency_symbol(currency)
+    symbol = options.currency_symbol(currency)
     writes_page = output is not None or open_page or not (as_json or parquet is not None)
     page_file = output or DEFAULT_OUTPUT
-    if writes_page and not page_file.parent.is_dir():
-        raise InvalidOptionError(
-            f"--output {page_file}: the folder {page_file.parent} does not exist: create it first"
-        )
+    if writes_page:
+        check_folder("--output", page_file)
     start = traffic_options.parse_time("--since", since)
     end = traffic_options.parse_time("--until", until)
     try:
@@ -132,33 +124,12 @@ def report(
         from rack_traffic.report.page import DEFAULT_TITLE, PageOptions, render_page
 
         page_options = PageOptions(datetime.now(UTC), title or DEFAULT_TITLE, Currency(symbol), top)
-        size = _write(page_file, render_page(summary, report_findings, page_options))
+        size = write_page(page_file, render_page(summary, report_findings, page_options))
         _print(f"Wrote {page_file} ({size / 1e6:.1f} MB)")
     if as_json:
         print_json("traffic report", data)
     if open_page and not webbrowser.open(page_file.resolve().as_uri()):
         _print(f"cannot start a browser: open {page_file} in one")
-
-
-def _currency_symbol(text: str) -> str:
-    symbol = text.strip()
-    if not 0 < len(symbol) <= _MAX_CURRENCY_LENGTH or not symbol.isprintable():
-        raise InvalidOptionError(
-            f"--currency {text!r}: give a symbol or code of at most {_MAX_CURRENCY_LENGTH} "
-            "characters, such as $ or EUR"
-        )
-    return symbol
-
-
-def _write(file: Path, page: str) -> int:
-    """Write the page atomically; return its size in bytes. Raise OutputError."""
-    content = page.encode()
-    try:
-        with write_atomically(file) as opened:
-            opened.write(content)
-    except OSError as error:
-        raise OutputError(f"cannot write {file}: {error.strerror or error}") from error
-    return len(content)
 
 
 def _print(text: str) -> None:

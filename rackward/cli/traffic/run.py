@@ -32,8 +32,8 @@ def run(
     folder: traffic_options.Target,
     since: traffic_options.Since = None,
     until: traffic_options.Until = None,
-    prices: traffic_options.Prices = None,
-    prices_properties: traffic_options.PricesProperties = None,
+    prices: options.Prices = None,
+    prices_properties: options.PricesProperties = None,
     max_gap: Annotated[
         float,
         typer.Option(
@@ -51,7 +51,7 @@ def run(
     """Compute cross-rack traffic and its cost per hour from snapshots."""
     start = traffic_options.parse_time("--since", since)
     end = traffic_options.parse_time("--until", until)
-    price_table = traffic_options.price_table(prices, prices_properties)
+    price_table = options.price_table(prices, prices_properties)
     estimation = EstimationOptions(max_gap_hours=max_gap)
     spark_options = traffic_options.spark_options(
         master,

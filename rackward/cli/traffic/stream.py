@@ -70,15 +70,15 @@ def stream(
             help="Delete published hours and rejected rows that are older than this.",
         ),
     ] = 400,
-    prices: traffic_options.Prices = None,
-    prices_properties: traffic_options.PricesProperties = None,
+    prices: options.Prices = None,
+    prices_properties: options.PricesProperties = None,
     master: traffic_options.Master = traffic_options.DEFAULT_MASTER,
     driver_memory: traffic_options.DriverMemory = traffic_options.DEFAULT_MEMORY,
     conf: traffic_options.Conf = None,
 ) -> None:
     """Keep the tables of traffic up to date from a topic of snapshots."""
     properties = _consumer_properties(bootstrap_server, command_config)
-    price_table = traffic_options.price_table(prices, prices_properties)
+    price_table = options.price_table(prices, prices_properties)
     estimation = EstimationOptions(max_gap_hours=max_gap)
     spark_options = traffic_options.spark_options(
         master, driver_memory, conf, kafka=True, delta=True

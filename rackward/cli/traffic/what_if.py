@@ -34,8 +34,8 @@ def what_if(
     ] = Interval.ALL,
     since: traffic_options.Since = None,
     until: traffic_options.Until = None,
-    prices: traffic_options.Prices = None,
-    prices_properties: traffic_options.PricesProperties = None,
+    prices: options.Prices = None,
+    prices_properties: options.PricesProperties = None,
     master: traffic_options.Master = traffic_options.DEFAULT_MASTER,
     driver_memory: traffic_options.DriverMemory = traffic_options.DEFAULT_MEMORY,
     conf: traffic_options.Conf = None,
@@ -49,7 +49,7 @@ def what_if(
     """
     start = traffic_options.parse_time("--since", since)
     end = traffic_options.parse_time("--until", until)
-    price_table = traffic_options.price_table(prices, prices_properties)
+    price_table = options.price_table(prices, prices_properties)
     spark_options = traffic_options.spark_options(
         master,
         driver_memory,

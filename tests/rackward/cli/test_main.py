@@ -81,13 +81,14 @@ OTHER_PACKAGES = (
     *("confluent_kafka", "aiokafka", "docker", "testcontainers"),
 )
 HELP_PAGES = {
+    "audit": (),
     "demo": (),
     "topics": ("create", "add-partitions", "describe"),
     "placement": ("check", "plan", "apply", "cancel", "throttle", "suggest"),
     "leaders": ("plan", "apply"),
     "lead": (),
     "controller": (),
-    "groups": ("explain", "rebalance"),
+    "groups": ("list", "explain", "rebalance"),
     "traffic": ("collect", "run", "what-if", "stream", "report"),
     "rack": (),
 }

@@ -1,0 +1,288 @@
+"""`rackward audit` and `groups list` on live groups of several clients side by side.
+
+Which partitions members get is chance, so figures are compared with counts made here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
+from integration.support.clients import KafkaPython, MakeClient
+from integration.support.collecting import fill, new_protocol, with_stable_state
+from integration.support.command_line import Done, one_line, rackward, running
+from integration.support.groups import ConsumerGroup
+from integration.support.leading import StockConfluent
+from integration.support.program_clients import RANGE, Java
+from integration.support.racks import off_rack
+from integration.support.topics import create_topic, delete_topic, new_name
+from rackward.clusters import Cluster
+from rackward.clusters.pytest_plugin import UniqueName
+from tests.support.waiting import TEST_TIMEOUT, wait_until
+
+LEADERS = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
+"""Broker of each leader: six in rack a, four in b, two in c. So with a member in each rack, which
+read four partitions each, two are off-rack at best."""
+PARTITIONS, OFF_RACK_AT_BEST = len(LEADERS), 2
+RACKS = ("a", "b", "c")
+RECORDS, RECORD_BYTES = 20, 1000
+PRICE, SECONDS_PER_MONTH = 0.02, 730 * 3600
+
+
+def ours(rack: str | None) -> list[Any]:
+    return [LeaderRackAwareCooperativeStickyAssignor(rack=rack, refresh=None)]
+
+
+KINDS: dict[str, tuple[MakeClient, str]] = {
+    "java": (Java(RANGE), "consumer-java"),
+    "confluent": (StockConfluent("cooperative-sticky"), "rdkafka"),
+    "new": (new_protocol, "rdkafka"),
+    "ours": (KafkaPython(ours), "kafka-python-3"),
+}
+"""Client of each group, and the beginning of its members' client ids."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of several clients, each with a topic of its own and a member in each rack."""
+
+    cluster: Cluster
+    groups: dict[str, ConsumerGroup]
+    topics: dict[str, str]
+    members: dict[str, dict[str, str]]
+
+    @property
+    def ids(self) -> dict[str, str]:
+        return {kind: group.id for kind, group in self.groups.items()}
+
+    def are_stable(self) -> bool:
+        """Return whether brokers report an assignment of each group."""
+        listed = rackward(self.cluster, "groups", "list", *self.ids.values(), "--json").json
+        reasons = {row["group"]: row["reason"] for row in listed["groups"]}
+        return reasons == dict.fromkeys(self.ids.values())
+
+    def off_rack(self) -> dict[str, int]:
+        """Return the off-rack partitions of each group, counted without rackward."""
+        counts = {}
+        for kind, group in self.groups.items():
+            partitions = {(self.topics[kind], number) for number in range(PARTITIONS)}
+            owned = group.settle(partitions, hold=0.0)
+            counts[kind] = off_rack(self.cluster, owned, self.members[kind])
+        return counts
+
+    def audited(self, *arguments: object) -> tuple[dict[str, int], Any]:
+        """Return the counts, and the JSON of an audit during which they stayed the same."""
+        names = sorted(self.ids.values())
+        return with_stable_state(
+            self.off_rack,
+            lambda: rackward(self.cluster, "audit", *names, "--json", *arguments).json,
+        )
+
+
+@pytest.fixture(scope="module")
+def side_by_side(shared_three_brokers: Cluster) -> Iterator[Groups]:
+    cluster = shared_three_brokers
+    rows = [[leader, (leader + 1) % 3, (leader + 2) % 3] for leader in LEADERS]
+    with ExitStack() as stack:
+        groups, topics, members = {}, {}, {}
+        for kind, (client, prefix) in KINDS.items():
+            topics[kind] = create_topic(cluster, new_name(f"audit-{kind}"), rows)
+            stack.callback(delete_topic, cluster, topics[kind])
+            fill(cluster, topics[kind], PARTITIONS, RECORDS)
+            group = ConsumerGroup(cluster, topics=[topics[kind]], client=client)
+            groups[kind] = stack.enter_context(group)
+            members[kind] = {f"{prefix}-{number}": rack for number, rack in enumerate(RACKS, 1)}
+            for name, rack in members[kind].items():
+                group.start(name, rack)
+        for kind, group in groups.items():
+            group.settle({(topics[kind], number) for number in range(PARTITIONS)}, hold=2.0)
+        together = Groups(cluster, groups, topics, members)
+        wait_until(together.are_stable, TEST_TIMEOUT, "brokers report all groups as stable")
+        yield together
+
+
+def rows_of(document: Any, groups: Groups) -> dict[str, Any]:
+    by_id = {row["group"]: row for row in document["groups"]}
+    return {kind: by_id[name] for kind, name in groups.ids.items()}
+
+
+def test_figures_of_groups_side_by_side(side_by_side: Groups) -> None:
+    counted, document = side_by_side.audited()
+    rows = rows_of(document, side_by_side)
+    for kind, row in rows.items():
+        assert row["reason"] is None, kind
+        assert row["partitions"] == PARTITIONS, kind
+        assert row["now"]["off_rack"] == counted[kind], kind
+        assert row["local"] == PARTITIONS - counted[kind], kind
+        assert row["assignor"]["off_rack"] == OFF_RACK_AT_BEST, kind
+        # Every partition has a replica in each rack.
+        assert (row["layout"]["off_rack"], row["layout_proved"]) == (0, True), kind
+        assert sum(each["count"] for each in row["findings"]) == counted[kind], kind
+        # Each record is a kilobyte, and was written within the last hour.
+        per_partition = row["bytes_per_second"] / PARTITIONS
+        assert RECORDS * RECORD_BYTES <= per_partition * 3600 <= 1.2 * RECORDS * RECORD_BYTES
+        crossing = row["now"]["crossing_bytes_per_second"]
+        assert crossing == pytest.approx(per_partition * counted[kind], rel=0.01)
+        cost = crossing / 1e9 * PRICE * SECONDS_PER_MONTH
+        assert row["now"]["cost_per_month"] == pytest.approx(cost, abs=1e-4)
+    assert counted["ours"] == OFF_RACK_AT_BEST
+    assert document["totals"]["now"]["off_rack"] == sum(counted.values())
+    protocols = {kind: (row["type"], row["protocol"]) for kind, row in rows.items()}
+    assert protocols == {
+        "java": ("classic", "range"),
+        "confluent": ("classic", "cooperative-sticky"),
+        "new": ("consumer", "uniform"),
+        "ours": ("classic", "leader-rack-aware-cooperative-sticky"),
+    }
+    libraries = {kind: [each["library"] for each in row["libraries"]] for kind, row in rows.items()}
+    assert libraries == {
+        "java": ["Java"],
+        "confluent": ["librdkafka"],
+        "new": ["librdkafka"],
+        "ours": ["kafka-python"],
+    }
+    led = {kind: row["led_by"] for kind, row in rows.items()}
+    assert led == {
+        "java": "client",
+        "confluent": "client",
+        "new": "brokers",
+        "ours": "rackward's assignor",
+    }
+    order = [row["group"] for row in document["groups"]]
+    assert order == sorted(
+        order,
+        key=lambda name: next(
+            (-row["now"]["cost_per_month"], -row["now"]["crossing_bytes_per_second"], name)
+            for row in document["groups"]
+            if row["group"] == name
+        ),
+    )
+
+
+def test_the_steps_are_commands_that_do_what_is_promised(side_by_side: Groups) -> None:
+    counted, document = side_by_side.audited()
+    for kind, row in rows_of(document, side_by_side).items():
+        kinds = [step["kind"] for step in row["steps"]]
+        name = side_by_side.ids[kind]
+        helps = counted[kind] > OFF_RACK_AT_BEST and kind in ("java", "confluent")
+        assert kinds == (["lead"] if helps else []) + (
+            ["move-leaders"] if kind != "new" or counted[kind] else []
+        ), kind
+        for step in row["steps"]:
+            command = step["lines"][0].split()
+            if step["kind"] == "lead":
+                assert command == ["rackward", "lead", name, "--take-over", "remove"]
+            else:
+                assert command[:5] == ["rackward", "leaders", "plan", "--group", name]
+                if kind in ("new", "ours"):
+                    plan = rackward(side_by_side.cluster, *command[1:5], "--json").json
+                    (locality,) = plan["localities"]
+                    assert locality["after"] == PARTITIONS - row["layout"]["off_rack"]
+
+
+def test_the_table_fits_80_columns_and_a_pipe_has_a_line_per_group(
+    side_by_side: Groups, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = side_by_side.ids
+    piped = rackward(side_by_side.cluster, "audit", *names.values()).out
+    assert "\x1b" not in piped
+    for name in names.values():
+        (line,) = [each for each in piped.splitlines() if each.startswith(f"{name} ")]
+        assert line.count("%") == 3, "local now, with the assignor, with moved leaders"
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = rackward(side_by_side.cluster, "audit", *names.values()).out
+    # Commands are not wrapped, so that they can be copied.
+    prose = [line for line in shown.splitlines() if not line.startswith("  rackward ")]
+    assert max(map(len, prose)) <= 80
+    assert all(name in shown for name in names.values())
+    page = tmp_path / "audit.html"
+    written = rackward(side_by_side.cluster, "audit", *names.values(), "--html", page)
+    assert (written.out, "Wrote" in written.err) == ("", True)
+    text = page.read_text()
+    assert all(name in text for name in names.values())
+    assert not re.search(r'(src|href)="(?!data:)', text)
+
+
+def test_groups_are_listed_by_what_they_read_across_racks(side_by_side: Groups) -> None:
+    names = sorted(side_by_side.ids.values())
+
+    def listed() -> Any:
+        return rackward(side_by_side.cluster, "groups", "list", *names, "--json").json
+
+    counted, document = with_stable_state(side_by_side.off_rack, listed)
+    rows = rows_of(document, side_by_side)
+    assert {kind: row["now"]["off_rack"] for kind, row in rows.items()} == counted
+    costs = [row["now"]["cost_per_month"] for row in document["groups"]]
+    assert costs == sorted(costs, reverse=True)
+    text = rackward(side_by_side.cluster, "groups", "list", *names).out
+    assert all(name in text for name in names)
+
+
+def test_ctrl_c_ends_the_measurement_with_what_there_is(side_by_side: Groups) -> None:
+    name = side_by_side.ids["ours"]
+    with running(side_by_side.cluster, "audit", name, "--watch", "3600", "--json") as command:
+        assert command.process.stderr is not None
+        watching = next(line for line in command.process.stderr if "Watching" in line)
+        assert "Ctrl-C ends it early" in watching
+        done = command.send(signal.SIGINT)
+    assert done.status == 0, done
+    document = json.loads(done.out)
+    assert 0 < document["rates"]["watched_seconds"] < 3600
+    (row,) = document["groups"]
+    # Nothing is written or committed meanwhile.
+    assert (row["bytes_per_second"], row["rate_source"]) == (0, "written")
+    assert row["now"]["off_rack"] == OFF_RACK_AT_BEST
+
+
+def test_what_cannot_be_audited_is_a_line_with_the_reason(
+    three_brokers: Cluster, unique_name: UniqueName
+) -> None:
+    cluster = three_brokers
+    rows = [[0], [1], [2]]
+    kept, deleted = unique_name("kept"), unique_name("deleted")
+    for name in (kept, deleted):
+        create_topic(cluster, name, rows)
+    group = ConsumerGroup(cluster, topics=[kept, deleted], client=new_protocol)
+    with group:
+        group.start("m1")
+        group.settle({(name, number) for name in (kept, deleted) for number in range(3)})
+        rackless = audit_of(cluster, group.id)
+        assert (rackless["rackless_members"], rackless["members"]) == (1, 1)
+        assert rackless["now"]["cost_per_month"] == 0
+        assert [step["kind"] for step in rackless["steps"]] == ["set-client-rack"]
+        mapped = audit_of(cluster, group.id, "--mapping", "127.0.0.0/8=b")
+        assert (mapped["rackless_members"], mapped["now"]["off_rack"]) == (0, 4)
+        delete_topic(cluster, deleted)
+        wait_until(
+            lambda: audit_of(cluster, group.id)["partitions"] == 3,
+            TEST_TIMEOUT,
+            "the audit has the partitions of the other topic only",
+        )
+    empty = audit_of(cluster, group.id)
+    assert empty["now"] is None
+    assert "no members" in empty["reason"]
+    text = rackward(cluster, "audit", group.id).out
+    assert "has no members" in text
+    none = rackward(cluster, "audit", "no-such-group").out
+    assert "No consumer groups are visible" in none
+    assert rackward(cluster, "audit", "no-such-group", "--json").json["groups"] == []
+    delete_topic(cluster, kept)
+
+
+def audit_of(cluster: Cluster, name: str, *arguments: str) -> Any:
+    (row,) = rackward(cluster, "audit", name, "--json", *arguments).json["groups"]
+    return row
+
+
+def test_a_cluster_that_cannot_be_reached_is_an_error() -> None:
+    done: Done = rackward("127.0.0.1:9", "audit", "--timeout", "2", status=2)
+    assert "127.0.0.1:9" in one_line(done)

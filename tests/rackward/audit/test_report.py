@@ -1,0 +1,276 @@
+"""The audit against explanations, layouts of the whole cluster, and counts made here."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from placement_core import ClusterView, TopicPartition, parse_rack
+from placement_core.leaders import plan_leaders
+from rack_traffic.prices import PriceRule, PriceTable
+from rackward.admin import ClusterState
+from rackward.admin.groups import Group, GroupMember, ListedGroup
+from rackward.audit import (
+    AuditReport,
+    ClusterReading,
+    GroupReading,
+    RateSource,
+    ReadRates,
+    StepKind,
+    audit_cluster,
+)
+from rackward.audit.report import SECONDS_PER_MONTH, components
+from rackward.audit.steps import can_follow
+from rackward.group_explanation import explain_group
+from rackward.group_readers import AssignmentKind, readers_of_groups, topics_read
+from rackward.host_racks import HostRacks
+from tests.support.described_groups import random_group
+from tests.support.placement import random_view
+from tests.support.simulated_cluster import cluster_state
+
+
+def reading(state: ClusterState, *groups: Group) -> ClusterReading:
+    readings = (
+        GroupReading(ListedGroup(each.id, each.protocol_type, each.type, each.state), 0, each)
+        for each in groups
+    )
+    return ClusterReading(state, tuple(readings))
+
+
+def audit(read: ClusterReading, rates: ReadRates | None = None) -> AuditReport:
+    return audit_cluster(read, rates or ReadRates(), PriceTable(), HostRacks())
+
+
+def random_state(rng: random.Random) -> ClusterState:
+    view = random_view(rng, rng.randint(1, 30), "tsu")
+    live = view.racks()
+    leaders = {
+        tp: next(broker for broker in row if broker in live)
+        for tp, row in view.replicas.items()
+        if any(broker in live for broker in row)
+    }
+    topic_ids = dict.fromkeys(tp.topic for tp in view.replicas)
+    return ClusterState("c", replace(view, leaders=leaders), topic_ids=topic_ids)
+
+
+def only(view: ClusterView, group: Group) -> ClusterView:
+    topics = topics_read(group)
+    return replace(
+        view,
+        replicas={tp: row for tp, row in view.replicas.items() if tp.topic in topics},
+        leaders={tp: each for tp, each in view.known_leaders.items() if tp.topic in topics},
+    )
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_figures_are_those_of_explanations_and_of_layouts_of_the_whole_cluster(block: int) -> None:
+    moved = 0
+    for seed in range(block * 20, block * 20 + 20):
+        rng = random.Random(seed)
+        state = random_state(rng)
+        groups = [random_group(rng, state.view, f"g{n}") for n in range(rng.randint(1, 3))]
+        rates = ReadRates(written={tp: rng.random() for tp in state.view.replicas})
+        rows = {row.id: row for row in audit(reading(state, *groups), rates).groups}
+        for group in groups:
+            row = rows[group.id]
+            explained = explain_group(group, only(state.view, group), HostRacks())
+            explanation = explained.explanation
+            assert row.now is not None
+            assert row.assignor is not None
+            assert row.layout is not None
+            assert row.now.off_rack == explanation.off_rack, f"seed {seed}"
+            assert row.assignor.off_rack == explanation.optimum, f"seed {seed}"
+            assert row.local == explanation.local, f"seed {seed}"
+            assert row.unknown == explanation.unknown + explanation.unread, f"seed {seed}"
+            assert row.partitions == explanation.partitions, f"seed {seed}"
+            crossing = count_crossing(group, state.view, rates.written)
+            assert row.now.crossing == pytest.approx(crossing), f"seed {seed}"
+            assert [each.count for each in row.findings] == [
+                each.count for each in explanation.findings
+            ]
+        # One group alone is laid out as `leaders plan` does it.
+        group = groups[0]
+        (alone,) = audit(reading(state, group), rates).groups
+        assert alone.now is not None
+        assert alone.assignor is not None
+        assert alone.layout is not None
+        kind = AssignmentKind.OURS if can_follow(group) else AssignmentKind.CURRENT
+        readers = readers_of_groups([group], HostRacks(), kind)
+        layout = plan_leaders(
+            state.view,
+            readers.demands,
+            assignments=readers.assignments,
+            topics=readers.topics & set(state.topic_ids),
+            max_imbalance=readers.max_imbalance,
+            only_gains=True,
+        )
+        reachable = alone.assignor if can_follow(group) else alone.now
+        assert alone.layout.off_rack <= reachable.off_rack, f"seed {seed}"
+        if not can_follow(group) and reachable.off_rack:
+            leaders = {**state.view.known_leaders, **{tp: o[0] for tp, o in layout.order.items()}}
+            after = explain_group(
+                group, only(replace(state.view, leaders=leaders), group), HostRacks()
+            )
+            assert alone.layout.off_rack == after.explanation.off_rack, f"seed {seed}"
+            moved += alone.layout.off_rack < reachable.off_rack
+    assert moved
+
+
+def count_crossing(group: Group, view: ClusterView, rates: Mapping[TopicPartition, float]) -> float:
+    """Return the bytes per second between two known racks, counted here."""
+    owners: dict[TopicPartition, list[str | None]] = {}
+    for member in group.members:
+        for topic, numbers in member.assignment.items():
+            for number in numbers:
+                owners.setdefault(TopicPartition(topic, number), []).append(member.rack)
+    racks = view.racks()
+    total = 0.0
+    for tp, members in owners.items():
+        leader = view.leader(tp)
+        rack = None if leader is None else parse_rack(racks.get(leader))
+        if len(members) == 1 and rack and parse_rack(members[0]) not in (None, rack):
+            total += rates.get(tp, 0.0)
+    return total
+
+
+def group(name: str, shares: Sequence[Sequence[int]], **fields: object) -> Group:
+    """Return a group of topic "t" with a member per share, in the racks a, b, c in turn."""
+    members = tuple(
+        GroupMember(
+            f"{name}-{n}",
+            None,
+            f"consumer-{name}-{n}",
+            "/10.0.0.1",
+            "abc"[n % 3],
+            frozenset({"t"}),
+            {"t": tuple(share)},
+            can_send_rack=True,
+        )
+        for n, share in enumerate(shares)
+    )
+    values: dict[str, object] = {
+        "type": "classic",
+        "state": "Stable",
+        "protocol_type": "consumer",
+        "protocol": "range",
+        "generation": 1,
+        "members": members,
+        **fields,
+    }
+    return Group(name, **values)  # type: ignore[arg-type]
+
+
+STATE = cluster_state(
+    {"t": [(0, 2, 4)] * 4 + [(2, 4, 0), (4, 0, 2)]}, ("a", "a", "b", "b", "c", "c")
+)
+"""Partitions 0 to 3 are led in rack a, 4 in b and 5 in c."""
+
+
+def test_costs_and_totals() -> None:
+    far = group("far", [(4, 5), (0, 1), (2, 3)])
+    near = group("near", [(0, 1), (4, 2), (5, 3)], protocol="leader-rack-aware-range")
+    prices = PriceTable((PriceRule(0.02), PriceRule(0.5, from_rack="a", to_rack="c")))
+    rates = ReadRates(
+        written=dict.fromkeys(STATE.view.replicas, 1e6),
+        committed={"near": {TopicPartition("t", 3): 2e6}},
+        watched_seconds=10.0,
+    )
+    report = audit_cluster(reading(STATE, near, far), rates, prices, HostRacks())
+    assert [row.id for row in report.groups] == ["far", "near"]
+    costly, cheap = report.groups
+    month = SECONDS_PER_MONTH / 1e9
+    assert costly.now is not None
+    assert cheap.now is not None
+    # Partitions 5 (c to a), 2 and 3 (a to c), and then 4, 0 and 1 between a and b.
+    assert costly.now.cost == pytest.approx((3 * 0.5 + 3 * 0.02) * 1e6 * month)
+    assert (costly.now.off_rack, costly.rate_source) == (6, RateSource.WRITTEN)
+    assert cheap.now.cost == pytest.approx(0.5 * 2e6 * month)
+    assert (cheap.now.off_rack, cheap.rate_source) == (2, RateSource.COMMITTED)
+    total = report.total(lambda row: row.now)
+    assert (total.off_rack, total.cost) == (8, costly.now.cost + cheap.now.cost)
+    kinds = {row.id: [step.kind for step in row.steps] for row in report.groups}
+    assert kinds == {
+        "far": [StepKind.LEAD, StepKind.MOVE_LEADERS],
+        "near": [StepKind.MOVE_LEADERS],
+    }
+    # Both groups are named: they read one topic, and its leaders serve both.
+    assert {row.steps[-1].lines[0] for row in report.groups} == {
+        "rackward leaders plan --group far --group near -o leaders.json"
+    }
+
+
+def test_groups_without_figures_are_last_with_the_reason() -> None:
+    readings = reading(
+        STATE,
+        group("rebalancing", [(0,)], state="PreparingRebalance"),
+        group("empty", [], state="Empty"),
+        group("connect", [], protocol_type="connect"),
+        group("reads", [(0, 1, 2), (3, 4, 5)]),
+    )
+    refused = GroupReading(ListedGroup("secret", "consumer"), 1, error="not authorized: grant it")
+    readings = replace(readings, groups=(*readings.groups, refused))
+    report = audit(readings)
+    assert [row.id for row in report.groups] == [
+        *("reads", "connect", "empty", "rebalancing", "secret")
+    ]
+    reasons = {row.id: row.reason or "" for row in report.groups}
+    assert reasons["reads"] == ""
+    assert "protocol type connect" in reasons["connect"]
+    assert reasons["empty"].startswith("has no members (state Empty)")
+    assert "is rebalancing" in reasons["rebalancing"]
+    assert reasons["secret"] == "not authorized: grant it"
+    assert report.total(lambda row: row.now).off_rack == 2
+
+
+def test_a_topic_that_does_not_exist_and_a_cluster_without_topics() -> None:
+    lost = group("lost", [(0, 1), (2, 3)])
+    empty = ClusterState("c", ClusterView(STATE.view.brokers, {}, {}))
+    (row,) = audit(reading(empty, lost)).groups
+    assert (row.missing_topics, row.partitions, row.steps) == (("t",), 0, ())
+    assert audit(reading(empty)).groups == ()
+
+
+def test_brokers_and_members_without_racks() -> None:
+    state = cluster_state({"t": [(0, 1)] * 6}, (None, None))
+    (row,) = audit(reading(state, group("g", [(0, 1), (2, 3), (4, 5)]))).groups
+    assert (row.unknown, row.partitions, row.now and row.now.off_rack) == (6, 6, 0)
+    assert [step.kind for step in row.steps] == [StepKind.SET_BROKER_RACK]
+    shares = group("g", [(0, 1), (2, 3), (4, 5)])
+    rackless = replace(shares, members=tuple(replace(each, rack=None) for each in shares.members))
+    rates = ReadRates(written=dict.fromkeys(STATE.view.replicas, 5.0))
+    (row,) = audit(reading(STATE, rackless), rates).groups
+    assert row.now is not None
+    assert (row.rackless_members, row.now.off_rack, row.now.cost) == (3, 6, 0)
+    assert (row.now.crossing, row.now.unknown) == (0, 30)
+    assert [step.kind for step in row.steps] == [StepKind.SET_CLIENT_RACK]
+    mapped = audit_cluster(
+        reading(STATE, rackless),
+        rates,
+        PriceTable(),
+        HostRacks.parse_option("--mapping", "10.0.0.0/8=b"),
+        mapping="10.0.0.0/8=b",
+    ).groups[0]
+    assert (mapped.rackless_members, mapped.now and mapped.now.off_rack) == (0, 5)
+    assert all("--mapping 10.0.0.0/8=b" in step.lines[0] for step in mapped.steps)
+
+
+def test_components_are_groups_that_share_topics_through_others_too() -> None:
+    topics = {"a": ["x"], "b": ["y", "z"], "c": ["x", "y"], "d": ["w"], "e": [], "f": ["w"]}
+    assert components(topics) == [("a", "b", "c"), ("d", "f"), ("e",)]
+    assert components({}) == []
+
+
+def test_the_figures_now_alone() -> None:
+    far = group("far", [(4, 5), (0, 1), (2, 3)])
+    report = audit_cluster(reading(STATE, far), ReadRates(), PriceTable(), HostRacks(), best=False)
+    (row,) = report.groups
+    assert (row.now and row.now.off_rack, row.assignor, row.layout, row.steps) == (
+        6,
+        None,
+        None,
+        (),
+    )
+    assert report.findings == ()
