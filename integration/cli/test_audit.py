@@ -227,6 +227,20 @@ def test_groups_are_listed_by_what_they_read_across_racks(side_by_side: Groups) 
     assert all(name in text for name in names)
 
 
+def test_patterns_explain_several_groups(side_by_side: Groups) -> None:
+    names = side_by_side.ids
+    together = rackward(
+        side_by_side.cluster, "groups", "explain", f"*{names['java'][6:]}*", names["ours"], "--json"
+    ).json
+    assert {each["group"] for each in together["groups"]} == {names["java"], names["ours"]}
+    off = [each["off_rack"] for each in together["groups"]]
+    assert off == sorted(off, reverse=True)
+    shown = rackward(side_by_side.cluster, "groups", "explain", names["ours"], names["java"]).out
+    assert shown.count("Locality now") == 2
+    refused = rackward(side_by_side.cluster, "groups", "explain", "no-such-*", status=2)
+    assert "no group matches it" in one_line(refused)
+
+
 def test_ctrl_c_ends_the_measurement_with_what_there_is(side_by_side: Groups) -> None:
     name = side_by_side.ids["ours"]
     with running(side_by_side.cluster, "audit", name, "--watch", "3600", "--json") as command:

@@ -1,18 +1,22 @@
-"""``rackward groups explain``: why a group reads from other racks, and remedies."""
+"""``rackward groups explain``: why groups read from other racks, and remedies."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Annotated
 
 import typer
 
-from rackward.admin import read_state
+from placement_core import InvalidOptionError
+from rackward.admin import AdminConnection, read_state
+from rackward.admin.groups import CLASSIC, CONSUMER
 from rackward.cli import options
-from rackward.cli.console import print_json, stdout
+from rackward.cli.console import print_json, stderr, stdout
 from rackward.cli.options import ClusterOptions
 from rackward.cli.render.explanation import explanation_json, show_explanation
-from rackward.group_explanation import check_explainable, explain_live_group
-from rackward.group_readers import find_groups
+from rackward.cli.render.progress import step_reporter
+from rackward.group_explanation import ExplainedGroup, check_explainable, explain_live_group
+from rackward.group_readers import find_groups, list_matching_groups
 from rackward.host_racks import HostRacks
 
 EPILOG = """
@@ -46,14 +50,18 @@ Remedies are those that the group's protocol permits. A classic group of another
 rackward's, or be led (rackward lead). For every group that has no regard to leaders, leaders can
 move to the members that read them (leaders plan); a group of the new protocol has no other choice.
 
-The group may use any client and must be stable. Nothing is changed.
+A group may use any client and must be stable. Nothing is changed. With a pattern, such as
+'orders-*', the groups with the most off-rack partitions come first, and groups that cannot be
+explained are named on stderr.
 
-Exit status: 0 success; 2 error (reason on stderr), such as a group that does not exist, has no
-members, is rebalancing, or is not a group of consumers.
+Exit status: 0 success; 2 error (reason on stderr), such as a named group that does not exist, has
+no members, is rebalancing, or is not a group of consumers, and a pattern that matches none.
 
 \b
-JSON: {schema_version: 1, command, group, type, state, protocol, assignor (the
- group's own), reference_assignor (rackward's that balances alike),
+JSON of one name: {schema_version: 1, command, GROUP}; of several, or a pattern:
+ {schema_version: 1, command, groups: [{GROUP}], skipped: [{group, reason}]}
+GROUP: group, type, state, protocol, assignor (the group's own),
+ reference_assignor (rackward's that balances alike),
  leader (member id if rackward lead leads the group, else null),
  waiting: [id] (its members that wait to lead),
  partitions, local, off_rack, unknown, unread, optimum, uneven,
@@ -64,28 +72,83 @@ JSON: {schema_version: 1, command, group, type, state, protocol, assignor (the
              better: [{topic, partition, member}],
              remedies: [{kind, text, off_rack_after, rack, count, members,
                          topics, brokers, without_replica,
-                         moves: [{rack, partitions: {topic: [number]}}]}]}]}
+                         moves: [{rack, partitions: {topic: [number]}}]}]}]
 """
 
 
 def explain(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="Name of the consumer group.")],
+    groups: Annotated[
+        list[str],
+        typer.Argument(metavar="GROUP...", help="Consumer groups; * matches any characters."),
+    ],
     mapping: options.RackMapping = None,
     as_json: options.Json = False,
     bootstrap_server: options.BootstrapServer = None,
     command_config: options.CommandConfig = None,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Explain why partitions of a group are read from other racks, and list remedies.
+    """Explain why partitions of groups are read from other racks, and list remedies.
 
-    Shows the locality of the group now and at best, then its off-rack partitions by reason.
+    Shows the locality of each group now and at best, then its off-rack partitions by reason.
     """
     host_racks = HostRacks.parse_option("--mapping", mapping)
-    with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
+    single = len(groups) == 1 and "*" not in groups[0]
+    explained: list[ExplainedGroup] = []
+    skipped: dict[str, str] = {}
+    with (
+        step_reporter(stderr()) as progress,
+        ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin,
+    ):
         brokers = read_state(admin, (), reassignments=False).view.racks()
-        live = check_explainable(group, find_groups(admin, brokers, [group]).get(group))
-        explained = explain_live_group(admin, live, host_racks)
+        names, optional = _match(admin, brokers, groups)
+        found = find_groups(admin, brokers, names)
+        for number, name in enumerate(names):
+            progress(f"Explaining groups: {number:,} of {len(names):,}")
+            try:
+                live = check_explainable(name, found.get(name))
+            except InvalidOptionError as error:
+                if name not in optional:
+                    raise
+                skipped[name] = str(error)
+            else:
+                explained.append(explain_live_group(admin, live, host_racks))
+    explained.sort(key=lambda each: (-each.explanation.off_rack, each.group.id))
     if as_json:
-        print_json("groups explain", explanation_json(explained))
-    else:
-        show_explanation(explained, stdout(), mapping)
+        fields = [explanation_json(each) for each in explained]
+        print_json(
+            "groups explain",
+            fields[0]
+            if single
+            else {
+                "groups": fields,
+                "skipped": [{"group": name, "reason": text} for name, text in skipped.items()],
+            },
+        )
+        return
+    console = stdout()
+    for number, each in enumerate(explained):
+        if number:
+            console.print()
+        show_explanation(each, console, mapping)
+    for reason in skipped.values():
+        stderr().print(f"Not explained: {reason}", style="yellow")
+
+
+def _match(
+    admin: AdminConnection, brokers: Collection[int], groups: Sequence[str]
+) -> tuple[list[str], frozenset[str]]:
+    """Return the names of the groups, sorted, and those that only a pattern matches.
+
+    Raises InvalidOptionError if a pattern matches none, and AdminError.
+    """
+    exact = {each for each in groups if "*" not in each}
+    matched: set[str] = set()
+    for pattern in sorted(set(groups) - exact):
+        listed = list_matching_groups(admin, brokers, [pattern], (CLASSIC, CONSUMER))
+        if not listed:
+            raise InvalidOptionError(
+                f"group {pattern}: no group matches it, or this user may not describe any: see "
+                "rackward groups list"
+            )
+        matched.update(each.id for each in listed)
+    return sorted(exact | matched), frozenset(matched - exact)
