@@ -1,4 +1,4 @@
-"""The report's page in a real browser: offline, quick, usable, readable and printable.
+"""The report's page, and an audit's, in a real browser: offline, quick, usable and readable.
 
 Needs Chromium: ``apt-get install chromium`` (or ``.ci/chromium``), or any Chrome or Chromium whose
 program RACKWARD_BROWSER names. Without one these tests are skipped, with the reason;
@@ -18,9 +18,12 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from rack_traffic.prices import PriceTable
 from rack_traffic.report.findings import findings
 from rack_traffic.report.format import Currency
 from rack_traffic.report.page import PageOptions, render_page
+from rackward.cli.render.audit_page import render_page as render_audit_page
+from tests.support.group_audits import audit_report
 from tests.support.traffic_report import FORMULA_NAME, GROUPS, UNTRUSTED_NAME, summary
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -263,3 +266,28 @@ def test_the_printed_page_is_light_and_fits(
         assert visit.page.locator("#group-table tbody tr").count() == 25
         assert visit.evaluate("document.documentElement.dataset.theme") is None
         assert visit.errors == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_of_an_audit_is_offline_and_fits_the_screen(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    file = tmp_path / "audit.html"
+    generated_at = datetime(2026, 11, 23, 9, tzinfo=UTC)
+    file.write_text(render_audit_page(audit_report(), Currency("$"), PriceTable(), generated_at))
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    context.set_default_timeout(DEADLINE_MS)
+    try:
+        page = context.new_page()
+        requests: list[str] = []
+        messages: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: messages.append(message.text))
+        page.goto(file.as_uri(), timeout=DEADLINE_MS)
+        assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+        assert messages == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("#groups tbody tr").count() == len(audit_report().groups)
+        assert page.locator("text=rackward lead billing --take-over remove").is_visible()
+    finally:
+        context.close()

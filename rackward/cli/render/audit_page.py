@@ -153,7 +153,7 @@ def _row(row: GroupAudit, currency: Currency) -> str:
         return f'<tr>{title}<td class="empty change" colspan="5">{reason}</td></tr>'
     missing = "".join(f'<p class="faults">{_text(note)}</p>' for note in notes(row))
     figures = "".join(
-        f'<td class="n{_better(row, reads)}" data-name="{name}">{_text(share)}'
+        f'<td class="n{_better(row, reads, share)}" data-name="{name}">{_text(share)}'
         f'<span class="was">{_text(cost_text(row, reads, currency))}</span></td>'
         for name, share, reads in (
             ("now", locality(row, row.now), row.now),
@@ -167,9 +167,10 @@ def _row(row: GroupAudit, currency: Currency) -> str:
     )
 
 
-def _better(row: GroupAudit, reads: Reads | None) -> str:
+def _better(row: GroupAudit, reads: Reads | None, share: str) -> str:
+    """Return the class of a figure that the group can reach, and that is better than now."""
     better = reads is not None and row.now is not None and reads.off_rack < row.now.off_rack
-    return " better" if better else ""
+    return " better" if better and not share.startswith("(") else ""
 
 
 def _steps(steps: Iterable[Step]) -> str:
