@@ -287,6 +287,7 @@ def warm_command() -> WarmCommand:
 
 def main() -> None:
     """Fork for each request until standard input is closed."""
+    import rackward.cli.audit
     import rackward.cli.groups
     import rackward.cli.leaders
     import rackward.cli.main
