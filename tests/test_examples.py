@@ -18,8 +18,7 @@ from placement_core.locators import apply_locator
 from placement_core.placers import PlacerError, load_placer, place
 from rack_traffic.errors import PriceTableError
 from rack_traffic.prices import load_prices
-from rackward.cli.options import parse_placement
-from rackward.cli.traffic.options import price_table
+from rackward.cli.options import parse_placement, price_table
 from rackward.rack_locators import load_locator
 from tests.support.rack_sources import search_with_long_timeouts
 

@@ -32,15 +32,14 @@ from rackward.cli.render.progress import step_reporter
 from rackward.host_racks import HostRacks
 
 EPILOG = f"""
-Reads only, from any cluster and for groups of any client. Run it first:
-
 \b
+Examples:
   rackward audit --bootstrap-server kafka:9092
   rackward audit --watch 60 'orders-*'         measure for a minute
   rackward audit --html audit.html             one page to send around
   rackward audit --prices prices.csv --json    for programs
 
-Each group has three figures, as the share of partitions that are read in their leader's rack, and
+It reads, and changes nothing. Each group has three figures, as the share of partitions that are read in their leader's rack, and
 as cost per month:
 
 \b
@@ -48,9 +47,9 @@ as cost per month:
   assignor   with rackward's assignor, or led by rackward lead: the optimum of
              all balanced assignments, with the same members and leaders
   + leaders  with leaders moved as well (rackward leaders plan); groups that
-             share topics are laid out together. Groups of the new protocol and
-             of Kafka Streams keep their assignment: their "assignor" is in
-             parentheses, as it is only what an assignment by racks would reach
+             share topics are laid out together. Groups of the new protocol
+             and of Kafka Streams keep their assignment: their "assignor" is in
+             parentheses, as it is only what assigning by racks would reach
 
 Below are the next steps: a line of the client's configuration, or a command. Brokers do not tell
 which library a client uses; it is known from the client id that most applications leave as it is.
@@ -66,9 +65,10 @@ be read is a line with the reason.
 Exit status: 0 success; 2 error (reason on stderr), such as a cluster that cannot be reached.
 
 \b
-JSON: {{schema_version: 1, command, cluster_id, racks: [{{rack, brokers}}], topics,
- partitions, rates: {{watched_seconds (null: logs), unsized_partitions,
- assumptions: [text]}}, currency,
+JSON: {{schema_version: 1, command, cluster_id,
+ racks: [{{rack, brokers}}], topics, partitions,
+ rates: {{watched_seconds (null: logs), unsized_partitions,
+         assumptions: [text]}}, currency,
  totals: {{now: READS, assignor: READS, layout: READS}},
  {GROUP_JSON}, assignor: READS, layout: READS,
            assignor_usable, layout_proved,

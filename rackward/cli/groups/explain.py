@@ -58,7 +58,8 @@ Exit status: 0 success; 2 error (reason on stderr), such as a named group that d
 no members, is rebalancing, or is not a group of consumers, and a pattern that matches none.
 
 \b
-JSON of one name: {schema_version: 1, command, GROUP}; of several, or a pattern:
+JSON of one name: {schema_version: 1, command, GROUP};
+ of several, or a pattern:
  {schema_version: 1, command, groups: [{GROUP}], skipped: [{group, reason}]}
 GROUP: group, type, state, protocol, assignor (the group's own),
  reference_assignor (rackward's that balances alike),

@@ -10,6 +10,11 @@ from rackward.cli.options import ClusterOptions
 from rackward.cli.render.group_audit import GROUP_JSON, report_json, show_groups
 
 EPILOG = f"""
+\b
+Examples:
+  rackward groups list
+  rackward groups list 'orders-*' --prices prices.csv
+
 The groups that cost most come first, then those that read most across racks. As for rackward audit,
 each group is assumed to read once what was written in the last 24 hours; rackward audit also shows
 what would change it.
@@ -17,9 +22,9 @@ what would change it.
 Exit status: 0 success; 2 error (reason on stderr).
 
 \b
-JSON: {{schema_version: 1, command, cluster_id, racks: [{{rack, brokers}}], topics,
- partitions, rates: {{watched_seconds, unsized_partitions, assumptions: [text]}},
- currency, totals: {{now: READS}},
+JSON: {{schema_version: 1, command, cluster_id,
+ racks: [{{rack, brokers}}], topics, partitions,
+ rates: {{watched_seconds, unsized_partitions, assumptions: [text]}}, currency, totals: {{now: READS}},
  {GROUP_JSON}}}], faults: [text]}}
 READS: {{off_rack, crossing_bytes_per_second, unknown_bytes_per_second,
  cost_per_month}}; null without figures
