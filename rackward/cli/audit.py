@@ -39,8 +39,8 @@ Examples:
   rackward audit --html audit.html             one page to send around
   rackward audit --prices prices.csv --json    for programs
 
-It reads, and changes nothing. Each group has three figures, as the share of partitions that are read in their leader's rack, and
-as cost per month:
+It reads, and changes nothing. Each group has three figures, as the share of partitions that are
+read in their leader's rack, and as cost per month:
 
 \b
   now        its assignment and the leaders as they are
@@ -48,8 +48,8 @@ as cost per month:
              all balanced assignments, with the same members and leaders
   + leaders  with leaders moved as well (rackward leaders plan); groups that
              share topics are laid out together. Groups of the new protocol
-             and of Kafka Streams keep their assignment: their "assignor" is in
-             parentheses, as it is only what assigning by racks would reach
+             and of Kafka Streams keep their assignment: their "assignor" is
+             in parentheses, as it is only what assigning by racks would reach
 
 Below are the next steps: a line of the client's configuration, or a command. Brokers do not tell
 which library a client uses; it is known from the client id that most applications leave as it is.

@@ -24,7 +24,8 @@ Exit status: 0 success; 2 error (reason on stderr).
 \b
 JSON: {{schema_version: 1, command, cluster_id,
  racks: [{{rack, brokers}}], topics, partitions,
- rates: {{watched_seconds, unsized_partitions, assumptions: [text]}}, currency, totals: {{now: READS}},
+ rates: {{watched_seconds, unsized_partitions, assumptions: [text]}},
+ currency, totals: {{now: READS}},
  {GROUP_JSON}}}], faults: [text]}}
 READS: {{off_rack, crossing_bytes_per_second, unknown_bytes_per_second,
  cost_per_month}}; null without figures
