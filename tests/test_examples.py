@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import socket
 import subprocess
 import sys
@@ -34,7 +35,11 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packages")
     options = ("--no-deps", "--no-index", "--no-build-isolation", "--quiet", "--target", folder)
     sources = [ROOT / "examples" / name for name in EXAMPLES]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, *sources], check=True)
+    # The build uses what is installed; constraints for packages to build with are refused then.
+    environment = {k: v for k, v in os.environ.items() if k != "PIP_BUILD_CONSTRAINT"}
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", *options, *sources], check=True, env=environment
+    )
     return folder
 
 
