@@ -28,7 +28,8 @@ def assign(
 ) -> dict[str, frozenset[PartitionKey]]:
     """Return the partitions of each member, for a topic with leaders in these racks.
 
-    Before, wait until every acknowledged record is read.
+    Before, wait until every acknowledged record is read, and its offset committed: Kafka refuses a
+    last commit of a member that leaves while others have left and assignments are awaited.
     """
     topic = create_topic(cluster, new_name("led"), replicas_led_from(racks))
     all_partitions = {(topic, partition) for partition in range(len(racks))}
@@ -51,13 +52,13 @@ def assign(
             within=TEST_TIMEOUT,
             what="every acknowledged record is read",
         )
+        ends = {(topic, p): max(offsets) + 1 for p, offsets in producer.acknowledged.items()}
+        wait_until(lambda: committed(cluster, group.id) == ends, TEST_TIMEOUT, "all is committed")
     for partition, offsets in producer.acknowledged.items():
         read = [offset for _, offset, _ in group.reads_of((topic, partition)).seen]
         # No member died, so each one committed before its partitions were revoked.
         assert read == sorted(offsets)
-    assert committed(cluster, group.id) == {
-        (topic, partition): max(offsets) + 1 for partition, offsets in producer.acknowledged.items()
-    }
+    assert committed(cluster, group.id) == ends
     return owned
 
 
