@@ -9,7 +9,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from placement_core import InvalidOptionError, TopicPartition
-from placement_core.leaders import ConsumerDemand, CurrentAssignment
+from placement_core.leaders import DEFAULT_MAX_IMBALANCE, ConsumerDemand, CurrentAssignment
 from placement_core.plugins import parse_properties
 from rackward.admin import AdminConnection, ClusterState
 from rackward.admin.groups import (
@@ -29,9 +29,6 @@ BALANCED_BY_TOPIC = frozenset({"range", "leader-rack-aware-range"})
 """Assignors that balance each topic on its own, instead of all topics together."""
 
 RANGE, COOPERATIVE_STICKY = OWN_PROTOCOLS
-
-MAX_IMBALANCE = 1.0
-"""For current assignments: no broker gets more than twice the mean of preferred leaders."""
 
 
 class AssignmentKind(StrEnum):
@@ -61,7 +58,7 @@ class Readers:
     @property
     def max_imbalance(self) -> float | None:
         """The default of ``max_imbalance`` in `placement_core.leaders.plan_leaders`."""
-        return MAX_IMBALANCE if self.assignments else None
+        return DEFAULT_MAX_IMBALANCE if self.assignments else None
 
 
 def list_matching_groups(

@@ -286,44 +286,14 @@ def _scenarios() -> Iterator[Scenario]:
 
 
 def _on_containers() -> Iterator[Scenario]:
-    # Followers that do not fetch are removed from the replicas in sync after 30 s, and records
-    # are readable only then.
-    yield Scenario(
-        "rack-cut-off",
-        (Step(0.0, Action.ISOLATE_BROKER, 0), Step(45.0, Action.HEAL_NETWORK)),
-        bound=120.0,
-        cluster=DOCKER,
-    )
-    yield Scenario(
-        "two-racks-cut-from-each-other",
-        (Step(0.0, Action.CUT_BROKERS, 2), Step(60.0, Action.HEAL_NETWORK)),
-        bound=120.0,
-        cluster=DOCKER,
-    )
-    yield Scenario(
-        "members-cut-from-a-rack",
-        (Step(0.0, Action.CUT_CLIENTS, 1), Step(40.0, Action.HEAL_NETWORK)),
-        bound=120.0,
-        cluster=DOCKER,
-    )
-    yield Scenario(
-        "lossy-network",
-        (
-            *(Step(0.0, Action.LOSE_PACKETS, broker) for broker in range(BROKERS)),
-            Step(40.0, Action.HEAL_NETWORK),
-        ),
-        bound=120.0,
-        cluster=DOCKER,
-    )
-    yield Scenario(
-        "slow-network",
-        (
-            *(Step(0.0, Action.SLOW_BROKER, broker) for broker in range(BROKERS)),
-            Step(40.0, Action.HEAL_NETWORK),
-        ),
-        bound=120.0,
-        cluster=DOCKER,
-    )
+    yield _until_healed("rack-cut-off", 45.0, (Action.ISOLATE_BROKER, 0))
+    yield _until_healed("two-racks-cut-from-each-other", 60.0, (Action.CUT_BROKERS, 2))
+    yield _until_healed("members-cut-from-a-rack", 40.0, (Action.CUT_CLIENTS, 1))
+    for name, action in (
+        ("lossy-network", Action.LOSE_PACKETS),
+        ("slow-network", Action.SLOW_BROKER),
+    ):
+        yield _until_healed(name, 40.0, *((action, broker) for broker in range(BROKERS)))
     yield Scenario(
         "disk-full",
         (
@@ -335,6 +305,14 @@ def _on_containers() -> Iterator[Scenario]:
         bound=120.0,
         cluster=ClusterNeeds(docker=True, data_size="96m"),
     )
+
+
+def _until_healed(name: str, seconds: float, *faults: tuple[Action, int]) -> Scenario:
+    """Return a scenario of faults of the network, all at once, for so long."""
+    steps = (*(Step(0.0, *fault) for fault in faults), Step(seconds, Action.HEAL_NETWORK))
+    # Followers that do not fetch are removed from the replicas in sync after 30 s, and records
+    # are readable only then.
+    return Scenario(name, steps, bound=120.0, cluster=DOCKER)
 
 
 SCENARIOS = {scenario.name: scenario for scenario in _scenarios()}

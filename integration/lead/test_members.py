@@ -185,7 +185,7 @@ def test_a_list_of_topics_that_brokers_cannot_decode_stops_a_group_until_its_mem
 ) -> None:
     """Brokers decode the lists of all members when a join completes, and fail.
 
-    Nobody is told a generation then, the leader included, so there is nothing to assign.
+    No member gets a response to its JoinGroup request then, so the leader cannot assign anything.
     """
     client = STOCK["confluent-cooperative-sticky"]
     with (

@@ -16,14 +16,16 @@ from placement_core.leaders.model import (
     Obstacle,
     UnmetReads,
 )
-from placement_core.leaders.plan import plan_leaders
+from placement_core.leaders.plan import DEFAULT_MAX_IMBALANCE, components, plan_leaders
 
 __all__ = [
+    "DEFAULT_MAX_IMBALANCE",
     "ConsumerDemand",
     "CurrentAssignment",
     "LeaderLayout",
     "Locality",
     "Obstacle",
     "UnmetReads",
+    "components",
     "plan_leaders",
 ]

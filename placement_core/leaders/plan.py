@@ -28,7 +28,7 @@ leaders of rack c to a: 12 changes, and leaders per broker are 12 12, 6 6, 0 0.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +54,28 @@ from placement_core.leaders.unmet import local_partitions, unmet_reads
 
 MAX_PASSES = 10
 """The maximum number of passes over the classes; each one that changes anything is better."""
+
+DEFAULT_MAX_IMBALANCE = 1.0
+"""``max_imbalance`` for a ``CurrentAssignment``: a broker leads at most twice the mean."""
+
+
+def components(topics_of_groups: Sequence[Iterable[Hashable]]) -> list[int]:
+    """Return a number per group: groups that share topics, directly or through others, have the
+    same, which is the index of the first of them. Their leaders have to be laid out together."""
+    first: list[int] = []  # A group before it that shares topics with it, or itself.
+
+    def root(group: int) -> int:
+        while first[group] != group:
+            first[group] = group = first[first[group]]
+        return group
+
+    reader: dict[Hashable, int] = {}
+    for group, topics in enumerate(topics_of_groups):
+        first.append(group)
+        for topic in topics:
+            one, other = root(group), root(reader.setdefault(topic, group))
+            first[max(one, other)] = min(one, other)
+    return [root(group) for group in range(len(first))]
 
 
 def plan_leaders(

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from assignors import Member
 from placement_core import TopicPartition
 from placement_core.flow import IntArray
+from placement_core.leaders import components
 from rack_traffic.output_tables import HOURS_PER_MONTH, WHAT_IF
 from rack_traffic.prices import GB, PriceTable, crossed_level
 from rack_traffic.schemas import spark_schema
@@ -28,7 +29,7 @@ from rack_traffic.what_if.inputs import (
     ScenarioAssignment,
     ScenarioMetrics,
 )
-from rack_traffic.what_if.leader_layout import components, groups_sharing_topics, leader_layout
+from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
 
 
 def scenario_metrics(

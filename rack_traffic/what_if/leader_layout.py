@@ -15,20 +15,22 @@ in most intervals, and for groups with the same members per rack.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from placement_core import Broker, ClusterView, TopicPartition
-from placement_core.leaders import ConsumerDemand, CurrentAssignment, plan_leaders
+from placement_core.leaders import (
+    DEFAULT_MAX_IMBALANCE,
+    ConsumerDemand,
+    CurrentAssignment,
+    components,
+    plan_leaders,
+)
 from rack_traffic.what_if.inputs import GroupCase, PartitionCase
 
 MAX_WEIGHT = 100
 """The weight of the subscription of which most bytes per partition are read; at least 1."""
-
-CURRENT_MAX_IMBALANCE = 1.0
-"""By what share of the mean a broker may lead more partitions than the mean, if leaders go to the
-members that own them now. It is the default of ``rackward leaders plan``."""
 
 MAX_CACHED_LAYOUTS = 256
 
@@ -66,25 +68,6 @@ class _LayoutInput:
     replicas: tuple[tuple[TopicPartition, tuple[int, ...]], ...]
     demand: tuple[_Demand, ...]
     owned: tuple[_Owned, ...] = ()
-
-
-def components(topics_of_groups: Sequence[Iterable[Hashable]]) -> list[int]:
-    """Return a number per group: groups that share topics, directly or through others, have the
-    same, which is the index of the first of them."""
-    first: list[int] = []  # A group before it that shares topics with it, or itself.
-
-    def root(group: int) -> int:
-        while first[group] != group:
-            first[group] = group = first[first[group]]
-        return group
-
-    reader: dict[Hashable, int] = {}
-    for group, topics in enumerate(topics_of_groups):
-        first.append(group)
-        for topic in topics:
-            one, other = root(group), root(reader.setdefault(topic, group))
-            first[max(one, other)] = min(one, other)
-    return [root(group) for group in range(len(first))]
 
 
 def groups_sharing_topics(cases: Sequence[GroupCase]) -> list[list[GroupCase]]:
@@ -190,7 +173,7 @@ def _preferred_leaders(inputs: _LayoutInput) -> tuple[int | None, ...]:
         for number, (topics, owned) in enumerate(inputs.owned)
     ]
     view = ClusterView(inputs.brokers, dict(inputs.replicas))
-    max_imbalance = CURRENT_MAX_IMBALANCE if assignments else None
+    max_imbalance = DEFAULT_MAX_IMBALANCE if assignments else None
     order = plan_leaders(view, demand, assignments=assignments, max_imbalance=max_imbalance).order
     return tuple(
         order[partition][0] if order.get(partition) else None for partition, _ in inputs.replicas

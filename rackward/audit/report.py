@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from assignors.explain import LocalityFinding
 from placement_core import ClusterView, InvalidOptionError, TopicPartition, parse_rack
 from placement_core.audit import Finding, audit
-from placement_core.leaders import plan_leaders
+from placement_core.leaders import components, plan_leaders
 from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import GB, PriceTable
 from rackward.admin.groups import Group
@@ -42,6 +42,7 @@ from rackward.group_readers import (
     BALANCED_BY_TOPIC,
     AssignmentKind,
     current_assignment,
+    member_rack,
     readers_of_groups,
     topics_read,
 )
@@ -188,10 +189,10 @@ class Tariff:
     def reads(self, owners: Owners, leader_racks: LeaderRacks, rates: Rates) -> Reads:
         """Return what is read from ``leader_racks`` by ``owners``."""
         off_rack, crossing, unknown, cost = 0, 0.0, 0.0, 0.0
-        for tp, member_rack in owners.items():
+        for tp, rack in owners.items():
             if tp not in leader_racks:
                 continue
-            pair = leader_racks[tp], member_rack
+            pair = leader_racks[tp], rack
             if pair not in self._pairs:
                 self._pairs[pair] = self._price(*pair)
             is_off_rack, price = self._pairs[pair]
@@ -342,10 +343,9 @@ class _Auditor:
             best = self._owners(explanation, explanation.explanation.best)
             rates = self.rates.of(row.id)[0]
             reads = self.tariff.reads(best, self.leader_racks, rates)
-            rows[row.id] = replace(
-                row, assignor=reads, layout=reads, findings=explanation.explanation.findings
-            )
-        parts = components({name: rows[name].topics for name in explained})
+            findings = explanation.explanation.findings
+            rows[row.id] = replace(row, assignor=reads, findings=findings)
+        parts = groups_sharing_topics({name: rows[name].topics for name in explained})
         elsewhere = Counter(row[0] for row in self.view.replicas.values() if row)
         for number, names in enumerate(parts):
             progress(f"Solving leader layouts: {number:,} of {len(parts):,}")
@@ -372,31 +372,26 @@ class _Auditor:
         preferred_leaders: Mapping[int, int],
     ) -> list[GroupAudit]:
         """Return the groups of a component with the layout and the steps."""
-        groups = {row.id: row.group for row in rows if row.group is not None}
+        before = [replace(row, layout=_reachable(row)) for row in rows]
+        after = before
         if any(_reachable(row).off_rack for row in rows):
             layout = self._layout(rows, preferred_leaders)
-            rows = [
-                replace(
-                    row,
-                    layout=self._reads_after(row, explained[row.id], layout),
-                    layout_proved=layout.proved,
-                )
-                for row in rows
+            before = [replace(row, layout_proved=layout.proved) for row in before]
+            after = [
+                replace(row, layout=self._reads_after(row, explained[row.id], layout))
+                for row in before
             ]
-            gain = sum(_reachable(row).off_rack - (row.layout or Reads()).off_rack for row in rows)
-            if gain <= 0:
-                rows = [replace(row, layout=_reachable(row)) for row in rows]
-        else:
-            rows = [replace(row, layout=_reachable(row)) for row in rows]
+            if _off_rack(after) >= _off_rack(before):
+                after = before
         readers = [row.id for row in rows]
         return [
             replace(
                 row,
                 steps=self._steps(
-                    row, groups[row.id], [name for name in readers if name != row.id]
+                    row, explained[row.id].group, [name for name in readers if name != row.id]
                 ),
             )
-            for row in rows
+            for row in after
         ]
 
     def _layout(self, rows: Sequence[GroupAudit], preferred_leaders: Mapping[int, int]) -> _Layout:
@@ -491,6 +486,11 @@ def _reachable(row: GroupAudit) -> Reads:
     return reads or Reads()
 
 
+def _off_rack(rows: Iterable[GroupAudit]) -> int:
+    """Return the sum of off-rack partitions with the layout."""
+    return sum(row.layout.off_rack for row in rows if row.layout is not None)
+
+
 def _why_not(group: Group) -> str | None:
     """Return why a group has no figures; None if it has."""
     try:
@@ -501,29 +501,16 @@ def _why_not(group: Group) -> str | None:
 
 
 def _rackless_members(group: Group, host_racks: HostRacks) -> frozenset[str]:
-    return frozenset(
-        each.id for each in group.members if host_racks.locate(each.rack, each.host)[0] is None
-    )
+    return frozenset(each.id for each in group.members if member_rack(each, host_racks) is None)
 
 
-def components(topics_of: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
+def groups_sharing_topics(topics_of: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
     """Return groups that share topics, directly or through other groups, sorted by name.
 
     ``topics_of`` has the topics of each group.
     """
-    parent: dict[str, str] = {name: name for name in topics_of}
-    first: dict[str, str] = {}
-
-    def root(name: str) -> str:
-        while parent[name] != name:
-            parent[name] = parent[parent[name]]
-            name = parent[name]
-        return name
-
-    for name, topics in topics_of.items():
-        for topic in topics:
-            parent[root(name)] = root(first.setdefault(topic, name))
-    parts: dict[str, list[str]] = {}
-    for name in sorted(topics_of):
-        parts.setdefault(root(name), []).append(name)
+    names = sorted(topics_of)
+    parts: dict[int, list[str]] = {}
+    for name, part in zip(names, components([topics_of[each] for each in names]), strict=True):
+        parts.setdefault(part, []).append(name)
     return [tuple(names) for names in parts.values()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -64,11 +65,7 @@ def library_of(group: Group, member: GroupMember) -> Library | None:
 
 def libraries_of(group: Group) -> dict[Library | None, int]:
     """Return the number of members of each library, the most frequent first; None: unknown."""
-    counts: dict[Library | None, int] = {}
-    for member in group.members:
-        library = library_of(group, member)
-        counts[library] = counts.get(library, 0) + 1
-    return dict(sorted(counts.items(), key=lambda item: -item[1]))
+    return dict(Counter(library_of(group, each) for each in group.members).most_common())
 
 
 class LedBy(Enum):

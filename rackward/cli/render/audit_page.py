@@ -20,14 +20,16 @@ from rackward.cli.render.explanation import finding_text
 from rackward.cli.render.group_audit import (
     NO_GROUPS,
     assumption_lines,
+    bytes_a_day,
     client_text,
     cost_text,
     headline,
+    is_out_of_reach,
     locality,
     locality_at_best,
     notes,
 )
-from rackward.units import format_bytes, format_count
+from rackward.units import format_count
 
 TITLE = "Consumer groups across racks"
 MAX_FINDINGS = 50
@@ -118,10 +120,7 @@ def _tiles(report: AuditReport, currency: Currency) -> str:
 
 
 def _a_day(reads: Reads) -> str:
-    return (
-        f"{format_bytes(reads.crossing * 86_400)} a day, "
-        f"{format_count(reads.off_rack, 'partition')}"
-    )
+    return f"{bytes_a_day(reads.crossing)} a day, {format_count(reads.off_rack, 'partition')}"
 
 
 def _groups(report: AuditReport, currency: Currency) -> str:
@@ -153,7 +152,7 @@ def _row(row: GroupAudit, currency: Currency) -> str:
         return f'<tr>{title}<td class="empty change" colspan="5">{reason}</td></tr>'
     missing = "".join(f'<p class="faults">{_text(note)}</p>' for note in notes(row))
     figures = "".join(
-        f'<td class="n{_better(row, reads, share)}" data-name="{name}">{_text(share)}'
+        f'<td class="n{_tone(row, name, reads)}" data-name="{name}">{_text(share)}'
         f'<span class="was">{_text(cost_text(row, reads, currency))}</span></td>'
         for name, share, reads in (
             ("now", locality(row, row.now), row.now),
@@ -167,10 +166,12 @@ def _row(row: GroupAudit, currency: Currency) -> str:
     )
 
 
-def _better(row: GroupAudit, reads: Reads | None, share: str) -> str:
+def _tone(row: GroupAudit, name: str, reads: Reads | None) -> str:
     """Return the class of a figure that the group can reach, and that is better than now."""
+    if name == "assignor" and is_out_of_reach(row):
+        return ""
     better = reads is not None and row.now is not None and reads.off_rack < row.now.off_rack
-    return " better" if better and not share.startswith("(") else ""
+    return " better" if better else ""
 
 
 def _steps(steps: Iterable[Step]) -> str:

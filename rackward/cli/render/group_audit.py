@@ -10,10 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from placement_core.audit import Severity
+from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import PriceTable
 from rack_traffic.report.format import Currency, percent
 from rackward.audit import AuditReport, GroupAudit, LedBy, RateSource, Reads, Step, StepKind
-from rackward.audit.rates import ASSUMED_RECORD_BYTES
+from rackward.audit.rates import ASSUMED_RECORD_BYTES, DAY_SECONDS
 from rackward.audit.steps import can_follow
 from rackward.cli.console import escape_controls, table
 from rackward.cli.render.explanation import finding_text
@@ -47,7 +48,7 @@ def show_report(
     console.print(_wide_table(shown, currency) if wide else _narrow_table(shown, currency))
     if hidden := len(report.groups) - len(shown):
         console.print(f"... and {format_count(hidden, 'more group')}: --json and --html have all")
-    if any(locality_at_best(row).startswith("(") for row in shown):
+    if any(map(is_out_of_reach, shown)):
         console.print("(%): the assignor of this group cannot be replaced; leaders can move to it")
     if not wide:
         _print_steps(report, console)
@@ -78,19 +79,21 @@ def total_lines(report: AuditReport, currency: Currency) -> Iterator[str]:
     after = report.total(lambda row: row.layout)
     yield (
         f"Read across racks: {format_count(now.off_rack, 'partition')}, "
-        f"{_volume(now.crossing)}, {currency.text(now.cost)} a month"
+        f"{bytes_a_day(now.crossing)} a day, {currency.text(now.cost)} a month"
     )
     if any(row.layout is not None for row in report.groups):
         yield (
             f"After all steps:   {format_count(after.off_rack, 'partition')}, "
-            f"{_volume(after.crossing)}, {currency.text(after.cost)} a month"
+            f"{bytes_a_day(after.crossing)} a day, {currency.text(after.cost)} a month"
         )
     if now.unknown:
-        yield f"Unknown:           {_volume(now.unknown)}, of members or leaders without a rack"
+        unknown = bytes_a_day(now.unknown)
+        yield f"Unknown:           {unknown} a day, of members or leaders without a rack"
 
 
-def _volume(rate: float) -> str:
-    return f"{format_bytes(rate * 86_400)} a day"
+def bytes_a_day(rate: float) -> str:
+    """Return a rate in bytes per second as bytes a day."""
+    return format_bytes(rate * DAY_SECONDS)
 
 
 def client_text(row: GroupAudit) -> str:
@@ -154,8 +157,16 @@ def notes(row: GroupAudit) -> Iterator[str]:
 def locality_at_best(row: GroupAudit) -> str:
     """Return the locality with rackward's assignor, in parentheses if the group cannot have it."""
     text = locality(row, row.assignor)
-    usable = row.group is None or can_follow(row.group) or text == UNKNOWN
-    return text if usable else f"({text})"
+    return f"({text})" if is_out_of_reach(row) else text
+
+
+def is_out_of_reach(row: GroupAudit) -> bool:
+    """Return whether "assignor" is a known figure of an assignor that the group cannot have."""
+    return (
+        row.group is not None
+        and not can_follow(row.group)
+        and locality(row, row.assignor) != UNKNOWN
+    )
 
 
 def _narrow_table(rows: tuple[GroupAudit, ...], currency: Currency) -> Table:
@@ -278,11 +289,12 @@ def assumption_lines(report: AuditReport, currency: Currency, prices: PriceTable
             f"Assumed: {ASSUMED_RECORD_BYTES:,.0f} bytes per record of "
             f"{format_count(rates.unsized, 'partition')} whose log sizes cannot be read."
         )
+    month = f"a month of {HOURS_PER_MONTH:g} hours"
     if len(prices.rules) == 1:
         per_gb = currency.prefix + f"{prices.rules[0].per_gb:g}"
-        yield f"Price: {per_gb} per GB across racks, for a month of 730 hours (--prices)."
+        yield f"Price: {per_gb} per GB across racks, for {month} (--prices)."
     else:
-        yield f"Price: {len(prices.rules)} rules, for a month of 730 hours."
+        yield f"Price: {len(prices.rules)} rules, for {month}."
 
 
 def _print_faults(report: AuditReport, console: Console) -> None:
@@ -328,7 +340,7 @@ def _list_table(rows: tuple[GroupAudit, ...], currency: Currency, *, wide: bool)
                 f"{row.partitions:,}",
                 f"{row.now.off_rack:,}",
                 locality(row, row.now),
-                format_bytes(row.now.crossing * 86_400),
+                bytes_a_day(row.now.crossing),
                 cost_text(row, row.now, currency),
             ]
         if wide:

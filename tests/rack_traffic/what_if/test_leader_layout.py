@@ -11,13 +11,13 @@ import pytest
 
 from assignors import Member
 from placement_core import ClusterView, TopicPartition
-from placement_core.leaders import ConsumerDemand, LeaderLayout, plan_leaders
+from placement_core.leaders import ConsumerDemand, LeaderLayout, components, plan_leaders
 from rack_traffic.prices import PriceTable
 from rack_traffic.what_if import leader_layout as layouts
 from rack_traffic.what_if.assignments import scenario_assignments
 from rack_traffic.what_if.evaluate import scenario_metrics
 from rack_traffic.what_if.inputs import GroupCase, PartitionCase
-from rack_traffic.what_if.leader_layout import components, groups_sharing_topics, leader_layout
+from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
 
 TOPICS = frozenset({"t"})
 MEMBERS = (Member("m", TOPICS, "a"), Member("n", TOPICS, "b"))

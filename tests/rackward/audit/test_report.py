@@ -22,7 +22,7 @@ from rackward.audit import (
     StepKind,
     audit_cluster,
 )
-from rackward.audit.report import SECONDS_PER_MONTH, components
+from rackward.audit.report import SECONDS_PER_MONTH, groups_sharing_topics
 from rackward.audit.steps import can_follow
 from rackward.group_explanation import explain_group
 from rackward.group_readers import AssignmentKind, readers_of_groups, topics_read
@@ -258,8 +258,8 @@ def test_brokers_and_members_without_racks() -> None:
 
 def test_components_are_groups_that_share_topics_through_others_too() -> None:
     topics = {"a": ["x"], "b": ["y", "z"], "c": ["x", "y"], "d": ["w"], "e": [], "f": ["w"]}
-    assert components(topics) == [("a", "b", "c"), ("d", "f"), ("e",)]
-    assert components({}) == []
+    assert groups_sharing_topics(topics) == [("a", "b", "c"), ("d", "f"), ("e",)]
+    assert groups_sharing_topics({}) == []
 
 
 def test_the_figures_now_alone() -> None:
