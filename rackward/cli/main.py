@@ -22,6 +22,7 @@ except ImportError:
 
 from placement_core import RackwardError
 from rackward.cli.console import escape_controls
+from rackward.cli.settings import option_defaults, read_settings
 
 
 class LazyCommand(NamedTuple):
@@ -86,10 +87,11 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        app = import_module(COMMANDS[cmd_name].module).app
-        command = typer.main.get_command(app)
-        command.name = cmd_name
-        return command
+        if self.commands[cmd_name] is None:
+            app = import_module(COMMANDS[cmd_name].module).app
+            self.commands[cmd_name] = typer.main.get_command(app)
+            self.commands[cmd_name].name = cmd_name
+        return self.commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Write the summaries, without importing the commands."""
@@ -104,8 +106,9 @@ Examples:
   rackward audit --bootstrap-server kafka:9092      on yours; changes nothing
   rackward COMMAND --help
 
-The cluster of all commands can be set once, by the environment variables RACKWARD_BOOTSTRAP_SERVER
-and RACKWARD_COMMAND_CONFIG. NO_COLOR turns colours off.
+The cluster of all commands, and other options that they share, can be set once: by environment
+variables such as RACKWARD_BOOTSTRAP_SERVER, which --help of each command names, or in the file
+~/.config/rackward/config.toml, as bootstrap_server = "kafka:9092". NO_COLOR turns colours off.
 
 Exit status of all commands: 0 success; 1 a negative result, which the help of the command defines;
 2 error (reason on stderr); 128 + N ended by signal N, such as 130 for Ctrl-C.
@@ -138,6 +141,7 @@ class _Debug:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     _version: Annotated[
         bool,
         typer.Option(
@@ -149,6 +153,12 @@ def _root(
     ] = False,
 ) -> None:
     _Debug.enabled = debug
+    values = read_settings(os.environ)
+    command: Any = cast("LazyGroup", context.command).get_command(
+        context, context.invoked_subcommand or ""
+    )
+    if values and command is not None:
+        context.default_map = {command.name: option_defaults(command, values)}
 
 
 class Stopped(BaseException):

@@ -18,6 +18,7 @@ from placement_core.placers import SimplePlacer, load_placer, parse_properties
 from placement_core.placers.round_robin import new_seed
 from rack_traffic.prices import PriceTable, load_prices
 from rackward.admin import TIMEOUT_SECONDS, AdminConnection, connect
+from rackward.cli.settings import MAX_TIMEOUT, MIN_TIMEOUT
 from rackward.rack_locators import load_locator
 from rackward.reassignment import BatchLimits
 from rackward.topics.planner import PlacementOptions
@@ -49,8 +50,9 @@ Timeout = Annotated[
     typer.Option(
         "--timeout",
         metavar="SECONDS",
-        min=0.1,
-        max=3600.0,
+        envvar="RACKWARD_TIMEOUT",
+        min=MIN_TIMEOUT,
+        max=MAX_TIMEOUT,
         help="Timeout for each operation on the cluster.",
     ),
 ]
@@ -81,6 +83,7 @@ RackMapping = Annotated[
     typer.Option(
         "--mapping",
         metavar="HOST=RACK,...",
+        envvar="RACKWARD_MAPPING",
         help="Racks for members without client.rack, by host, IP address or CIDR block "
         "(10.0.1.0/24=a).",
     ),
@@ -89,7 +92,7 @@ RackMapping = Annotated[
 GroupNames = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="GROUP...",
+        metavar="GROUP",
         help="Consumer groups; * matches any characters. Default: all groups.",
         show_default=False,
     ),
@@ -102,6 +105,7 @@ Prices = Annotated[
     typer.Option(
         "--prices",
         metavar="FILE",
+        envvar="RACKWARD_PRICES",
         help="Price table, as CSV or JSON: rules with per_gb and, optionally, cluster, level (1 is "
         "the top level of rack paths), from_rack, to_rack, both_directions; or the name or "
         "module:Class of a plug-in. Default: 0.02 per GB between racks, 0 within a rack.",
@@ -112,12 +116,18 @@ PricesProperties = Annotated[
     typer.Option(
         "--prices-properties",
         metavar="KEY=VALUE,...",
+        envvar="RACKWARD_PRICES_PROPERTIES",
         help="Properties of the plug-in that --prices names.",
     ),
 ]
 CurrencySign = Annotated[
     str,
-    typer.Option("--currency", metavar="SIGN", help="Currency of the prices, such as EUR."),
+    typer.Option(
+        "--currency",
+        metavar="SIGN",
+        envvar="RACKWARD_CURRENCY",
+        help="Currency of the prices, such as EUR.",
+    ),
 ]
 _MAX_CURRENCY_LENGTH = 8
 
@@ -167,6 +177,7 @@ RackLocatorName = Annotated[
     typer.Option(
         "--rack-locator",
         metavar="NAME",
+        envvar="RACKWARD_RACK_LOCATOR",
         help="Source of the brokers' racks: metadata (broker.rack; the default), static, file, "
         "command, or module:Class.",
     ),
@@ -176,6 +187,7 @@ RackLocatorProperties = Annotated[
     typer.Option(
         "--rack-locator-properties",
         metavar="KEY=VALUE,...",
+        envvar="RACKWARD_RACK_LOCATOR_PROPERTIES",
         help="Properties of the rack locator: path=FILE for file, command=PROGRAM for command, "
         "ID=RACK,... for static.",
     ),
@@ -298,14 +310,13 @@ def parse_key_values(option: str, pairs: list[str]) -> dict[str, str]:
 
 
 def _parse_locator(name: str | None, properties: str | None, ignore_racks: bool) -> RackLocator:
-    if name is None:
-        if properties is not None:
-            raise InvalidOptionError(
-                "--rack-locator-properties without --rack-locator: give the rack locator"
-            )
+    if name is None and properties is not None:
+        raise InvalidOptionError(
+            "--rack-locator-properties without --rack-locator: give the rack locator"
+        )
+    # A rack locator may come from the environment or a file of settings.
+    if name is None or ignore_racks:
         return MetadataLocator()
-    if ignore_racks:
-        raise InvalidOptionError(f"--ignore-racks and --rack-locator {name}: give one of the two")
     return load_locator(name, _parse_properties("--rack-locator-properties", properties))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from placement_core import InvalidOptionError
+from placement_core.locators import MetadataLocator
 from placement_core.placers import LikeTopicPlacer, RackAlternatingPlacer, SimplePlacer
 from rackward.cli.options import match_topics, parse_broker_ids, parse_key_values, parse_placement
 from rackward.rack_locators import FileLocator
@@ -44,6 +45,13 @@ def test_like_is_short_for_the_placement_like_topic() -> None:
     assert named.like == "orders"
 
 
+def test_ignored_racks_need_no_locator() -> None:
+    options = parse_placement(
+        rack_locator="file", rack_locator_properties="path=/racks.json", ignore_racks=True
+    )
+    assert isinstance(options.locator, MetadataLocator)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -54,7 +62,6 @@ def test_like_is_short_for_the_placement_like_topic() -> None:
         ({"placement": "nope"}, "there is no placer 'nope': choose one of"),
         ({"placement_properties": "x"}, "--placement-properties: property 1 is not of the form"),
         ({"rack_locator_properties": "a=b"}, "--rack-locator-properties without --rack-locator"),
-        ({"rack_locator": "static", "ignore_racks": True}, "--ignore-racks and --rack-locator st"),
         ({"rack_locator": "file"}, "file needs the property path"),
         ({"brokers": "1,,2"}, "--brokers 1,,2: '' is not a broker id"),
         ({"brokers": "3-1"}, "'3-1' is not a range of broker ids"),
