@@ -244,3 +244,20 @@ def test_a_signal_sets_the_exit_status_after_the_clean_up(signum: int, status: i
     assert out == "cleaned up\n"
     assert "cleaning up" in err
     assert "Traceback" not in err
+
+
+def test_ctrl_c_during_imports_ends_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from rackward.cli import run; run()"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**PLAIN, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=TEST_TIMEOUT)
+    assert (process.returncode, err) == (-signal.SIGINT, "")
