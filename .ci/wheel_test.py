@@ -2,17 +2,19 @@
 
 For each extra, and for the wheel alone, a virtual environment is created in a temporary folder,
 the wheel is installed with that extra, and a smoke test runs. It fails if code works only because
-the checkout is on the path, if the wheel lacks a file, or if no extra names a dependency.
+the checkout is on the path, if the wheel lacks a file, or if no extra names a dependency. Other
+versions of Python that this machine has get the smoke tests of all clients and of the commands.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,6 +115,9 @@ SMOKE_TESTS = {
     "controller": CONTROLLER,
 }
 
+# The smoke tests of each other Python, in one environment. Not Spark: its packages are large.
+OTHER_PYTHONS_EXTRAS = ("confluent", "aiokafka", "prometheus", "cli", "controller")
+
 # Runs before each smoke test: the packages must not come from the checkout.
 CHECK_ORIGIN = f"""
 import pathlib
@@ -158,17 +163,40 @@ def check_contents(wheel: Path) -> list[str]:
     return problems
 
 
-def check_extra(extra: str, wheel: Path, folder: Path) -> None:
-    """Install ``wheel`` with ``extra`` into a new environment and run its smoke test there."""
-    home = folder / (extra or "alone")
-    venv.create(home / "venv", with_pip=False)
-    python = home / "venv" / "bin" / "python"
-    requirement = f"{wheel}[{extra}]" if extra else str(wheel)
+def other_pythons() -> dict[str, Path]:
+    """Return the newest interpreter of each other supported version, by version.
+
+    Version managers install each version in a folder beside those of the others.
+    """
+    found: dict[str, Path] = {}
+    supported = ("3.11", "3.12", "3.13", "3.14")
+    beside = sorted(Path(sys.base_prefix).parent.glob("*/bin/python3"))
+    on_path = [Path(path) for name in supported if (path := shutil.which(f"python{name}"))]
+    for python in [*on_path, *beside]:
+        shown = subprocess.run(
+            [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if (version := shown.stdout.strip()) in supported:
+            found[version] = python
+    found.pop(f"{sys.version_info.major}.{sys.version_info.minor}", None)
+    return found
+
+
+def check_extras(
+    extras: Sequence[str], wheel: Path, home: Path, python: str | Path = sys.executable
+) -> None:
+    """Install ``wheel`` with ``extras`` into a new environment and run their smoke tests there."""
+    run(python, "-m", "venv", "--without-pip", home / "venv", cwd=home.parent)
+    installed = home / "venv" / "bin" / "python"
     # The pip of this interpreter serves all environments.
-    pip = (sys.executable, "-m", "pip", "--python", python)
+    pip = (sys.executable, "-m", "pip", "--python", installed)
+    requirement = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
     run(*pip, "install", "--quiet", "--no-compile", requirement, cwd=home)
-    run(python, "-I", "-c", CHECK_ORIGIN + SMOKE_TESTS[extra], cwd=home)
-    print(f"wheel with {f'extra {extra}' if extra else 'no extra'}: passed", flush=True)
+    for extra in extras or [""]:
+        run(installed, "-I", "-c", CHECK_ORIGIN + SMOKE_TESTS[extra], cwd=home)
 
 
 def main() -> int:
@@ -183,7 +211,11 @@ def main() -> int:
         if problems:
             return 1
         for extra in SMOKE_TESTS:
-            check_extra(extra, wheel, folder)
+            check_extras([extra] if extra else [], wheel, folder / (extra or "alone"))
+            print(f"wheel with {f'extra {extra}' if extra else 'no extra'}: passed", flush=True)
+        for version, python in sorted(other_pythons().items()):
+            check_extras(OTHER_PYTHONS_EXTRAS, wheel, folder / version, python)
+            print(f"wheel with Python {version}: passed", flush=True)
     return 0
 
 

@@ -12,7 +12,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from integration.support.clients import PartitionId
 from integration.support.collecting import new_protocol
-from integration.support.command_line import Done, rackward
+from integration.support.command_line import one_line, rackward
 from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import (
@@ -53,13 +53,6 @@ def rack_aware_group(cluster: Cluster, topic: str) -> ConsumerGroup:
 
 def explain(cluster: Cluster, group: ConsumerGroup, *options: str) -> Any:
     return rackward(cluster, "groups", "explain", group.id, "--json", *options).json
-
-
-def error_of(done: Done) -> str:
-    assert done.out == ""
-    assert done.err.startswith("rackward: ")
-    assert done.err.count("\n") == 1
-    return done.err
 
 
 def test_moving_leaders_resolves_too_many_leaders_in_a_rack(
@@ -193,6 +186,6 @@ def test_groups_of_other_assignors_and_groups_that_cannot_be_explained(
         }
         assert "see --mapping" in rackward(cluster, "groups", "explain", group.id).out
     empty = rackward(cluster, "groups", "explain", group.id, status=2)
-    assert "has no members" in error_of(empty)
+    assert "has no members" in one_line(empty)
     absent = rackward(cluster, "groups", "explain", "absent", status=2)
-    assert "does not exist" in error_of(absent)
+    assert "does not exist" in one_line(absent)

@@ -25,6 +25,7 @@ from rackward.cli.console import escape_controls, stderr
 from rackward.cli.options import ClusterOptions, match_topics, parse_placement
 from rackward.cli.placement.plan import format_now, rack_source
 from rackward.cli.render.plan import PLAN_JSON, Format, Output, PlanFormat, check_output, write_plan
+from rackward.cli.render.progress import step_reporter
 from rackward.group_readers import (
     AssignmentKind,
     Readers,
@@ -154,12 +155,17 @@ def plan(
     )
     host_racks = HostRacks.parse_option("--mapping", mapping)
     consumers = None if readers is None else parse_readers("--readers", readers)
-    with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
+    with (
+        step_reporter(stderr()) as progress,
+        ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin,
+    ):
+        progress("Reading topics")
         state = read_state(admin)
         chosen = match_topics(state.topics, topics, exclude)
         if consumers is not None:
             found = Readers((ConsumerDemand("--readers", chosen, consumers),))
         else:
+            progress("Reading groups")
             found = _read_readers(admin, state, group or [], host_racks, assignment)
         read_topics = found.topics & chosen
         if not read_topics:
@@ -168,18 +174,20 @@ def plan(
             )
         check_not_reassigning(read_topics, state)
         view = planning_view(state, placing.locator)
+        progress("Reading sizes of partitions")
         found = _with_weights(admin, view, found, weights)
-    if max_imbalance is None:
-        max_imbalance = found.max_imbalance
-    layout = plan_leaders(
-        view,
-        found.demands,
-        assignments=found.assignments,
-        topics=read_topics,
-        levels=levels,
-        max_imbalance=max_imbalance,
-        only_gains=True,
-    )
+        if max_imbalance is None:
+            max_imbalance = found.max_imbalance
+        progress("Planning")
+        layout = plan_leaders(
+            view,
+            found.demands,
+            assignments=found.assignments,
+            topics=read_topics,
+            levels=levels,
+            max_imbalance=max_imbalance,
+            only_gains=True,
+        )
     built = build_plan(
         PlanKind.LEADERS,
         layout.moves,

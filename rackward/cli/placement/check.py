@@ -16,6 +16,7 @@ from rackward.cli import options
 from rackward.cli.console import print_json, stderr, stdout
 from rackward.cli.options import ClusterOptions, match_topics, parse_placement
 from rackward.cli.render.audit import audit_json, show_audit
+from rackward.cli.render.progress import step_reporter
 from rackward.topics.creator import read_min_isr, read_replication_targets
 from rackward.topics.health import read_throttle_findings, without_adding_replicas
 from rackward.units import format_count, format_list
@@ -95,12 +96,15 @@ def check(
         rack_locator_properties=rack_locator_properties,
     )
     cluster = ClusterOptions(bootstrap_server, command_config, timeout)
-    with cluster.connect() as admin:
+    with step_reporter(stderr()) as progress, cluster.connect() as admin:
+        progress("Reading topics")
         state = read_state(admin)
         hidden = _read_hidden_topics(admin, state)
         state = state.only(match_topics(state.topics, topics, exclude))
+        progress("Reading configurations")
         min_isr = read_min_isr(admin, state.topics)
         targets, reason = read_replication_targets(admin, cluster.properties(), state)
+        progress("Reading throttles")
         throttled, unread = read_throttle_findings(admin, reassigning=bool(state.reassignments))
     if unread is not None:
         stderr().print(f"Throttles are not shown: {unread}", style="yellow")

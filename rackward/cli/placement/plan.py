@@ -10,6 +10,7 @@ import typer
 from placement_core import InvalidOptionError
 from rackward.admin import ClusterState, read_state
 from rackward.cli import options
+from rackward.cli.console import stderr
 from rackward.cli.options import (
     ClusterOptions,
     match_topics,
@@ -18,6 +19,7 @@ from rackward.cli.options import (
     parse_placement,
 )
 from rackward.cli.render.plan import PLAN_JSON, Format, Output, PlanFormat, check_output, write_plan
+from rackward.cli.render.progress import step_reporter
 from rackward.reassignment import PlanKind, RackSource
 from rackward.reassignment.plan import build_plan
 from rackward.reassignment.planner import (
@@ -128,7 +130,11 @@ def plan(
     _check_options(placement, placement_properties, seed, anew, even)
     drained = frozenset[int]() if drain is None else parse_broker_ids("--drain", drain)
     limits = parse_batch_limits(throttle, batch_count, batch_bytes)
-    with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
+    with (
+        step_reporter(stderr()) as progress,
+        ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin,
+    ):
+        progress("Reading topics")
         state = read_state(admin)
         request = ReassignmentRequest(
             topics=_topics_to_change(state, topics, exclude, replication_factor),
@@ -142,7 +148,9 @@ def plan(
         )
         check_request(request, state)
         view = planning_view(state, placing.locator)
+        progress("Planning")
         moves = plan_moves(request, view)
+        progress("Reading sizes of replicas")
         sizes = read_leader_sizes(admin, view, moves)
     built = build_plan(
         PlanKind.PLACEMENT,
