@@ -95,6 +95,7 @@ INTERNALS: Internals = {
         "self._heartbeat_loop_future",
         "self._join_task",
         "self._metadata_snapshot",
+        "self._offset_fetch_futures",
         "self._rebalance_protocol",
     ],
     AbstractPartitionAssignor: [

@@ -263,6 +263,9 @@ class JoinFixes(CoordinatorLossFixes):
       consumer keeps its partitions;
     - gives the commit before the rebalance no more time than that poll, and commits nothing of what
       is read between it and the revocation.
+
+    And it keeps the response to a request for committed offsets that outlasts its poll, for the
+    next request for the same partitions, even if other members owned them in between.
     """
 
     def __init__(self, client: Any, subscription: Any, **configs: Any) -> None:
@@ -338,13 +341,23 @@ class JoinFixes(CoordinatorLossFixes):
         self, generation: int, member_id: str, protocol: str, assignment: bytes
     ) -> None:
         self._pending_join_result = None
-        if self.workarounds_enabled and self.cooperative and self.config["enable_auto_commit"]:
-            await self._commit_revoked(assignment)
+        if self.workarounds_enabled:
+            assigned = set(ConsumerProtocolAssignment.decode(assignment).partitions())
+            self._discard_committed_offsets(assigned)
+            if self.cooperative and self.config["enable_auto_commit"]:
+                await self._commit_revoked(assigned)
         await super()._on_join_complete_async(generation, member_id, protocol, assignment)
 
-    async def _commit_revoked(self, assignment: bytes) -> None:
-        """Commit the positions of the partitions that ``assignment`` revokes."""
-        assigned = set(ConsumerProtocolAssignment.decode(assignment).partitions())
+    def _discard_committed_offsets(self, assigned: set[Any]) -> None:
+        """Discard responses of which no poll made use, except for partitions that this consumer had
+        and keeps: other members may have committed offsets of all others since.
+        """
+        kept = assigned & self.subscription.assigned_partitions()
+        for partitions in [each for each in self._offset_fetch_futures if not each <= kept]:
+            del self._offset_fetch_futures[partitions]
+
+    async def _commit_revoked(self, assigned: set[Any]) -> None:
+        """Commit the positions of the partitions that are not among those ``assigned``."""
         offsets = {
             partition: offset
             for partition, offset in self.subscription.all_consumed_offsets().items()

@@ -1,4 +1,4 @@
-"""Commits of KafkaConsumers during rebalances: in the poll loop, and in a listener."""
+"""Commits of KafkaConsumers during rebalances, and committed offsets after them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer
+from kafka import KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import KafkaTimeoutError
 
 from assignors.kafka_python import (
     LeaderRackAwareCooperativeStickyAssignor,
@@ -31,9 +32,11 @@ from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import (
     SteadyProducer,
     create_topic,
+    fill,
     new_name,
 )
 from rackward.clusters import Cluster
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
@@ -150,3 +153,42 @@ def test_commits_of_kafka_python_without_workarounds(cluster: Cluster, protocol:
         "assigned: RuntimeError",
         "revoked: RuntimeError",
     }
+
+
+def test_a_partition_that_comes_back_is_read_from_its_latest_committed_offset(
+    cluster: Cluster,
+) -> None:
+    """kafka-python keeps the result of a request for offsets whose caller's time was over."""
+    topic = create_topic(cluster, new_name("comes-back"), [[0]])
+    tp = TopicPartition(topic, 0)
+    config = MemberConfig(
+        cluster.bootstrap("a"), new_name("group"), "a1", "a", {"enable_auto_commit": False}
+    )
+    consumer = KafkaPython()(config).consumer
+    read: list[int] = []
+
+    def read_until(count: int) -> None:
+        def has_read() -> bool:
+            batches = consumer.poll(timeout_ms=100)
+            read.extend(record.offset for records in batches.values() for record in records)
+            return len(read) >= count
+
+        wait_until(has_read, TEST_TIMEOUT, f"{count} records are read")
+
+    try:
+        fill(cluster, topic, 1, records=1)
+        consumer.subscribe([topic])
+        read_until(1)
+        consumer.commit()
+        with pytest.raises(KafkaTimeoutError):
+            consumer.committed(tp, timeout_ms=0)
+        fill(cluster, topic, 1, records=2)
+        read_until(3)
+        consumer.commit()
+        consumer.unsubscribe()
+        consumer.subscribe([topic])
+        fill(cluster, topic, 1, records=1)
+        read_until(4)
+        assert read == [0, 1, 2, 3]
+    finally:
+        consumer.close()
