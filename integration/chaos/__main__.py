@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
+from integration.chaos.results import COLUMNS, Results
 from integration.chaos.run import CLUSTER_PROPERTIES, Outcome, run
-from integration.chaos.scenarios import GROUPS, LED, SCENARIOS, ClusterNeeds, Scenario
+from integration.chaos.scenarios import SCENARIOS, ClusterNeeds, Scenario, soak
 from integration.chaos.workload import RACKS
 from rackward.clusters import Cluster, ClusterError, DockerCluster, LocalCluster
 from rackward.clusters.distribution import KAFKA_VERSION
-
-COLUMNS = GROUPS + LED
 
 OLDEST_VERSION = "3.9.1"
 
@@ -30,16 +32,39 @@ def main() -> None:
     parser.add_argument("--only", metavar="NAME,...", help="scenarios (default: all)")
     parser.add_argument("--groups", metavar="NAME,...", help=f"of {', '.join(COLUMNS)}")
     parser.add_argument("--seed", type=int, help="repeats a run with this seed")
+    parser.add_argument(
+        "--soak", type=float, metavar="MINUTES", help="random faults for so long, and memory"
+    )
+    parser.add_argument(
+        "--rate", type=float, default=2000.0, help="records a second of the soak (default: 2000)"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="FILE",
+        help="keep results in this JSON file, and run only what it does not have",
+    )
+    parser.add_argument("--again", action="store_true", help="run also what --results has")
+    parser.add_argument("--table", action="store_true", help="print the tables of --results")
     parser.add_argument("--list", action="store_true", help="print the scenarios and exit")
     options = parser.parse_args()
     if options.list:
         print("\n".join(SCENARIOS))
         return
+    results = Results() if options.results is None else Results.read(options.results)
+    if options.table:
+        print(results.tables())
+        return
     names = _chosen(parser, "--only", options.only, tuple(SCENARIOS))
-    groups = _chosen(parser, "--groups", options.groups, COLUMNS)
+    scenarios = [SCENARIOS[name] for name in names]
+    if options.soak is not None:
+        scenarios = [soak(60 * options.soak, options.rate)]
+    chosen = _chosen(parser, "--groups", options.groups, COLUMNS)
     seed = random.randrange(10_000) if options.seed is None else options.seed
     print(f"seed {seed}: repeat with --seed {seed}", flush=True)
     started = time.monotonic()
+    # Ends as with Ctrl-C: all processes and containers are removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     def report(line: str) -> None:
         print(f"{time.monotonic() - started:7.1f} s  {line}", file=sys.stderr, flush=True)
@@ -47,37 +72,43 @@ def main() -> None:
     problems: list[str] = []
     print(heading(), flush=True)
     try:
-        for name in names:
-            scenario = SCENARIOS[name]
-            report(name)
+        for scenario in scenarios:
+            groups = [group for group in scenario.groups if group in chosen]
+            if not options.again:
+                groups = results.missing(scenario.name, groups)
+            if not groups:
+                continue
+            report(scenario.name)
             try:
                 outcomes = run_alone(scenario, seed, groups, report)
             except (AssertionError, ClusterError) as error:
-                problems.append(f"{name}: {error}")
+                problems.append(f"{scenario.name}: {error}")
                 report(problems[-1])
-                print(f"{name:34} did not run to its end", flush=True)
+                print(f"{scenario.name:34} did not run to its end", flush=True)
                 continue
             print(row(scenario, outcomes), flush=True)
-            problems += [
-                f"{name}, {each.client}: {text}" for each in outcomes for text in each.violations
-            ]
+            for each in outcomes:
+                for use in each.memory:
+                    report(str(use))
+                problems += [f"{scenario.name}, {each.client}: {text}" for text in each.violations]
+            today = datetime.now(UTC).date().isoformat()
+            results = results.with_outcomes(outcomes, seed, today)
+            if options.results is not None:
+                results.write(options.results)
     except KeyboardInterrupt:
         report("interrupted; everything that was started has ended")
         sys.exit(130)
-    print(f"{len(names)} scenarios, {len(problems)} violations")
+    print(f"{len(scenarios)} scenarios, {len(problems)} violations")
     if problems:
         sys.exit("\n".join(problems))
 
 
 def run_alone(
-    scenario: Scenario, seed: int, groups: tuple[str, ...], report: Report
+    scenario: Scenario, seed: int, groups: Sequence[str], report: Report
 ) -> list[Outcome]:
     """Run a scenario on a cluster of its own."""
-    chosen = [group for group in scenario.groups if group in groups]
-    if not chosen:
-        return []
     with _cluster(scenario.cluster, report) as cluster:
-        return run(cluster, scenario, seed=seed, groups=chosen, report=report)
+        return run(cluster, scenario, seed=seed, groups=groups, report=report)
 
 
 def _cluster(needs: ClusterNeeds, report: Report) -> Cluster:

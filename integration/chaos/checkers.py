@@ -42,15 +42,15 @@ class Sent:
     began, ended
         The time before its creation, and after its deletion: infinite while it exists.
     acknowledged
-        By partition, the offset of each acknowledged sequence number.
+        By partition, the offset of each sequence number.
     stored
-        By partition, offset and sequence number of each record that the brokers have, in order.
+        By partition, the sequence number of the record at each offset that the brokers have.
     """
 
     began: float
     ended: float
-    acknowledged: Mapping[int, Mapping[int, int]]
-    stored: Mapping[int, Sequence[tuple[int, int]]]
+    acknowledged: Mapping[int, Sequence[int]]
+    stored: Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class History:
     sent: Sequence[Sent]
     reads: Mapping[int, Reads]
     changes: Sequence[Change]
-    claims: Sequence[tuple[int, PartitionId, str]]
+    claims: Collection[tuple[int, PartitionId, str]]
     """Generation, partition and member of delivered records."""
     commits: Mapping[PartitionId, Sequence[Commit]]
     generations: Sequence[Generation]
@@ -84,9 +84,8 @@ def violations(history: History) -> list[str]:
             tp: [each for each in commits if sent.began <= each.at < sent.ended]
             for tp, commits in history.commits.items()
         }
-        offsets = {p: set(offsets.values()) for p, offsets in sent.acknowledged.items()}
         found += lost_in_log(sent)
-        found += skipped(offsets, reads)
+        found += skipped(sent.acknowledged, reads)
         found += decreases(_offsets(commits))
         found += committed_early(commits, reads)
     if not (history.commits and history.generations):
@@ -112,27 +111,30 @@ def longest_gap(history: History) -> float:
 def repeated(history: History) -> int:
     """Return how many deliveries were not the first of their record."""
     parts = [_between(reads, sent) for sent in history.sent for reads in history.reads.values()]
-    return sum(len(each.seen) - len(each.offsets()) for each in parts)
+    return sum(each.count - len(each.offsets()) for each in parts)
 
 
 def lost_in_log(sent: Sent) -> list[str]:
     """Return acknowledged records that are not stored where they were, and repeated ones."""
     found = []
     for partition, offsets in sent.acknowledged.items():
-        stored = list(sent.stored.get(partition, ()))
-        by_sequence = {sequence: offset for offset, sequence in stored}
-        lost = sorted(seq for seq, offset in offsets.items() if by_sequence.get(seq) != offset)
+        stored = sent.stored.get(partition, ())
+        lost = [
+            sequence
+            for sequence, offset in enumerate(offsets)
+            if offset >= len(stored) or stored[offset] != sequence
+        ]
         if lost:
             found.append(
                 f"partition {partition}: {len(lost)} acknowledged records are not stored,"
                 f" the first has sequence number {lost[0]}"
             )
-        for (_, before), (offset, sequence) in itertools.pairwise(stored):
-            if sequence != before + 1:
-                found.append(
-                    f"partition {partition}: at offset {offset}, sequence number {sequence}"
-                    f" follows {before}"
-                )
+        found += [
+            f"partition {partition}: at offset {offset}, sequence number {sequence}"
+            f" follows {before}"
+            for offset, (before, sequence) in enumerate(itertools.pairwise(stored), 1)
+            if sequence != before + 1
+        ]
     return found
 
 
@@ -144,10 +146,10 @@ def skipped(acknowledged: Mapping[int, Collection[int]], reads: Mapping[int, Rea
         if missing := set(offsets) - seen.offsets():
             found.append(f"partition {partition}: {len(missing)} records are not delivered")
         expected = 0
-        for _, offset, member in sorted(seen.seen):
-            if offset > expected:
-                found.append(f"partition {partition}: {member} read {offset} before {expected}")
-            expected = max(expected, offset + 1)
+        for _, first, end, member in sorted(seen.spans):
+            if first > expected:
+                found.append(f"partition {partition}: {member} read {first} before {expected}")
+            expected = max(expected, end)
     return found
 
 
@@ -214,11 +216,12 @@ def committed_early(
 
 def _delivered_at(reads: Reads) -> list[float]:
     """Return, by offset, when it and all before it were delivered; ends at the first missing."""
-    first: dict[int, float] = {}
-    for at, offset, _ in reads.seen:
-        first[offset] = min(at, first.get(offset, math.inf))
-    times = itertools.takewhile(lambda at: at is not None, map(first.get, itertools.count()))
-    return list(itertools.accumulate((at for at in times if at is not None), max))
+    times = [math.inf] * max((each.end for each in reads.spans), default=0)
+    for at, first, end, _ in reads.spans:
+        for offset in range(first, end):
+            times[offset] = min(at, times[offset])
+    delivered = itertools.takewhile(math.isfinite, times)
+    return list(itertools.accumulate(delivered, max))
 
 
 def without_owner(
@@ -292,7 +295,9 @@ def not_optimal(history: History) -> list[str]:
 
 
 def _between(reads: Reads, sent: Sent) -> Reads:
-    return Reads([each for each in reads.seen if sent.began <= each[0] < sent.ended])
+    part = Reads()
+    part.spans = [each for each in reads.spans if sent.began <= each.at < sent.ended]
+    return part
 
 
 def _offsets(commits: Mapping[PartitionId, Sequence[Commit]]) -> dict[PartitionId, list[int]]:

@@ -13,6 +13,7 @@ from random import Random
 import confluent_kafka
 
 from integration.chaos.checkers import Sent
+from integration.chaos.effects import broker_version, check_leaders, check_silent, require
 from integration.chaos.network import Network
 from integration.chaos.scenarios import BUSIEST, COORDINATOR, LAST, Action, Step
 from integration.chaos.workload import RACKS, FaultyGroup, NumberedProducer, sent_records
@@ -24,6 +25,11 @@ from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 RECORD_SECONDS = 1.0
 """Seconds between two records of a partition."""
+
+IN_SYNC_SECONDS = 300.0
+"""Far more than replicas of a busy machine take to catch up."""
+
+SLOW_RATE = "500kbit"
 
 TOPIC_CONFIGS = {"min_insync_replicas": "2"}
 
@@ -38,6 +44,7 @@ class Stage:
     groups: Sequence[FaultyGroup]
     random: Random
     producer: NumberedProducer
+    report: Callable[[str], None]
     earlier: list[Sent] = field(default_factory=list)
     _last: int = -1
     _controller: int = -1
@@ -46,25 +53,35 @@ class Stage:
         """End the producer."""
         self.producer.discard()
 
-    def execute(self, steps: Sequence[Step], report: Callable[[str], None]) -> None:
-        """Execute the steps at their times. Raise AssertionError if one is not possible."""
+    def execute(self, steps: Sequence[Step]) -> None:
+        """Execute the steps at their times; if one is late, those after it are as late.
+
+        Raise AssertionError if one is not possible, or does not take effect.
+        """
         began = time.monotonic()
         for step in steps:
-            time.sleep(max(0.0, began + step.at - time.monotonic()))
+            early = began + step.at - time.monotonic()
+            if early > 0:
+                time.sleep(early)
+            elif step.at:
+                began -= early
             for group in self.groups:
                 group.group.raise_errors()
             resolved = self._resolved(step)
-            report(str(resolved))
+            self.report(str(resolved))
             self._act(resolved)
 
     def _act(self, step: Step) -> None:
         match step.action:
             case Action.KILL_BROKER:
                 self.cluster.kill_broker(int(step.target))
+                check_silent(self.cluster, int(step.target))
             case Action.STOP_BROKER:
                 self.cluster.stop_broker(int(step.target))
+                check_silent(self.cluster, int(step.target))
             case Action.PAUSE_BROKER:
                 self.cluster.pause_broker(int(step.target))
+                check_silent(self.cluster, int(step.target))
             case Action.RESUME_BROKER:
                 self.cluster.resume_broker(int(step.target))
             case Action.START_BROKER:
@@ -76,6 +93,11 @@ class Stage:
             case Action.KILL_CONTROLLER:
                 self._controller = self._local.active_controller()
                 self._local.kill_controller(self._controller)
+                wait_until(
+                    lambda: self._local.active_controller() not in (-1, self._controller),
+                    TEST_TIMEOUT,
+                    f"the fault takes effect: a controller other than {self._controller} is active",
+                )
             case Action.START_CONTROLLER:
                 self._local.start_controller(self._controller)
             case Action.UPGRADE_BROKER:
@@ -94,9 +116,9 @@ class Stage:
             case Action.LOSE_PACKETS:
                 self._network.lose_packets(int(step.target), 0.1)
             case Action.SLOW_BROKER:
-                self._network.slow_down(int(step.target), "500kbit")
+                self._network.slow_down(int(step.target), SLOW_RATE)
             case Action.HEAL_NETWORK:
-                self._network.heal()
+                self.report(", ".join(self._network.heal()))
             case Action.FILL_DISK:
                 self._network.fill_disk(int(step.target))
             case Action.MOVE_LEADERS:
@@ -143,11 +165,15 @@ class Stage:
         self.cluster.stop_broker(broker)
         self._local.upgrade_broker(broker, KAFKA_VERSION)
         self.cluster.start_broker(broker)
+        version = broker_version(self.cluster, broker)
+        require(version == KAFKA_VERSION, f"broker {broker} of {version} is of {KAFKA_VERSION}")
 
     def _rename_rack(self, broker: int) -> None:
+        rack = f"{self.cluster.racks[broker]}-renamed"
         self.cluster.stop_broker(broker)
-        self._local.change_rack(broker, f"{self.cluster.racks[broker]}-renamed")
+        self._local.change_rack(broker, rack)
         self.cluster.start_broker(broker)
+        require(self.cluster.view([]).racks()[broker] == rack, f"broker {broker} is in rack {rack}")
 
     def await_replicas(self) -> None:
         """Wait until all replicas of the topic, and of committed offsets, are in sync."""
@@ -167,14 +193,13 @@ class Stage:
                 for each in topics[name].partitions.values()
             )
 
-        wait_until(in_sync, 2 * TEST_TIMEOUT, "all replicas are in sync")
+        wait_until(in_sync, IN_SYNC_SECONDS, "all replicas are in sync")
 
     def _move_leaders(self) -> None:
-        leaders = {
-            tp: self.random.choice(replicas)
-            for tp, replicas in self.cluster.view([self.topic]).replicas.items()
-        }
+        view = self.cluster.view([self.topic])
+        leaders = {tp: self.random.choice(each) for tp, each in view.replicas.items()}
         self.cluster.move_leaders(leaders)
+        check_leaders(self.cluster, self.topic, view.known_leaders, leaders)
 
     def _delete_topic(self) -> None:
         """Delete the topic when all records are read; wait until the groups own nothing of it.
@@ -227,7 +252,7 @@ def _act_on_group(step: Step, group: FaultyGroup) -> None:
             assert lead is not None, f"{step}: {group.client} is not led"
             match step.action:
                 case Action.KILL_LEAD:
-                    lead.kill()
+                    lead.send(signal.SIGKILL)
                 case Action.START_LEAD:
                     lead.start()
                 case Action.SUSPEND_LEAD:

@@ -11,12 +11,16 @@ import subprocess
 from collections.abc import Iterable
 from typing import Any
 
+from integration.chaos.effects import delayed_packets, dropped_packets, require
 from rackward.clusters import DockerCluster
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 DATA = "/var/lib/kafka/data"
 """The data folder in the container of a broker."""
 
 DEVICE = "eth0"
+
+DISK_FULL = b"No space left on device"
 
 
 class Network:
@@ -57,15 +61,36 @@ class Network:
         self._run(broker, "tc", "qdisc", "replace", "dev", DEVICE, "root", *limit)
 
     def fill_disk(self, broker: int) -> None:
-        """Fill the data folder of a broker, which shuts down with its next write."""
-        self._container(broker).exec_run(f"dd if=/dev/zero of={DATA}/filler bs=1M")
+        """Fill the data folder of a broker; wait until it has shut down by itself."""
+        container = self._container(broker)
+        _, output = container.exec_run(f"dd if=/dev/zero of={DATA}/filler bs=1M")
+        require(DISK_FULL in output, f"dd fills the disk, instead of {output[-200:]!r}")
 
-    def heal(self) -> None:
-        """Remove all rules and limits."""
+        def has_exited() -> bool:
+            container.reload()
+            return str(container.status) == "exited"
+
+        wait_until(has_exited, TEST_TIMEOUT, f"broker {broker} shuts down with a full disk")
+        require(DISK_FULL in container.logs(), f"broker {broker} logs {DISK_FULL.decode()!r}")
+
+    def heal(self) -> list[str]:
+        """Remove all rules and limits; return how many packets they dropped or delayed.
+
+        Raise AssertionError if those of a broker did neither.
+        """
+        counts = []
         for broker in self._cluster.racks:
+            dropped = dropped_packets(self._run(broker, "iptables", "-nvxL"))
             self._rule(broker, "-F")
-            if "tbf" in self._run(broker, "tc", "qdisc", "show", "dev", DEVICE):
+            limits = self._run(broker, "tc", "-s", "qdisc", "show", "dev", DEVICE)
+            delayed = delayed_packets(limits)
+            if delayed is not None:
                 self._run(broker, "tc", "qdisc", "del", "dev", DEVICE, "root")
+            for count, kind in ((dropped, "dropped"), (delayed, "delayed")):
+                if count is not None:
+                    counts.append(f"broker {broker}: {count} packets {kind}")
+                    require(count > 0, f"{counts[-1]}, more than 0 expected")
+        return counts
 
     def _rule(self, broker: int, *arguments: str) -> None:
         self._run(broker, "iptables", *arguments)

@@ -11,6 +11,7 @@ from random import Random
 
 from integration.chaos.checkers import History, longest_gap, repeated, violations
 from integration.chaos.faults import RECORD_SECONDS, TOPIC_CONFIGS, Stage
+from integration.chaos.memory import MemorySamples, MemoryUse, grown
 from integration.chaos.scenarios import LED, MEMBERS, SESSION_SECONDS, Scenario
 from integration.chaos.workload import (
     RACKS,
@@ -30,6 +31,10 @@ from rackward.clusters import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 12
+LARGEST_BATCH = 20
+RECORD_SIZE = 100
+"""Records of a partition that are sent at once, and bytes of a record, if there is a rate."""
+
 OPTIMAL_SECONDS = 180.0
 """Seconds after the last step until the assignment must be the best."""
 
@@ -53,6 +58,7 @@ class Outcome:
     generations: int
     recovered: float
     violations: tuple[str, ...]
+    memory: tuple[MemoryUse, ...] = ()
 
     def __str__(self) -> str:
         return (
@@ -90,13 +96,17 @@ def run(
                 group.start(index)
         for group in running:
             group.group.settle(partitions_of(topic, PARTITIONS), within=START_SECONDS)
-        producer = NumberedProducer(cluster, topic, PARTITIONS, RECORD_SECONDS)
-        stage = Stage(cluster, topic, replicas, running, random, producer)
+        memory = stack.enter_context(MemorySamples(partial(_processes, running)))
+        batch = 1 if scenario.rate is None else LARGEST_BATCH
+        every = RECORD_SECONDS if scenario.rate is None else PARTITIONS * batch / scenario.rate
+        size = 1 if scenario.rate is None else RECORD_SIZE
+        producer = NumberedProducer(cluster, topic, PARTITIONS, every, batch=batch, size=size)
+        stage = Stage(cluster, topic, replicas, running, random, producer, report)
         stack.callback(stage.close)
         for group in running:
             _wait_until_read(stage, group, since=0.0)
         began = time.monotonic()
-        stage.execute(steps, report)
+        stage.execute(steps)
         report("no more faults")
         problems = {group.client: _recover(stage, group) for group in running}
         recovered = time.monotonic()
@@ -107,6 +117,8 @@ def run(
                 problems[group.client].append(str(error))
         ended = time.monotonic()
         stage.producer.stop()
+        seconds = time.monotonic() - stage.producer.began
+        report(f"{stage.producer.sent} records sent in {seconds:.0f} s")
         for group in running:
             try:
                 group.read_everything(topic, stage.producer)
@@ -129,7 +141,7 @@ def run(
             sent=sent,
             reads={p: group.reads_of((topic, p)) for p in range(len(stage.replicas))},
             changes=group.changes,
-            claims=list(group.log.generations),
+            claims=group.log.claims,
             commits=_in_monotonic_time(commits),
             generations=commits.generations,
             disturbed=(began, ended),
@@ -138,7 +150,9 @@ def run(
             racks=racks,
             leader_racks=leader_racks,
         )
-        outcomes.append(_outcome(scenario, group.client, history, problems[group.client]))
+        uses = memory.uses(f"{group.client}: ")
+        found = (*problems[group.client], *violations(history), *grown(uses))
+        outcomes.append(_outcome(scenario, group.client, history, found, uses))
         report(str(outcomes[-1]))
     return outcomes
 
@@ -199,14 +213,16 @@ def _wait_until_read(stage: Stage, group: FaultyGroup, since: float) -> None:
                 for each in group.changes
                 if tp in each.partitions or not each.partitions
             ]
-            last = [(round(at - since, 1), offset, name) for at, offset, name in reads.seen[-3:]]
+            last = [
+                (round(at - since, 1), offset, name) for at, offset, _, name in reads.spans[-3:]
+            ]
             raise AssertionError(
                 f"{error}; its last reads are {last}, its last owners {changes[-6:]}"
             ) from None
 
 
 def _read_after(reads: Reads, since: float) -> bool:
-    return bool(reads.seen) and reads.seen[-1][0] > since
+    return bool(reads.spans) and reads.spans[-1].at > since
 
 
 def _in_monotonic_time(stored: StoredGroup) -> dict[PartitionId, list[Commit]]:
@@ -218,14 +234,28 @@ def _in_monotonic_time(stored: StoredGroup) -> dict[PartitionId, list[Commit]]:
     }
 
 
-def _outcome(scenario: Scenario, client: str, history: History, problems: Sequence[str]) -> Outcome:
+def _processes(groups: Sequence[FaultyGroup]) -> dict[str, int]:
+    """Return the process ids of all groups by "group: name"."""
+    return {
+        f"{group.client}: {name}": pid for group in groups for name, pid in group.processes.items()
+    }
+
+
+def _outcome(
+    scenario: Scenario,
+    client: str,
+    history: History,
+    found: Sequence[str],
+    memory: Sequence[MemoryUse],
+) -> Outcome:
     return Outcome(
         scenario.name,
         client,
-        delivered=sum(len(reads.seen) for reads in history.reads.values()),
+        delivered=sum(reads.count for reads in history.reads.values()),
         repeated=repeated(history),
         commits=sum(map(len, history.commits.values())),
         generations=len({each.number for each in history.generations}),
-        recovered=longest_gap(history),
-        violations=(*problems, *violations(history)),
+        recovered=round(longest_gap(history), 1),
+        violations=tuple(found),
+        memory=tuple(memory),
     )

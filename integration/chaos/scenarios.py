@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from random import Random
 
 GROUPS = ("kafka-python", "confluent", "aiokafka", "mixed")
@@ -102,6 +103,8 @@ class Scenario:
         The groups that take part.
     commit_each
         Whether members commit each record by themselves; those of Java commit automatically.
+    rate
+        Records a second of all partitions; None is one of each partition.
     one_leader
         Whether broker 0 leads all partitions at the start.
     cluster
@@ -114,6 +117,7 @@ class Scenario:
     groups: tuple[str, ...] = GROUPS + LED
     commit_each: bool = False
     one_leader: bool = False
+    rate: float | None = None
     cluster: ClusterNeeds = ClusterNeeds()
 
     def drawn(self, seed: int) -> Steps:
@@ -176,11 +180,16 @@ def random_members(random: Random) -> Steps:
     return tuple(steps)
 
 
-def random_faults(random: Random) -> Steps:
-    """Kill, pause and restart brokers and members, and move leaders, for two minutes."""
+def random_faults(
+    random: Random, seconds: float = 120.0, pause: tuple[float, float] = (2.0, 10.0)
+) -> Steps:
+    """Kill, pause and restart brokers, kill and suspend members, and move leaders.
+
+    ``pause`` is the shortest and the longest time between two faults, in seconds.
+    """
     steps: list[Step] = []
     at = 0.0
-    while at < 120.0:
+    while at < seconds:
         broker, number = random.randrange(BROKERS), random.randrange(MEMBERS)
         down = random.uniform(1.0, 15.0)
         choice: tuple[Steps, ...] = (
@@ -191,12 +200,16 @@ def random_faults(random: Random) -> Steps:
             ),
             (Step(at, Action.STOP_BROKER, broker), Step(at + down, Action.START_BROKER, broker)),
             member_restarted(number, at, at + down),
+            (
+                Step(at, Action.SUSPEND_MEMBER, number),
+                Step(at + down, Action.RESUME_MEMBER, number),
+            ),
             (Step(at, Action.MOVE_LEADERS),),
         )
         steps += random.choice(choice)
         # min.insync.replicas is 2: one broker is down at a time, and back in sync before the next.
         steps.append(Step(at + down, Action.AWAIT_REPLICAS))
-        at += down + random.uniform(2.0, 10.0)
+        at += down + random.uniform(*pause)
     return tuple(steps)
 
 
@@ -288,7 +301,7 @@ def _scenarios() -> Iterator[Scenario]:
 def _on_containers() -> Iterator[Scenario]:
     yield _until_healed("rack-cut-off", 45.0, (Action.ISOLATE_BROKER, 0))
     yield _until_healed("two-racks-cut-from-each-other", 60.0, (Action.CUT_BROKERS, 2))
-    yield _until_healed("members-cut-from-a-rack", 40.0, (Action.CUT_CLIENTS, 1))
+    yield _until_healed("members-cut-from-a-rack", 40.0, (Action.CUT_CLIENTS, COORDINATOR))
     for name, action in (
         ("lossy-network", Action.LOSE_PACKETS),
         ("slow-network", Action.SLOW_BROKER),
@@ -307,12 +320,22 @@ def _on_containers() -> Iterator[Scenario]:
     )
 
 
-def _until_healed(name: str, seconds: float, *faults: tuple[Action, int]) -> Scenario:
+def _until_healed(name: str, seconds: float, *faults: tuple[Action, int | str]) -> Scenario:
     """Return a scenario of faults of the network, all at once, for so long."""
     steps = (*(Step(0.0, *fault) for fault in faults), Step(seconds, Action.HEAL_NETWORK))
     # Followers that do not fetch are removed from the replicas in sync after 30 s, and records
     # are readable only then.
     return Scenario(name, steps, bound=120.0, cluster=DOCKER)
+
+
+def soak(seconds: float, rate: float) -> Scenario:
+    """Return a scenario of random faults for so long, while ``rate`` records a second are sent.
+
+    They are further apart than in other scenarios, so that most members live for minutes: their
+    memory is measured.
+    """
+    steps = partial(random_faults, seconds=seconds, pause=(10.0, 30.0))
+    return Scenario("soak", steps, bound=120.0, rate=rate)
 
 
 SCENARIOS = {scenario.name: scenario for scenario in _scenarios()}

@@ -52,8 +52,8 @@ CLEAN = History(
         Sent(
             began=0.0,
             ended=float("inf"),
-            acknowledged={p: {n: n for n in range(END)} for p in (0, 1)},
-            stored={p: [(n, n) for n in range(END)] for p in (0, 1)},
+            acknowledged={p: range(END) for p in (0, 1)},
+            stored={p: range(END) for p in (0, 1)},
         )
     ],
     reads={
@@ -135,8 +135,8 @@ PLANTED: dict[str, tuple[Callable[[History], History], list[str]]] = {
     "a record is stored twice": (
         lambda history: with_sent(
             history,
-            stored={**history.sent[0].stored, 1: [*history.sent[0].stored[1], (END, END - 1)]},
-            acknowledged={0: history.sent[0].acknowledged[0], 1: {}},
+            stored={**history.sent[0].stored, 1: [*history.sent[0].stored[1], END - 1]},
+            acknowledged={0: history.sent[0].acknowledged[0], 1: []},
         ),
         [f"partition 1: at offset {END}, sequence number {END - 1} follows {END - 1}"],
     ),

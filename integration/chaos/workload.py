@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
@@ -22,6 +23,7 @@ import confluent_kafka
 
 from assignors import RefreshPolicy
 from integration.chaos.checkers import Sent
+from integration.chaos.effects import check_signalled
 from integration.support.clients import MakeClient, PartitionId
 from integration.support.groups import Change, ConsumerGroup, Reads, everything_is_read
 from integration.support.process_clients import SOURCES, InProcess, Log
@@ -41,22 +43,36 @@ REFRESH = RefreshPolicy(
 
 JAVA_POLL_SECONDS = 45
 
+LEAD = "rackward lead"
+
 MIXED = ("kafka-python", "confluent", "aiokafka")
 
 
 class NumberedProducer:
-    """An idempotent producer of a record per partition every ``every`` seconds, until stopped.
+    """An idempotent producer of ``batch`` records per partition every ``every`` seconds.
 
-    The value of a record is its sequence number in its partition: 0, 1, 2 ...
+    The value of a record is its sequence number in its partition: 0, 1, 2 ..., of ``size`` digits.
+    It sends until it is stopped, and catches up if the machine was too busy.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int, every: float) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        partitions: int,
+        every: float,
+        *,
+        batch: int = 1,
+        size: int = 1,
+    ) -> None:
         self.began = time.monotonic()
-        self.offsets: dict[int, dict[int, int]] = {p: {} for p in range(partitions)}
+        # By partition, the offset of each sequence number, -1 until it is acknowledged.
+        self.offsets = {p: array("q") for p in range(partitions)}
         self.failed: list[str] = []
         self._topic = topic
         self._every = every
-        self._next = dict.fromkeys(range(partitions), 0)
+        self._batch = batch
+        self._size = size
         self._producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
@@ -64,6 +80,8 @@ class NumberedProducer:
                 "acks": "all",
                 # No record is given up, whatever is killed meanwhile.
                 "message.timeout.ms": int(READ_SECONDS * 1000),
+                # More than are sent while brokers are down.
+                "queue.buffering.max.messages": 1_000_000,
                 "topic.metadata.refresh.interval.ms": 2000,
                 "linger.ms": 5,
                 "log_level": 0,
@@ -76,13 +94,16 @@ class NumberedProducer:
     @property
     def acknowledged(self) -> dict[int, set[int]]:
         """Acknowledged offsets by partition."""
-        return {p: set(offsets.values()) for p, offsets in list(self.offsets.items())}
+        return {p: set(offsets) - {-1} for p, offsets in list(self.offsets.items())}
+
+    @property
+    def sent(self) -> int:
+        """The number of records, acknowledged or not."""
+        return sum(map(len, list(self.offsets.values())))
 
     def add_partition(self) -> None:
         """Send to one more partition, which exists."""
-        number = len(self.offsets)
-        self.offsets[number] = {}
-        self._next[number] = 0
+        self.offsets[len(self.offsets)] = array("q")
 
     def stop(self) -> None:
         """Stop, and wait until all records are acknowledged. Raise AssertionError if one is not."""
@@ -99,13 +120,16 @@ class NumberedProducer:
         self._producer.purge()
 
     def _run(self) -> None:
-        while not self._ending.wait(self._every):
-            for partition in list(self._next):
-                self._send(partition)
+        due = self.began
+        while not self._ending.wait(max(0.0, due - time.monotonic())):
+            for partition in list(self.offsets):
+                for _ in range(self._batch):
+                    self._send(partition)
             self._producer.poll(0)
+            due += self._every
 
     def _send(self, partition: int) -> None:
-        sequence = self._next[partition]
+        sequence = len(self.offsets[partition])
 
         def delivered(error: Any, message: Any) -> None:
             if error is None:
@@ -113,16 +137,13 @@ class NumberedProducer:
             else:
                 self.failed.append(f"{partition}-{sequence}: {error}")
 
-        self._producer.produce(
-            self._topic, str(sequence).encode(), partition=partition, on_delivery=delivered
-        )
-        self._next[partition] += 1
+        value = str(sequence).zfill(self._size).encode()
+        self._producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
+        self.offsets[partition].append(-1)
 
 
-def stored_records(
-    cluster: Cluster, topic: str, partitions: int
-) -> dict[int, list[tuple[int, int]]]:
-    """Return offset and sequence number of each record that the brokers have, by partition."""
+def stored_records(cluster: Cluster, topic: str, partitions: int) -> dict[int, Sequence[int]]:
+    """Return the sequence number at each offset that the brokers have, by partition."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
@@ -132,27 +153,27 @@ def stored_records(
             "log_level": 0,
         }
     )
-    found: dict[int, list[tuple[int, int]]] = {p: [] for p in range(partitions)}
+    found = {p: array("q") for p in range(partitions)}
     unread = set(found)
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in found])
         deadline = time.monotonic() + TEST_TIMEOUT
         while unread:
             assert time.monotonic() < deadline, f"{sorted(unread)} of {topic} are not read"
-            for message in consumer.consume(1000, 0.5):
+            for message in consumer.consume(10_000, 0.5):
+                deadline = time.monotonic() + TEST_TIMEOUT
                 error, number, value = message.error(), message.partition(), message.value()
                 assert number is not None
                 if error is None:
-                    offset = message.offset()
                     assert value is not None
-                    assert offset is not None
-                    found[number].append((offset, int(value)))
+                    assert message.offset() == len(found[number]), "offsets are not consecutive"
+                    found[number].append(int(value))
                 else:
                     assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
                     unread.discard(number)
     finally:
         consumer.close()
-    return found
+    return dict(found)
 
 
 def sent_records(cluster: Cluster, topic: str, producer: NumberedProducer, ended: float) -> Sent:
@@ -160,7 +181,7 @@ def sent_records(cluster: Cluster, topic: str, producer: NumberedProducer, ended
     return Sent(
         producer.began,
         ended,
-        {p: dict(offsets) for p, offsets in producer.offsets.items()},
+        dict(producer.offsets),
         stored_records(cluster, topic, len(producer.offsets)),
     )
 
@@ -211,15 +232,29 @@ class FaultyGroup:
         client = self._client(index)
         member = self.group.members.pop(self.names[index])
         client.kill()
+        check_signalled(client.pid, signal.SIGKILL, member.label)
         member.stop()
 
     def suspend(self, index: int) -> None:
         """Stop the process of the member ``index`` by SIGSTOP."""
-        self._client(index).suspend()
+        client = self._client(index)
+        client.suspend()
+        check_signalled(client.pid, signal.SIGSTOP, self.names[index])
 
     def resume(self, index: int) -> None:
         """Continue the process of the member ``index``."""
-        self._client(index).resume()
+        client = self._client(index)
+        client.resume()
+        check_signalled(client.pid, signal.SIGCONT, self.names[index])
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """Process ids of the members that have started, and of ``rackward lead``."""
+        members = list(self.group.members.items())
+        clients: dict[str, Any] = {name: each._client for name, each in members}
+        # The process of a Java consumer starts when it subscribes.
+        found = {name: each.pid for name, each in clients.items() if each and each.consumer}
+        return found if self.lead is None else {**found, LEAD: self.lead.pid}
 
     def _client(self, index: int) -> Any:
         member = self.group.members[self.names[index]]
@@ -252,8 +287,10 @@ class FaultyGroup:
         """Wait until everything that a producer has sent since its start is read."""
 
         def since_start(tp: PartitionId) -> Reads:
-            seen = list(self.reads_of(tp).seen)
-            return Reads([each for each in seen if each[0] >= producer.began])
+            part = Reads()
+            spans = list(self.reads_of(tp).spans)
+            part.spans = [each for each in spans if each.at >= producer.began]
+            return part
 
         everything_is_read(since_start, topic, producer, READ_SECONDS)
 
@@ -289,15 +326,18 @@ class Lead:
         )
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal."""
+        """Send a signal, and check that it took effect."""
         assert self._process is not None
         self._process.send_signal(number)
+        if number is signal.SIGKILL:
+            self._process.wait()
+        check_signalled(self._process.pid, number, LEAD)
 
-    def kill(self) -> None:
-        """Kill the process by SIGKILL."""
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
         assert self._process is not None
-        self._process.kill()
-        self._process.wait()
+        return self._process.pid
 
     def wait_until_leading(self) -> None:
         """Wait until it has led once. Raise AssertionError with its output otherwise."""
@@ -312,5 +352,5 @@ class Lead:
 
     def close(self) -> None:
         """End the process; it leaves the group."""
-        self.kill()
+        self.send(signal.SIGKILL)
         self._output.close()

@@ -153,7 +153,7 @@ def run(
     for group in groups:
         reads = {number: reads for (_, number), reads in group.log.reads.items()}
         history = histories[group.client]
-        delivered = sum(len(each.seen) for each in reads.values())
+        delivered = sum(each.count for each in reads.values())
         results.append(
             Result(
                 client=group.client,
@@ -164,7 +164,7 @@ def run(
                 violations=(
                     *skipped(sent.acknowledged, reads),
                     *decreases(history),
-                    *shared_partitions(group.log.generations),
+                    *shared_partitions(group.log.claims),
                 ),
             )
         )

@@ -17,9 +17,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from integration.support.clients import (
     Client,
@@ -48,19 +48,57 @@ class Change:
     partitions: frozenset[PartitionId]
 
 
-@dataclass
-class Reads:
-    """The records that were read of one partition: time, offset and member, in order."""
+class Span(NamedTuple):
+    """Consecutive records, from offset ``first`` to before ``end``, that a member read at once."""
 
-    seen: list[tuple[float, int, str]] = field(default_factory=list)
+    at: float
+    first: int
+    end: int
+    member: str
+
+
+class Reads:
+    """The records that were read of one partition, in order.
+
+    Records of one poll are kept as one span, so that millions of records take little memory.
+    """
+
+    def __init__(self, seen: Iterable[tuple[float, int, str]] = ()) -> None:
+        """Record the time, offset and member of each record of ``seen``."""
+        self.spans: list[Span] = []
+        for at, offset, member in seen:
+            self.record(at, offset, member)
+
+    def record(self, at: float, offset: int, member: str, count: int = 1) -> None:
+        """Append ``count`` consecutive records, the first of which has this offset."""
+        last = self.spans[-1] if self.spans else None
+        if last is not None and (last.at, last.end, last.member) == (at, offset, member):
+            self.spans[-1] = last._replace(end=offset + count)
+        else:
+            self.spans.append(Span(at, offset, offset + count, member))
+
+    @property
+    def seen(self) -> list[tuple[float, int, str]]:
+        """Time, offset and member of each record."""
+        return [
+            (each.at, offset, each.member)
+            for each in list(self.spans)
+            for offset in range(each.first, each.end)
+        ]
+
+    @property
+    def count(self) -> int:
+        """The number of records, those that were read again included."""
+        return sum(each.end - each.first for each in list(self.spans))
 
     def offsets(self) -> set[int]:
         """Return every offset that a member read."""
-        return {offset for _, offset, _ in self.seen}
+        spans = list(self.spans)
+        return set(itertools.chain.from_iterable(range(each.first, each.end) for each in spans))
 
     def longest_gap(self, since: float, until: float) -> float:
         """Return the longest time without a record between two times, in seconds."""
-        times = sorted(at for at, _, _ in self.seen if since <= at <= until)
+        times = sorted(each.at for each in list(self.spans) if since <= each.at <= until)
         edges = [since, *times, until]
         return max(b - a for a, b in itertools.pairwise(edges))
 
@@ -142,7 +180,7 @@ class Member(threading.Thread):
     def _record_reads(self, records: Iterable[tuple[PartitionId, int]]) -> None:
         now = time.monotonic()
         for tp, offset in records:
-            self.group.reads_of(tp).seen.append((now, offset, self.label))
+            self.group.reads_of(tp).record(now, offset, self.label)
 
     def _record(self, kind: str, tps: Iterable[PartitionId]) -> None:
         change = Change(time.monotonic(), self.label, kind, frozenset(tps))
@@ -333,7 +371,7 @@ def read_again(reads: Reads) -> int:
     for _, offset, member in reads.seen:
         assert offset <= expected, f"{member} read {offset}, expected at most {expected}"
         expected = offset + 1
-    return len(reads.seen) - len(reads.offsets())
+    return reads.count - len(reads.offsets())
 
 
 class Sender(Protocol):

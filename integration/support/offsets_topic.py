@@ -136,6 +136,7 @@ def _records(cluster: Cluster) -> Iterator[Any]:
         while any(consumer.position(each) < ends[each] for each in partitions):
             assert time.monotonic() < deadline, f"{TOPIC} is not read to its end"
             for records in consumer.poll(timeout_ms=500).values():
+                deadline = time.monotonic() + TEST_TIMEOUT
                 yield from records
     finally:
         consumer.close()

@@ -13,12 +13,12 @@ one per line:
     <- {"close": true}                                                     last
     -> {"at": 12.3, "change": "assigned", "partitions": [["t", 0], ...]}   at each callback
     -> {"at": 12.3, "owned": [["t", 0], ...], "generation": 4}             at each change
-    -> {"at": 12.3, "read": [["t", 0, 17], ...], "generation": 4}          topic, partition, offset
+    -> {"at": 12.3, "read": [["t", 0, 17, 5], ...], "generation": 4}       five records from 17 on
     -> {"at": 12.3, "closing": true}
 
 With ``"commit_each": true`` in the first line, each record is reported and committed on its own:
 
-    -> {"at": 12.3, "read": [["t", 0, 17]], "generation": 4}
+    -> {"at": 12.3, "read": [["t", 0, 17, 1]], "generation": 4}
     -> {"at": 12.3, "not_committed": "CommitFailedError"}
 
 ``"refresh"`` in the first line has the fields of a RefreshPolicy; null is the default policy.
@@ -61,8 +61,8 @@ class Log:
 
     changes: list[Change] = field(default_factory=list)
     reads: dict[PartitionId, Reads] = field(default_factory=dict)
-    generations: list[tuple[int, PartitionId, str]] = field(default_factory=list)
-    """Generation, partition and member of each record."""
+    claims: set[tuple[int, PartitionId, str]] = field(default_factory=set)
+    """Generation, partition and member of records."""
     not_committed: list[str] = field(default_factory=list)
     """Errors of the commits of single records."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -137,6 +137,11 @@ class ProcessClient:
         self._send(config=asdict(config), **first)
         self._reader = threading.Thread(target=self._read_events, daemon=True)
         self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self._process.pid
 
     @property
     def consumer(self) -> Self:
@@ -227,10 +232,9 @@ class ProcessClient:
             closing = closing or "closing" in event
             at = event["at"]
             if "read" in event:
-                for topic, number, offset in event["read"]:
-                    self._log.reads_of((topic, number)).seen.append((at, offset, self.name))
-                    claim = (event["generation"], (topic, number), self.name)
-                    self._log.generations.append(claim)
+                for topic, number, first, count in event["read"]:
+                    self._log.reads_of((topic, number)).record(at, first, self.name, count)
+                    self._log.claims.add((event["generation"], (topic, number), self.name))
             elif "not_committed" in event:
                 self._log.not_committed.append(event["not_committed"])
             elif "owned" in event:
@@ -362,7 +366,7 @@ def main() -> None:
             _commit_each(client, records)
         elif records:
             _send(
-                read=[(*partition, offset) for partition, offset in records],
+                read=_spans(records),
                 generation=client.generation(),
             )
         state = {"owned": sorted(client.owned()), "generation": client.generation()}
@@ -371,9 +375,20 @@ def main() -> None:
             before = state
 
 
+def _spans(records: Iterable[tuple[PartitionId, int]]) -> list[tuple[str, int, int, int]]:
+    """Return topic, partition, first offset and number of consecutive records."""
+    spans: list[tuple[str, int, int, int]] = []
+    for tp, offset in records:
+        if spans and spans[-1][:2] == tp and sum(spans[-1][2:]) == offset:
+            spans[-1] = (*spans[-1][:3], spans[-1][3] + 1)
+        else:
+            spans.append((*tp, offset, 1))
+    return spans
+
+
 def _commit_each(client: Any, records: Iterable[tuple[PartitionId, int]]) -> None:
     for partition, offset in records:
-        _send(read=[(*partition, offset)], generation=client.generation())
+        _send(read=_spans([(partition, offset)]), generation=client.generation())
         try:
             client.commit(partition, offset + 1)
         except Exception as error:  # noqa: BLE001 - of any library; the next commit covers it

@@ -111,6 +111,12 @@ class ProgramClient:
         self.lost_at: list[float] = []
 
     @property
+    def pid(self) -> int:
+        """The id of its process; raise AssertionError before `subscribe`."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def consumer(self) -> Any:
         """The process."""
         return self._process
