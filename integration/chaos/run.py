@@ -217,7 +217,8 @@ def _wait_until_read(stage: Stage, group: FaultyGroup, since: float) -> None:
                 (round(at - since, 1), offset, name) for at, offset, _, name in reads.spans[-3:]
             ]
             raise AssertionError(
-                f"{error}; its last reads are {last}, its last owners {changes[-6:]}"
+                f"{error}; its last reads are {last}, its last owners {changes[-6:]};"
+                f" {group.described()}"
             ) from None
 
 

@@ -21,6 +21,7 @@ from integration.chaos.memory import MemoryUse, grown, memory_use, resident
 from integration.chaos.results import COLUMNS, Results
 from integration.chaos.run import Outcome
 from integration.chaos.scenarios import SCENARIOS, soak
+from integration.support.process_clients import SOURCES
 
 OUTCOME = Outcome(
     "zombie",
@@ -65,6 +66,11 @@ def test_the_table_has_seconds_repeats_violations_and_what_did_not_run() -> None
     assert zombie == "| zombie | not run | not run | not run | 11.0 s, 3 | not run | 11.0 s, 3! |"
     (led,) = [line for line in lines if line.startswith("| lead-killed |")]
     assert led == "| lead-killed |  |  |  |  | not run | not run |"
+
+
+def test_the_document_has_the_tables_of_the_results() -> None:
+    text = (SOURCES / "docs" / "chaos.md").read_text()
+    assert Results.read(SOURCES / "integration" / "chaos" / "results.json").tables() in text
 
 
 def test_memory_of_the_soak_is_in_a_table() -> None:

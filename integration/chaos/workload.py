@@ -26,7 +26,7 @@ from integration.chaos.checkers import Sent
 from integration.chaos.effects import check_signalled
 from integration.support.clients import MakeClient, PartitionId
 from integration.support.groups import Change, ConsumerGroup, Reads, everything_is_read
-from integration.support.process_clients import SOURCES, InProcess, Log
+from integration.support.process_clients import SOURCES, InProcess, Log, ProcessClient
 from integration.support.program_clients import Java
 from rackward.clusters import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -246,6 +246,15 @@ class FaultyGroup:
         client = self._client(index)
         client.resume()
         check_signalled(client.pid, signal.SIGCONT, self.names[index])
+
+    def described(self) -> str:
+        """Return the state of the members of kafka-python, as text."""
+        clients = {name: each.consumer for name, each in self.group.members.items()}
+        return "; ".join(
+            f"{name}: {each.describe()}"
+            for name, each in clients.items()
+            if isinstance(each, ProcessClient)
+        )
 
     @property
     def processes(self) -> dict[str, int]:

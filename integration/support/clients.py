@@ -132,6 +132,27 @@ class KafkaPythonClient:
     def close(self) -> None:
         self.consumer.close()
 
+    def described(self) -> str:
+        """Return why partitions may not be fetched, as text."""
+        fetcher, coordinator = self.consumer._fetcher, self.consumer._coordinator
+        assignment = self.consumer._subscription.assignment
+        partitions = {
+            f"{tp.topic}-{tp.partition}": (
+                each.position and each.position.offset,
+                "fetchable" if each.is_fetchable() else "not fetchable",
+                f"leader {self.consumer._cluster.leader_for_partition(tp)}",
+            )
+            for tp, each in list(assignment.items())
+        }
+        return (
+            f"partitions {partitions}, fetches pending at"
+            f" {sorted(fetcher._nodes_with_pending_fetch_requests)},"
+            f" {len(fetcher._completed_fetches)} responses not taken,"
+            f" offsets awaited of {list(coordinator._offset_fetch_futures)},"
+            f" coordinator {coordinator.coordinator_id}, state {coordinator.state},"
+            f" rejoining {coordinator.rejoining}"
+        )
+
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, on_change: OnChange) -> None:

@@ -10,7 +10,9 @@ one per line:
 
     <- {"client": "aiokafka", "assignor": "sticky", "config": {...}, ...}  first
     <- {"subscribe": {"topics": [...], "pattern": null}}
+    <- {"describe": true}                                                  kafka-python only
     <- {"close": true}                                                     last
+    -> {"at": 12.3, "described": "..."}                                    state, for error messages
     -> {"at": 12.3, "change": "assigned", "partitions": [["t", 0], ...]}   at each callback
     -> {"at": 12.3, "owned": [["t", 0], ...], "generation": 4}             at each change
     -> {"at": 12.3, "read": [["t", 0, 17, 5], ...], "generation": 4}       five records from 17 on
@@ -47,10 +49,19 @@ from typing import Any, Self
 
 from assignors import RefreshPolicy
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY
-from integration.support.clients import KafkaPython, MakeClient, MemberConfig, OnChange, PartitionId
+from integration.support.clients import (
+    KafkaPython,
+    KafkaPythonClient,
+    MakeClient,
+    MemberConfig,
+    OnChange,
+    PartitionId,
+)
 from integration.support.groups import Change, ConsumerGroup, Reads
+from tests.support.waiting import wait_until
 
 SOURCES = Path(__file__).parents[2]
+DESCRIBE_SECONDS = 5.0
 CLOSE_SECONDS = 50.0
 """Shorter than a group waits for a member to stop: this error has the output of the process."""
 
@@ -126,6 +137,7 @@ class ProcessClient:
         self._generation = -1
         self._on_change: OnChange | None = None
         self._ending = False
+        self.described = ""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process is
         self._process = subprocess.Popen(
             [sys.executable, "-m", "integration.support.process_clients"],
@@ -211,6 +223,17 @@ class ProcessClient:
         self._log.changes.append(Change(time.monotonic(), self.name, "resumed", frozenset()))
         self._process.send_signal(signal.SIGCONT)
 
+    def describe(self) -> str:
+        """Return the state of the member; nothing of another library than kafka-python.
+
+        Return the empty text if it does not poll.
+        """
+        self.described = ""
+        self._send(describe=True)
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: bool(self.described), DESCRIBE_SECONDS, f"{self.name} answers")
+        return self.described
+
     def _send(self, **command: object) -> None:
         pipe = self._process.stdin
         assert pipe is not None
@@ -235,6 +258,8 @@ class ProcessClient:
                 for topic, number, first, count in event["read"]:
                     self._log.reads_of((topic, number)).record(at, first, self.name, count)
                     self._log.claims.add((event["generation"], (topic, number), self.name))
+            elif "described" in event:
+                self.described = event["described"]
             elif "not_committed" in event:
                 self._log.not_committed.append(event["not_committed"])
             elif "owned" in event:
@@ -359,6 +384,8 @@ def main() -> None:
             _send(closing=True)
             client.close()
             return
+        if "describe" in command and isinstance(client, KafkaPythonClient):
+            _send(described=client.described())
         if "subscribe" in command:
             client.subscribe(on_change, **command["subscribe"])
         records = list(client.poll(POLL_SECONDS))
