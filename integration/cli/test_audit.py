@@ -6,25 +6,28 @@ Which partitions members get is chance, so figures are compared with counts made
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
-from integration.support.clients import KafkaPython, MakeClient
+from integration.support.clients import KafkaPython, MakeClient, PartitionId
 from integration.support.collecting import fill, new_protocol, with_stable_state
 from integration.support.command_line import Done, one_line, rackward, running
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import StockConfluent
 from integration.support.program_clients import RANGE, Java
 from integration.support.racks import off_rack
-from integration.support.topics import create_topic, delete_topic, new_name
+from integration.support.topics import committed, create_topic, delete_topic, new_name
 from rackward.clusters import Cluster
 from rackward.clusters.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -255,6 +258,69 @@ def test_ctrl_c_ends_the_measurement_with_what_there_is(side_by_side: Groups) ->
     # Nothing is written or committed meanwhile.
     assert (row["bytes_per_second"], row["rate_source"]) == (0, "written")
     assert row["now"]["off_rack"] == OFF_RACK_AT_BEST
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_measured_rates_are_those_produced(
+    three_brokers: Cluster, unique_name: UniqueName, commits: bool
+) -> None:
+    """Records are written between the two samples of a measurement, and it ends with Ctrl-C: so
+    what it has to find is known, however fast the machine is."""
+    cluster = three_brokers
+    topic = create_topic(cluster, unique_name("measured"), [[0], [1], [1]])
+    # The member is in rack a: what broker 1 leads crosses.
+    counts = {0: 1500, 1: 500, 2: 0}
+    written = {(topic, partition): count for partition, count in counts.items() if count}
+    fill(cluster, topic, 3, 10)
+    before = {(topic, partition): 10 for partition in counts}
+    group = ConsumerGroup(cluster, topics=[topic], client=KafkaPython(ours))
+    with group:
+        group.start("m1", "a", enable_auto_commit=commits)
+        group.settle(set(before))
+        if commits:
+            await_commits(cluster, group.id, before)
+        with running(cluster, "audit", group.id, "--watch", "3600", "--json") as command:
+            assert command.process.stderr is not None
+            assert any("Watching" in line for line in command.process.stderr)
+            produce(cluster, written)
+            if commits:
+                after = {tp: 10 + written.get(tp, 0) for tp in before}
+                await_commits(cluster, group.id, after)
+            # A difference in the duration of the two samples must not count for much.
+            time.sleep(4)
+            done = command.send(signal.SIGINT)
+    assert done.status == 0, done
+    document = json.loads(done.out)
+    seconds = document["rates"]["watched_seconds"]
+    (row,) = document["groups"]
+    assert row["rate_source"] == ("committed" if commits else "written")
+    total = RECORD_BYTES * sum(counts.values())
+    assert row["bytes_per_second"] * seconds == pytest.approx(total, rel=0.1)
+    crossing = row["now"]["crossing_bytes_per_second"]
+    assert crossing * seconds == pytest.approx(RECORD_BYTES * counts[1], rel=0.1)
+    delete_topic(cluster, topic)
+
+
+def produce(cluster: Cluster, counts: Mapping[PartitionId, int]) -> None:
+    """Write so many incompressible records of a kilobyte to each partition."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 50})
+    for (topic, partition), count in counts.items():
+        for _ in range(count):
+            producer.produce(topic, os.urandom(RECORD_BYTES), partition=partition)
+    assert producer.flush(TEST_TIMEOUT) == 0
+
+
+def await_commits(cluster: Cluster, group: str, expected: Mapping[PartitionId, int]) -> None:
+    seen: list[Mapping[PartitionId, int]] = []
+
+    def all_committed() -> bool:
+        seen[:] = [committed(cluster, group)]
+        return seen[0] == expected
+
+    try:
+        wait_until(all_committed, TEST_TIMEOUT, "all records are committed")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {seen}, expected {expected}") from None
 
 
 def test_what_cannot_be_audited_is_a_line_with_the_reason(

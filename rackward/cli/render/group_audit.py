@@ -164,6 +164,7 @@ def is_out_of_reach(row: GroupAudit) -> bool:
     """Return whether "assignor" is a known figure of an assignor that the group cannot have."""
     return (
         row.group is not None
+        and row.assignor is not None
         and not can_follow(row.group)
         and locality(row, row.assignor) != UNKNOWN
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 
@@ -56,6 +57,15 @@ def test_the_table_fits_80_columns() -> None:
     # One layout for all groups of the topic, named once.
     assert text.count("rackward leaders plan") == 1
     assert "\x1b" not in text
+
+
+def test_the_remark_about_parentheses_needs_a_figure_in_parentheses() -> None:
+    """A group of the new protocol may have no figures: no members, or topics that are gone."""
+    (row,) = [each for each in REPORT.groups if each.id == "search"]
+    alone = replace(REPORT, groups=(row,))
+    assert "(%)" in render(alone)
+    no_figures = replace(row, now=None, assignor=None, layout=None, reason="it has no members")
+    assert "(%)" not in render(replace(REPORT, groups=(no_figures,)))
 
 
 def test_a_line_for_each_group_where_nothing_wraps() -> None:
