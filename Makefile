@@ -2,11 +2,14 @@
 #   PYTHON=/path/to/python   creates .venv (default: the first suitable Python on PATH)
 #   ARGS="..."               arguments of the command: make demo ARGS="--seed 3",
 #                            make test ARGS="-k racks -x"
+#   WORKERS=2                number of processes that run tests (default: 4; with ARGS, one)
 
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?=
 ARGS ?=
+# Four, whatever the number of cores is: tests on clusters mostly wait.
+WORKERS ?= $(if $(strip $(ARGS)),0,4)
 
 EXTRAS := kafka-python,confluent,aiokafka,spark,cluster,docker,cli,yaml,prometheus,controller
 CHECKED := placement_core assignors rack_traffic rackward tests integration benchmarks examples docs \
@@ -19,11 +22,12 @@ export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients chaos wheel-test constraints clean
+.PHONY: help demo test test-quick lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients chaos wheel-test constraints clean
 
 help:
 	@echo 'make demo                  compare four assignors on a Kafka of six brokers in three racks'
 	@echo 'make test                  all tests that can run here (those for Docker need an engine)'
+	@echo 'make test-quick            the tests that need neither a cluster nor Spark: three minutes'
 	@echo 'make lint                  ruff, mypy --strict, import-linter'
 	@echo 'make format                fix and format the code with ruff'
 	@echo 'make docs                  build the documentation as a site, in build/site'
@@ -42,7 +46,10 @@ demo: $(VENV)/.demo-installed
 	@$(BIN)/rackward demo $(ARGS)
 
 test: $(VENV)/.dev-installed
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
+
+test-quick: $(VENV)/.dev-installed
+	@$(BIN)/python -m pytest --numprocesses logical -m 'not spark and not thorough' tests $(ARGS)
 
 lint: typecheck
 	@$(BIN)/ruff check .

@@ -4,15 +4,22 @@ A file of tests can run with only some extras installed: ``pytest FILE`` skips w
 package of a missing extra and names the extra. RACKWARD_REQUIRE_EXTRAS=1 (set in CI) turns
 these skips into failures. A conftest.py of a folder imports such packages in its fixtures only:
 pytest cannot skip a folder whose conftest.py fails.
+
+With several workers (``pytest -n 4``), a worker gets whole units of tests, the longest first: what
+shares Spark, what shares the cluster of containers, and else files. So Spark and that cluster
+start once, each worker has at most one shared cluster of processes, and the pure tests come last,
+in small units, so that all workers end at about the same time.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import signal
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -119,6 +126,57 @@ def _skip_if_extra_is_missing() -> Generator[None, object, object]:
         if reason := _missing_extra(error):
             pytest.skip(reason)
         raise
+
+
+_SPARK, _CONTAINERS, _CLUSTERS, _PURE = range(4)
+"""Kinds of tests, those with the longest units first."""
+
+
+def _kind(nodeid: str) -> int:
+    """Return what the test needs."""
+    if nodeid.startswith("tests/rack_traffic/"):
+        return _SPARK
+    if re.search(r"/test_docker_cluster\.py::|[\[-]docker[\]-]", nodeid):
+        return _CONTAINERS
+    return _CLUSTERS if nodeid.startswith("integration/") else _PURE
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker of pytest-xdist whole units of tests."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            kind = _kind(nodeid)
+            return str(kind) if kind in (_SPARK, _CONTAINERS) else nodeid.split("::", 1)[0]
+
+    # In the order of collection, see below.
+    config.option.loadscopereorder = False
+    return UnitScheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, object, object]:
+    """Mark the tests that start Spark; in a worker of pytest-xdist, put long units first."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+    result = yield
+    # After pytest has sorted them by the parameters of shared fixtures.
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _kind(item.nodeid))
+    return result
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_terminal() -> Iterator[None]:
+    """Unset COLUMNS, which pytest-xdist sets, so that output to pipes is not wrapped."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:

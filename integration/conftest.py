@@ -20,7 +20,8 @@ from contextlib import suppress
 
 import pytest
 
-from rackward.clusters import Cluster, ClusterError, DockerCluster, LocalCluster
+from rackward.clusters import Cluster, ClusterError, DockerCluster, LocalCluster, broker_config
+from rackward.clusters.broker_config import PORT_RANGE
 from rackward.clusters.docker import check_docker
 from rackward.clusters.errors import BrokerStateError
 from rackward.clusters.pytest_plugin import UniqueName, kafka_clusters, unique_name
@@ -32,6 +33,19 @@ FETCH_BYTES = str(256 * 1024)
 """Replica fetch size. Brokers check a throttle only before a fetch: with the default of 1 MB, three
 fetches copy 3 MB within 20 s, whatever the throttle is."""
 REQUIRE_DOCKER = "RACKWARD_REQUIRE_DOCKER"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_ports(request: pytest.FixtureRequest) -> None:
+    """Let each worker of pytest-xdist take ports from a range of its own.
+
+    Otherwise a worker that starts a cluster could take the ports of a broker that a test of
+    another worker has stopped.
+    """
+    if worker := getattr(request.config, "workerinput", None):
+        share = int(worker["workerid"].removeprefix("gw")) / worker["workercount"]
+        start = int(worker["testrunuid"], 16) + int(share * len(PORT_RANGE))
+        broker_config._next_port = start % len(PORT_RANGE)
 
 
 # With session scope, pytest runs all tests of one parameter before those of the next, so

@@ -1,4 +1,4 @@
-"""Fixtures of several test files, and one environment for all of them."""
+"""Fixtures of several test files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,6 @@ if TYPE_CHECKING:
 
     from tests.support.kafka_python import Consumers
     from tests.support.placement_server import Gate
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_terminal() -> Iterator[None]:
-    """Unset COLUMNS, which pytest-xdist sets, so that output to pipes is not wrapped."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("COLUMNS", raising=False)
-        yield
 
 
 @pytest.fixture

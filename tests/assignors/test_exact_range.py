@@ -8,18 +8,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.support.assignments import check_range
-from tests.support.random_groups import LARGE, MIDDLE, SMALL, Group, groups, random_group
+from tests.support.random_groups import (
+    LARGE,
+    MIDDLE,
+    SMALL,
+    Group,
+    first_quick,
+    groups,
+    random_group,
+)
 
 CHUNK = 250
 
 
-@pytest.mark.parametrize("chunk", range(14))
+@pytest.mark.parametrize("chunk", first_quick(range(14)))
 def test_small_groups_by_brute_force_and_flow(chunk: int) -> None:
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         run(f"range-small-{number}", small=True, imbalance=False)
 
 
-@pytest.mark.parametrize("chunk", range(6))
+@pytest.mark.parametrize("chunk", first_quick(range(6)))
 def test_mid_size_groups_by_flow(chunk: int) -> None:
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         run(f"range-middle-{number}", small=False, imbalance=False)
@@ -32,7 +40,7 @@ def test_large_groups_by_flow() -> None:
         check_range(replace(group, weights=None))
 
 
-@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("chunk", first_quick(range(4)))
 def test_groups_with_max_imbalance(chunk: int) -> None:
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         run(f"range-imbalance-{number}", small=number % 2 == 0, imbalance=True)

@@ -6,11 +6,12 @@ sequences of observations, with what must hold of the requests of a refresh poli
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import strategies as st
 
 from assignors import Member, Plan
@@ -27,6 +28,12 @@ RACKS: tuple[tuple[str, ...], ...] = (
 )
 UNKNOWN: tuple[str | None, ...] = (None, "", "/", "//")
 INVALID_CLAIMS: tuple[object, ...] = (-1, -7, 10**6, 2**40, "0", None, 0.5, 2.0, (0,))
+
+
+def first_quick(numbers: Iterable[int]) -> list[Any]:
+    """Return parameters of a test: ``make test-quick`` runs it with the first number only."""
+    first, *others = numbers
+    return [first, *(pytest.param(number, marks=pytest.mark.thorough) for number in others)]
 
 
 @dataclass(frozen=True)

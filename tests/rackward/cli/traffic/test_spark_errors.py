@@ -17,6 +17,7 @@ from rackward.cli.traffic.options import running_spark
 from tests.support.waiting import TEST_TIMEOUT
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("options", "message"),
     [
