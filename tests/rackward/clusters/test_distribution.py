@@ -182,12 +182,16 @@ def test_a_failed_download_is_retried_once_and_reported(
     assert [path.name for path in tmp_path.iterdir()] == ["kafka-9.9.9-1.lock"]
 
 
+A = "org/example/a/1/a-1.jar"
+AGENT = "org/jolokia/jolokia-agent-jvm/2.2.9/jolokia-agent-jvm-2.2.9-javaagent.jar"
+
+
 @pytest.mark.parametrize(
     ("pinned", "problem"),
     [
-        ({"a.jar": "right", "jolokia-agent.jar": "agent"}, None),
-        ({"a.jar": "wrong", "jolokia-agent.jar": "agent"}, "the SHA-256 of a.jar is "),
-        ({"a.jar": "right"}, "jolokia-agent.jar is not among the expected jars"),
+        ({A: "right", AGENT: "agent"}, None),
+        ({A: "wrong", AGENT: "agent"}, "the SHA-256 of a-1.jar is "),
+        ({A: "right"}, "jolokia-agent.jar is not among the expected jars"),
     ],
 )
 def test_jars_that_are_not_as_pinned_are_not_used(
@@ -204,7 +208,7 @@ def test_jars_that_are_not_as_pinned_are_not_used(
     def download(kafka: Distribution, _: Path) -> None:
         downloads.append(kafka)
         (kafka.directory / "libs").mkdir()
-        (kafka.directory / "libs" / "a.jar").write_text("right")
+        (kafka.directory / "libs" / "a-1.jar").write_text("right")
         kafka.agent.write_text("agent")
         if kafka.version == KAFKA_VERSION:
             distribution._check_jars(kafka)
@@ -241,6 +245,8 @@ def test_log4j_is_completed_in_the_version_of_kafka_or_added_as_a_whole() -> Non
 
 def test_the_jars_of_the_default_version_are_pinned() -> None:
     pinned = read_checksums(distribution._JARS)
-    assert f"kafka_2.13-{KAFKA_VERSION}.jar" in pinned
-    assert "jolokia-agent.jar" in pinned
+    coordinates = {distribution._coordinate(path) for path in pinned}
+    assert f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}" in coordinates
+    assert distribution._JOLOKIA in coordinates
+    assert any(each.startswith("org.apache.logging.log4j:log4j-slf4j") for each in coordinates)
     assert all(len(bytes.fromhex(checksum)) == 32 for checksum in pinned.values())
