@@ -348,6 +348,8 @@ class _Member(threading.Thread):
             group_id=self._spec.group,
             partition_assignment_strategy=[_assignor(self._strategy, self._spec.rack)],
             auto_offset_reset="earliest",
+            # Members learn of a rebalance from a heartbeat, and cooperative groups rebalance twice.
+            heartbeat_interval_ms=1000,
             # After a broker's death consumers must learn of the new leaders soon.
             metadata_max_age_ms=5000,
             reconnect_backoff_max_ms=1000,

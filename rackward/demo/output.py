@@ -140,9 +140,27 @@ def _in_rack(snapshot: AssignmentSnapshot) -> str:
 # Tables.
 
 
+def print_introduction(console: Console, *, own_cluster: bool) -> None:
+    """Print what the demo is about, for readers who have never heard of racks."""
+    kafka = "a Kafka of six brokers in three racks" if own_cluster else "your Kafka"
+    console.print(
+        "Kafka's brokers and consumers run in several racks: availability zones of a cloud, or "
+        "rooms of a data centre. Bytes that cross from one rack to another are billed. A consumer "
+        "reads a partition from one broker, the partition's leader. The assignor of a consumer "
+        "group decides who reads which partition, and the usual ones ignore racks. rackward's "
+        "give each consumer its fair share of partitions, and choose those that are led in its "
+        f"own rack.\n\nOn {kafka}, four groups now read the same topic: two with assignors of "
+        "kafka-python, two with rackward's.\n",
+        markup=False,
+        highlight=False,
+    )
+
+
 def print_result(result: DemoResult, console: Console) -> None:
-    """Print the tables of the result and their explanation."""
+    """Print what was saved, the tables of the result and their explanation."""
     wide = console.width >= MIN_TABLE_WIDTH
+    console.print()
+    console.print(headline(result), highlight=False)
     console.print()
     for table in summary_tables(result, wide=wide):
         console.print(table)
@@ -159,6 +177,37 @@ def print_result(result: DemoResult, console: Console) -> None:
     for line in explanation(result):
         console.print(line, style="dim", highlight=False, markup=False)
     console.print(verdict(result))
+
+
+def headline(result: DemoResult) -> Text:
+    """Return what rackward saved, in words: means of its groups and of the others."""
+    others = [each for each in result.strategies if not each.strategy.is_rackward]
+    own = [each for each in result.strategies if each.strategy.is_rackward]
+    other_bytes, own_bytes = (
+        sum(each.cross_rack_bytes for each in group) / len(group) for group in (others, own)
+    )
+    other_cost, own_cost = (
+        sum(each.cost_per_month(result.seconds, result.price_per_gb) for each in group) / len(group)
+        for group in (others, own)
+    )
+    other_share, own_share = (
+        share(sum(each.cross_rack_bytes for each in group), sum(each.total_bytes for each in group))
+        for group in (others, own)
+    )
+    if not other_bytes:
+        return Text("Nothing was read across racks without rackward: nothing could be saved.")
+    return Text.assemble(
+        (
+            f"rackward's groups read {100 * (1 - own_bytes / other_bytes):.0f} % fewer bytes "
+            "across racks.",
+            "bold green" if own_bytes < other_bytes else "bold red",
+        ),
+        " All groups read the same records, on the same brokers. With kafka-python's assignors, "
+        f"{_percent(other_share)} of the bytes came from another rack; with rackward's, "
+        f"{_percent(own_share)}. At $ {result.price_per_gb:g} per GB, a month of "
+        f"{result.produced_bytes / result.seconds / 1e6:.1f} MB/s costs each group "
+        f"$ {other_cost:,.2f}; with rackward, $ {own_cost:,.2f}.",
+    )
 
 
 def summary_tables(result: DemoResult, *, wide: bool) -> list[Table]:
@@ -190,7 +239,7 @@ def summary_tables(result: DemoResult, *, wide: bool) -> list[Table]:
 
 def step_table(result: DemoResult, *, wide: bool) -> Table:
     """Return, per step, the off-rack partitions at its end and the share of cross-rack bytes."""
-    title = f"By step: off-rack partitions (of {result.partitions}), share of bytes across racks"
+    title = f"By step: partitions (of {result.partitions}) read across racks, and share of bytes"
     table = _strategy_table(title, result.strategies if wide else [])
     if not wide:
         for number in range(1, len(result.strategies) + 1):
@@ -266,8 +315,8 @@ def explanation(result: DemoResult) -> list[str]:
         if result.bytes_counted
         else "Bytes: estimated from the growth of each partition, from its leader's rack to its "
         "reader's rack (the brokers of this cluster do not count bytes per group).",
-        "Off-rack: partitions whose reader is in another rack than their leader, at the end of "
-        f"the step. The optimum, by step, is {optima}: a balanced group cannot have fewer.",
+        "Partitions read across racks: those whose leader is in another rack than their reader at "
+        f"the end of the step. The optimum, by step, is {optima}: no even assignment has fewer.",
         "Moved: partitions taken from members that stayed. Revoked: partitions that members gave "
         "up, including those that they got back at once. Optimum reached: after how many "
         "rebalances.",
@@ -281,8 +330,8 @@ def explanation(result: DemoResult) -> list[str]:
     else:
         lines.append(
             "No group rebalances during the demo when leaders move or a broker dies (rackward's "
-            "do after leaders have been stable for minutes). So partitions stay off-rack until "
-            "the next rebalance."
+            "do after leaders have been stable for minutes). So what then crosses racks does so "
+            "until the next rebalance."
         )
     return lines
 
@@ -292,8 +341,8 @@ def verdict(result: DemoResult) -> Text:
     own = [each for each in result.strategies if each.strategy.is_rackward]
     if result.is_optimal:
         return Text(
-            "Optimal: after every rebalance, no balanced assignment has fewer off-rack partitions "
-            f"than {' and '.join(each.strategy.title for each in own)}.",
+            "Optimal: after every rebalance, no even assignment has fewer partitions read across "
+            f"racks than {' and '.join(each.strategy.title for each in own)}.",
             style="bold green",
         )
     faults = [

@@ -378,13 +378,13 @@ class DemoRunner:
 def _step_summary(
     step: Step, groups: Sequence[GroupProcess], checkpoints: Mapping[str, Checkpoint]
 ) -> str:
-    """Return one line with the off-rack partitions of each group."""
+    """Return one line with the partitions that each group reads from another rack."""
     off_rack: dict[bool, list[str]] = {False: [], True: []}
     for group in groups:
         snapshot = checkpoints[group.strategy.key].snapshot
         off_rack[group.strategy.is_rackward].append(str(snapshot.off_rack))
     return (
-        f"{step.title}: of {len(snapshot.leader_racks)} partitions, off-rack are "
-        f"{' and '.join(off_rack[False])} with kafka-python, "
+        f"{step.title}: read across racks are {' and '.join(off_rack[False])} of "
+        f"{len(snapshot.leader_racks)} partitions with kafka-python, "
         f"{' and '.join(off_rack[True])} with rackward"
     )

@@ -42,6 +42,7 @@ def run(*arguments: str) -> Result:
 def test_the_tables_go_to_stdout_by_default() -> None:
     result = run()
     assert result.exit_code == 0
+    assert result.stdout.startswith("Kafka's brokers and consumers run in several racks")
     assert "Optimal: after every rebalance" in result.stdout
     assert result.stderr == ""
 
