@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from random import Random
 
 import pytest
 
@@ -44,8 +45,8 @@ def own_ports(request: pytest.FixtureRequest) -> None:
     """
     if worker := getattr(request.config, "workerinput", None):
         share = int(worker["workerid"].removeprefix("gw")) / worker["workercount"]
-        start = int(worker["testrunuid"], 16) + int(share * len(PORT_RANGE))
-        broker_config._next_port = start % len(PORT_RANGE)
+        start = Random(worker["testrunuid"]).random() + share
+        broker_config._next_port = int(start % 1 * len(PORT_RANGE))
 
 
 # With session scope, pytest runs all tests of one parameter before those of the next, so
