@@ -189,15 +189,25 @@ def _fill_lanes(network: Network, flow: Flow, residual: ResidualArcs, lanes: Int
     lanes = lanes[np.argsort(network.lane_class[lanes], kind="stable")]
     runs = Segments.of(network.lane_class[lanes])
     received = np.zeros(len(starts), np.int64)
-    bounds = pairwise([*runs.starts.tolist(), len(lanes)])
-    for class_, (start, end) in zip(runs.keys.tolist(), bounds, strict=True):
-        of_class = lanes[start:end]
-        hubs = position[network.lane_hub[of_class]]
-        units = water_fill(int(flow.unsent[class_]), gaps[hubs], sizes[hubs])
-        flow.lanes[of_class] += units
-        flow.unsent[class_] -= int(units.sum())
-        gaps[hubs] -= units
-        received[hubs] += units
+    if len(runs.keys) == len(lanes):
+        # Each class has one hub to go to: what the classes before it leave.
+        order = np.argsort(position[network.lane_hub[lanes]], kind="stable")
+        lanes = lanes[order]
+        hubs, classes = position[network.lane_hub[lanes]], network.lane_class[lanes]
+        units = _grant(gaps, hubs, flow.unsent[classes])
+        flow.lanes[lanes] += units
+        flow.unsent[classes] -= units
+        np.add.at(received, hubs, units)
+    else:
+        bounds = pairwise([*runs.starts.tolist(), len(lanes)])
+        for class_, (start, end) in zip(runs.keys.tolist(), bounds, strict=True):
+            of_class = lanes[start:end]
+            hubs = position[network.lane_hub[of_class]]
+            units = water_fill(int(flow.unsent[class_]), gaps[hubs], sizes[hubs])
+            flow.lanes[of_class] += units
+            flow.unsent[class_] -= int(units.sum())
+            gaps[hubs] -= units
+            received[hubs] += units
     _fill_seats(flow, starts, received, network.demand)
 
 

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
-from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Plan
+from assignors.partition_arrays import AssignedPartitions
 from placement_core import TopicPartition
 from placement_core.flow import IntArray
 from rack_traffic.what_if.inputs import NO_OWNER, GroupCase, ScenarioAssignment
@@ -23,6 +26,8 @@ from rack_traffic.what_if.leader_layout import LeaderLayout
 
 RANGE = "leader-rack-aware-range"
 COOPERATIVE_STICKY = "leader-rack-aware-cooperative-sticky"
+
+Value = TypeVar("Value")
 
 Assigned = Mapping[str, Mapping[str, Sequence[int]]]
 """Member id to topic to partitions."""
@@ -35,10 +40,10 @@ def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[Scenario
     first of these groups, so that they count once.
     """
     leaders = case.leader_racks()
-    leader_racks = case.by_topic(leaders, None)
+    indexes = _indexes(case.partitions)
+    leader_racks = _by_topic(indexes, leaders, None)
     new_leaders = [layout.racks[partition] for partition in case.partitions]
     leader_moves = layout.moves if case.group == layout.first_group else 0
-    indexes = _indexes(case.partitions)
     current = _owners(case, indexes, {member.id: member.owned for member in case.members})
     as_is = ScenarioAssignment("as_is", case.assignor, current, leaders)
     follower_fetching = ScenarioAssignment(
@@ -64,10 +69,10 @@ def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[Scenario
         "rackward_range": LeaderRackAwareRange().assign(case.members, leader_racks),
         "rackward_cooperative_sticky": sticky.assign(case.members, leader_racks),
         "rackward_after_leader_layout": sticky.assign(
-            case.members, case.by_topic(new_leaders, None)
+            case.members, _by_topic(indexes, new_leaders, None)
         ),
     }
-    owner = {name: _owners(case, indexes, plan.partitions) for name, plan in plans.items()}
+    owner = {name: _planned_owners(case, indexes, plan) for name, plan in plans.items()}
     return [
         as_is,
         ScenarioAssignment("apache_range", "range", owner["apache_range"], leaders),
@@ -132,9 +137,9 @@ def _owners_by_bytes(
         return owner
     weights = [float(each.bytes) for each in case.partitions.values()]
     plan = LeaderRackAwareCooperativeSticky().assign(
-        case.members, case.by_topic(leaders, None), case.by_topic(weights, 0.0)
+        case.members, _by_topic(indexes, leaders, None), _by_topic(indexes, weights, 0.0)
     )
-    return _owners(case, indexes, plan.partitions)
+    return _planned_owners(case, indexes, plan)
 
 
 def _indexes(partitions: Mapping[TopicPartition, object]) -> dict[str, IntArray]:
@@ -152,6 +157,18 @@ def _indexes(partitions: Mapping[TopicPartition, object]) -> dict[str, IntArray]
     return indexes
 
 
+def _by_topic(
+    indexes: Mapping[str, IntArray], values: Sequence[Value], missing: Value
+) -> dict[str, list[Value]]:
+    """Return ``values``, which are in the order of the partitions, as input of an assignor: topic
+    to list, in which the index is the partition. Partitions that no snapshot contains have
+    ``missing``."""
+    return {
+        topic: [missing if number < 0 else values[number] for number in index.tolist()]
+        for topic, index in indexes.items()
+    }
+
+
 def _owners(case: GroupCase, indexes: Mapping[str, IntArray], assigned: Assigned) -> IntArray:
     """Return the owner of each partition under ``assigned``, which may contain others too."""
     # The last element stands for all partitions with the index -1.
@@ -162,4 +179,18 @@ def _owners(case: GroupCase, indexes: Mapping[str, IntArray], assigned: Assigned
             if index is not None:
                 known = [each for each in partitions if each is not None and each < len(index)]
                 owner[index[known]] = number
+    return owner[:-1]
+
+
+def _planned_owners(case: GroupCase, indexes: Mapping[str, IntArray], plan: Plan) -> IntArray:
+    """Return the owner of each partition under a plan for the topics of ``indexes``."""
+    assigned = plan.partitions
+    assert isinstance(assigned, AssignedPartitions)
+    number = {member.id: number for number, member in enumerate(case.members)}
+    # The last element stands for UNASSIGNED, -1.
+    members = np.array([*map(number.__getitem__, assigned.ids), NO_OWNER], np.int64)
+    owners = members[assigned.assigned]
+    owner = np.full(len(case.partitions) + 1, NO_OWNER, np.int64)
+    for topic, (start, end) in zip(assigned.topics, pairwise(assigned.base.tolist()), strict=True):
+        owner[indexes[topic]] = owners[start:end]
     return owner[:-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -59,7 +59,8 @@ def scenario_metrics(
         locality = "unknown" if level is None else "crossing" if level else "local"
         counts[locality] += int(pair_counts[pair])
         sizes[locality] += int(pair_bytes[pair])
-        cost += int(pair_bytes[pair]) * (prices.price(case.cluster, source, reader) or 0.0) / GB
+        if level:
+            cost += int(pair_bytes[pair]) * (prices.price(case.cluster, source, reader) or 0.0) / GB
     owned = scenario.owner != NO_OWNER
     loads = np.bincount(scenario.owner[owned], minlength=len(case.members))
     bytes_read = _sums(scenario.owner[owned], bytes_of[owned], len(case.members))
@@ -149,6 +150,7 @@ def what_if_rows(inputs: Sequence[Mapping[str, Any]], prices: PriceTable) -> lis
     by_group = {row["group"]: row for row in inputs}
     cases = [case for case in map(group_case, inputs) if case.partitions]
     rows = []
+    names = [each.name for each in fields(ScenarioMetrics)]
     for groups in groups_sharing_topics(cases):
         layout = leader_layout(groups)
         for case in groups:
@@ -163,8 +165,9 @@ def what_if_rows(inputs: Sequence[Mapping[str, Any]], prices: PriceTable) -> lis
                 "layout_group": layout.first_group,
             }
             rows += [
-                common | asdict(scenario_metrics(case, each, scenarios[0], prices))
+                common | {name: getattr(metrics, name) for name in names}
                 for each in scenarios
+                for metrics in [scenario_metrics(case, each, scenarios[0], prices)]
             ]
     return rows
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -17,8 +16,6 @@ from rack_traffic.options import Interval
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.transforms.commit_intervals import STABLE_STATES
 from rack_traffic.transforms.partition_states import FOREVER, broker_racks
-
-Value = TypeVar("Value")
 
 KEY = ("cluster", "group", "interval_start")
 
@@ -222,17 +219,6 @@ class GroupCase:
     def leader_racks(self) -> list[str | None]:
         """Return the rack of the leader of each partition, in the order of ``partitions``."""
         return [self.rack_of(each.leader) for each in self.partitions.values()]
-
-    def by_topic(self, values: Sequence[Value], missing: Value) -> dict[str, list[Value]]:
-        """Return ``values``, which are in the order of ``partitions``, as input of an assignor:
-        topic to list, in which the index is the partition. Other partitions have ``missing``."""
-        rows: dict[str, list[Value]] = {}
-        for (topic, number), value in zip(self.partitions, values, strict=True):
-            row = rows.setdefault(topic, [])
-            if number >= len(row):
-                row.extend([missing] * (number + 1 - len(row)))
-            row[number] = value
-        return rows
 
 
 NO_OWNER = -1
