@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections import Counter
@@ -53,12 +54,14 @@ class Stage:
         """End the producer."""
         self.producer.discard()
 
-    def execute(self, steps: Sequence[Step]) -> None:
+    def execute(self, steps: Sequence[Step], seconds: float = math.inf) -> None:
         """Execute the steps at their times; if one is late, those after it are as late.
 
+        After ``seconds``, stop when all replicas are in sync, that is, between two random faults.
         Raise AssertionError if one is not possible, or does not take effect.
         """
         began = time.monotonic()
+        end = began + seconds
         for step in steps:
             early = began + step.at - time.monotonic()
             if early > 0:
@@ -70,6 +73,8 @@ class Stage:
             resolved = self._resolved(step)
             self.report(str(resolved))
             self._act(resolved)
+            if step.action is Action.AWAIT_REPLICAS and time.monotonic() > end:
+                return
 
     def _act(self, step: Step) -> None:
         match step.action:
@@ -173,7 +178,11 @@ class Stage:
         self.cluster.stop_broker(broker)
         self._local.change_rack(broker, rack)
         self.cluster.start_broker(broker)
-        require(self.cluster.view([]).racks()[broker] == rack, f"broker {broker} is in rack {rack}")
+        wait_until(
+            lambda: self.cluster.view([]).racks().get(broker) == rack,
+            TEST_TIMEOUT,
+            f"the fault takes effect: broker {broker} is in rack {rack}",
+        )
 
     def await_replicas(self) -> None:
         """Wait until all replicas of the topic, and of committed offsets, are in sync."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from integration.chaos.run import Outcome
 from integration.chaos.scenarios import GROUPS, LED, SCENARIOS
+from integration.chaos.workload import LEAD
 from rackward.clusters.distribution import KAFKA_VERSION
 
 COLUMNS = GROUPS + LED
@@ -69,7 +70,8 @@ class Results:
 
     def tables(self) -> str:
         """Return text in Markdown: the table of scenarios, that of memory, and what was run."""
-        return "\n\n".join((self._table(), self._memory_table(), self._described()))
+        memory = [self._memory_table()] if self._of("soak") else []
+        return "\n\n".join((self._table(), *memory, self._described()))
 
     def _table(self) -> str:
         """Return seconds and repeated records by scenario and group."""
@@ -85,19 +87,25 @@ class Results:
         return "\n".join(rows)
 
     def _memory_table(self) -> str:
-        """Return resident memory in the soak by process."""
+        """Return resident memory in the soak: of members by group, and of ``rackward lead``."""
         rows = [
-            "| Process | Minutes | MiB after 5 minutes | MiB at most | at the end | growth |",
+            "| Processes | number | minutes | MiB after 5 minutes | MiB at most | growth at most |",
             "| --- | ---: | ---: | ---: | ---: | ---: |",
         ]
+        by_name: dict[str, list[Mapping[str, Any]]] = {}
         for each in self._of("soak"):
             for use in each["memory"]:
-                sizes = (use[name] / 1024 for name in ("settled", "highest", "last"))
-                rows.append(
-                    f"| {use['name']} | {use['seconds'] / 60:.0f} |"
-                    f" {' | '.join(f'{size:.1f}' for size in sizes)} |"
-                    f" {use['highest'] / use['settled'] - 1:.1%} |"
-                )
+                kind = LEAD if use["name"].endswith(LEAD) else "members"
+                by_name.setdefault(f"{each['client']}: {kind}", []).append(use)
+        for name, uses in by_name.items():
+            settled, highest, minutes = (
+                _range([use[key] / divisor for use in uses])
+                for key, divisor in (("settled", 1024), ("highest", 1024), ("seconds", 60))
+            )
+            growth = max(use["highest"] / use["settled"] - 1 for use in uses)
+            rows.append(
+                f"| {name} | {len(uses)} | {minutes} | {settled} | {highest} | {growth:.1%} |"
+            )
         return "\n".join(rows)
 
     def _described(self) -> str:
@@ -112,4 +120,11 @@ class Results:
 
 def _cell(outcome: Mapping[str, Any]) -> str:
     mark = "!" if outcome["violations"] else ""
-    return f"{outcome['recovered']:.1f} s, {outcome['repeated']}{mark}"
+    # Of some earlier runs, the number of repeated records was not kept.
+    repeated = "" if outcome["repeated"] is None else f", {outcome['repeated']}"
+    return f"{outcome['recovered']:.1f} s{repeated}{mark}"
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return low if low == high else f"{low} to {high}"

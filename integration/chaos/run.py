@@ -106,7 +106,7 @@ def run(
         for group in running:
             _wait_until_read(stage, group, since=0.0)
         began = time.monotonic()
-        stage.execute(steps)
+        stage.execute(steps, scenario.seconds)
         report("no more faults")
         problems = {group.client: _recover(stage, group) for group in running}
         recovered = time.monotonic()

@@ -6,6 +6,7 @@ with the seed of the run, so that the same seed repeats them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -103,6 +104,8 @@ class Scenario:
         The groups that take part.
     commit_each
         Whether members commit each record by themselves; those of Java commit automatically.
+    seconds
+        No fault begins later, however busy the machine is.
     rate
         Records a second of all partitions; None is one of each partition.
     one_leader
@@ -118,6 +121,7 @@ class Scenario:
     commit_each: bool = False
     one_leader: bool = False
     rate: float | None = None
+    seconds: float = math.inf
     cluster: ClusterNeeds = ClusterNeeds()
 
     def drawn(self, seed: int) -> Steps:
@@ -335,7 +339,7 @@ def soak(seconds: float, rate: float) -> Scenario:
     memory is measured.
     """
     steps = partial(random_faults, seconds=seconds, pause=(10.0, 30.0))
-    return Scenario("soak", steps, bound=120.0, rate=rate)
+    return Scenario("soak", steps, bound=120.0, rate=rate, seconds=seconds)
 
 
 SCENARIOS = {scenario.name: scenario for scenario in _scenarios()}

@@ -74,9 +74,12 @@ def test_the_document_has_the_tables_of_the_results() -> None:
 
 
 def test_memory_of_the_soak_is_in_a_table() -> None:
-    soaked = replace(OUTCOME, scenario="soak", memory=(MEMORY,))
+    lead = replace(MEMORY, name="mixed: rackward lead", seconds=600.0)
+    other = replace(MEMORY, name="mixed: b-1", highest=61_440)
+    soaked = replace(OUTCOME, scenario="soak", memory=(MEMORY, lead, other))
     text = Results().with_outcomes([soaked], 7, "2026-01-02").tables()
-    assert "| mixed: a-0 | 25 | 50.0 | 51.0 | 50.5 | 2.0% |" in text
+    assert "| mixed: members | 2 | 25 | 50 | 51 to 60 | 20.0% |" in text
+    assert "| mixed: rackward lead | 1 | 10 | 50 | 51 | 2.0% |" in text
 
 
 @pytest.mark.parametrize(
