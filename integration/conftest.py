@@ -9,6 +9,8 @@ RACKWARD_REQUIRE_DOCKER  1     without a Docker engine, tests that need one fail
 RACKWARD_DOCKER_TESTS    all   all tests of the shared cluster run on containers, too, instead
                                of only those marked ``everywhere``
 RACKWARD_SLOW_TESTS      all   tests marked ``slow`` run
+RACKWARD_KAFKA_VERSION   3.9.1 clusters run this version; tests marked ``new_protocol`` run from
+                               4.0 on
 ======================== ===== ==============================================================
 """
 
@@ -23,6 +25,7 @@ import pytest
 
 from rackward.clusters import Cluster, ClusterError, DockerCluster, LocalCluster, broker_config
 from rackward.clusters.broker_config import PORT_RANGE
+from rackward.clusters.distribution import default_version
 from rackward.clusters.docker import check_docker
 from rackward.clusters.errors import BrokerStateError
 from rackward.clusters.pytest_plugin import UniqueName, kafka_clusters, unique_name
@@ -98,18 +101,21 @@ def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect slow tests, and on containers those that containers can hardly affect.
+    """Deselect slow tests, those that need newer brokers, and on containers those that containers
+    can hardly affect.
 
     Containers run the same Kafka as processes. What may differ (addresses, restarts, rack
     listeners) is in the tests marked ``everywhere``.
     """
     all_docker = os.environ.get("RACKWARD_DOCKER_TESTS") == "all"
     all_slow = os.environ.get("RACKWARD_SLOW_TESTS") == "all"
+    old_brokers = int(default_version().partition(".")[0]) < 4
     deselected = [
         item
         for item in items
         if (not all_docker and _on_shared_containers(item))
         or (not all_slow and item.get_closest_marker("slow"))
+        or (old_brokers and item.get_closest_marker("new_protocol"))
     ]
     config.hook.pytest_deselected(items=deselected)
     items[:] = [item for item in items if item not in deselected]
@@ -122,6 +128,11 @@ def _on_shared_containers(item: pytest.Item) -> bool:
         and callspec.params.get("cluster") == "docker"
         and item.get_closest_marker("everywhere") is None
     )
+
+
+def pytest_report_header() -> str:
+    """Return the version of the brokers."""
+    return f"brokers: Kafka {default_version()}"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

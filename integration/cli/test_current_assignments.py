@@ -89,7 +89,7 @@ def run_rounds(cluster: Cluster, groups: list[ConsumerGroup], rounds: int = ROUN
 @pytest.mark.parametrize(
     ("client", "assignor"),
     [
-        pytest.param(new_protocol, "uniform", id="new-protocol"),
+        pytest.param(new_protocol, "uniform", id="new-protocol", marks=pytest.mark.new_protocol),
         pytest.param(librdkafka, "range", id="confluent-range"),
         pytest.param(Java(RANGE), "range", id="java-range"),
     ],
@@ -136,6 +136,7 @@ def test_leaders_move_to_the_members_of_a_group_that_ignores_them(
         assert f"rackward leaders plan --group {group.id}" in one_line(refused)
 
 
+@pytest.mark.new_protocol
 def test_two_groups_of_different_clients_on_one_topic(cluster: Cluster, topic: str) -> None:
     with ExitStack() as stack:
         groups = [
@@ -177,6 +178,7 @@ def test_two_groups_of_different_clients_on_one_topic(cluster: Cluster, topic: s
             assert measured == locality["after"], f"{locality} predicted"
 
 
+@pytest.mark.new_protocol
 def test_the_placement_that_a_plan_names_makes_the_rest_local(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
@@ -217,6 +219,7 @@ def test_the_placement_that_a_plan_names_makes_the_rest_local(
     delete_topic(cluster, topic)
 
 
+@pytest.mark.new_protocol
 def test_the_schedule_waits_while_replicas_are_out_of_sync(cluster: Cluster, topic: str) -> None:
     with ConsumerGroup(cluster, topics=[topic], client=new_protocol) as group:
         start(group, topic)

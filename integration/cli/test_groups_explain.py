@@ -153,6 +153,7 @@ def test_assignment_history_of_a_confluent_consumer(cluster: Cluster, topic: str
         )
 
 
+@pytest.mark.new_protocol
 def test_racks_of_a_group_of_the_new_protocol(cluster: Cluster, topic: str) -> None:
     # Kafka's own assignors consider replicas, which all racks have: leaders' racks are random.
     with ConsumerGroup(cluster, topics=[topic], client=new_protocol) as group:

@@ -177,6 +177,7 @@ def test_partitions_that_are_added_are_assigned(
         wait_for_status(leader, lambda each: each.figures.partitions == 15, "it has 15 partitions")
 
 
+@pytest.mark.new_protocol
 def test_a_group_that_changes_to_the_new_protocol_is_let_go(
     shared_three_brokers: Cluster, led: LedGroup
 ) -> None:

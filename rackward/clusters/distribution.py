@@ -32,6 +32,9 @@ from rackward.clusters.errors import (
 )
 
 KAFKA_VERSION = "4.3.1"
+"""The version that clusters run by default, whose jars are checked."""
+
+VERSION_VARIABLE = "RACKWARD_KAFKA_VERSION"
 
 CACHE_VARIABLE = "RACKWARD_CACHE"
 
@@ -155,6 +158,11 @@ def java_home() -> Path:
 
 def _java() -> str:
     return str(java_home() / "bin" / "java")
+
+
+def default_version() -> str:
+    """Return the version of clusters that name none: $RACKWARD_KAFKA_VERSION, else 4.3.1."""
+    return os.environ.get(VERSION_VARIABLE) or KAFKA_VERSION
 
 
 def fetch_kafka(version: str, cache: Path, progress: Progress | None = None) -> Distribution:

@@ -23,7 +23,7 @@ from rackward.clusters.broker_config import (
     free_ports,
     new_uuid,
 )
-from rackward.clusters.distribution import KAFKA_VERSION, Progress, cache_directory, fetch_kafka
+from rackward.clusters.distribution import Progress, cache_directory, default_version, fetch_kafka
 from rackward.clusters.errors import (
     BrokerError,
     DockerUnavailableError,
@@ -76,7 +76,7 @@ class DockerCluster(Cluster):
         *,
         image: str | None = None,
         client_racks: Sequence[str] | None = None,
-        kafka_version: str = KAFKA_VERSION,
+        kafka_version: str | None = None,
         server_properties: Mapping[str, str] | None = None,
         progress: Progress | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
@@ -87,8 +87,9 @@ class DockerCluster(Cluster):
         self._extra_properties = dict(server_properties or {})
         self._containers: dict[str, Any] = {}
         self._data_size = data_size
-        self._image = find_image(image, kafka_version, progress)
-        self._agent = fetch_kafka(kafka_version, cache_directory(cache_dir), progress).agent
+        version = kafka_version or default_version()
+        self._image = find_image(image, version, progress)
+        self._agent = fetch_kafka(version, cache_directory(cache_dir), progress).agent
         self.label = f"{LABEL}={secrets.token_hex(8)}"
         # Container ports by listener.
         listeners = [EXTERNAL, INTERNAL, *self._rack_listeners.values()]

@@ -29,10 +29,10 @@ from rackward.clusters.broker_config import (
     new_uuid,
 )
 from rackward.clusters.distribution import (
-    KAFKA_VERSION,
     Distribution,
     Progress,
     cache_directory,
+    default_version,
     fetch_kafka,
 )
 from rackward.clusters.errors import BrokerError, PortTakenError
@@ -48,11 +48,12 @@ class LocalCluster(Cluster):
 
     ``racks`` has one entry per broker, None for a broker without ``broker.rack``; broker
     ids count from 0. Each of ``client_racks`` (default: the distinct racks of the brokers)
-    gets a listener. ``server_properties`` override the settings of every node. ``progress``
-    is called with a line of text before each step that takes long, such as the download into
-    ``cache_dir`` (default: see `cache_directory`) at the first use. The cluster's own folder
-    is created in ``directory`` (default: the system's folder for temporary files). With three
-    ``controllers``, one of them can be killed and another one becomes active.
+    gets a listener. ``kafka_version`` is by default that of RACKWARD_KAFKA_VERSION in the
+    environment, else 4.3.1. ``server_properties`` override the settings of every node.
+    ``progress`` is called with a line of text before each step that takes long, such as the
+    download into ``cache_dir`` (default: see `cache_directory`) at the first use. The cluster's
+    own folder is created in ``directory`` (default: the system's folder for temporary files).
+    With three ``controllers``, one of them can be killed and another one becomes active.
 
     Raises DownloadError, MissingExtraError, and BrokerError with the end of a node's log if
     the node does not start. A supervisor process ends the nodes and removes the folder even
@@ -66,7 +67,7 @@ class LocalCluster(Cluster):
         racks: Sequence[str | None] = DEFAULT_RACKS,
         *,
         client_racks: Sequence[str] | None = None,
-        kafka_version: str = KAFKA_VERSION,
+        kafka_version: str | None = None,
         server_properties: Mapping[str, str] | None = None,
         progress: Progress | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
@@ -78,7 +79,7 @@ class LocalCluster(Cluster):
         self._controller_count = controllers
         cache = cache_directory(cache_dir)
         self._cache = cache
-        self._kafka = fetch_kafka(kafka_version, cache, progress)
+        self._kafka = fetch_kafka(kafka_version or default_version(), cache, progress)
         self._startup_cache = prepare_startup_cache(self._kafka, cache, progress)
         self._upgraded: dict[str, tuple[Distribution, StartupCache]] = {}
         """By process name, the version that it runs instead."""

@@ -16,9 +16,11 @@ from rack_traffic.jars import read_checksums
 from rackward.clusters import DownloadError, distribution
 from rackward.clusters.distribution import (
     KAFKA_VERSION,
+    VERSION_VARIABLE,
     Distribution,
     build_once,
     cache_directory,
+    default_version,
     fetch_kafka,
 )
 from rackward.clusters.errors import ChecksumError
@@ -250,3 +252,10 @@ def test_the_jars_of_the_default_version_are_pinned() -> None:
     assert distribution._JOLOKIA in coordinates
     assert any(each.startswith("org.apache.logging.log4j:log4j-slf4j") for each in coordinates)
     assert all(len(bytes.fromhex(checksum)) == 32 for checksum in pinned.values())
+
+
+def test_the_environment_chooses_the_default_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VERSION_VARIABLE, raising=False)
+    assert default_version() == KAFKA_VERSION
+    monkeypatch.setenv(VERSION_VARIABLE, "3.9.1")
+    assert default_version() == "3.9.1"
