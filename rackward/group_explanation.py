@@ -131,7 +131,8 @@ def check_explainable(name: str, group: Group | None) -> Group:
     """
     if group is None:
         raise InvalidOptionError(
-            f"group {name} does not exist, or this user may not describe it: check the name"
+            f"group {name} does not exist, or this user may not describe it: check the name, or "
+            f"grant this user Describe on group {name}"
         )
     if group.protocol_type not in ("", CONSUMER):
         raise InvalidOptionError(

@@ -118,7 +118,7 @@ def read_groups(
         if name not in groups:
             raise InvalidOptionError(
                 f"--group {name}: the group does not exist, or this user may not describe it: "
-                "check the name"
+                f"check the name, or grant this user Describe on group {name}"
             )
         if not any(subscribed_topics(groups[name], member) for member in groups[name].members):
             raise InvalidOptionError(

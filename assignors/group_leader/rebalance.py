@@ -46,6 +46,9 @@ REVOCATION_TIMEOUT = 30.0
 MAX_TOPICS_LOGGED = 50
 """Missing topics that are logged by name; a member may subscribe to any number of them."""
 
+NO_METADATA = "has no metadata yet (unless it is new, grant this user Describe on it)"
+"""Why a topic is not assigned: it is new, or its leader may not describe it."""
+
 Assignments = Mapping[str, Mapping[str, list[int]]]
 """Member id to topic to partitions."""
 
@@ -216,7 +219,7 @@ class Rebalance:
             )
         missing = sorted(leaders.topics_without_metadata)
         for topic in missing[:MAX_TOPICS_LOGGED]:
-            why = "does not exist" if topic in deleted_topics else "has no metadata yet"
+            why = "does not exist" if topic in deleted_topics else NO_METADATA
             log_once(("topic", topic, why), "subscribed topic %s: %s", why, sanitize(topic))
         if len(missing) > MAX_TOPICS_LOGGED:
             log_once("many topics", "subscribed topics without metadata: %d", len(missing))

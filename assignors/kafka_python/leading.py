@@ -121,7 +121,8 @@ class GroupLeader:
             if now < self._metadata_deadline:
                 raise MetadataPending(format_list(sorted(pending)))
         self._metadata_deadline = None
-        return frozenset(unseen - pending)
+        # A topic that this member may not describe may exist for the members that subscribe to it.
+        return frozenset(unseen - pending - self._cluster.unauthorized_topics)
 
 
 class MetadataPoller:

@@ -74,7 +74,8 @@ TOPIC_DELETION_DISABLED = 73
 ELECTION_NOT_NEEDED = 84
 THROTTLING_QUOTA_EXCEEDED = 89
 
-_AUTHORIZATION_FAILED = (TOPIC_AUTHORIZATION_FAILED, 30, 31, 53)
+GROUP_AUTHORIZATION_FAILED = 30
+_AUTHORIZATION_FAILED = (TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, 31, 53)
 
 REQUIRED_ACLS = {
     "AlterPartitionReassignments": "Alter on the cluster",
@@ -117,7 +118,7 @@ def from_code(
     name = kafka_errors.for_code(code).__name__
     if code in _AUTHORIZATION_FAILED:
         api_name = api.removesuffix("Request")
-        missing = acl or REQUIRED_ACLS.get(api_name, api_name)
+        missing = acl or REQUIRED_ACLS.get(api_name, api_name) or f"what it lacks ({_words(name)})"
         return UnauthorizedError(f"{operation}: not authorized: grant this user {missing}")
     reason = one_line(message or _EXPLANATIONS.get(code) or _words(name)).rstrip(".")
     if name == "UnrecognizedBrokerError" and not message:
@@ -129,8 +130,13 @@ def from_code(
     return RefusedError(f"{operation}: {reason}", code, name)
 
 
-def wrap(operation: str, error: Exception) -> AdminError:
-    """Return an exception of kafka-python, one that retrying does not help, as an AdminError."""
+def wrap(
+    operation: str, error: Exception, *, topic_acl: str | None = None, group_acl: str | None = None
+) -> AdminError:
+    """Return an exception of kafka-python, one that retrying does not help, as an AdminError.
+
+    ``topic_acl`` and ``group_acl`` are the ACL operations that the request needs.
+    """
     reason = reason_of(error)
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
         return CredentialsError(
@@ -148,7 +154,8 @@ def wrap(operation: str, error: Exception) -> AdminError:
         )
     code = getattr(error, "errno", None)
     if isinstance(code, int) and code > 0:
-        return from_code(operation, "", code, reason)
+        acls = {TOPIC_AUTHORIZATION_FAILED: topic_acl, GROUP_AUTHORIZATION_FAILED: group_acl}
+        return from_code(operation, "", code, reason, acl=acls.get(code))
     return AdminError(f"{operation}: {reason}")
 
 

@@ -59,7 +59,8 @@ class ReliableProducer:
             for future in futures:
                 future.get(timeout=self._timeout)
         except KafkaError as error:
-            raise wrap(f"writing to topic {self._topic}", error) from error
+            acl = f"Write on {self._topic}"
+            raise wrap(f"writing to topic {self._topic}", error, topic_acl=acl) from error
 
     def close(self) -> None:
         """Close the connections."""

@@ -352,6 +352,9 @@ class ReplicationThrottle:
 
     def set_rate(self, rate: int) -> None:
         """Throttle listed replicas to ``rate`` bytes per second and broker, in each direction."""
+        # What this user cannot read, `remove` could not search for entries; and a rate that stays
+        # is worse than one that is not set.
+        self._read_lists(read_state(self._admin, reassignments=False).topics)
         self._alter_brokers("throttling replication", self.read().set_changes(rate))
         self._wait_for_brokers(
             lambda broker, deadline: any(

@@ -400,7 +400,7 @@ def match_topics(
         if not matching:
             raise InvalidOptionError(
                 f"--topics {pattern}: the cluster has no such topic, or this user may not describe "
-                "it: check the name"
+                f"it: check the name, or grant this user Describe on {pattern}"
             )
         chosen |= matching
     excluded = _split_patterns("--exclude", exclude)

@@ -122,7 +122,7 @@ class ClientReports:
             return self._read()
         except KafkaError as error:
             self.close()
-            raise wrap(f"reading client reports in {self._topic}", error) from error
+            raise self._wrapped(f"reading client reports in {self._topic}", error) from error
 
     def commit(self) -> None:
         """Commit the offsets of what was read. Raises AdminError."""
@@ -133,7 +133,11 @@ class ClientReports:
                 self._consumer.commit()
         except KafkaError as error:
             self.close()
-            raise wrap(f"committing offsets of {self._topic}", error) from error
+            raise self._wrapped(f"committing offsets of {self._topic}", error) from error
+
+    def _wrapped(self, operation: str, error: Exception) -> AdminError:
+        topic, group = f"Read on {self._topic}", f"Read on group {GROUP}"
+        return wrap(operation, error, topic_acl=topic, group_acl=group)
 
     def close(self) -> None:
         """Close the connection; what is not committed is read again. Idempotent."""

@@ -55,6 +55,10 @@ READ_TIMEOUT_MS = 5_000
 KEEP_SECONDS = 2.0
 """Maximum time between two polls while the controller works."""
 _KEEP_POLL_SECONDS = 0.2
+_ACLS = {
+    "topic_acl": f"Read on {PENDING_REPLICAS_TOPIC}",
+    "group_acl": f"Read on group {CONTROLLER_GROUP}",
+}
 
 if hasattr(time, "CLOCK_BOOTTIME"):
     seconds_since_boot: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
@@ -128,7 +132,7 @@ class Lease:
                 }
             )
         except KafkaError as error:
-            raise wrap(f"joining group {CONTROLLER_GROUP}", error) from error
+            raise wrap(f"joining group {CONTROLLER_GROUP}", error, **_ACLS) from error
         enable_workarounds(self._consumer)
         self._consumer.subscribe([PENDING_REPLICAS_TOPIC], listener=_listener(self))
 
@@ -186,7 +190,7 @@ class Lease:
             if self._owned:
                 self._read_progress()
         except KafkaError as error:
-            raise wrap(f"reading {PENDING_REPLICAS_TOPIC}", error) from error
+            raise wrap(f"reading {PENDING_REPLICAS_TOPIC}", error, **_ACLS) from error
         finally:
             self._polled_at = self._clock()
         if self.ready and not was_ready:
@@ -227,7 +231,7 @@ class Lease:
                 return False
             except KafkaError as error:
                 operation = f"verifying the membership in group {CONTROLLER_GROUP}"
-                raise wrap(operation, error) from error
+                raise wrap(operation, error, **_ACLS) from error
             return self.ready
 
     def update(self, records: Iterable[PendingReplicas], deleted: Iterable[str]) -> None:

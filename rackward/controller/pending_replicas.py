@@ -378,7 +378,7 @@ def read_pending_replicas(
                 for record in records:
                     reader.apply(record.key, record.value)
     except KafkaError as error:
-        raise wrap(operation, error) from error
+        raise wrap(operation, error, topic_acl=f"Read on {PENDING_REPLICAS_TOPIC}") from error
     finally:
         if consumer is not None:
             consumer.close(autocommit=False)

@@ -19,7 +19,7 @@ from placement_core.leaders import (
     plan_leaders,
 )
 from rackward.admin import AdminConnection, ClusterState, read_replica_sizes, read_state
-from rackward.admin.metadata import LATEST, read_log_offsets
+from rackward.admin.metadata import LATEST, read_log_offsets, unauthorized_topics
 from rackward.cli import options
 from rackward.cli.console import escape_controls, stderr
 from rackward.cli.options import ClusterOptions, match_topics, parse_placement
@@ -38,7 +38,7 @@ from rackward.host_racks import HostRacks
 from rackward.reassignment import BatchLimits, PlanKind
 from rackward.reassignment.plan import build_plan
 from rackward.reassignment.planner import check_not_reassigning, planning_view
-from rackward.units import format_count
+from rackward.units import format_count, format_list
 
 EPILOG = f"""
 \b
@@ -265,7 +265,15 @@ def _read_readers(
             "their partitions as not local; see --mapping.",
             style="yellow",
         )
-    return readers_of_groups(groups, host_racks, assignment)
+    readers = readers_of_groups(groups, host_racks, assignment)
+    if hidden := unauthorized_topics(admin, readers.topics - state.topic_ids.keys()):
+        topics = format_count(len(hidden), "topic")
+        stderr().print(
+            f"Not planned: {topics} of these groups that this user may not describe "
+            f"({format_list(hidden)}): grant this user Describe on them",
+            style="yellow",
+        )
+    return readers
 
 
 def _with_weights(

@@ -154,7 +154,8 @@ def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         "no member is in a rack of the brokers, so every partition is read across racks: racks of"
         " members: x; racks of brokers: a",
         "subscribed topic does not exist: deleted",
-        "subscribed topic has no metadata yet: absent",
+        "subscribed topic has no metadata yet (unless it is new, grant this user Describe on it):"
+        " absent",
     ]
 
 

@@ -75,6 +75,22 @@ def test_a_topic_missing_from_two_responses_does_not_exist(
     assert caplog.text.count("subscribed topic does not exist: gone") == 1
 
 
+def test_owners_keep_a_topic_that_the_leader_may_not_describe(
+    consumers: Consumers, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = consumers(Sticky(rack="a"))
+    receive_metadata(consumer, t=[0])
+    claimed = subscription_bytes(["t", "secret"], rack="a", owned={"secret": [3]}, generation=1)
+    for _ in range(2):
+        with pytest.raises(MetadataPending):
+            perform(consumer, joined("m0", claimed))
+        receive_metadata(consumer, t=[0])
+    consumer._cluster.unauthorized_topics = {"secret"}
+    assert perform(consumer, joined("m0", claimed)) == {"m0": {"t": [0], "secret": [3]}}
+    assert "does not exist" not in caplog.text
+    assert "grant this user Describe on it): secret" in caplog.text
+
+
 def test_owners_keep_a_topic_if_no_metadata_arrives_in_time(
     consumers: Consumers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 from kafka.errors import (
+    ClusterAuthorizationFailedError,
     CoordinatorNotAvailableError,
+    GroupAuthorizationFailedError,
     IncompatibleBrokerVersion,
     InvalidReplicationFactorError,
     SaslAuthenticationFailedError,
+    TopicAuthorizationFailedError,
 )
 
 from rackward.admin import (
@@ -60,3 +63,16 @@ def test_message_of_a_client_exception() -> None:
     refused = wrap("creating a", InvalidReplicationFactorError("too many"))
     assert isinstance(refused, RefusedError)
     assert (refused.code, str(refused)) == (38, "creating a: too many")
+
+
+def test_a_client_exception_names_the_right_that_is_missing() -> None:
+    for error, right in (
+        (TopicAuthorizationFailedError({"orders"}), "Read on orders"),
+        (GroupAuthorizationFailedError("billing"), "Read on group billing"),
+        (ClusterAuthorizationFailedError(), "what it lacks (cluster authorization failed)"),
+    ):
+        wrapped = wrap(
+            "reading", error, topic_acl="Read on orders", group_acl="Read on group billing"
+        )
+        assert isinstance(wrapped, UnauthorizedError)
+        assert str(wrapped) == f"reading: not authorized: grant this user {right}"
