@@ -23,13 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from integration.support.clients import MemberConfig, OnChange, PartitionId
-from rackward.clusters.distribution import (
-    KAFKA_VERSION,
-    build_once,
-    cache_directory,
-    fetch_kafka,
-    java_home,
-)
+from rackward.clusters.distribution import build_once, cache_directory, fetch_tools, java_home
 
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 ROUND_ROBIN = "org.apache.kafka.clients.consumer.RoundRobinAssignor"
@@ -38,27 +32,6 @@ COOPERATIVE_STICKY = "org.apache.kafka.clients.consumer.CooperativeStickyAssigno
 
 JVM_OPTIONS = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 CLOSE_SECONDS = 15.0
-
-
-def tools_class_path() -> str:
-    """Return the class path of Kafka's tools, after downloading them if necessary."""
-    cache = cache_directory()
-    kafka = fetch_kafka(KAFKA_VERSION, cache)
-    target = cache / f"kafka-tools-{KAFKA_VERSION}"
-
-    def build(folder: Path) -> None:
-        from jgo.maven import MavenContext, PythonResolver
-
-        repository = folder / "maven"
-        context = MavenContext(resolver=PythonResolver(), repo_cache=repository, timeout=60)
-        # The other jars that the tools need are among Kafka's own.
-        tools = context.create_dependency(f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}")
-        path = Path(tools.artifact.resolve())
-        shutil.copyfile(path, folder / path.name)
-        shutil.rmtree(repository, ignore_errors=True)
-
-    build_once(target, build)
-    return ":".join(map(str, [*sorted(target.glob("*.jar")), *kafka.jars]))
 
 
 def franz_go_consumer() -> Path:
@@ -244,7 +217,7 @@ class Java:
             return [
                 str(java_home() / "bin" / "java"),
                 *JVM_OPTIONS,
-                *("-cp", tools_class_path()),
+                *("-cp", fetch_tools(cache_directory())),
                 "org.apache.kafka.tools.VerifiableConsumer",
                 *("--bootstrap-server", config.bootstrap),
                 *("--group-id", config.group_id),

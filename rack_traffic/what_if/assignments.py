@@ -21,7 +21,7 @@ from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Pl
 from assignors.partition_arrays import AssignedPartitions
 from placement_core import TopicPartition
 from placement_core.flow import IntArray
-from rack_traffic.what_if.inputs import NO_OWNER, GroupCase, ScenarioAssignment
+from rack_traffic.what_if.cases import NO_OWNER, GroupCase, ScenarioAssignment
 from rack_traffic.what_if.leader_layout import LeaderLayout
 
 RANGE = "leader-rack-aware-range"

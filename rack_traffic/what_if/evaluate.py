@@ -2,100 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assignors import Member
 from placement_core import TopicPartition
-from placement_core.flow import IntArray
 from placement_core.leaders import components
-from rack_traffic.output_tables import HOURS_PER_MONTH, WHAT_IF
-from rack_traffic.prices import GB, PriceTable, crossed_level
+from rack_traffic.output_tables import WHAT_IF
+from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import spark_schema
 from rack_traffic.snapshot_tables import arrow_types
 from rack_traffic.what_if.assignments import scenario_assignments
-from rack_traffic.what_if.inputs import (
-    NO_OWNER,
-    GroupCase,
-    PartitionCase,
-    ScenarioAssignment,
-    ScenarioMetrics,
-)
+from rack_traffic.what_if.cases import GroupCase, PartitionCase, scenario_metrics
 from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
-
-
-def scenario_metrics(
-    case: GroupCase,
-    scenario: ScenarioAssignment,
-    current: ScenarioAssignment,
-    prices: PriceTable,
-) -> ScenarioMetrics:
-    """Return locality, bytes, cost, load and moves of ``scenario``, relative to ``current``."""
-    # Pairs of a source's and a reader's rack, as numbers: source * number of racks + reader.
-    reader_racks = [*(member.rack for member in case.members), None]
-    racks = list(dict.fromkeys([*scenario.source, *reader_racks]))
-    code = {rack: number for number, rack in enumerate(racks)}
-    sources = np.array([code[rack] for rack in scenario.source], np.int64)
-    # The owner NO_OWNER, -1, has the last of the racks, which is unknown.
-    readers = np.array([code[rack] for rack in reader_racks], np.int64)[scenario.owner]
-    pairs = sources * len(racks) + readers
-    bytes_of = np.array([each.bytes for each in case.partitions.values()], np.int64)
-    pair_bytes = _sums(pairs, bytes_of, len(racks) ** 2)
-    pair_counts = np.bincount(pairs, minlength=len(racks) ** 2)
-    counts: Counter[str] = Counter()
-    sizes: Counter[str] = Counter()
-    cost = 0.0
-    for pair in np.flatnonzero(pair_counts).tolist():
-        source, reader = racks[pair // len(racks)], racks[pair % len(racks)]
-        level = crossed_level(source, reader)
-        locality = "unknown" if level is None else "crossing" if level else "local"
-        counts[locality] += int(pair_counts[pair])
-        sizes[locality] += int(pair_bytes[pair])
-        if level:
-            cost += int(pair_bytes[pair]) * (prices.price(case.cluster, source, reader) or 0.0) / GB
-    owned = scenario.owner != NO_OWNER
-    loads = np.bincount(scenario.owner[owned], minlength=len(case.members))
-    bytes_read = _sums(scenario.owner[owned], bytes_of[owned], len(case.members))
-    return ScenarioMetrics(
-        scenario=scenario.scenario,
-        assignor=scenario.assignor,
-        members=len(case.members),
-        partitions=len(case.partitions),
-        off_rack_partitions=counts["crossing"],
-        unknown_partitions=counts["unknown"],
-        bytes=sum(sizes.values()),
-        local_bytes=sizes["local"],
-        crossing_bytes=sizes["crossing"],
-        unknown_bytes=sizes["unknown"],
-        cost=cost,
-        cost_per_month=cost / case.hours * HOURS_PER_MONTH if case.hours else 0.0,
-        max_partitions=int(loads.max()),
-        min_partitions=int(loads.min()),
-        max_bytes=int(bytes_read.max()),
-        mean_bytes=float(bytes_read.mean()),
-        # Owned partitions that get another owner, or none.
-        moves=int(
-            np.count_nonzero((current.owner != NO_OWNER) & (current.owner != scenario.owner))
-        ),
-        leader_moves=scenario.leader_moves,
-        shared_topics=case.shared_topics,
-    )
-
-
-def _sums(index: IntArray, values: IntArray, size: int) -> IntArray:
-    """Return an array of ``size`` sums: of the ``values`` with each ``index``."""
-    sums = np.zeros(size, np.int64)
-    np.add.at(sums, index, values)
-    return sums
-
 
 MAX_LOCAL_PARTITIONS = 20_000
 """Up to so many partitions of all groups, the assignments are computed in this process: that takes

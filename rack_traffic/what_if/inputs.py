@@ -1,17 +1,12 @@
-"""The input of the scenarios: one row per group and interval, and the same as plain values."""
+"""The input of the scenarios: one row per group and interval."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from assignors import Member
-from placement_core import TopicPartition
-from placement_core.flow import IntArray
 from rack_traffic.options import Interval
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.transforms.commit_intervals import STABLE_STATES
@@ -180,87 +175,3 @@ def _brokers(brokers: DataFrame) -> DataFrame:
         .groupBy("cluster")
         .agg(F.collect_list(F.struct("broker", "rack")).alias("brokers"))
     )
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionCase:
-    """A partition: its leader, replicas and ISR, and the bytes that the group read of it."""
-
-    leader: int | None
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class GroupCase:
-    """A group at the end of an interval, of which snapshots cover ``hours`` hours.
-
-    ``members`` have their current partitions as ``owned``. ``partitions`` are those of all topics
-    to which a member subscribes. ``racks`` are the brokers' (None: unknown); ``shared_topics`` is
-    the number of these topics that other groups read too. A group that is ``assigned_by_brokers``
-    (KIP-848) keeps its assignment, wherever the leaders are.
-    """
-
-    cluster: str
-    group: str
-    assignor: str
-    hours: float
-    members: tuple[Member, ...]
-    partitions: Mapping[TopicPartition, PartitionCase]
-    racks: Mapping[int, str | None]
-    shared_topics: int = 0
-    assigned_by_brokers: bool = False
-
-    def rack_of(self, broker: int | None) -> str | None:
-        """Return the rack of a broker; None if the broker or its rack is unknown."""
-        return None if broker is None else self.racks.get(broker)
-
-    def leader_racks(self) -> list[str | None]:
-        """Return the rack of the leader of each partition, in the order of ``partitions``."""
-        return [self.rack_of(each.leader) for each in self.partitions.values()]
-
-
-NO_OWNER = -1
-"""In an assignment: the partition has no owner."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScenarioAssignment:
-    """The assignment of a group under a scenario.
-
-    Both in the order of the group's ``partitions``: ``owner`` is the index of the member among the
-    group's ``members`` (NO_OWNER: none), ``source`` the rack that the partition is read from.
-    ``leader_moves`` is the number of preferred leaders that change.
-    """
-
-    scenario: str
-    assignor: str
-    owner: IntArray
-    source: Sequence[str | None]
-    leader_moves: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ScenarioMetrics:
-    """The metrics of a scenario; the fields are columns of ``schemas.WHAT_IF``."""
-
-    scenario: str
-    assignor: str
-    members: int
-    partitions: int
-    off_rack_partitions: int
-    unknown_partitions: int
-    bytes: int
-    local_bytes: int
-    crossing_bytes: int
-    unknown_bytes: int
-    cost: float
-    cost_per_month: float
-    max_partitions: int
-    min_partitions: int
-    max_bytes: int
-    mean_bytes: float
-    moves: int
-    leader_moves: int
-    shared_topics: int = 0

@@ -27,7 +27,7 @@ from placement_core.leaders import (
     components,
     plan_leaders,
 )
-from rack_traffic.what_if.inputs import GroupCase, PartitionCase
+from rack_traffic.what_if.cases import GroupCase, PartitionCase
 
 MAX_WEIGHT = 100
 """The weight of the subscription of which most bytes per partition are read; at least 1."""

@@ -46,6 +46,7 @@ _LAYOUT = 1
 """Part of the folder's name: increase it when the contents of a distribution's folder change."""
 
 _JOLOKIA = "org.jolokia:jolokia-agent-jvm:jar:javaagent:2.2.9"
+_TOOLS = f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}"
 _LOG4J_VERSION = "2.25.4"
 _DOWNLOAD_TIMEOUT = 30
 _DOWNLOAD_ATTEMPTS = 2
@@ -212,7 +213,9 @@ def _download(kafka: Distribution, repository: Path) -> None:
     )
     if kafka.version == KAFKA_VERSION:
         pinned = map(_coordinate, read_checksums(_JARS))
-        jars = [context.create_dependency(each) for each in pinned if each != _JOLOKIA]
+        jars = [
+            context.create_dependency(each) for each in pinned if each not in (_JOLOKIA, _TOOLS)
+        ]
     else:
         jars = _resolve(context, kafka.version)
     agent = context.create_dependency(_JOLOKIA)
@@ -256,15 +259,58 @@ def _logging_jars(versions: Mapping[str, str]) -> list[str]:
 
 def _check_jars(kafka: Distribution) -> None:
     """Raise ChecksumError unless all jars are those of the default version."""
-    pinned = {
-        kafka.agent.name if _coordinate(path) == _JOLOKIA else path.rpartition("/")[2]: checksum
-        for path, checksum in read_checksums(_JARS).items()
-    }
-    if problem := checksum_problem([kafka.agent, *kafka.jars], pinned):
+    if problem := checksum_problem([kafka.agent, *kafka.jars], _checksums(kafka.agent)):
         raise ChecksumError(
             f"the download of Kafka {kafka.version} is not used: {problem}; check the Maven "
             "repository or the mirror that it comes from"
         )
+
+
+def _checksums(agent: Path) -> dict[str, str]:
+    """Return the checksum of each jar by its file name; that of the agent is ``agent``'s."""
+    return {
+        agent.name if _coordinate(path) == _JOLOKIA else path.rpartition("/")[2]: checksum
+        for path, checksum in read_checksums(_JARS).items()
+    }
+
+
+def fetch_tools(cache: Path, progress: Progress | None = None) -> str:
+    """Return the class path of the tools of KAFKA_VERSION, such as its VerifiableConsumer.
+
+    They are downloaded into ``cache`` unless they are there. Raises DownloadError and
+    MissingExtraError.
+    """
+    kafka = fetch_kafka(KAFKA_VERSION, cache, progress)
+    target = cache / f"kafka-tools-{KAFKA_VERSION}"
+
+    def build(folder: Path) -> None:
+        with requires_extra("cluster"):
+            from jgo.maven import MavenContext, PythonResolver
+        repository = folder / "maven"
+        context = MavenContext(
+            resolver=PythonResolver(), repo_cache=repository, timeout=_DOWNLOAD_TIMEOUT
+        )
+        try:
+            # The other jars that the tools need are among Kafka's own.
+            tools = context.create_dependency(_TOOLS)
+            path = _fetch_jar(tools.artifact)
+            shutil.copyfile(path, folder / path.name)
+        # As for Kafka: many types, and the same advice.
+        except Exception as error:
+            raise DownloadError(
+                f"could not download Kafka's tools {KAFKA_VERSION} ({error}): check that Maven "
+                "Central, or a proxy named by HTTPS_PROXY, can be reached"
+            ) from error
+        finally:
+            shutil.rmtree(repository, ignore_errors=True)
+        if problem := checksum_problem(folder.glob("*.jar"), _checksums(kafka.agent)):
+            raise ChecksumError(
+                f"the download of Kafka's tools is not used: {problem}; check the Maven "
+                "repository or the mirror that it comes from"
+            )
+
+    build_once(target, build, progress)
+    return ":".join(map(str, [*sorted(target.glob("*.jar")), *kafka.jars]))
 
 
 def _fetch_jar(artifact: Any) -> Path:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rackward.clusters import Cluster, DockerCluster, LocalCluster
 from rackward.clusters.base import DEFAULT_RACKS
 from rackward.demo import DemoError
-from rackward.demo.environment import Environment, client_racks, existing_cluster
+from rackward.demo.environment import Environment, existing_cluster
 from rackward.demo.metrics import STRATEGIES
 from rackward.demo.output import (
     SCHEMA,
@@ -28,6 +28,7 @@ from rackward.demo.output import (
     to_json,
 )
 from rackward.demo.runner import DemoRunner, Options
+from rackward.measurement.meter import client_racks
 
 
 class ClusterType(StrEnum):

@@ -18,16 +18,14 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from rackward.demo.metrics import (
+from rackward.demo.metrics import DemoResult, StepResult, StrategyResult
+from rackward.measurement.assignments import (
     AssignmentSnapshot,
-    DemoResult,
-    StepResult,
-    Strategy,
-    StrategyResult,
     TrafficMatrix,
     cross_rack_bytes,
     share,
 )
+from rackward.measurement.strategies import Strategy
 
 MIN_TABLE_WIDTH = 80
 """Columns of a table of all strategies; on narrower terminals each strategy has its own table."""

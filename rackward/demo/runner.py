@@ -18,31 +18,29 @@ from random import Random
 
 from placement_core import ClusterView, RackwardError, TopicPartition
 from rackward.demo import DemoError
-from rackward.demo.environment import (
-    BackgroundProducer,
-    Environment,
-    TrafficMeter,
-    choose_leader_moves,
-    spread_replicas,
-)
-from rackward.demo.groups import GroupProcess, GroupReport, wait_until_settled
+from rackward.demo.environment import Environment, TrafficMeter
 from rackward.demo.metrics import (
     STRATEGIES,
-    AssignmentSnapshot,
     DemoResult,
     Event,
     Step,
     StepResult,
     StrategyResult,
-    TrafficMatrix,
-    moved_partitions,
     skipped_steps,
     steps_for,
 )
 from rackward.demo.output import ProgressReporter, StrategyStatus
+from rackward.measurement.assignments import AssignmentSnapshot, TrafficMatrix, moved_partitions
+from rackward.measurement.clients import FetchSize
+from rackward.measurement.groups import GroupProcess, GroupReport, wait_until_settled
+from rackward.measurement.layout import choose_leader_moves, spread_replicas
+from rackward.measurement.producer import BackgroundProducer
 
 MEMBERS_PER_RACK = 2
 MOVED_LEADERS_SHARE = 0.1
+FETCH = FetchSize(min_bytes=1024 * 1024, max_wait_ms=1000)
+"""One fetch response per broker and second. With one per produced batch, two dozen consumers, the
+brokers and the producer would use both of two cores."""
 TICK_SECONDS = 0.5
 VIEW_MAX_AGE = 2.0
 """Seconds after which leaders are read again for the display."""
@@ -99,6 +97,7 @@ class DemoRunner:
         self._progress = progress
         self._random = Random(options.seed)
         self._topic = f"rackward-demo-{options.seed}-{int(time.time())}"
+        self._partitions = [TopicPartition(self._topic, i) for i in range(options.partitions)]
         self._steps = steps_for(own_cluster=environment.cluster is not None)
         self._groups: list[GroupProcess] = []
         self._killed_broker: int | None = None
@@ -119,8 +118,7 @@ class DemoRunner:
                 closing(
                     BackgroundProducer(
                         self._environment.bootstrap_servers,
-                        self._topic,
-                        self._options.partitions,
+                        self._partitions,
                         self._options.rate,
                     )
                 )
@@ -137,7 +135,9 @@ class DemoRunner:
             cleanup.callback(self._environment.delete, self._topic, list(names.values()))
         for strategy in STRATEGIES:
             log_file = self._options.logs / f"{strategy.key}.log"
-            group = GroupProcess(strategy, self._topic, names[strategy.key], log_file)
+            group = GroupProcess(
+                strategy, self._partitions, names[strategy.key], log_file, fetch=FETCH
+            )
             # Members need not leave the groups of a cluster that is about to be removed.
             cleanup.callback(group.close, leave_group=self._environment.cluster is None)
             self._groups.append(group)
@@ -225,7 +225,7 @@ class DemoRunner:
     def _move_leaders(self) -> None:
         assert self._environment.cluster is not None
         view = self._read_view()
-        partitions = [TopicPartition(self._topic, i) for i in range(self._options.partitions)]
+        partitions = self._partitions
         moves = choose_leader_moves(
             [view.replicas[partition] for partition in partitions],
             [view.known_leaders[partition] for partition in partitions],
@@ -302,10 +302,9 @@ class DemoRunner:
         )
 
     def _tick(self, reports: Mapping[str, GroupReport]) -> None:
-        """Wait TICK_SECONDS and update the display. Raises DemoError if the producer failed."""
+        """Wait TICK_SECONDS and update the display. Raises MeasurementError if the producer has."""
         time.sleep(TICK_SECONDS)
-        if self._producer.failure is not None:
-            raise DemoError(f"the producer failed: {self._producer.failure}")
+        self._producer.check()
         try:
             if time.monotonic() > self._view_time + VIEW_MAX_AGE:
                 self._read_view()

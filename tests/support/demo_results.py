@@ -5,15 +5,14 @@ from __future__ import annotations
 from rackward.demo.metrics import (
     STEPS,
     STRATEGIES,
-    AssignmentSnapshot,
     DemoResult,
     Event,
     Step,
     StepResult,
-    Strategy,
     StrategyResult,
-    TrafficMatrix,
 )
+from rackward.measurement.assignments import AssignmentSnapshot, TrafficMatrix
+from rackward.measurement.strategies import Strategy
 
 RACKS = ("a", "b", "c")
 LEADER_RACKS = ("a", "b", "c", "a", "b", "c")

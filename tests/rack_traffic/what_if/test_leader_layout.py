@@ -15,8 +15,7 @@ from placement_core.leaders import ConsumerDemand, LeaderLayout, components, pla
 from rack_traffic.prices import PriceTable
 from rack_traffic.what_if import leader_layout as layouts
 from rack_traffic.what_if.assignments import scenario_assignments
-from rack_traffic.what_if.evaluate import scenario_metrics
-from rack_traffic.what_if.inputs import GroupCase, PartitionCase
+from rack_traffic.what_if.cases import GroupCase, PartitionCase, scenario_metrics
 from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
 
 TOPICS = frozenset({"t"})

@@ -22,14 +22,15 @@ from rack_traffic.schemas import PARTITION_HOURS, RANKING, WHAT_IF
 from rack_traffic.snapshot_tables import INT, LONG, arrow_types
 from rack_traffic.what_if import evaluate
 from rack_traffic.what_if.assignments import scenario_assignments
-from rack_traffic.what_if.evaluate import scenario_metrics, what_if
-from rack_traffic.what_if.inputs import (
+from rack_traffic.what_if.cases import (
     NO_OWNER,
     GroupCase,
     PartitionCase,
     ScenarioMetrics,
-    group_inputs,
+    scenario_metrics,
 )
+from rack_traffic.what_if.evaluate import what_if
+from rack_traffic.what_if.inputs import group_inputs
 from rack_traffic.what_if.leader_layout import leader_layout
 from rack_traffic.what_if.ranking import ranking
 from tests.support.traffic_frames import snapshots

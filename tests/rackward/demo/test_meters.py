@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 from rackward.clusters import Cluster
-from rackward.demo.environment import BrokerMeter, client_racks, traffic_matrix
+from rackward.demo.environment import traffic_matrix
+from rackward.measurement.meter import BrokerMeter, client_racks
 from tests.support.demo_results import LOCAL, TWO_OFF_RACK, snapshot
 
 RACKS = {0: "a", 1: "b"}

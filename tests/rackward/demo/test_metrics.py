@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rackward.demo.metrics import (
-    STEPS,
+from rackward.demo.metrics import STEPS, steps_for
+from rackward.measurement.assignments import (
     AssignmentSnapshot,
     cross_rack_bytes,
     moved_partitions,
     share,
-    steps_for,
     sum_matrices,
 )
 from tests.support.demo_results import (

@@ -1,10 +1,12 @@
-"""Consumer groups of the demo, one process per group.
+"""Consumer groups under measurement, one process per group.
 
 Six consumers of kafka-python use a good part of what one interpreter can do, so each group runs
-in a process of its own and does not slow the others down. The demo's process sends requests over
-a pipe and the group's process answers each with a `GroupReport`: ``("join", MemberSpec)``,
-``("leave", name)`` and ``("report", None)``. The group's process exits when the pipe closes,
-which it also does when the demo's process dies.
+in a process of its own and does not slow the others down. The measuring process sends requests
+over a pipe and the group's process answers each with a `GroupReport`: ``("join", MemberSpec)``,
+``("leave", name)`` and ``("report", None)``; ``("history", None)`` is answered with a `History`.
+The group's process exits when the pipe closes, which it also does when the measuring process dies.
+
+Partitions are numbers: their position in the list of all partitions that the group may read.
 """
 
 from __future__ import annotations
@@ -14,34 +16,25 @@ import multiprocessing
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import KafkaError
-
-from assignors.kafka_python import (
-    LeaderRackAwareCooperativeStickyAssignor,
-    LeaderRackAwareRangeAssignor,
-    enable_workarounds,
-    install,
-)
-from rackward.demo import DemoError
-from rackward.demo.metrics import Assignment, Strategy
+from assignors import RefreshPolicy
+from placement_core import TopicPartition
+from rackward.measurement import MeasurementError
+from rackward.measurement.assignments import Assignment
+from rackward.measurement.clients import FetchSize, MemberSpec, open_consumer
+from rackward.measurement.strategies import Strategy
 
 RESPONSE_TIMEOUT = 60.0
 SETTLE_TIMEOUT = 180.0
 LEAVE_TIMEOUT = 8.0
 """Seconds that members have to leave the group at the end."""
-POLL_TIMEOUT_MS = 2000
-IDLE_PAUSE = 0.05
 QUIET_SECONDS = 1.5
 """A group has settled when its assignments have not changed for this long."""
 
@@ -49,14 +42,29 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class MemberSpec:
-    """The configuration of a member."""
+class Read:
+    """Records that a poll returned: a partition, its first and last offset, and their number.
 
-    name: str
-    rack: str
-    topic: str
-    group: str
-    bootstrap: str
+    ``at`` is in seconds since the epoch.
+    """
+
+    partition: int
+    first: int
+    last: int
+    records: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All that the members of a group have read, and the times of their changes, in order.
+
+    ``changes`` are the times, in seconds since the epoch, at which partitions were assigned to
+    or revoked from a member.
+    """
+
+    reads: tuple[Read, ...]
+    changes: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,30 +116,57 @@ class GroupReport:
 
 
 class GroupProcess:
-    """The consumer group of one strategy, in a process of its own."""
+    """The consumer group of one strategy, in a process of its own.
 
-    def __init__(self, strategy: Strategy, topic: str, group: str, log_file: Path) -> None:
+    ``partitions`` are all that its members may read; the default of what they subscribe to is
+    their topics. ``refresh`` is when our assignors rebalance after leaders have moved; None: their
+    default. ``key`` identifies the group among others that are waited for; default: that of its
+    strategy.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        partitions: Sequence[TopicPartition],
+        group: str,
+        log_file: Path,
+        *,
+        fetch: FetchSize,
+        refresh: RefreshPolicy | None = None,
+        key: str | None = None,
+    ) -> None:
         self.strategy = strategy
+        self.key = key or strategy.key
+        self.group = group
         self.member_racks: dict[str, str] = {}
-        self._topic = topic
-        self._group = group
+        self._topics = tuple(dict.fromkeys(each.topic for each in partitions))
+        self._fetch = fetch
+        self._refresh = refresh
         context = multiprocessing.get_context("spawn")
         self._pipe, child_pipe = context.Pipe()
         self._process = context.Process(
-            target=_run_group, args=(child_pipe, strategy.key, log_file), name=group, daemon=True
+            target=_run_group,
+            args=(child_pipe, tuple(partitions), log_file),
+            name=group,
+            daemon=True,
         )
         with _sigint_blocked():
             self._process.start()
         child_pipe.close()
 
-    def join(self, member: str, rack: str, bootstrap: str) -> None:
-        """Start a member in ``rack`` that bootstraps from ``bootstrap``."""
+    def join(
+        self, member: str, rack: str, bootstrap: str, topics: Collection[str] | None = None
+    ) -> None:
+        """Start a member in ``rack`` that bootstraps from ``bootstrap``; default: all topics."""
         spec = MemberSpec(
             name=f"{self.strategy.key}-{member}",
             rack=rack,
-            topic=self._topic,
-            group=self._group,
+            topics=self._topics if topics is None else tuple(topics),
+            group=self.group,
             bootstrap=bootstrap,
+            strategy=self.strategy,
+            fetch=self._fetch,
+            refresh=self._refresh,
         )
         self._request("join", spec)
         self.member_racks[spec.name] = rack
@@ -143,11 +178,16 @@ class GroupProcess:
         del self.member_racks[name]
 
     def report(self) -> GroupReport:
-        """Return the present state. Raises DemoError if a member failed."""
-        report = self._request("report")
+        """Return the present state. Raises MeasurementError if a member failed."""
+        report: GroupReport = self._request("report")
         if report.failures:
-            raise DemoError(f"{self.strategy.title}: {'; '.join(report.failures)}")
+            raise MeasurementError(f"{self.strategy.title}: {'; '.join(report.failures)}")
         return report
+
+    def history(self) -> History:
+        """Return what was read so far."""
+        history: History = self._request("history")
+        return history
 
     def close(self, *, leave_group: bool) -> None:
         """End the process, with ``leave_group`` after its members have left (bounded)."""
@@ -158,19 +198,18 @@ class GroupProcess:
             self._process.kill()
             self._process.join()
 
-    def _request(self, request: str, argument: Any = None) -> GroupReport:
+    def _request(self, request: str, argument: Any = None) -> Any:
         try:
             self._pipe.send((request, argument))
             if self._pipe.poll(RESPONSE_TIMEOUT):
-                report: GroupReport = self._pipe.recv()
-                return report
+                return self._pipe.recv()
         except (EOFError, OSError) as error:
             self._process.join(1)
-            raise DemoError(
+            raise MeasurementError(
                 f"the process of {self.strategy.title} exited with status "
                 f"{self._process.exitcode}: see its log (--keep-logs)"
             ) from error
-        raise DemoError(
+        raise MeasurementError(
             f"the process of {self.strategy.title} did not respond within {RESPONSE_TIMEOUT:.0f} s:"
             " see its log (--keep-logs)"
         )
@@ -200,21 +239,21 @@ def wait_until_settled(
 ) -> None:
     """Wait until every group has settled; ``tick`` is called with the reports of each round.
 
-    Raises DemoError, with the names of the groups, after SETTLE_TIMEOUT seconds.
+    Raises MeasurementError, with the names of the groups, after SETTLE_TIMEOUT seconds.
     """
     deadline = clock() + SETTLE_TIMEOUT
     while True:
-        reports = {group.strategy.key: group.report() for group in groups}
+        reports = {group.key: group.report() for group in groups}
         tick(reports)
         unsettled = [
             group.strategy.title
             for group in groups
-            if not reports[group.strategy.key].is_settled(partitions)
+            if not reports[group.key].is_settled(partitions)
         ]
         if not unsettled:
             return
         if clock() > deadline:
-            raise DemoError(
+            raise MeasurementError(
                 f"still rebalancing after {SETTLE_TIMEOUT:.0f} s: {', '.join(unsettled)}; "
                 "see the logs of groups and brokers (--keep-logs)"
             )
@@ -223,8 +262,8 @@ def wait_until_settled(
 # What follows runs in the group's process.
 
 
-def _run_group(pipe: Connection, key: str, log_file: Path) -> None:
-    """Run the members of strategy ``key`` until the pipe closes; the main function."""
+def _run_group(pipe: Connection, partitions: Sequence[TopicPartition], log_file: Path) -> None:
+    """Run members until the pipe closes; the main function."""
     # Ctrl-C reaches every process of the terminal. The parent handles it and closes the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(
@@ -233,20 +272,22 @@ def _run_group(pipe: Connection, key: str, log_file: Path) -> None:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     logging.getLogger("kafka").setLevel(logging.WARNING)
+    numbers = {partition: number for number, partition in enumerate(partitions)}
     present: dict[str, _Member] = {}
     left: list[_Member] = []
     try:
         while True:
             request, argument = pipe.recv()
             if request == "join":
-                member = _Member(argument, key)
+                member = _Member(argument, numbers)
                 member.start()
                 present[argument.name] = member
             elif request == "leave":
                 member = present.pop(argument)
                 member.leave()
                 left.append(member)
-            pipe.send(_report(present, left))
+            members = [*present.values(), *left]
+            pipe.send(_history(members) if request == "history" else _report(present, left))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
     finally:
@@ -276,33 +317,26 @@ def _report(present: Mapping[str, _Member], left: Sequence[_Member]) -> GroupRep
     )
 
 
-def _assignor(key: str, rack: str) -> Any:
-    """Return the entry for ``partition_assignment_strategy`` of the strategy ``key``."""
-    match key:
-        case "kafka-python-range":
-            return RangePartitionAssignor
-        case "kafka-python-sticky":
-            return CooperativeStickyAssignor
-        case "rackward-range":
-            return LeaderRackAwareRangeAssignor(rack=rack)
-        case "rackward-sticky":
-            return LeaderRackAwareCooperativeStickyAssignor(rack=rack)
-        case other:
-            raise ValueError(f"unknown strategy {other!r}")
+def _history(members: Sequence[_Member]) -> History:
+    reads = [read for member in members for read in member.reads]
+    changes = [at for member in members for at in member.changes]
+    return History(tuple(sorted(reads, key=lambda read: read.at)), tuple(sorted(changes)))
 
 
 class _Member(threading.Thread):
     """A consumer in a thread. ``failure`` holds the error that ended it, if any."""
 
-    def __init__(self, spec: MemberSpec, strategy: str) -> None:
+    def __init__(self, spec: MemberSpec, numbers: Mapping[TopicPartition, int]) -> None:
         super().__init__(name=spec.name, daemon=True)
         self.failure: BaseException | None = None
+        self.reads: list[Read] = []
+        self.changes: list[float] = []
         self._spec = spec
-        self._strategy = strategy
+        self._numbers = numbers
         self._leaving = threading.Event()
-        self._listener = _RebalanceListener()
-        self._partitions: frozenset[int] = frozenset()
-        self._generation = -1
+        self._last_change = time.monotonic()
+        self._state = MemberState(frozenset(), -1, 0, 0.0, 0, {})
+        self._revoked = 0
         self._records = 0
         self._positions: dict[int, int] = {}
 
@@ -312,99 +346,48 @@ class _Member(threading.Thread):
 
     def state(self) -> MemberState:
         """Return the present state."""
-        return MemberState(
-            partitions=self._partitions,
-            generation=self._generation,
-            revoked=self._listener.revoked,
-            quiet_seconds=time.monotonic() - self._listener.last_change,
-            records=self._records,
+        return replace(
+            self._state,
+            revoked=self._revoked,
+            quiet_seconds=time.monotonic() - self._last_change,
             positions=dict(self._positions),
         )
 
     def run(self) -> None:
         """Consume until `leave` is called, then close the consumer."""
         try:
-            with ExitStack() as cleanup:
-                consumer = self._connect()
-                cleanup.callback(consumer.close, timeout_ms=5000)
-                consumer.subscribe([self._spec.topic], listener=self._listener)
+            consumer = open_consumer(self._spec, self._on_change)
+            try:
                 while not self._leaving.is_set():
-                    try:
-                        self._poll(consumer)
-                    except KafkaError as error:
-                        # poll() may raise the loss of the connection to a dead coordinator.
-                        if not error.retriable:
-                            raise
-                        log.warning("member=%s retries poll after %r", self._spec.name, error)
-                        self._leaving.wait(0.2)
+                    for batch in consumer.poll():
+                        self._record(
+                            Read(
+                                self._numbers[batch.partition],
+                                batch.first,
+                                batch.last,
+                                batch.records,
+                                batch.at,
+                            )
+                        )
+                    self._state = replace(
+                        self._state,
+                        partitions=frozenset(self._numbers[each] for each in consumer.assignment()),
+                        generation=consumer.generation(),
+                        records=self._records,
+                    )
+            finally:
+                consumer.close()
         except BaseException as error:
             log.exception("member=%s failed", self._spec.name)
             self.failure = error
 
-    def _connect(self) -> Any:
-        return _Consumer(
-            bootstrap_servers=self._spec.bootstrap,
-            client_id=self._spec.name,
-            group_id=self._spec.group,
-            partition_assignment_strategy=[_assignor(self._strategy, self._spec.rack)],
-            auto_offset_reset="earliest",
-            # Members learn of a rebalance from a heartbeat, and cooperative groups rebalance twice.
-            heartbeat_interval_ms=1000,
-            # After a broker's death consumers must learn of the new leaders soon.
-            metadata_max_age_ms=5000,
-            reconnect_backoff_max_ms=1000,
-            # One fetch response per broker and second. With one per produced batch, two dozen
-            # consumers, the brokers and the producer would use both of two cores.
-            fetch_min_bytes=1024 * 1024,
-            fetch_max_wait_ms=1000,
-            max_poll_records=5000,
-            metrics_enabled=False,
-        )
+    def _record(self, read: Read) -> None:
+        self.reads.append(read)
+        self._records += read.records
+        self._positions[read.partition] = read.last + 1
 
-    def _poll(self, consumer: Any) -> None:
-        # A rebalance that begins in a poll commits within the poll's timeout or not at all, and
-        # uncommitted records are read again. So the timeout is long.
-        for partition, records in consumer.poll(timeout_ms=POLL_TIMEOUT_MS).items():
-            self._records += len(records)
-            self._positions[partition.partition] = records[-1].offset + 1
-        self._partitions = frozenset(partition.partition for partition in consumer.assignment())
-        self._generation = consumer.group_metadata().generation_id
-
-
-class _Consumer(KafkaConsumer):  # type: ignore[misc]
-    """KafkaConsumer with workarounds for faults of kafka-python 3.0.12.
-
-    The adapter applies them for rackward's assignors. Here all strategies have them, because
-    otherwise joins that never end on a busy machine, and brokers that are not read after one of
-    them died, would show as differences between the strategies.
-    """
-
-    def __init__(self, *topics: str, **config: Any) -> None:
-        install()
-        super().__init__(*topics, **config)
-        enable_workarounds(self)
-
-    def _poll_once(self, timer: Any, max_records: int, update_offsets: bool = True) -> Any:
-        # While a heartbeat is overdue, poll() does not wait for records but spins, which delays
-        # the heartbeat's response further. On a busy machine, a dozen spinning consumers keep each
-        # other's heartbeats overdue. A pause after an empty response prevents that.
-        start = time.monotonic()
-        records = super()._poll_once(timer, max_records, update_offsets=update_offsets)
-        if not records and time.monotonic() < start + IDLE_PAUSE:
-            time.sleep(IDLE_PAUSE)
-        return records
-
-
-class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Counts revoked partitions and records the time of the last change."""
-
-    def __init__(self) -> None:
-        self.revoked = 0
-        self.last_change = time.monotonic()
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        self.revoked += len(revoked)
-        self.last_change = time.monotonic()
-
-    def on_partitions_assigned(self, assigned: Any) -> None:  # noqa: ARG002
-        self.last_change = time.monotonic()
+    def _on_change(self, kind: str, partitions: Collection[TopicPartition]) -> None:
+        self._last_change = time.monotonic()
+        self.changes.append(time.time())
+        if kind == "revoked":
+            self._revoked += len(partitions)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
-from rackward.demo.metrics import min_off_rack
+from rackward.measurement.assignments import min_off_rack
 
 RACKS = st.sampled_from([None, "a", "b", "c"])
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from rackward.demo import DemoError
-from rackward.demo.groups import GroupReport, MemberState, wait_until_settled
+from rackward.measurement import MeasurementError
+from rackward.measurement.groups import GroupReport, MemberState, wait_until_settled
 
 
 def state(partitions: Iterable[int], generation: int = 3, quiet: float = 9.0) -> MemberState:
@@ -47,15 +47,16 @@ def test_not_settled(states: list[MemberState]) -> None:
 
 def test_the_error_after_the_timeout_names_the_groups() -> None:
     class Unsettled:
+        key = "sticky"
+
         class strategy:
-            key = "sticky"
             title = "kafka-python CooperativeSticky"
 
         def report(self) -> GroupReport:
             return report(state([0]))
 
     seconds = iter(range(300))
-    with pytest.raises(DemoError, match="after 180 s: kafka-python CooperativeSticky"):
+    with pytest.raises(MeasurementError, match="after 180 s: kafka-python CooperativeSticky"):
         wait_until_settled(
             [Unsettled()],  # type: ignore[list-item]
             3,

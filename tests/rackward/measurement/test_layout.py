@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from rackward.demo.environment import choose_leader_moves, spread_replicas
+from rackward.measurement.layout import choose_leader_moves, spread_replicas
 
 SIX_BROKERS = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
 
