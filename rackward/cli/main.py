@@ -45,6 +45,10 @@ COMMANDS = {
         "rackward.demo.command",
         "Measure cross-rack traffic of groups with and without rackward.",
     ),
+    "bench": LazyCommand(
+        "rackward.cli.bench",
+        "Measure cross-rack traffic of many assignors and clients, and report it.",
+    ),
     "topics": LazyCommand(
         "rackward.cli.topics", "Create topics, add partitions and describe topics, by rack."
     ),

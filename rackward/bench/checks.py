@@ -1,0 +1,143 @@
+"""What every run of the benchmark must show, checked from its results. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rackward.bench.figures import Result, reads_followers
+from rackward.bench.strategies import STRATEGIES
+from rackward.bench.workloads import WORKLOADS
+
+MAX_OVERHEAD = 0.02
+"""Of the bytes of the logs: headers of responses, heartbeats, metadata."""
+MAX_ERROR = 0.02
+MAX_ERROR_OF_CHANGES = 0.05
+MAX_SPREAD = 1.02
+"""Of a member's bytes over the mean, if all partitions have the same traffic and each member the
+same number of them: records are distributed one by one."""
+
+Results = Mapping[tuple[str, str], Sequence[Result]]
+"""By workload and strategy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A claim, the results that it was checked on, and those that contradict it, a line each."""
+
+    claim: str
+    checked: int
+    faults: tuple[str, ...]
+
+
+def check_results(results: Results) -> list[Check]:
+    """Return the checks."""
+    each = [result for repetitions in results.values() for result in repetitions]
+    at_rest = [result for result in each if WORKLOADS[result.workload].is_at_rest]
+    changing = [result for result in each if not WORKLOADS[result.workload].is_at_rest]
+    ours = [result for result in each if STRATEGIES[result.strategy].is_rackward]
+    even = [result for result in ours if result.workload == "even"]
+    settled = [result for result in ours if WORKLOADS[result.workload].is_at_rest]
+    return [
+        Check(
+            "The bytes of all pairs of racks are those of the logs, once per group, and at most "
+            f"{MAX_OVERHEAD:.0%} more.",
+            len(each),
+            tuple(
+                f"{_name(result)}: {result.overhead:+.1%}"
+                for result in each
+                if not 0 <= result.overhead <= MAX_OVERHEAD
+            ),
+        ),
+        _prediction(at_rest, MAX_ERROR, "at rest"),
+        _prediction(changing, MAX_ERROR_OF_CHANGES, "while members or leaders change"),
+        Check(
+            "With even leaders and members, rackward's assignors read no partition from another "
+            f"rack, and no member reads more than {MAX_SPREAD - 1:.0%} above the mean.",
+            len(even),
+            tuple(
+                f"{_name(result)}: {result.steps[0].crossing} partitions from another rack, "
+                f"{result.crossing_share:.1%} of the bytes, spread {result.spread:.2f}"
+                for result in even
+                if result.steps[0].crossing
+                or result.crossing_share > MAX_OVERHEAD
+                or result.spread > MAX_SPREAD
+            ),
+        ),
+        Check(
+            "At rest, rackward's assignors read as few partitions from another rack as any "
+            "balanced assignment can.",
+            len(settled),
+            tuple(
+                f"{_name(result)}: {result.steps[0].crossing}, the minimum is "
+                f"{result.steps[0].optimum}"
+                for result in settled
+                if result.steps[0].crossing > result.steps[0].optimum
+            ),
+        ),
+        _no_peer_is_better(results),
+    ]
+
+
+def prediction_error(result: Result) -> float:
+    """Return the difference of predicted and measured crossing bytes.
+
+    It is a share of the measured ones; where nothing is predicted to cross, what crossed
+    nevertheless is a share of all bytes.
+    """
+    expected = sum(step.predicted_crossing_bytes for step in result.steps)
+    if not expected:
+        return result.crossing_share
+    return abs(result.crossing_bytes - expected) / result.crossing_bytes
+
+
+def _prediction(results: Sequence[Result], limit: float, when: str) -> Check:
+    return Check(
+        f"The bytes across racks that the pipeline's what-if predicts are within {limit:.0%} of "
+        f"the measured ones {when}.",
+        len(results),
+        tuple(
+            f"{_name(result)}: {prediction_error(result):.1%}"
+            for result in results
+            if prediction_error(result) > limit
+        ),
+    )
+
+
+def _no_peer_is_better(results: Results) -> Check:
+    """Compare strategies that read leaders where they are, and balance as ours does."""
+    faults: list[str] = []
+    checked = 0
+    for workload in (each for each in WORKLOADS.values() if each.is_at_rest):
+        peers = list(_peers(results, workload.key))
+        ours = results.get((workload.key, "rackward-kafka-python"))
+        if ours is None:
+            continue
+        own = min(result.crossing_share for result in ours)
+        for peer in peers:
+            checked += 1
+            if peer.crossing_share < own - MAX_OVERHEAD:
+                faults.append(
+                    f"{_name(peer)}: {peer.crossing_share:.1%} of the bytes across racks, "
+                    f"rackward {own:.1%}"
+                )
+    return Check(
+        "At rest, no other assignor with the same leaders, and with loads that differ by at most "
+        "one partition, has fewer bytes across racks.",
+        checked,
+        tuple(faults),
+    )
+
+
+def _peers(results: Results, workload: str) -> Iterator[Result]:
+    for (key, name), repetitions in results.items():
+        strategy = STRATEGIES[name]
+        if key == workload and not strategy.is_rackward and not reads_followers(strategy):
+            yield from (
+                each for each in repetitions if each.max_partitions - each.min_partitions <= 1
+            )
+
+
+def _name(result: Result) -> str:
+    repetition = f" ({result.repetition})" if result.repetition > 1 else ""
+    return f"{result.workload}, {STRATEGIES[result.strategy].title}{repetition}"

@@ -1,0 +1,279 @@
+"""From what was measured to figures: prediction, latency, pauses, and the result of a run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from assignors import LeaderRackAwareCooperativeSticky, Member
+from placement_core import ClusterView, TopicPartition
+from rack_traffic.prices import PriceTable
+from rack_traffic.what_if.assignments import scenario_assignments
+from rack_traffic.what_if.cases import GroupCase, PartitionCase, ScenarioMetrics, scenario_metrics
+from rack_traffic.what_if.leader_layout import leader_layout
+from rackward.measurement.assignments import Assignment, min_off_rack
+from rackward.measurement.groups import Read
+from rackward.measurement.strategies import Strategy
+
+BURST_SECONDS = 1.5
+"""Changes of members' assignments that are no further apart belong to one rebalance."""
+
+FORMAT = 1
+
+Matrix = dict[str, dict[str, int]]
+"""Rack of the readers to rack of the brokers to bytes."""
+
+
+class StepFigures(msgspec.Struct, frozen=True):
+    """A strategy in one step.
+
+    ``crossing`` is the number of partitions that were read from another rack when the step ended,
+    and ``optimum`` the minimum for a balanced assignment of these members to these leaders.
+    """
+
+    event: str
+    crossing: int
+    optimum: int
+    moved: int
+    bytes: int
+    crossing_bytes: int
+    predicted_bytes: int
+    predicted_crossing_bytes: int
+
+
+class Result(msgspec.Struct, frozen=True):
+    """One strategy under one workload, once.
+
+    produced_bytes, log_bytes
+        Values written, and what the logs grew by (with headers of records and batches).
+    groups, members, partitions
+        Numbers; members are those of all groups together at the start.
+    bytes
+        Sent to the members, as brokers count them.
+    what_if
+        By scenario of the pipeline's what-if, for the group as it was in the first step: the share
+        (0 to 1) of the bytes that would cross racks.
+    spread
+        Bytes of the member that reads most, divided by the mean over members, in the worst step.
+    min_partitions, max_partitions
+        Per member, in the step in which they differ most.
+    revoked
+        Partitions that members had to give up, including those that they got back at once.
+    rebalances
+        After the start.
+    records_read, records_again
+        All records that members read, and how many of them had been read before.
+    longest_pause
+        Seconds for which records of a partition waited while none of it was read, at most.
+    latency_p50, latency_p99
+        Seconds from a record's production to its arrival at the application.
+    """
+
+    workload: str
+    strategy: str
+    repetition: int
+    seed: int
+    seconds: float
+    produced_bytes: int
+    log_bytes: int
+    groups: int
+    members: int
+    partitions: int
+    bytes: Matrix
+    steps: list[StepFigures]
+    what_if: dict[str, float]
+    spread: float
+    min_partitions: int
+    max_partitions: int
+    revoked: int
+    rebalances: int
+    records_read: int
+    records_again: int
+    longest_pause: float
+    latency_p50: float
+    latency_p99: float
+    format: int = FORMAT
+
+    @property
+    def total_bytes(self) -> int:
+        """All bytes sent to the members."""
+        return sum(size for row in self.bytes.values() for size in row.values())
+
+    @property
+    def crossing_bytes(self) -> int:
+        """Bytes sent to members in another rack."""
+        return sum(
+            size
+            for reader, row in self.bytes.items()
+            for rack, size in row.items()
+            if rack != reader
+        )
+
+    @property
+    def crossing_share(self) -> float:
+        """Share (0 to 1) of the bytes that crossed racks."""
+        return self.crossing_bytes / self.total_bytes if self.total_bytes else 0.0
+
+    @property
+    def predicted_crossing_share(self) -> float:
+        """The same, of the prediction."""
+        whole = sum(step.predicted_bytes for step in self.steps)
+        crossing = sum(step.predicted_crossing_bytes for step in self.steps)
+        return crossing / whole if whole else 0.0
+
+    @property
+    def overhead(self) -> float:
+        """Bytes sent beyond those of the logs that all groups read, as a share of the latter."""
+        expected = self.log_bytes * self.groups
+        return self.total_bytes / expected - 1 if expected else 0.0
+
+    @property
+    def moved(self) -> int:
+        """Partitions taken from members that stayed, over all steps."""
+        return sum(step.moved for step in self.steps)
+
+
+# ---- Prediction.
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group at the end of a step: member to rack, to subscribed topics, to partitions."""
+
+    racks: Mapping[str, str]
+    topics: Mapping[str, tuple[str, ...]]
+    assignment: Assignment
+
+
+def group_case(
+    name: str,
+    strategy: Strategy,
+    state: GroupState,
+    partitions: Sequence[TopicPartition],
+    view: ClusterView,
+    log_bytes: Sequence[int],
+) -> GroupCase:
+    """Return the group as the pipeline's what-if has it; ``log_bytes``, index = partition."""
+    members = []
+    for member, rack in sorted(state.racks.items()):
+        owned: dict[str, list[int]] = {}
+        for number in sorted(state.assignment.get(member, ())):
+            owned.setdefault(partitions[number].topic, []).append(partitions[number].partition)
+        members.append(Member(member, frozenset(state.topics[member]), rack, owned=owned))
+    leaders = view.known_leaders
+    return GroupCase(
+        cluster="bench",
+        group=name,
+        assignor=strategy.assignor,
+        hours=1.0,
+        members=tuple(members),
+        partitions={
+            tp: PartitionCase(leaders.get(tp), view.replicas[tp], view.replicas[tp], size)
+            for tp, size in zip(partitions, log_bytes, strict=True)
+        },
+        racks=view.racks(),
+        assigned_by_brokers=strategy.by_brokers,
+    )
+
+
+def reads_followers(strategy: Strategy) -> bool:
+    """Whether members read the replica in their rack."""
+    return strategy.follower_fetching or strategy.nearest
+
+
+def predicted(strategy: Strategy, scenarios: Mapping[str, ScenarioMetrics]) -> ScenarioMetrics:
+    """Return the scenario that is what the group does."""
+    return scenarios["follower_fetching" if reads_followers(strategy) else "as_is"]
+
+
+def what_if(cases: Sequence[GroupCase]) -> list[dict[str, ScenarioMetrics]]:
+    """Return the metrics of each scenario, by its name, of each of these groups."""
+    layout = leader_layout(cases)
+    prices = PriceTable()
+    metrics = []
+    for case in cases:
+        scenarios = scenario_assignments(case, layout)
+        metrics.append(
+            {
+                each.scenario: scenario_metrics(case, each, scenarios[0], prices)
+                for each in scenarios
+            }
+        )
+    return metrics
+
+
+def optimum(case: GroupCase) -> int:
+    """Return the minimum of off-rack partitions of a balanced assignment.
+
+    If all members read the same topics, it is a formula of its own; otherwise the minimum that the
+    solver of our assignors proves.
+    """
+    leader_racks = case.leader_racks()
+    if len({member.topics for member in case.members}) == 1:
+        return min_off_rack([member.rack for member in case.members], leader_racks)
+    plan = LeaderRackAwareCooperativeSticky().assign(
+        case.members, case.by_topic(leader_racks, None)
+    )
+    return plan.optimum
+
+
+# ---- What the members read, and when.
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFigures:
+    """See the fields of `Result` with the same names."""
+
+    records_read: int
+    records_again: int
+    longest_pause: float
+    latency_p50: float
+    latency_p99: float
+
+
+def read_figures(reads: Sequence[Read], sent: Sequence[Sequence[float]]) -> ReadFigures:
+    """Return the figures of a group; ``reads`` are in order of time.
+
+    ``sent`` has the time of each record by partition and offset, in the same clock. Only the first
+    read of a record has a latency.
+    """
+    read_to = [0] * len(sent)
+    read_at = [0.0] * len(sent)
+    latencies: list[float] = []
+    pause = 0.0
+    records = again = 0
+    for read in reads:
+        times = sent[read.partition]
+        begin, end = max(read.first, read_to[read.partition]), read.last + 1
+        records += read.records
+        again += read.records - max(0, end - begin)
+        if end <= begin:
+            continue
+        waited_since = max(read_at[read.partition], times[begin])
+        pause = max(pause, read.at - waited_since)
+        latencies += [read.at - at for at in times[begin:end]]
+        read_to[read.partition], read_at[read.partition] = end, read.at
+    latencies.sort()
+    return ReadFigures(records, again, pause, quantile(latencies, 0.5), quantile(latencies, 0.99))
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the smallest value that at least ``share`` of the sorted values do not exceed.
+
+    Returns 0 if there are none.
+    """
+    if not ordered:
+        return 0.0
+    return ordered[max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1)]
+
+
+def bursts(times: Sequence[float], since: float) -> int:
+    """Return the number of bursts in sorted times: of changes that belong to one rebalance."""
+    count, last = 0, since
+    for at in times:
+        if at >= since:
+            count += not count or at - last > BURST_SECONDS
+            last = at
+    return count

@@ -1,0 +1,305 @@
+"""The results as a Markdown page with plots. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rackward.bench.checks import Check, Results, check_results
+from rackward.bench.figures import Result
+from rackward.bench.plots import Bar, bar_plot, line_plot
+from rackward.bench.results import Run
+from rackward.bench.strategies import STRATEGIES
+from rackward.bench.workloads import WORKLOADS, Workload
+from rackward.measurement.assignments import SECONDS_PER_MONTH
+
+BEGIN = "<!-- rackward bench: begin -->"
+END = "<!-- rackward bench: end -->"
+
+COST_RATE = 100.0
+"""MB per second that a group reads, for the cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Markdown without a title, and the plots by the name of their file."""
+
+    markdown: str
+    plots: Mapping[str, str]
+    checks: Sequence[Check]
+
+
+def make_report(run: Run, results: Results) -> Report:
+    """Return the page of a run."""
+    checks = check_results(results)
+    plots: dict[str, str] = {}
+    lines = [*_introduction(run, results), *_check_lines(checks)]
+    for workload in WORKLOADS.values():
+        found = {name: each for (key, name), each in results.items() if key == workload.key}
+        if found:
+            lines += _workload_lines(workload, found, run, plots)
+    return Report("\n".join(lines).rstrip() + "\n", plots, checks)
+
+
+def insert_section(page: str, section: str) -> str:
+    """Return the page with the section between its marks, replacing an older one.
+
+    A page without marks gets it at its end.
+    """
+    block = f"{BEGIN}\n\n{section.rstrip()}\n\n{END}"
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if begin and end:
+        return before + block + after
+    return f"{page.rstrip()}\n\n{block}\n" if page.strip() else f"{block}\n"
+
+
+def _introduction(run: Run, results: Results) -> list[str]:
+    options = run.options
+    names = ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items()))
+    count = sum(map(len, results.values()))
+    busy = (
+        " Its CPUs were busy with other processes: pauses, latencies and MB/s are not those of an "
+        "idle machine. Bytes do not depend on it."
+        if run.load > run.cpus
+        else ""
+    )
+    return [
+        "```sh",
+        run.command,
+        "```",
+        "",
+        f"{count} results, {run.began}, on {run.cpus} CPUs with a load of {run.load:.0f}: {names}."
+        f"{busy}",
+        "",
+        f"Three brokers in three racks, {options.partitions} partitions with a replica in each "
+        f"rack, leaders shuffled with seed {options.seed}; {options.rate:g} MB/s written, and read "
+        f"by each group. Up to {options.groups_at_once} strategies read the same topics at the "
+        f"same time, for {options.seconds:g} s, or {options.step_seconds:g} s after each change. "
+        "Brokers count the bytes: members of each strategy in each rack have a listener of their "
+        "own.",
+        "",
+        "- **Local**: partitions that are read in the rack of their reader when the measurement "
+        "ends, and the share of all bytes sent within a rack. **Across** is the rest of the bytes.",
+        "- **Predicted**: the share across racks that the traffic pipeline's what-if computes from "
+        "members, leaders, replicas and log sizes, without the counters of the brokers.",
+        f"- **Cost**: of a month at {COST_RATE:g} MB/s with this share across racks, at "
+        f"$ {options.price:g} per GB.",
+        "- **Spread**: bytes of the member that reads most over the mean of the members (1: even).",
+        "- **Rebalances** after the start, and partitions **moved** between members that stayed.",
+        "- **Pause**: the longest time for which records of a partition waited while none of it "
+        "was read. **Latency**: from a record's production to its arrival at the application, "
+        "median and 99th percentile. Consumers wait up to 0.5 s for 64 KB.",
+        "- **Read**: MB/s that each group read; no more is written.",
+        "",
+        "The best value of a column is bold unless most have it. Leaders that moved make "
+        "rackward's assignors rebalance after 1 to 4 s here, and by default after minutes.",
+        "",
+    ]
+
+
+def _check_lines(checks: Sequence[Check]) -> list[str]:
+    lines = ["| check | results | |", "|---|---|---|"]
+    for check in checks:
+        if not check.checked:
+            verdict = "not measured"
+        elif check.faults:
+            verdict = f"**{len(check.faults)} contradict it**: " + "; ".join(check.faults)
+        else:
+            verdict = "holds"
+        lines.append(f"| {check.claim} | {check.checked} | {verdict} |")
+    return [*lines, ""]
+
+
+# ---- Tables.
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column: its heading, the value that is compared (less is better), and its text."""
+
+    heading: str
+    value: Callable[[Result], float] | None
+    text: Callable[[Sequence[Result]], str]
+
+
+def _mean(results: Sequence[Result], value: Callable[[Result], float]) -> float:
+    return sum(map(value, results)) / len(results)
+
+
+def _ranged(results: Sequence[Result], value: Callable[[Result], float], form: str) -> str:
+    values = sorted(map(value, results))
+    text = format(_mean(results, value), form)
+    low, high = format(values[0], form), format(values[-1], form)
+    return text if low == high else f"{text} ({low} to {high})"
+
+
+def _crossing_partitions(result: Result) -> float:
+    return sum(step.crossing for step in result.steps) / len(result.steps)
+
+
+def _columns(price: float) -> list[_Column]:
+    def cost(result: Result) -> float:
+        return result.crossing_share * COST_RATE * 1e6 * SECONDS_PER_MONTH / 1e9 * price
+
+    def local(results: Sequence[Result]) -> str:
+        whole = results[0].partitions * results[0].groups
+        return f"{whole - _mean(results, _crossing_partitions):.3g} of {whole}"
+
+    return [
+        _Column("local partitions", _crossing_partitions, local),
+        _Column(
+            "local bytes",
+            lambda each: each.crossing_share,
+            lambda all: f"{1 - _mean(all, lambda each: each.crossing_share):.1%}",
+        ),
+        _Column(
+            "across",
+            lambda each: each.crossing_share,
+            lambda all: _ranged(all, lambda each: each.crossing_share, ".1%"),
+        ),
+        _Column(
+            "predicted",
+            None,
+            lambda all: f"{_mean(all, lambda each: each.predicted_crossing_share):.1%}",
+        ),
+        _Column(
+            "MB across",
+            None,
+            lambda all: f"{_mean(all, lambda each: each.crossing_bytes) / 1e6:.2f}",
+        ),
+        _Column("cost", cost, lambda all: f"$ {_mean(all, cost):,.0f}"),
+        _Column(
+            "spread",
+            lambda each: round(each.spread, 2),
+            lambda all: f"{_mean(all, lambda each: each.spread):.2f}",
+        ),
+        _Column(
+            "rebalances, moved",
+            lambda each: each.moved,
+            lambda all: (
+                f"{_mean(all, lambda each: each.rebalances):.3g}, "
+                f"{_mean(all, lambda each: each.moved):.3g}"
+            ),
+        ),
+        _Column(
+            "pause",
+            lambda each: each.longest_pause,
+            lambda all: f"{_mean(all, lambda each: each.longest_pause):.1f} s",
+        ),
+        _Column(
+            "latency",
+            lambda each: each.latency_p50,
+            lambda all: (
+                f"{_mean(all, lambda each: each.latency_p50):.2f}, "
+                f"{_mean(all, lambda each: each.latency_p99):.2f} s"
+            ),
+        ),
+        _Column(
+            "read",
+            None,
+            lambda all: f"{_mean(all, _throughput):.2f} MB/s",
+        ),
+    ]
+
+
+def _throughput(result: Result) -> float:
+    return result.total_bytes / result.groups / result.seconds / 1e6
+
+
+def _workload_lines(
+    workload: Workload, found: Mapping[str, Sequence[Result]], run: Run, plots: dict[str, str]
+) -> list[str]:
+    columns = _columns(run.options.price)
+    lines = [
+        f"### {workload.title}",
+        "",
+        _plot_link(workload, "across", "bytes across racks by strategy"),
+        "",
+    ]
+    bars = [
+        Bar(
+            STRATEGIES[name].title,
+            _mean(results, lambda each: each.crossing_share),
+            min(each.crossing_share for each in results),
+            max(each.crossing_share for each in results),
+            _mean(results, lambda each: each.predicted_crossing_share),
+            STRATEGIES[name].is_rackward,
+        )
+        for name, results in found.items()
+    ]
+    title = f"{workload.title}: bytes across racks (the mark is the prediction)"
+    plots[_plot_name(workload, "across")] = bar_plot(title, bars)
+    if not workload.is_at_rest:
+        plots[_plot_name(workload, "steps")] = line_plot(
+            f"{workload.title}: partitions read from another rack",
+            {
+                STRATEGIES[name].title: [step.crossing for step in results[0].steps]
+                for name, results in found.items()
+            },
+            [STRATEGIES[name].title for name in found if STRATEGIES[name].is_rackward],
+            "partitions",
+        )
+        lines += [_plot_link(workload, "steps", "partitions read from another rack by step"), ""]
+    lines += [
+        "| strategy | " + " | ".join(column.heading for column in columns) + " |",
+        "|---|" + "---:|" * len(columns),
+    ]
+    best = [_best(column, found) for column in columns]
+    for name, results in found.items():
+        cells = [
+            f"**{column.text(results)}**"
+            if of_best is not None and name in of_best
+            else column.text(results)
+            for column, of_best in zip(columns, best, strict=True)
+        ]
+        lines.append(f"| {STRATEGIES[name].title} | " + " | ".join(cells) + " |")
+    return [*lines, "", *_forecast_lines(workload, found)]
+
+
+_FORECASTS = {
+    "rackward_cooperative_sticky": "rackward-kafka-python",
+    "rackward_range": "rackward-range",
+    "rackward_after_leader_layout": "rackward-layout",
+    "follower_fetching": "followers-confluent-range",
+}
+"""By scenario of the what-if, the strategy that does what it assumes."""
+
+
+def _forecast_lines(workload: Workload, found: Mapping[str, Sequence[Result]]) -> list[str]:
+    """Return what the what-if predicts from one group's traffic for other strategies."""
+    base = next((name for name in found if not STRATEGIES[name].is_rackward), None)
+    if base is None or not workload.is_at_rest:
+        return []
+    forecast = found[base][0].what_if
+    parts = [
+        f"{forecast[scenario]:.1%} for {STRATEGIES[name].title} "
+        f"(measured {found[name][0].crossing_share:.1%})"
+        for scenario, name in _FORECASTS.items()
+        if name in found and scenario in forecast
+    ]
+    if not parts:
+        return []
+    return [
+        f"From the traffic of {STRATEGIES[base].title} alone, the what-if predicts across racks: "
+        f"{'; '.join(parts)}.",
+        "",
+    ]
+
+
+def _best(column: _Column, found: Mapping[str, Sequence[Result]]) -> set[str] | None:
+    """Return the strategies with the best text of a column; None if most have it."""
+    if column.value is None:
+        return None
+    values = {name: _mean(results, column.value) for name, results in found.items()}
+    text = column.text(found[min(values, key=lambda name: values[name])])
+    names = {name for name, results in found.items() if column.text(results) == text}
+    return names if 2 * len(names) <= len(found) else None
+
+
+def _plot_name(workload: Workload, what: str) -> str:
+    return f"bench-{workload.key}-{what}.svg"
+
+
+def _plot_link(workload: Workload, what: str, description: str) -> str:
+    return f"![{workload.title}: {description}]({_plot_name(workload, what)})"

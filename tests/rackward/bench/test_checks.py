@@ -1,0 +1,92 @@
+"""Each check finds a planted contradiction, and nothing in results that are as they should be."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackward.bench.checks import check_results, prediction_error
+from rackward.bench.figures import Result
+from tests.support.bench_results import crossing_result, result, step
+
+GOOD = [result(), crossing_result("java-range"), crossing_result("confluent-range")]
+OVERHEAD, AT_REST, CHANGES, EVEN, OPTIMUM, PEERS = range(6)
+
+
+def faults(*results: Result) -> list[tuple[str, ...]]:
+    by_key: dict[tuple[str, str], list[Result]] = {}
+    for each in results:
+        by_key.setdefault((each.workload, each.strategy), []).append(each)
+    return [check.faults for check in check_results(by_key)]
+
+
+def test_good_results_contradict_nothing() -> None:
+    assert faults(*GOOD) == [()] * 6
+
+
+@pytest.mark.parametrize(
+    ("bad", "check", "text"),
+    [
+        (result(log_bytes=980_000), OVERHEAD, "even, rackward, kafka-python: +3.1%"),
+        (result(log_bytes=1_020_000), OVERHEAD, "even, rackward, kafka-python: -1.0%"),
+        (result(groups=2), OVERHEAD, "even, rackward, kafka-python: -49.5%"),
+        (
+            crossing_result("java-range", steps=[step(predicted_crossing_bytes=500_000)]),
+            AT_REST,
+            "even, Java range, client.rack (KIP-881): 17.4%",
+        ),
+        (
+            crossing_result(
+                "java-range", workload="churn", steps=[step(predicted_crossing_bytes=570_000)]
+            ),
+            CHANGES,
+            "churn, Java range, client.rack (KIP-881): 5.8%",
+        ),
+        (
+            result(steps=[step(crossing=1, optimum=1)]),
+            EVEN,
+            "even, rackward, kafka-python: 1 partitions from another rack, 0.0% of the bytes, "
+            "spread 1.00",
+        ),
+        (
+            result(spread=1.2),
+            EVEN,
+            "even, rackward, kafka-python: 0 partitions from another rack, 0.0% of the bytes, "
+            "spread 1.20",
+        ),
+        (
+            result(workload="skewed", steps=[step(crossing=4, optimum=3)]),
+            OPTIMUM,
+            "skewed, rackward, kafka-python: 4, the minimum is 3",
+        ),
+    ],
+)
+def test_a_planted_contradiction_is_found(bad: Result, check: int, text: str) -> None:
+    found = faults(bad)
+    assert found[check] == (text,)
+    assert [number for number, lines in enumerate(found) if lines] == [check]
+
+
+def test_a_peer_with_fewer_bytes_across_racks_is_found_if_its_loads_are_as_even() -> None:
+    ours = crossing_result("rackward-kafka-python", workload="one-rack-leads")
+    peer = result("java-range", workload="one-rack-leads")
+    assert faults(ours, peer)[PEERS] == (
+        "one-rack-leads, Java range, client.rack (KIP-881): 0.0% of the bytes across racks, "
+        "rackward 59.9%",
+    )
+    uneven = result("java-range", workload="one-rack-leads", max_partitions=9)
+    assert faults(ours, uneven)[PEERS] == ()
+    # Followers are read where they are: that is no assignor's merit.
+    nearest = result("rackward-nearest", workload="one-rack-leads")
+    assert faults(ours, nearest)[PEERS] == ()
+
+
+def test_the_error_of_a_prediction() -> None:
+    assert prediction_error(crossing_result("java-range")) == pytest.approx(5 / 605)
+    # Nothing is predicted to cross: responses without records do, 1 % here.
+    few = result(bytes={"a": {"a": 990_000, "b": 10_000}})
+    assert prediction_error(few) == pytest.approx(0.01)
+
+
+def test_what_was_not_measured_is_not_claimed() -> None:
+    checks = check_results({("even", "java-range"): [crossing_result("java-range")]})
+    assert [check.checked for check in checks] == [1, 1, 0, 0, 0, 0]

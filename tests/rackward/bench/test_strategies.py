@@ -1,0 +1,50 @@
+"""The table of strategies, and their division into batches."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackward.bench import BenchError
+from rackward.bench.strategies import STRATEGIES, batches, select_strategies
+from rackward.measurement.strategies import Client
+
+
+def test_every_key_and_every_title_is_there_once() -> None:
+    assert len({each.title for each in STRATEGIES.values()}) == len(STRATEGIES) == 23
+    assert all(key == each.key for key, each in STRATEGIES.items())
+
+
+def test_ours_are_measured_through_every_client() -> None:
+    ours = [each for each in STRATEGIES.values() if each.is_rackward]
+    assert {each.client for each in ours} == set(Client)
+    assert {each.client for each in ours if each.led} == {Client.JAVA, Client.CONFLUENT}
+
+
+def test_batches_have_every_strategy_once_and_one_kind_of_brokers_and_leaders() -> None:
+    divided = batches(list(STRATEGIES.values()), 6)
+    assert sorted(each.key for batch in divided for each in batch) == sorted(STRATEGIES)
+    for batch in divided:
+        assert len(batch) <= 6
+        assert len({(each.follower_fetching, each.leader_layout) for each in batch}) == 1
+
+
+def test_batches_share_out_the_processes_of_java() -> None:
+    divided = batches([each for each in STRATEGIES.values() if not each.follower_fetching], 6)
+    assert max(sum(each.client is Client.JAVA for each in batch) for batch in divided) == 1
+
+
+def test_a_batch_is_not_divided_without_need() -> None:
+    two = select_strategies(["java-range", "rackward-confluent"])
+    assert batches(two, 2) == [two]
+    assert batches([], 2) == []
+
+
+def test_an_unknown_strategy_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(BenchError, match="no strategy 'javarange': give one of kafka-python-range"):
+        select_strategies(["javarange"])
+
+
+def test_a_selection_keeps_its_order_without_repetition() -> None:
+    selected = select_strategies(["rackward-range", "java-range", "rackward-range"])
+    assert [each.key for each in selected] == ["rackward-range", "java-range"]
+    assert len(select_strategies(None)) == len(STRATEGIES)

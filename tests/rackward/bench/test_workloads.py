@@ -1,0 +1,87 @@
+"""Workloads: leaders by share, traffic by weight, and events by seed."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from random import Random
+
+import pytest
+
+from rackward.bench import BenchError
+from rackward.bench.workloads import (
+    BROKERS,
+    RACKS,
+    WORKLOADS,
+    Event,
+    TopicShape,
+    divide,
+    events,
+    replicas,
+    select_workloads,
+    traffic_weights,
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "shares", "parts"),
+    [
+        (36, (1, 1, 1), [12, 12, 12]),
+        (36, (4, 1, 1), [24, 6, 6]),
+        (10, (1, 1, 1), [4, 3, 3]),
+        (36, (2, 1), [24, 12]),
+        (2, (5, 1), [2, 0]),
+    ],
+)
+def test_divided_by_shares(count: int, shares: tuple[int, ...], parts: list[int]) -> None:
+    assert divide(count, shares) == parts
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_leaders_have_their_shares_and_every_rack_has_a_replica(seed: int) -> None:
+    layout = replicas(TopicShape("t", leaders=(4, 1, 1)), 36, Random(seed))
+    assert Counter(BROKERS[row[0]] for row in layout) == {"a": 24, "b": 6, "c": 6}
+    assert all(sorted(BROKERS[broker] for broker in row) == list(RACKS) for row in layout)
+    assert layout != sorted(layout)
+
+
+def test_traffic_is_even_unless_the_workload_is_skewed() -> None:
+    assert traffic_weights(WORKLOADS["even"], 4, Random(1)) == [1] * 4
+    skewed = traffic_weights(WORKLOADS["skewed"], 36, Random(1))
+    assert sorted(skewed, reverse=True)[:4] == [36, 18, 12, 9]
+    assert min(skewed) == 1
+    assert skewed != sorted(skewed, reverse=True)
+
+
+def test_the_events_of_churn_depend_on_the_seed_only() -> None:
+    churn = WORKLOADS["churn"]
+    assert events(churn, Random(3)) == events(churn, Random(3))
+    assert len({tuple(events(churn, Random(seed))) for seed in range(20)}) > 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_member_at_most_is_away(seed: int) -> None:
+    changes = [
+        each for each in events(WORKLOADS["churn"], Random(seed)) if each is not Event.LEADERS_MOVE
+    ]
+    assert changes[:1] in ([], [Event.MEMBER_LEAVES])
+    assert all(one is not other for one, other in itertools.pairwise(changes))
+
+
+def test_decay_has_25_rounds_of_moved_leaders() -> None:
+    assert events(WORKLOADS["decay"], Random(1)) == [Event.LEADERS_MOVE] * 25
+
+
+def test_members_are_in_known_racks_and_subscribe_to_known_topics() -> None:
+    for workload in WORKLOADS.values():
+        topics = {each.name for each in workload.topics}
+        assert workload.groups
+        for group in workload.groups:
+            assert {member.rack for member in group} <= set(RACKS)
+            assert topics == {name for member in group for name in member.topics or topics}
+
+
+def test_an_unknown_workload_is_an_error() -> None:
+    with pytest.raises(BenchError, match="no workload 'evn': give one of even, one-rack-leads"):
+        select_workloads(["evn"])
+    assert [each.key for each in select_workloads(["decay", "even"])] == ["decay", "even"]
