@@ -40,12 +40,12 @@ def check_results(results: Results) -> list[Check]:
     settled = [result for result in ours if WORKLOADS[result.workload].is_at_rest]
     return [
         Check(
-            "The bytes of all pairs of racks are those of the logs, once per group, and at most "
-            f"{MAX_OVERHEAD:.0%} more.",
-            len(each),
+            "At rest, the bytes of all pairs of racks are those of the logs, once per group, and "
+            f"at most {MAX_OVERHEAD:.0%} more.",
+            len(at_rest),
             tuple(
                 f"{_name(result)}: {result.overhead:+.1%}"
-                for result in each
+                for result in at_rest
                 if not 0 <= result.overhead <= MAX_OVERHEAD
             ),
         ),

@@ -83,6 +83,8 @@ def _introduction(run: Run, results: Results) -> list[str]:
         "ends, and the share of all bytes sent within a rack. **Across** is the rest of the bytes.",
         "- **Predicted**: the share across racks that the traffic pipeline's what-if computes from "
         "members, leaders, replicas and log sizes, without the counters of the brokers.",
+        "- **Overhead**: bytes sent beyond those of the logs: headers, heartbeats, metadata, and "
+        "what a client discards in a rebalance and reads again.",
         f"- **Cost**: of a month at {COST_RATE:g} MB/s with this share across racks, at "
         f"$ {options.price:g} per GB.",
         "- **Spread**: bytes of the member that reads most over the mean of the members (1: even).",
@@ -168,6 +170,7 @@ def _columns(price: float) -> list[_Column]:
             None,
             lambda all: f"{_mean(all, lambda each: each.crossing_bytes) / 1e6:.2f}",
         ),
+        _Column("overhead", None, lambda all: f"{_mean(all, lambda each: each.overhead):.1%}"),
         _Column("cost", cost, lambda all: f"$ {_mean(all, cost):,.0f}"),
         _Column(
             "spread",

@@ -10,15 +10,16 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
 from assignors import RefreshPolicy
-from placement_core import ClusterView, TopicPartition
+from placement_core import ClusterView, RackwardError, TopicPartition
 from placement_core.leaders import ConsumerDemand, plan_leaders
-from rackward.admin import connect
+from rack_traffic.what_if.cases import GroupCase, ScenarioMetrics
+from rackward.admin import AdminConnection, connect
 from rackward.admin.metadata import read_replica_sizes
 from rackward.admin.topics import NewPartitions, create_partitions, wait_for_layout
 from rackward.bench import BenchError
@@ -69,6 +70,7 @@ REFRESH = RefreshPolicy(
 TAKE_OVER = TakeOverPolicy(TakeOver.REMOVE, cool_down=2.0, attempts=20)
 
 TICK_SECONDS = 0.5
+SAMPLE_SECONDS = 1.0
 LEAD_TIMEOUT = 120.0
 DRAIN_TIMEOUT = 120.0
 
@@ -170,6 +172,8 @@ class _Run:
     """Of each group: member to the topics that it subscribes to."""
     steps: list[StepFigures] = field(default_factory=list)
     forecast: dict[str, float] = field(default_factory=dict)
+    predicted: list[ScenarioMetrics] = field(default_factory=list)
+    """Of each group and sample in this step."""
     spread: float = 1.0
     partition_range: tuple[int, int] = (0, 0)
 
@@ -203,14 +207,18 @@ class BatchRunner:
         self._runs: list[_Run] = []
         self._racks = {broker: rack for broker, rack in cluster.racks.items() if rack is not None}
         self._producer: BackgroundProducer
+        self._admin: AdminConnection
+        self._sampled: _Checkpoint | None = None
+        self._sampled_at = 0.0
 
     def run(self) -> list[Result]:
         """Return a result per strategy. Raises MeasurementError, or errors of the cluster."""
         with ExitStack() as cleanup:
+            self._admin = cleanup.enter_context(connect({}, self._cluster.bootstrap_servers))
             self._create_topics()
             self._form_groups(cleanup)
             meter = BrokerMeter(self._cluster, self._racks)
-            before = self._checkpoint(meter)
+            before = self._sampled = self._checkpoint(meter)
             began = time.time()
             self._producer = cleanup.enter_context(
                 closing(
@@ -238,6 +246,7 @@ class BatchRunner:
                 if number == len(steps) - 1:
                     self._drain()
                 after = self._checkpoint(meter)
+                self._sample(after)
                 for each in self._runs:
                     self._finish_step(each, event, before, after)
                 before = after
@@ -258,11 +267,10 @@ class BatchRunner:
             for each, count in zip(requested, counts, strict=True)
             for number in range(count)
         ]
-        with connect({}, self._cluster.bootstrap_servers) as admin:
-            for error in create_partitions(admin, requested).values():
-                raise error
-            for problem in wait_for_layout(admin, requested).values():
-                raise BenchError(f"a topic was created, but {problem}")
+        for error in create_partitions(self._admin, requested).values():
+            raise error
+        for problem in wait_for_layout(self._admin, requested).values():
+            raise BenchError(f"a topic was created, but {problem}")
         if self._batch.strategies[0].leader_layout:
             self._lay_out_leaders()
 
@@ -402,8 +410,14 @@ class BatchRunner:
 
     def _tick(self, _reports: Mapping[str, GroupReport]) -> None:
         time.sleep(TICK_SECONDS)
-        if hasattr(self, "_producer"):
-            self._producer.check()
+        if self._sampled is None:
+            return
+        self._producer.check()
+        # Members and leaders change between checkpoints: what is read meanwhile is predicted from
+        # snapshots, as by the pipeline.
+        if not self._workload.is_at_rest and time.monotonic() > self._sampled_at + SAMPLE_SECONDS:
+            with suppress(RackwardError):
+                self._sample(self._snapshot())
 
     def _drain(self) -> None:
         """Stop producing and wait until every group has read everything."""
@@ -434,34 +448,56 @@ class BatchRunner:
         return self._cluster.view(sorted({tp.topic for tp in self._partitions}))
 
     def _checkpoint(self, meter: BrokerMeter) -> _Checkpoint:
+        snapshot = self._snapshot()
+        # Leaders that moved may have begun another rebalance since the groups were settled.
+        while not all(each.is_settled(len(self._partitions)) for each in snapshot.reports.values()):
+            self._settle()
+            snapshot = self._snapshot()
+        return replace(snapshot, matrices=meter.read([run.slot for run in self._runs]))
+
+    def _snapshot(self) -> _Checkpoint:
+        """Return the present state without the bytes that brokers count."""
         view = self._view()
-        with connect({}, self._cluster.bootstrap_servers) as admin:
-            sizes = read_replica_sizes(admin, list(view.racks()), self._partitions)
-        leaders = view.known_leaders
+        sizes = read_replica_sizes(self._admin, list(view.racks()), self._partitions)
         return _Checkpoint(
             view,
-            [sizes[tp, leaders[tp]].bytes for tp in self._partitions],
-            meter.read([run.slot for run in self._runs]),
+            [
+                max(sizes[tp, broker].bytes for broker in view.replicas[tp])
+                for tp in self._partitions
+            ],
+            {},
             {group.key: group.report() for run in self._runs for group in run.groups},
         )
 
-    def _finish_step(
-        self, run: _Run, event: Event, before: _Checkpoint, after: _Checkpoint
-    ) -> None:
-        growth = [late - early for late, early in zip(after.sizes, before.sizes, strict=True)]
-        cases = [
+    def _sample(self, now: _Checkpoint) -> None:
+        """Add what every group reads of the growth since the last sample."""
+        assert self._sampled is not None
+        growth = _growth(self._sampled, now)
+        for run in self._runs:
+            run.predicted += [
+                predicted(run.strategy, case) for case in self._cases(run, now, growth)
+            ]
+        self._sampled, self._sampled_at = now, time.monotonic()
+
+    def _cases(self, run: _Run, now: _Checkpoint, growth: Sequence[int]) -> list[GroupCase]:
+        """Return the strategy's groups as the pipeline's what-if has them."""
+        return [
             group_case(
                 group.key,
                 run.strategy,
-                GroupState(dict(group.member_racks), topics, after.reports[group.key].assignment),
+                GroupState(dict(group.member_racks), topics, now.reports[group.key].assignment),
                 self._partitions,
-                after.view,
+                now.view,
                 growth,
             )
             for group, topics in zip(run.groups, run.topics, strict=True)
         ]
-        scenarios = what_if(cases)
-        metrics = [predicted(run.strategy, each) for each in scenarios]
+
+    def _finish_step(
+        self, run: _Run, event: Event, before: _Checkpoint, after: _Checkpoint
+    ) -> None:
+        cases = self._cases(run, after, _growth(before, after))
+        metrics = [predicted(run.strategy, case) for case in cases]
         total = sum(after.matrices[run.slot].values()) - sum(before.matrices[run.slot].values())
         crossing = cross_rack_bytes(after.matrices[run.slot]) - cross_rack_bytes(
             before.matrices[run.slot]
@@ -479,10 +515,11 @@ class BatchRunner:
                 ),
                 bytes=total,
                 crossing_bytes=crossing,
-                predicted_bytes=sum(each.bytes for each in metrics),
-                predicted_crossing_bytes=sum(each.crossing_bytes for each in metrics),
+                predicted_bytes=sum(each.bytes for each in run.predicted),
+                predicted_crossing_bytes=sum(each.crossing_bytes for each in run.predicted),
             )
         )
+        run.predicted = []
         for each in metrics:
             if each.mean_bytes:
                 run.spread = max(run.spread, each.max_bytes / each.mean_bytes)
@@ -490,6 +527,7 @@ class BatchRunner:
             if loads[1] - loads[0] >= run.partition_range[1] - run.partition_range[0]:
                 run.partition_range = loads
         if event is Event.START:
+            scenarios = what_if(cases)
             run.forecast = {
                 name: round(
                     sum(each[name].crossing_bytes for each in scenarios)
@@ -533,6 +571,10 @@ class BatchRunner:
             latency_p50=round(max(each.latency_p50 for each in reads), 3),
             latency_p99=round(max(each.latency_p99 for each in reads), 3),
         )
+
+
+def _growth(before: _Checkpoint, after: _Checkpoint) -> list[int]:
+    return [late - early for late, early in zip(after.sizes, before.sizes, strict=True)]
 
 
 def _nested(matrix: TrafficMatrix) -> Matrix:

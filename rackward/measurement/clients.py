@@ -36,6 +36,7 @@ from rackward.measurement.strategies import Client, Strategy
 SESSION_TIMEOUT_MS = 30_000
 """No member is removed because a machine is busy."""
 HEARTBEAT_MS = 1000
+BOOTSTRAP_TIMEOUT_MS = 120_000
 METADATA_MAX_AGE_MS = 5000
 """After a leader moved, or its broker died, consumers must learn of the new one soon."""
 POLL_SECONDS = 0.5
@@ -166,6 +167,8 @@ class KafkaPythonConsumer:
             heartbeat_interval_ms=HEARTBEAT_MS,
             metadata_max_age_ms=METADATA_MAX_AGE_MS,
             reconnect_backoff_max_ms=1000,
+            # Dozens of members start at once, on a machine that may be busy.
+            bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
             fetch_min_bytes=spec.fetch.min_bytes,
             fetch_max_wait_ms=spec.fetch.max_wait_ms,
             max_poll_records=5000,

@@ -62,7 +62,9 @@ def test_the_prediction_of_followers_is_that_of_their_scenario(
 ) -> None:
     chosen = STRATEGIES[strategy]
     case = group_case("g", chosen, STATE, PARTITIONS, VIEW, [100, 20, 3])
-    metrics = predicted(chosen, what_if([case])[0])
+    metrics = predicted(chosen, case)
+    name = "follower_fetching" if crossing == 0 else "as_is"
+    assert metrics.crossing_bytes == what_if([case])[0][name].crossing_bytes
     assert (metrics.bytes, metrics.crossing_bytes) == (123, crossing)
     assert (metrics.min_partitions, metrics.max_partitions) == (1, 2)
 
