@@ -19,7 +19,12 @@ from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import spark_schema
 from rack_traffic.snapshot_tables import arrow_types
 from rack_traffic.what_if.assignments import scenario_assignments
-from rack_traffic.what_if.cases import GroupCase, PartitionCase, scenario_metrics
+from rack_traffic.what_if.cases import (
+    GroupCase,
+    PartitionCase,
+    ScenarioMetrics,
+    scenario_metrics,
+)
 from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
 
 MAX_LOCAL_PARTITIONS = 20_000

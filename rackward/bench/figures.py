@@ -234,10 +234,11 @@ def optimum(case: GroupCase) -> int:
     leader_racks = case.leader_racks()
     if len({member.topics for member in case.members}) == 1:
         return min_off_rack([member.rack for member in case.members], leader_racks)
-    plan = LeaderRackAwareCooperativeSticky().assign(
-        case.members, case.by_topic(leader_racks, None)
-    )
-    return plan.optimum
+    # Here partitions are complete and in order.
+    by_topic: dict[str, list[str | None]] = {}
+    for partition, rack in zip(case.partitions, leader_racks, strict=True):
+        by_topic.setdefault(partition.topic, []).append(rack)
+    return LeaderRackAwareCooperativeSticky().assign(case.members, by_topic).optimum
 
 
 # ---- What the members read, and when.

@@ -113,14 +113,14 @@ def test_a_logged_message_is_one_short_line(
 
 
 def test_no_command_logs_with_another_handler() -> None:
-    """The demo's processes write to a file, of a cluster that the demo has started."""
+    """The processes of measured groups write to a file, on a cluster started for that."""
     folder = Path(rackward.__file__).parent
     handlers = {
         str(path.relative_to(folder))
         for path in folder.rglob("*.py")
         if re.search(r"logging\.\w*Handler\(|basicConfig", path.read_text()) is not None
     }
-    assert handlers - {"cli/main.py", "demo/groups.py"} == {"cli/console.py"}
+    assert handlers - {"cli/main.py", "measurement/groups.py"} == {"cli/console.py"}
 
 
 def test_the_text_of_an_error_forges_no_line(capsys: pytest.CaptureFixture[str]) -> None:

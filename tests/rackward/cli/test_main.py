@@ -62,7 +62,7 @@ def test_root_help_lists_every_command_with_whole_sentences() -> None:
         assert command.summary.endswith(".")
 
 
-@pytest.mark.parametrize("group", ["topics", "placement", "leaders", "groups", "traffic"])
+@pytest.mark.parametrize("group", ["bench", "topics", "placement", "leaders", "groups", "traffic"])
 def test_group_help_lists_every_command_with_whole_sentences(group: str) -> None:
     shown = rackward_command(group, "--help", environment={**PLAIN, "COLUMNS": "80"})
     assert shown.returncode == 0
@@ -83,6 +83,7 @@ OTHER_PACKAGES = (
 HELP_PAGES = {
     "audit": (),
     "demo": (),
+    "bench": ("run", "report"),
     "topics": ("create", "add-partitions", "describe"),
     "placement": ("check", "plan", "apply", "cancel", "throttle", "suggest"),
     "leaders": ("plan", "apply"),
