@@ -2,14 +2,14 @@
 #   PYTHON=/path/to/python   creates .venv (default: the first suitable Python on PATH)
 #   ARGS="..."               arguments of the command: make demo ARGS="--seed 3",
 #                            make test ARGS="-k racks -x"
-#   WORKERS=2                number of processes that run tests (default: 4; with ARGS, one)
+#   WORKERS=2                number of processes that run tests (default: 2; with ARGS, one)
 
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?=
 ARGS ?=
-# Four, whatever the number of cores is: tests on clusters mostly wait.
-WORKERS ?= $(if $(strip $(ARGS)),0,4)
+# Each has clusters of its own, which also use a core while they are idle.
+WORKERS ?= $(if $(strip $(ARGS)),0,2)
 
 EXTRAS := kafka-python,confluent,aiokafka,spark,cluster,docker,cli,yaml,prometheus,controller
 CHECKED := placement_core assignors rack_traffic rackward tests integration benchmarks examples docs \

@@ -12,7 +12,7 @@ import pytest
 from rackward.bench.checks import prediction_error
 from rackward.bench.results import ResultFolder
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 
 CONFIG = """
 workloads = ["one-rack-leads"]
