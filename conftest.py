@@ -5,7 +5,7 @@ package of a missing extra and names the extra. RACKWARD_REQUIRE_EXTRAS=1 (set i
 these skips into failures. A conftest.py of a folder imports such packages in its fixtures only:
 pytest cannot skip a folder whose conftest.py fails.
 
-With several workers (``pytest -n 4``), a worker gets whole units of tests, the longest first: what
+With several workers (``pytest -n 2``), a worker gets whole units of tests, the longest first: what
 shares Spark, what shares the cluster of containers, and else files. So Spark and that cluster
 start once, each worker has at most one shared cluster of processes, and the pure tests come last,
 in small units, so that all workers end at about the same time.

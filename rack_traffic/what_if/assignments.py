@@ -39,19 +39,12 @@ def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[Scenario
     ``layout`` is that of all groups that share topics with this one. Its moves are those of the
     first of these groups, so that they count once.
     """
-    leaders = case.leader_racks()
+    as_is, follower_fetching = present_assignments(case)
+    current, leaders = as_is.owner, as_is.source
     indexes = _indexes(case.partitions)
     leader_racks = _by_topic(indexes, leaders, None)
     new_leaders = [layout.racks[partition] for partition in case.partitions]
     leader_moves = layout.moves if case.group == layout.first_group else 0
-    current = _owners(case, indexes, {member.id: member.owned for member in case.members})
-    as_is = ScenarioAssignment("as_is", case.assignor, current, leaders)
-    follower_fetching = ScenarioAssignment(
-        "follower_fetching",
-        case.assignor,
-        current,
-        _follower_fetching_racks(case, current, leaders),
-    )
     if case.assigned_by_brokers:
         moved = ScenarioAssignment(
             "leader_layout", case.assignor, current, new_leaders, leader_moves
@@ -104,6 +97,18 @@ def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[Scenario
         ),
         follower_fetching,
     ]
+
+
+def present_assignments(case: GroupCase) -> tuple[ScenarioAssignment, ScenarioAssignment]:
+    """Return what the members read now: as it is, and with follower fetching."""
+    leaders = case.leader_racks()
+    owned = {member.id: member.owned for member in case.members}
+    owner = _owners(case, _indexes(case.partitions), owned)
+    nearest = _follower_fetching_racks(case, owner, leaders)
+    return (
+        ScenarioAssignment("as_is", case.assignor, owner, leaders),
+        ScenarioAssignment("follower_fetching", case.assignor, owner, nearest),
+    )
 
 
 def _follower_fetching_racks(

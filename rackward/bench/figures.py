@@ -6,17 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
 
 from assignors import LeaderRackAwareCooperativeSticky, Member
 from placement_core import ClusterView, TopicPartition
 from rack_traffic.prices import PriceTable
-from rack_traffic.what_if.assignments import scenario_assignments
+from rack_traffic.what_if.assignments import present_assignments, scenario_assignments
 from rack_traffic.what_if.cases import (
-    NO_OWNER,
     GroupCase,
     PartitionCase,
-    ScenarioAssignment,
     ScenarioMetrics,
     scenario_metrics,
 )
@@ -193,20 +190,9 @@ def reads_followers(strategy: Strategy) -> bool:
 
 def predicted(strategy: Strategy, case: GroupCase) -> ScenarioMetrics:
     """Return what the group reads as it is, from leaders or from the replica in its rack."""
-    owner = np.full(len(case.partitions), NO_OWNER, np.int64)
-    index = {partition: number for number, partition in enumerate(case.partitions)}
-    for number, member in enumerate(case.members):
-        for topic, numbers in member.owned.items():
-            owner[[index[TopicPartition(topic, each)] for each in numbers]] = number
-    source = case.leader_racks()
-    if reads_followers(strategy):
-        racks = [None if each == NO_OWNER else case.members[each].rack for each in owner]
-        source = [
-            own if own in {case.rack_of(broker) for broker in partition.isr} else leader
-            for own, leader, partition in zip(racks, source, case.partitions.values(), strict=True)
-        ]
-    scenario = ScenarioAssignment("as_is", case.assignor, owner, source)
-    return scenario_metrics(case, scenario, scenario, PriceTable())
+    as_is, follower_fetching = present_assignments(case)
+    scenario = follower_fetching if reads_followers(strategy) else as_is
+    return scenario_metrics(case, scenario, as_is, PriceTable())
 
 
 def what_if(cases: Sequence[GroupCase]) -> list[dict[str, ScenarioMetrics]]:

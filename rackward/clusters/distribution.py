@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -206,11 +206,7 @@ def _download_with_retries(kafka: Distribution) -> None:
 
 
 def _download(kafka: Distribution, repository: Path) -> None:
-    with requires_extra("cluster"):
-        from jgo.maven import MavenContext, PythonResolver
-    context = MavenContext(
-        resolver=PythonResolver(), repo_cache=repository, timeout=_DOWNLOAD_TIMEOUT
-    )
+    context = _maven(repository)
     if kafka.version == KAFKA_VERSION:
         pinned = map(_coordinate, read_checksums(_JARS))
         jars = [
@@ -228,6 +224,13 @@ def _download(kafka: Distribution, repository: Path) -> None:
             shutil.copyfile(path, libs / path.name)
     if kafka.version == KAFKA_VERSION:
         _check_jars(kafka)
+
+
+def _maven(repository: Path) -> Any:
+    """Return a client of Maven repositories that downloads into the folder ``repository``."""
+    with requires_extra("cluster"):
+        from jgo.maven import MavenContext, PythonResolver
+    return MavenContext(resolver=PythonResolver(), repo_cache=repository, timeout=_DOWNLOAD_TIMEOUT)
 
 
 def _coordinate(path: str) -> str:
@@ -259,19 +262,20 @@ def _logging_jars(versions: Mapping[str, str]) -> list[str]:
 
 def _check_jars(kafka: Distribution) -> None:
     """Raise ChecksumError unless all jars are those of the default version."""
-    if problem := checksum_problem([kafka.agent, *kafka.jars], _checksums(kafka.agent)):
-        raise ChecksumError(
-            f"the download of Kafka {kafka.version} is not used: {problem}; check the Maven "
-            "repository or the mirror that it comes from"
-        )
+    _require_pinned(f"Kafka {kafka.version}", [kafka.agent, *kafka.jars], kafka.agent)
 
 
-def _checksums(agent: Path) -> dict[str, str]:
-    """Return the checksum of each jar by its file name; that of the agent is ``agent``'s."""
-    return {
+def _require_pinned(name: str, jars: Iterable[Path], agent: Path) -> None:
+    """Raise ChecksumError unless the jars are as pinned; that of Jolokia is stored as ``agent``."""
+    pinned = {
         agent.name if _coordinate(path) == _JOLOKIA else path.rpartition("/")[2]: checksum
         for path, checksum in read_checksums(_JARS).items()
     }
+    if problem := checksum_problem(jars, pinned):
+        raise ChecksumError(
+            f"the download of {name} is not used: {problem}; check the Maven repository or the "
+            "mirror that it comes from"
+        )
 
 
 def fetch_tools(cache: Path, progress: Progress | None = None) -> str:
@@ -284,12 +288,8 @@ def fetch_tools(cache: Path, progress: Progress | None = None) -> str:
     target = cache / f"kafka-tools-{KAFKA_VERSION}"
 
     def build(folder: Path) -> None:
-        with requires_extra("cluster"):
-            from jgo.maven import MavenContext, PythonResolver
         repository = folder / "maven"
-        context = MavenContext(
-            resolver=PythonResolver(), repo_cache=repository, timeout=_DOWNLOAD_TIMEOUT
-        )
+        context = _maven(repository)
         try:
             # The other jars that the tools need are among Kafka's own.
             tools = context.create_dependency(_TOOLS)
@@ -303,11 +303,7 @@ def fetch_tools(cache: Path, progress: Progress | None = None) -> str:
             ) from error
         finally:
             shutil.rmtree(repository, ignore_errors=True)
-        if problem := checksum_problem(folder.glob("*.jar"), _checksums(kafka.agent)):
-            raise ChecksumError(
-                f"the download of Kafka's tools is not used: {problem}; check the Maven "
-                "repository or the mirror that it comes from"
-            )
+        _require_pinned(f"Kafka's tools {KAFKA_VERSION}", folder.glob("*.jar"), kafka.agent)
 
     build_once(target, build, progress)
     return ":".join(map(str, [*sorted(target.glob("*.jar")), *kafka.jars]))

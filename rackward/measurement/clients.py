@@ -1,8 +1,8 @@
 """Consumers of each client library behind one interface, which a member's thread polls.
 
-All read alike: from the earliest record, automatic commits, and fetches that wait for `FETCH_BYTES`
-or `FETCH_WAIT_MS`. Small fetches would cost more CPU time than a machine with many groups has, and
-their headers would count as bytes.
+All read alike: from the earliest record, automatic commits, and fetches that wait as `FetchSize`
+says. Small fetches would cost more CPU time than a machine with many groups has, and their headers
+would count as bytes.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""The page, its section in another page, and its plots."""
+"""The page, its section in another page, and its plots; every claim of the published one holds."""
 
 from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 from rackward.bench.plots import Bar, bar_plot, line_plot
 from rackward.bench.report import BEGIN, END, Report, insert_section, make_report
+from rackward.bench.results import ResultFolder
 from tests.support.bench_results import bench_run, crossing_result, result, step
 
 
@@ -114,3 +116,22 @@ def test_a_section_replaces_its_predecessor_and_nothing_else() -> None:
     assert page == f"# Title\n\nText.\n\n{BEGIN}\n\none\n\n{END}\n"
     assert insert_section(page + "\nMore.\n", "two") == page.replace("one", "two") + "\nMore.\n"
     assert insert_section("", "one") == f"{BEGIN}\n\none\n\n{END}\n"
+
+
+# The results that the documentation shows.
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ResultFolder(ROOT / "benchmarks" / "bytes")
+
+
+def test_the_page_and_its_plots_are_those_of_the_results() -> None:
+    report = make_report(FOLDER.run(), FOLDER.read())
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert insert_section(page, report.markdown) == page
+    for name, plot in report.plots.items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == plot
+
+
+def test_no_result_contradicts_a_claim() -> None:
+    report = make_report(FOLDER.run(), FOLDER.read())
+    assert {check.claim: check.faults for check in report.checks if check.faults} == {}
