@@ -5,7 +5,11 @@ The cluster has one broker in each of three racks; all of them run again after e
 
 from __future__ import annotations
 
+import operator
+import random
+import socket
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -26,7 +30,7 @@ from integration.support.controllers import (
     wait_until_complete,
 )
 from integration.support.topics import create_topic
-from rackward.admin import connect
+from rackward.admin import connect, errors
 from rackward.clusters import Cluster
 from rackward.clusters.pytest_plugin import UniqueName
 from rackward.controller.pending_replicas import PendingReplicas, read_pending_replicas
@@ -120,11 +124,26 @@ def test_fewer_live_brokers_than_min_insync_replicas_are_refused(
         cluster.start_broker(2)
 
 
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """Yield the ``host:port`` of a server that accepts connections and never responds."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
 def test_the_record_of_a_topic_that_was_not_created_is_deleted(
-    cluster: Cluster, unique_name: UniqueName
+    cluster: Cluster,
+    unique_name: UniqueName,
+    silent_server: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The first bootstrap server accepts connections and is silent."""
+    monkeypatch.setattr(errors, "STEP_SECONDS", 0.5)
+    # kafka-python takes one of its servers at random, and spends all of its time on that one.
+    monkeypatch.setattr(random, "shuffle", lambda _: None)
+    monkeypatch.setattr(random, "choice", operator.itemgetter(0))
     refused, created = unique_name("refused"), unique_name("created")
-    properties = {"bootstrap.servers": cluster.bootstrap_servers}
+    properties = {"bootstrap.servers": f"{silent_server},{cluster.bootstrap_servers}"}
     records = [
         PendingReplicas("id", topic, None, replication_factor=3, partitions=(0,), layout="")
         for topic in (refused, created)

@@ -34,12 +34,40 @@ CLIENT_ID = "rackward"
 TIMEOUT_SECONDS = 20.0
 _RETRY_SECONDS = 0.1
 _MAX_RECONNECT_BACKOFF_MS = 500
+"""kafka-python's default is 30 s. It picks bootstrap servers at random and waits until that one may
+be tried again, so with most of them down the time would be over before the one that is up."""
 
 Result = TypeVar("Result")
 
 Guard = Callable[[str], AbstractContextManager[Deadline]]
 """Permits one change: its context has the time until which the request may be sent, or raises. The
 argument names the operation."""
+
+
+def client_settings(properties: Mapping[str, object], client_id: str = CLIENT_ID) -> dict[str, Any]:
+    """Return kafka-python's keyword arguments for a client of this package.
+
+    ``properties``, with Java's or librdkafka's names, override the client id and the back-off.
+
+    Raises ConnectionPropertyError for invalid properties.
+    """
+    return {
+        "client_id": client_id,
+        "reconnect_backoff_max_ms": _MAX_RECONNECT_BACKOFF_MS,
+        **kafka_python_settings(properties),
+    }
+
+
+def responding_settings(properties: Mapping[str, object], deadline: Deadline) -> dict[str, Any]:
+    """Return the `client_settings` with only the first bootstrap server that responds.
+
+    kafka-python would spend all of its time on one that accepts connections and is silent.
+
+    Raises AdminError if no server responds, or refuses this user.
+    """
+    settings = client_settings(properties)
+    settings["bootstrap_servers"] = [pick_bootstrap_server(settings, deadline)]
+    return settings
 
 
 def connect(
@@ -59,7 +87,7 @@ def connect(
     merged = dict(properties)
     if bootstrap_servers is not None:
         merged["bootstrap.servers"] = bootstrap_servers
-    settings = kafka_python_settings(merged)
+    settings = client_settings(merged)
     if "bootstrap_servers" not in settings:
         raise InvalidOptionError(
             "no cluster is given: set --bootstrap-server HOST:PORT, or bootstrap.servers in "
@@ -69,8 +97,6 @@ def connect(
     deadline = Deadline.after(timeout)
     # The client gets only a server that responded: it would spend the whole time on dead ones.
     settings["bootstrap_servers"] = [pick_bootstrap_server(settings, deadline)]
-    settings.setdefault("client_id", CLIENT_ID)
-    settings.setdefault("reconnect_backoff_max_ms", _MAX_RECONNECT_BACKOFF_MS)
     return AdminConnection(_open_client(settings, deadline), ",".join(servers), timeout)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from assignors.connection import kafka_python_settings
-from rackward.admin.client import CLIENT_ID
+from rackward.admin.client import responding_settings
 from rackward.admin.errors import wrap
+from rackward.units import Deadline
 
 Record = tuple[bytes, bytes | None]
 """Key and value; a value of None is a tombstone."""
@@ -29,8 +29,7 @@ class ReliableProducer:
 
         self._topic, self._timeout = topic, timeout
         arguments: dict[str, Any] = {
-            "client_id": CLIENT_ID,
-            **kafka_python_settings(properties),
+            **responding_settings(properties, Deadline.after(timeout)),
             "acks": "all",
             "enable_idempotence": True,
             "max_block_ms": int(timeout * 1000),

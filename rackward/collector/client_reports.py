@@ -16,10 +16,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from assignors.connection import kafka_python_settings
 from rack_traffic.snapshot_tables import CLIENT_REPORTS, INT, LONG, TIME
 from rackward.admin import AdminError
-from rackward.admin.client import CLIENT_ID
+from rackward.admin.client import client_settings
 from rackward.admin.errors import wrap
 from rackward.collector.snapshot_reader import Row
 
@@ -170,8 +169,7 @@ class ClientReports:
 
             consumer = KafkaConsumer(
                 **{
-                    "client_id": CLIENT_ID,
-                    **kafka_python_settings(self._properties),
+                    **client_settings(self._properties),
                     "group_id": GROUP,
                     "enable_auto_commit": False,
                     "auto_offset_reset": "earliest",

@@ -34,10 +34,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from assignors.connection import kafka_python_settings
 from assignors.kafka_python import enable_workarounds, install
 from placement_core import RackwardError
-from rackward.admin.client import CLIENT_ID
+from rackward.admin.client import CLIENT_ID, client_settings
 from rackward.admin.errors import wrap
 from rackward.controller.pending_replicas import (
     CONTROLLER_GROUP,
@@ -119,8 +118,7 @@ class Lease:
         try:
             self._consumer: Any = KafkaConsumer(
                 **{
-                    "client_id": f"{CLIENT_ID}-{name}",
-                    **kafka_python_settings(properties),
+                    **client_settings(properties, f"{CLIENT_ID}-{name}"),
                     "group_id": CONTROLLER_GROUP,
                     "enable_auto_commit": False,
                     "auto_offset_reset": "earliest",

@@ -22,13 +22,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from assignors.connection import kafka_python_settings
 from placement_core import PlacementSpec, RackwardError, TopicPartition
 from placement_core.cluster import with_placeholders, without_placeholders
 from placement_core.placers import MultiLevelPlacer, UnderReplicatedPlacer, place
 from placement_core.placers.under_replicated import ReplicationTarget, counted_replicas
 from rackward.admin import AdminConnection, AdminError, AdminTimeoutError, ClusterState, read_state
-from rackward.admin.client import CLIENT_ID
+from rackward.admin.client import responding_settings
 from rackward.admin.errors import wrap
 from rackward.admin.producer import ReliableProducer
 from rackward.admin.topics import (
@@ -360,8 +359,7 @@ def read_pending_replicas(
     try:
         consumer = KafkaConsumer(
             **{
-                "client_id": CLIENT_ID,
-                **kafka_python_settings(properties),
+                **responding_settings(properties, deadline),
                 "group_id": None,
                 "auto_offset_reset": "earliest",
                 "allow_auto_create_topics": False,
