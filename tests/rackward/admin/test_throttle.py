@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
-from rackward.admin import AdminConnection, TooOldError, UnreachableError
+from rackward.admin import AdminConnection, TooOldError, UnauthorizedError, UnreachableError
 from rackward.admin import throttle as throttle_module
 from rackward.admin.throttle import (
     FOLLOWER_RATE,
@@ -181,13 +181,14 @@ Configs = dict[tuple[int, str], dict[str, str]]
 class FakeBrokers:
     """Brokers that apply a change late: broker ``i`` returns it after ``lags[i]`` reads.
 
-    ``nearest`` receives requests to any broker; ``down`` does not respond.
+    ``nearest`` receives requests to any broker; ``down`` does not respond; the configuration of
+    the topic ``hidden`` may not be read.
     """
 
     timeout = 1.0
 
-    def __init__(self, *lags: int, down: int | None = None) -> None:
-        self.nearest, self.down = 0, down
+    def __init__(self, *lags: int, down: int | None = None, hidden: str | None = None) -> None:
+        self.nearest, self.down, self.hidden = 0, down, hidden
         self._lags = list(lags)
         self._stale_reads = [0 for _ in lags]
         self._current: Configs = {}
@@ -238,7 +239,8 @@ class FakeBrokers:
         return SimpleNamespace(
             results=[
                 SimpleNamespace(
-                    error_code=0,
+                    error_code=29 if each.resource_name == self.hidden else 0,
+                    error_message=None,
                     resource_name=each.resource_name,
                     configs=[
                         SimpleNamespace(name=key, value=value, config_source=3)
@@ -274,3 +276,13 @@ def test_a_broker_that_is_down_does_not_block(monkeypatch: pytest.MonkeyPatch) -
     throttle.set_rate(50)
     brokers.nearest = 2
     assert throttle.read().markers
+
+
+def test_a_rate_that_this_user_could_not_remove_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removing it takes the lists of all topics."""
+    state = SimpleNamespace(topics=("hidden", "t"))
+    monkeypatch.setattr(throttle_module, "read_state", lambda *_, **__: state)
+    brokers = FakeBrokers(0, hidden="hidden")
+    with pytest.raises(UnauthorizedError, match="DescribeConfigs"):
+        throttle_of(brokers).set_rate(50)
+    assert throttle_of(brokers).read() == BrokerThrottle()
