@@ -10,6 +10,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from integration.chaos.results import COLUMNS, Results
 from integration.chaos.run import CLUSTER_PROPERTIES, Outcome, run
 from integration.chaos.scenarios import SCENARIOS, ClusterNeeds, Scenario, soak
 from integration.chaos.workload import RACKS
-from rackward.clusters import Cluster, ClusterError, DockerCluster, LocalCluster
+from rackward.clusters import Cluster, DockerCluster, LocalCluster
 from rackward.clusters.distribution import KAFKA_VERSION
 
 OLDEST_VERSION = "3.9.1"
@@ -81,7 +82,8 @@ def main() -> None:
             report(scenario.name)
             try:
                 outcomes = run_alone(scenario, seed, groups, report)
-            except (AssertionError, ClusterError) as error:
+            except Exception as error:  # noqa: BLE001 - the other scenarios run nevertheless
+                traceback.print_exc()
                 problems.append(f"{scenario.name}: {error}")
                 report(problems[-1])
                 print(f"{scenario.name:34} did not run to its end", flush=True)

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from integration.support.clients import PartitionId
 from integration.support.groups import Change, Reads
-from integration.support.offsets_topic import Commit, Generation, count_decreases
+from integration.support.offsets_topic import Commit, Generation
 from integration.support.racks import shortfall
 
 CLOCK_TOLERANCE = 2.0
@@ -182,11 +182,12 @@ def assigned_twice(generations: Iterable[Generation]) -> list[str]:
 
 
 def decreases(history: Mapping[PartitionId, Sequence[int]]) -> list[str]:
-    """Return the partitions with a committed offset that is lower than the one before."""
+    """Return the committed offsets that are lower than the one before."""
     return [
-        f"{topic}-{partition}: {number} committed offsets are lower than the one before"
+        f"{topic}-{partition}: offset {offset} is committed after {before}"
         for (topic, partition), offsets in sorted(history.items())
-        if (number := count_decreases({(topic, partition): offsets}))
+        for before, offset in itertools.pairwise(offsets)
+        if offset < before
     ]
 
 

@@ -138,7 +138,13 @@ class NumberedProducer:
                 self.failed.append(f"{partition}-{sequence}: {error}")
 
         value = str(sequence).zfill(self._size).encode()
-        self._producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
+        try:
+            self._producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
+        except confluent_kafka.KafkaException as error:
+            # The metadata may not have a new partition yet: the next record has this sequence.
+            if error.args[0].code() != confluent_kafka.KafkaError._UNKNOWN_PARTITION:
+                self.failed.append(f"{partition}-{sequence}: {error}")
+            return
         self.offsets[partition].append(-1)
 
 
