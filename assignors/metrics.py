@@ -83,8 +83,8 @@ class AssignmentCollector(Collector):
     """A prometheus_client collector of the last assignment of each group of ``sources``.
 
     The labels are group and protocol. If several sources assigned one group, for example one
-    assignor per thread, their numbers of assignments are added, and the other values are those of
-    the latest assignment. Values that are unknown, because the assignor failed, are left out.
+    assignor per thread, their counters are added, and the other values are those of the latest
+    assignment. Values that are unknown, because the assignor failed, are left out.
     """
 
     def __init__(self, *sources: Source) -> None:
@@ -101,17 +101,25 @@ class AssignmentCollector(Collector):
         with self._lock:
             sources = list(self._sources)
         count: dict[tuple[str, str], int] = {}
+        moved: dict[tuple[str, str], int] = {}
         last: dict[tuple[str, str], Assignment] = {}
         for each in sorted(_assignments(sources), key=lambda each: each.at):
             key = (each.group, each.protocol)
             count[key] = count.get(key, 0) + each.number
+            moved[key] = moved.get(key, 0) + each.moved_total
             last[key] = each
-        counter = CounterMetricFamily(
-            "rackward_assignments", "Assignments made as the leader of the group.", labels=LABELS
-        )
-        for key, number in count.items():
-            counter.add_metric(key, number)
-        yield counter
+        for name, help_text, sums in (
+            ("rackward_assignments", "Assignments made as the leader of the group.", count),
+            (
+                "rackward_moved_partitions",
+                "Partitions that these assignments took from owners that were still in the group.",
+                moved,
+            ),
+        ):
+            counter = CounterMetricFamily(name, help_text, labels=LABELS)
+            for key, number in sums.items():
+                counter.add_metric(key, number)
+            yield counter
         for name, help_text, read_value in _GAUGES:
             gauge = GaugeMetricFamily(name, help_text, labels=LABELS)
             for key, assignment in last.items():

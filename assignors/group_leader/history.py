@@ -59,6 +59,8 @@ class Assignment:
     off_rack, optimum, moved
         As in :class:`assignors.Plan`. None if the assignor failed and the group got a fallback
         assignment without regard to racks.
+    moved_total
+        The sum of ``moved`` over these ``number`` assignments, as far as known.
     withheld
         The number of partitions that are not assigned until their owners have revoked them, in
         the next rebalance.
@@ -77,6 +79,7 @@ class Assignment:
     off_rack: int | None
     optimum: int | None
     moved: int | None
+    moved_total: int
     withheld: int
     milliseconds: float
     inputs: AssignmentInputs = field(repr=False, compare=False)
@@ -151,14 +154,19 @@ class AssignmentHistory:
         self._latest: dict[str, Assignment] = {}
 
     def record(self, assignment: Assignment) -> Assignment:
-        """Replace the latest assignment of the group. Return it with its number."""
+        """Replace the latest assignment of the group. Return it, with the sums of both."""
         with self._lock:
             before = self._latest.pop(assignment.group, None)
-            numbered = replace(assignment, number=1 if before is None else before.number + 1)
-            self._latest[assignment.group] = numbered
+            if before is not None:
+                assignment = replace(
+                    assignment,
+                    number=before.number + assignment.number,
+                    moved_total=before.moved_total + assignment.moved_total,
+                )
+            self._latest[assignment.group] = assignment
             if len(self._latest) > self.MAX_GROUPS:
                 del self._latest[next(iter(self._latest))]
-        return numbered
+        return assignment
 
     def latest(self, group: str | None = None) -> Assignment | None:
         """Return the latest assignment of ``group``, or of any; None if there is none."""

@@ -138,6 +138,7 @@ class Rebalance:
             off_rack=None if plan is None else plan.off_rack,
             optimum=None if plan is None else plan.optimum,
             moved=None if plan is None else plan.moved,
+            moved_total=0 if plan is None else plan.moved,
             withheld=withheld,
             milliseconds=(time.perf_counter() - started) * 1000,
             inputs=AssignmentInputs(members, leaders, weights, self.assignor),

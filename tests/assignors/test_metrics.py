@@ -50,7 +50,7 @@ def test_metrics_are_those_of_the_last_assignment_of_each_group() -> None:
     assert {
         name.removeprefix(prefix): value
         for (name, group), value in metrics.items()
-        if group == "g" and name != "rackward_assignments_total"
+        if group == "g" and name.startswith(prefix + "_")
     } == {
         "_timestamp_seconds": pytest.approx(last.at.timestamp()),
         "_partitions": 4,
@@ -61,6 +61,21 @@ def test_metrics_are_those_of_the_last_assignment_of_each_group() -> None:
         "_withheld_partitions": 0,
         "_duration_seconds": pytest.approx(last.milliseconds / 1000),
     }
+
+
+def test_moved_partitions_are_counted_until_they_have_arrived() -> None:
+    """The assignment that moves partitions withholds them, and in the next one nothing moves."""
+    rebalance = sticky_rebalance()
+    racks = Leaders({"t": ["b", "a"]}, {}, frozenset(), {0: "a", 1: "b"})
+    for generation, owned in ((2, ({"t": [0]}, {"t": [1]})), (3, (None, None))):
+        joined = [
+            joined_member(name, rack, each, generation - 1)
+            for name, rack, each in zip(("m1", "m2"), "ab", owned, strict=True)
+        ]
+        rebalance.run(lambda _: racks, joined, context=GroupContext("g", generation))
+        metrics = scrape(AssignmentCollector(Source(rebalance.history)))
+        assert metrics["rackward_moved_partitions_total", "g"] == 2
+    assert metrics["rackward_assignment_moved_partitions", "g"] == 0
 
 
 def test_sources_of_one_group_are_summed_and_the_latest_assignment_counts() -> None:
@@ -76,6 +91,7 @@ def test_sources_of_one_group_are_summed_and_the_latest_assignment_counts() -> N
         collector.add(source)
     metrics = scrape(collector)
     assert metrics["rackward_assignments_total", "g"] == 2
+    assert metrics["rackward_moved_partitions_total", "g"] == 0
     assert metrics["rackward_assignment_partitions", "g"] == 3
 
 
