@@ -265,7 +265,8 @@ class JoinFixes(CoordinatorLossFixes):
       is read between it and the revocation.
 
     And it keeps the response to a request for committed offsets that outlasts its poll, for the
-    next request for the same partitions, even if other members owned them in between.
+    next request for the same partitions, even if other members owned them in between; and it keeps
+    all partitions and their positions if the group removes this member while it joins.
     """
 
     def __init__(self, client: Any, subscription: Any, **configs: Any) -> None:
@@ -326,12 +327,24 @@ class JoinFixes(CoordinatorLossFixes):
             session_seconds = self.config["session_timeout_ms"] / 1000
             if generation == self.membership and time.monotonic() - arrived < session_seconds:
                 return assignment
+        await self._lose_partitions_if_removed()
         assignment = await self._join_and_sync()
         if self.workarounds_enabled:
             self._pending_join_result = (self.membership, time.monotonic(), assignment)
             self.state = MemberState.STABLE
             self._enable_heartbeat()
         return assignment
+
+    async def _lose_partitions_if_removed(self) -> None:
+        """Give up the partitions if the group has removed this member since the join began.
+
+        kafka-python does that before the first request of a join only. But others may own the
+        partitions by now: this member would read on at its old positions and commit them, because
+        brokers accept every commit of a member of the present generation.
+        """
+        owned = self.subscription.assigned_partitions()
+        if self.workarounds_enabled and self.cooperative and owned and not self.in_generation:
+            await super()._on_join_prepare_async(*self.membership)
 
     async def _join_and_sync(self) -> Any:
         """Send JoinGroup and SyncGroup once; return the encoded assignment."""

@@ -168,6 +168,20 @@ ZOMBIE = (
 )
 
 
+SUSPENDED_WHILE_JOINING = (
+    Step(0.0, Action.SUSPEND_MEMBER, 0),
+    # A new member begins a rebalance, in which member 1 waits for the suspended one.
+    Step(0.0, Action.KILL_MEMBER, 2),
+    Step(2.0, Action.START_MEMBER, 2),
+    Step(7.0, Action.SUSPEND_MEMBER, 1),
+    # By now the rebalance has ended without member 0, and another one without member 1.
+    Step(7.0 + PAST_SESSION, Action.KILL_MEMBER, 2),
+    Step(7.0 + PAST_SESSION, Action.RESUME_MEMBER, 1),
+    Step(7.0 + PAST_SESSION, Action.RESUME_MEMBER, 0),
+    Step(9.0 + PAST_SESSION, Action.START_MEMBER, 2),
+)
+
+
 def random_members(random: Random) -> Steps:
     """Kill and suspend members for two minutes."""
     steps: list[Step] = []
@@ -256,6 +270,7 @@ def _scenarios() -> Iterator[Scenario]:
         "member-suspended-within-session",
         (Step(0.0, Action.SUSPEND_MEMBER, 1), Step(4.0, Action.RESUME_MEMBER, 1)),
     )
+    yield Scenario("members-suspended-while-joining", SUSPENDED_WHILE_JOINING, commit_each=True)
     yield Scenario("members-at-random", random_members, commit_each=True)
     yield Scenario("faults-at-random", random_faults, bound=90.0, commit_each=True)
     yield Scenario(

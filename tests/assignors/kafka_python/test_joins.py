@@ -337,6 +337,46 @@ def test_the_result_of_a_join_that_ended_between_polls_is_kept(
     assert collect() == b"fourth"
 
 
+@pytest.mark.parametrize("strategy", [Sticky, Range])
+def test_partitions_are_lost_if_the_group_removes_the_member_while_it_joins(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch, strategy: Any
+) -> None:
+    """Others may have read and committed since: here, the member was suspended."""
+    coordinator = member_with_two_partitions(consumers, strategy)
+    heard: list[tuple[str, Any]] = []
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            heard.append(("revoked", revoked))
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            heard.append(("assigned", assigned))
+
+        def on_partitions_lost(self, lost: Any) -> None:
+            heard.append(("lost", lost))
+
+    async def join(_: Any) -> bytes:
+        heard.append(("joins with", coordinator.subscription.assigned_partitions()))
+        coordinator._generation = Generation(4, "m", strategy.name)
+        return b""
+
+    monkeypatch.setattr(ConsumerCoordinator, "_do_join_and_sync_async", join)
+    coordinator.subscription.rebalance_listener = Listener()
+    both = {TopicPartition("t", 0), TopicPartition("t", 1)}
+    coordinator.rejoining = True
+    coordinator.net.run(coordinator._do_join_and_sync_async)
+    assert heard == [("joins with", both)]
+    for _ in range(2):
+        # As if SyncGroup had been answered with UNKNOWN_MEMBER_ID.
+        coordinator.reset_generation()
+        coordinator.net.run(coordinator._do_join_and_sync_async)
+    if coordinator.cooperative:
+        assert heard[1:] == [("lost", both), ("joins with", set()), ("joins with", set())]
+    else:
+        # An eager member has revoked all partitions before it joins.
+        assert heard[1:] == [("joins with", both)] * 2
+
+
 def test_the_leader_requests_a_rebalance_if_partitions_are_not_revoked(
     consumers: Consumers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
