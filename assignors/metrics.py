@@ -55,11 +55,6 @@ _GAUGES: tuple[tuple[str, str, Callable[[Assignment], float | None]], ...] = (
         lambda each: each.optimum,
     ),
     (
-        "rackward_assignment_moved_partitions",
-        "Partitions that the last assignment took from an owner that is still in the group.",
-        lambda each: each.moved,
-    ),
-    (
         "rackward_assignment_withheld_partitions",
         "Partitions that are not assigned until their owners have revoked them.",
         lambda each: each.withheld,

@@ -92,15 +92,20 @@ class RunningController:
         """``host:port`` of the placement service."""
         return self._wait_for_log(r"placement service: address=(\S+) tls=off")
 
+    @property
+    def health_address(self) -> str:
+        """``host:port`` of health and metrics."""
+        return self._wait_for_log(r"health and metrics: http://(\S+)")
+
     def metrics(self) -> str:
         """Return the body of /metrics."""
-        address = self._wait_for_log(r"health and metrics: http://(\S+)")
+        address = self.health_address
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=TEST_TIMEOUT) as response:
             return str(response.read().decode())
 
     def health(self) -> tuple[int, dict[str, Any]]:
         """Return the status and the body of /health/ready."""
-        address = self._wait_for_log(r"health and metrics: http://(\S+)")
+        address = self.health_address
         try:
             with urllib.request.urlopen(
                 f"http://{address}/health/ready", timeout=TEST_TIMEOUT

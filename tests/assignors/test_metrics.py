@@ -57,7 +57,6 @@ def test_metrics_are_those_of_the_last_assignment_of_each_group() -> None:
         "_members": 2,
         "_off_rack_partitions": 1,
         "_optimum_partitions": 1,
-        "_moved_partitions": 0,
         "_withheld_partitions": 0,
         "_duration_seconds": pytest.approx(last.milliseconds / 1000),
     }
@@ -75,7 +74,6 @@ def test_moved_partitions_are_counted_until_they_have_arrived() -> None:
         rebalance.run(lambda _: racks, joined, context=GroupContext("g", generation))
         metrics = scrape(AssignmentCollector(Source(rebalance.history)))
         assert metrics["rackward_moved_partitions_total", "g"] == 2
-    assert metrics["rackward_assignment_moved_partitions", "g"] == 0
 
 
 def test_sources_of_one_group_are_summed_and_the_latest_assignment_counts() -> None:
