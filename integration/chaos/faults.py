@@ -30,7 +30,7 @@ RECORD_SECONDS = 1.0
 IN_SYNC_SECONDS = 300.0
 """Far more than replicas of a busy machine take to catch up."""
 
-SLOW_RATE = "500kbit"
+SLOW_RATE = "200kbit"
 
 TOPIC_CONFIGS = {"min_insync_replicas": "2"}
 

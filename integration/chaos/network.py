@@ -56,8 +56,8 @@ class Network:
         )
 
     def slow_down(self, broker: int, rate: str) -> None:
-        """Limit what a broker sends to ``rate`` in the words of tc, such as 500kbit."""
-        limit = ("tbf", "rate", rate, "burst", "16kb", "latency", "2s")
+        """Limit what a broker sends to ``rate`` in the words of tc, such as 200kbit."""
+        limit = ("tbf", "rate", rate, "burst", "5kb", "latency", "2s")
         self._run(broker, "tc", "qdisc", "replace", "dev", DEVICE, "root", *limit)
 
     def fill_disk(self, broker: int) -> None:

@@ -39,7 +39,7 @@ class Action(StrEnum):
     CUT_BROKERS = "cut the two brokers other than broker"
     CUT_CLIENTS = "cut the clients of rack a from broker"
     LOSE_PACKETS = "lose a tenth of the packets to broker"
-    SLOW_BROKER = "limit to 500 kbit/s what is sent by broker"
+    SLOW_BROKER = "limit to 200 kbit/s what is sent by broker"
     HEAL_NETWORK = "heal the network"
     FILL_DISK = "fill the disk of broker"
     UPGRADE_BROKER = "restart with the newest version broker"
