@@ -1,0 +1,117 @@
+"""What makes the solvers fast: loads near their mean, cycles repeated at once, even filling.
+
+The optimum does not depend on it: a fault here would only cost time, which no other test sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from placement_core.flow import (
+    INF,
+    IntArray,
+    SquaredLoads,
+    cancel_negative_cycles,
+    level_loads,
+)
+from placement_core.flow.min_cost_flow import water_fill
+
+
+@dataclass
+class FreeExchange:
+    """An exchange graph in which every unit can make every move, at the ``price`` of its arc."""
+
+    loads: IntArray
+    price: IntArray
+    cost_scale: int = 1
+    applied: list[tuple[int, int, int]] = field(default_factory=list)
+    """Source, target and number of units."""
+
+    @classmethod
+    def of(cls, loads: list[int], prices: dict[tuple[int, int], int] | None = None) -> FreeExchange:
+        """Return a graph with the given arcs; all arcs, at a price of 1, if there are none."""
+        price = np.full((len(loads), len(loads)), 1 if prices is None else INF, np.int64)
+        for arc, cost in (prices or {}).items():
+            price[arc] = cost
+        np.fill_diagonal(price, INF)
+        return cls(np.array(loads, np.int64), price)
+
+    def costs(self) -> IntArray:
+        return self.price.copy()
+
+    def find(self, source: int, target: int, cost: int, limit: int) -> IntArray:
+        assert cost == self.price[source, target] < INF
+        return np.arange(min(limit, int(self.loads[source])))
+
+    def apply(self, partitions: IntArray, source: int, target: int) -> None:
+        self.loads[source] -= len(partitions)
+        self.loads[target] += len(partitions)
+        self.applied.append((source, target, len(partitions)))
+
+
+def level(exchange: FreeExchange, base: list[int], areas: list[int] | None = None) -> list[int]:
+    level_loads(exchange, np.array(base), None if areas is None else np.array(areas))
+    return exchange.loads.tolist()
+
+
+def test_loads_are_moved_until_none_is_beyond_the_mean_rounded() -> None:
+    exchange = FreeExchange.of([9, 0, 0, 0])
+    assert level(exchange, [0, 0, 0, 0]) == [3, 2, 2, 2]
+    assert exchange.applied == [(0, 1, 2), (0, 2, 2), (0, 3, 2)]
+
+
+def test_what_cannot_move_counts_in_the_mean() -> None:
+    assert level(FreeExchange.of([6, 0, 0]), [0, 3, 0]) == [3, 0, 3]
+    # More than what can move is not taken.
+    assert level(FreeExchange.of([1, 0]), [9, 0]) == [0, 1]
+
+
+def test_the_cheapest_moves_are_made_first() -> None:
+    exchange = FreeExchange.of([3, 0, 0], {(0, 1): 5, (0, 2): 2})
+    assert level(exchange, [0, 0, 0]) == [1, 1, 1]
+    assert exchange.applied == [(0, 2, 1), (0, 1, 1)]
+
+
+def test_loads_are_levelled_among_brokers_that_can_exchange_units() -> None:
+    # 0 and 1 can, in one direction; 2 and 3 can; the means are 2 and 4.
+    exchange = FreeExchange.of([4, 0, 1, 7], {(0, 1): 1, (3, 2): 1})
+    assert level(exchange, [0, 0, 0, 0]) == [2, 2, 4, 4]
+
+
+def test_moves_stay_within_an_area() -> None:
+    exchange = FreeExchange.of([4, 0, 8, 0])
+    assert level(exchange, [0, 0, 0, 0], areas=[0, 0, 1, 1]) == [2, 2, 4, 4]
+    assert exchange.applied == [(0, 1, 2), (2, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("loads", "expected", "most"), [([4, 2, 0], [2, 2, 2], 1), ([400, 2, 0], [134, 134, 134], 30)]
+)
+def test_a_cycle_is_carried_out_as_often_as_it_pays_at_once(
+    loads: list[int], expected: list[int], most: int
+) -> None:
+    """The first is the worked example of cycle_canceling."""
+    exchange = FreeExchange.of(loads)
+    moved = cancel_negative_cycles(exchange, SquaredLoads(np.zeros(3, np.int64), 5))
+    assert exchange.loads.tolist() == expected
+    assert moved == sum(units for *_, units in exchange.applied)
+    assert len(exchange.applied) <= most
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_vessels_are_filled_to_one_level(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 50, int(rng.integers(1, 8)))
+    gaps = np.array([int(rng.integers(0, size + 1)) for size in sizes])
+    amount = int(rng.integers(0, int(gaps.sum()) + 3))
+    taken = water_fill(amount, gaps.copy(), sizes)
+    assert int(taken.sum()) == min(amount, int(gaps.sum()))
+    assert (taken >= 0).all()
+    assert (taken <= gaps).all()
+    # Up to a unit of rounding, none that took some is fuller than any other.
+    left = gaps - taken
+    fullest = min(((left + 1) / sizes)[taken > 0], default=1.0)
+    assert ((left - 1) / sizes <= fullest).all()
