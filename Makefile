@@ -22,7 +22,7 @@ export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients chaos wheel-test constraints clean
+.PHONY: help demo test test-quick lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients chaos mutation wheel-test constraints clean
 
 help:
 	@echo 'make demo                  compare four assignors on a Kafka of six brokers in three racks'
@@ -35,6 +35,7 @@ help:
 	@echo 'make benchmarks-placement  time the placers and reassignment plans'
 	@echo 'make benchmarks-clients    compare the confluent consumers on a real Kafka'
 	@echo 'make chaos                 break clusters and groups of every client, and check what they did'
+	@echo 'make mutation              change the code in small ways, and count what the tests notice'
 	@echo 'make wheel-test            build the wheel, and test it without the checkout'
 	@echo 'make constraints           update constraints.txt to the newest versions'
 	@echo 'make clean                 remove .venv and all generated files'
@@ -81,6 +82,9 @@ benchmarks-clients: $(VENV)/.dev-installed
 chaos: $(VENV)/.dev-installed
 	@$(BIN)/python -m integration.chaos $(ARGS)
 
+mutation: $(VENV)/.mutation-installed
+	@$(BIN)/python -m benchmarks.mutation $(ARGS)
+
 wheel-test: $(VENV)/.dev-installed
 	@$(BIN)/python .ci/wheel_test.py
 
@@ -99,6 +103,10 @@ $(VENV)/.dev-installed: $(INPUTS) | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' # for --group
 	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[$(EXTRAS)]' --group dev
 	@touch $@ $(VENV)/.demo-installed
+
+$(VENV)/.mutation-installed: $(VENV)/.dev-installed
+	@$(BIN)/python -m pip install --quiet --no-compile --group mutation
+	@touch $@
 
 $(BIN)/python:
 	@.ci/venv '$(VENV)' '$(PYTHON)'
