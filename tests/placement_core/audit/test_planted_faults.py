@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
-from placement_core.audit import Audit, Kind, Severity, audit
+from placement_core.audit import Audit, Finding, Kind, Severity, audit
+from placement_core.audit.model import format_partitions
+from placement_core.placers.under_replicated import ReplicationTarget
 from placement_core.reassignment import plan_reassignment
 
 T = [TopicPartition("t", n) for n in range(6)]
@@ -207,3 +209,148 @@ def test_partitions_below_min_isr_are_not_counted_as_lost_with_a_rack() -> None:
     result = audit(view, in_sync=in_sync, min_isr=3)
     assert result.figures.below_min_in_sync == 1
     assert result.figures.lost_below_min_in_sync == {"a": 5, "b": 5, "c": 5}
+
+
+def only(result: Audit, kind: Kind) -> Finding:
+    [finding] = [finding for finding in result.findings if finding.kind is kind]
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "expected"),
+    [
+        (1, None, "partition 0"),
+        (1, 1, "partition 0"),
+        (2, None, "2 partitions (0, 1)"),
+        (2, 2, "all 2 partitions"),
+        (5, 6, "5 partitions (0, 1, 2, 3, 4)"),
+        (6, 7, "6 partitions (0, 1, 2, 3, 4, ...)"),
+    ],
+)
+def test_messages_name_the_first_five_partitions(
+    count: int, total: int | None, expected: str
+) -> None:
+    assert format_partitions(T[:count], total) == expected
+
+
+@pytest.mark.parametrize(("topics", "more"), [(3, ""), (5, " and partitions of 2 more topics")])
+def test_the_loss_of_a_rack_names_three_topics(topics: int, more: str) -> None:
+    rows = {TopicPartition(f"t{n}", 0): (0,) for n in range(topics)}
+    view = ClusterView((Broker(0, "a"), Broker(1, "b")), rows)
+    message = only(audit(view), Kind.RACK_LOSS_OFFLINE).message
+    named = ", ".join(f"partition 0 of t{n}" for n in range(3))
+    assert message.startswith(f"its loss leaves {named}{more} without any replica: spread")
+
+
+def test_min_in_sync_replicas_is_exact_and_one_where_it_is_not_known() -> None:
+    view = replace(clean(), leaders=None)
+    below = {Kind.BELOW_MIN_IN_SYNC}
+    assert not kinds(audit(view, min_isr=3)) & below
+    result = audit(view, min_isr=4)
+    message = only(result, Kind.BELOW_MIN_IN_SYNC).message
+    assert message.endswith("fail: lower min.insync.replicas, or raise the replication factor")
+    assert not kinds(audit(view, min_isr={"u": 4})) & below
+    one = {p: row[:1] for p, row in view.replicas.items()}
+    assert not kinds(audit(view, in_sync=one, min_isr={"u": 4})) & below
+
+
+def test_a_preferred_leader_that_is_down_is_named() -> None:
+    result = audit(changed({0: (9, 2, 4)}, leaders={0: 2}), tolerance=1)
+    message = only(result, Kind.NOT_PREFERRED).message
+    assert message.endswith("broker 9 is down: start it again, or reassign")
+    result = audit(changed(leaders={0: 2}), tolerance=1)
+    assert only(result, Kind.NOT_PREFERRED).message.endswith("elect preferred leaders")
+
+
+def test_leaders_of_unknown_partitions_are_not_judged() -> None:
+    view = clean()
+    leaders = {**view.known_leaders, TopicPartition("u", 0): 3}
+    assert audit(replace(view, leaders=leaders)).findings == ()
+
+
+@pytest.mark.parametrize(("tolerance", "found"), [(0.24, True), (0.25, False)])
+def test_a_broker_off_by_exactly_the_tolerance_is_not_uneven(tolerance: float, found: bool) -> None:
+    """Brokers 0 and 1 have 3 and 5 replicas instead of 4."""
+    rows = {TopicPartition("t", n): (0 if n < 3 else 1,) for n in range(8)}
+    view = ClusterView((Broker(0, "a"), Broker(1, "a")), rows)
+    result = audit(view, tolerance=tolerance)
+    assert (Kind.UNEVEN_REPLICAS in kinds(result)) == found
+
+
+def test_whole_numbers_that_cannot_be_equal_are_not_uneven() -> None:
+    """Broker 0 has 2 and broker 1 has 1 instead of 1.5: more than the tolerance, less than one."""
+    rows = {TopicPartition("t", n): (n % 2,) for n in range(3)}
+    view = ClusterView((Broker(0, "a"), Broker(1, "a")), rows)
+    assert kinds(audit(view, tolerance=0)) == {Kind.ONE_RACK}
+
+
+def test_a_rack_is_uneven_by_one_replica_per_broker() -> None:
+    """Rack a has two brokers: of 8 replicas, 3 are one too few, but not one per broker."""
+    brokers = (Broker(0, "a"), Broker(1, "a"), Broker(2, "b"), Broker(3, "b"))
+
+    def uneven(holders: tuple[int, ...]) -> list[str]:
+        rows = {TopicPartition("t", n): (holder,) for n, holder in enumerate(holders)}
+        findings = audit(ClusterView(brokers, rows)).findings
+        return [f.message for f in findings if f.kind is Kind.UNEVEN_REPLICAS]
+
+    assert not [text for text in uneven((0, 1, 0, 2, 3, 2, 3, 2)) if "a rack of its size" in text]
+    message = uneven((0, 1, 2, 3, 2, 3, 2, 3))[0]
+    assert message == (
+        "2 replicas instead of 4 that a rack of its size has in an even layout: plan a reassignment"
+    )
+
+
+def test_more_replicas_than_brokers_are_not_judged_by_rack_rules() -> None:
+    view = ClusterView((Broker(0, "a"), Broker(1, "b")), {T[0]: (0, 8, 9)})
+    assert audit(view).figures.against_rack_rules == 0
+
+
+def test_one_broker_is_not_one_rack() -> None:
+    assert audit(ClusterView((Broker(0, "a"),), {T[0]: (0,)})).findings == ()
+
+
+def test_replicas_and_leaders_of_racks_with_brokers_without_a_rack_last() -> None:
+    brokers = (Broker(0), Broker(1, "b"), Broker(2, "a"))
+    view = ClusterView(brokers, {T[0]: (0, 1), T[1]: (2, 1), T[2]: (9, 1)}, {T[0]: 1, T[1]: 2})
+    figures = audit(view).figures
+    assert list(figures.racks) == ["a", "b", None]
+    assert [
+        (it.brokers, it.replicas, it.leaders, it.preferred) for it in figures.racks.values()
+    ] == [(1, 1, 1, 1), (1, 3, 1, 0), (1, 1, 0, 1)]
+    assert figures.replicas == 6
+
+
+@pytest.mark.parametrize(
+    ("racks", "factor", "remedy"),
+    [
+        ("ab", 3, "2 live brokers in racks a, b, but 3 are needed: start 1 more, best in a rack"),
+        ("aa", 4, "2 live brokers in rack a, but 4 are needed: start 2 more, best in a rack"),
+        ("a", 3, "1 live broker in rack a, but 3 are needed: start 2 more, best in a rack"),
+        ("  ", 3, "2 live brokers, but 3 are needed: start 1 more, best in a rack"),
+        ("abc", 3, "there are enough brokers: check that rackward controller is running"),
+    ],
+)
+def test_placeholders(racks: str, factor: int, remedy: str) -> None:
+    brokers = tuple(Broker(n, rack.strip() or None) for n, rack in enumerate(racks))
+    view = ClusterView(brokers, {T[0]: (0, -1, -2)})
+    finding = only(audit(view, targets={T[0]: ReplicationTarget(factor)}), Kind.PLACEHOLDERS)
+    assert (finding.severity, finding.subject) == (Severity.WARNING, "t")
+    assert finding.partitions == (T[0],)
+    missing = f"{factor - 1} replica{'s' if factor > 2 else ''}"
+    assert finding.message.startswith(f"partition 0 with placeholders for {missing} each; {remedy}")
+
+
+def test_only_partitions_that_lack_replicas_have_placeholders() -> None:
+    """Broker 9 is down: its replica counts, unless it stood for a missing one from the start."""
+    rows = {T[0]: (0, 1), T[1]: (0, -1), T[2]: (0, 9), T[3]: (1, 9), T[4]: (0, -1, -2)}
+    view = ClusterView((Broker(0, "a"), Broker(1, "b")), rows)
+    targets = {partition: ReplicationTarget(2) for partition in (T[0], T[1], T[2], T[5])}
+    targets |= {T[3]: ReplicationTarget(2, frozenset({9})), T[4]: ReplicationTarget(3)}
+    finding = only(audit(view, targets=targets), Kind.PLACEHOLDERS)
+    assert finding.partitions == (T[1], T[3], T[4])
+    assert finding.message.startswith(
+        "3 partitions (1, 3, 4) with placeholders for up to 2 replicas each; 2 live brokers"
+    )
+    del targets[T[4]]
+    finding = only(audit(view, targets=targets), Kind.PLACEHOLDERS)
+    assert "with placeholders for 1 replica each; there are enough brokers" in finding.message

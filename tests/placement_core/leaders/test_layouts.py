@@ -12,7 +12,7 @@ from ortools.sat.python import cp_model
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
 from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
-from placement_core.leaders import ConsumerDemand, LeaderLayout, Locality, plan_leaders
+from placement_core.leaders import ConsumerDemand, LeaderLayout, Locality, components, plan_leaders
 from placement_core.leaders.problem import scale_weights
 from tests.support.placement import check_layout, chosen, local, random_readers, random_view
 from tests.support.reassignments import minimum, squared_loads
@@ -219,3 +219,11 @@ def integer_program(
     min_off = minimum(model, off)
     model.add(off == min_off)
     return min_off, minimum(model, squares)
+
+
+def test_groups_are_connected_through_others() -> None:
+    assert components([]) == []
+    assert components([["t"], ["u"], ["t", "u"], [], ["v"], ["v"]]) == [0, 0, 0, 3, 4, 4]
+    chain = [[number, number + 1] for number in range(2000)]
+    assert set(components(chain)) == {0}
+    assert set(components(chain[::-1])) == {0}

@@ -11,7 +11,7 @@ import pytest
 
 from assignors import Member
 from placement_core import ClusterView, TopicPartition
-from placement_core.leaders import ConsumerDemand, LeaderLayout, components, plan_leaders
+from placement_core.leaders import ConsumerDemand, LeaderLayout, plan_leaders
 from rack_traffic.prices import PriceTable
 from rack_traffic.what_if import leader_layout as layouts
 from rack_traffic.what_if.assignments import scenario_assignments
@@ -149,14 +149,6 @@ def test_groups_that_share_topics_are_laid_out_together() -> None:
     through = replace(both, partitions={**both.partitions, **groups[1].partitions})
     names = [[case.group for case in each] for each in groups_sharing_topics([*groups, through])]
     assert names == [["d", "g", "h", "x"]]
-
-
-def test_groups_are_connected_through_others() -> None:
-    assert components([]) == []
-    assert components([["t"], ["u"], ["t", "u"], [], ["v"], ["v"]]) == [0, 0, 0, 3, 4, 4]
-    chain = [[number, number + 1] for number in range(2000)]
-    assert set(components(chain)) == {0}
-    assert set(components(chain[::-1])) == {0}
 
 
 def test_savings_of_groups_that_share_topics_can_be_added() -> None:
