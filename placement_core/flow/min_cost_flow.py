@@ -284,7 +284,6 @@ def lower_bound(solution: Solution) -> int:
 
 def _dot(costs: CostArray, units: IntArray) -> int:
     """Return the exact sum of ``costs x units`` as a Python integer."""
-    largest = max(int(costs.max(initial=0)), -int(costs.min(initial=0)))
-    if largest * max(int(units.sum()), 1) >= 1 << 63:
+    if int(np.abs(costs).max(initial=0)) * int(units.sum()) >= 1 << 63:
         costs = costs.astype(object)
     return int((costs * units).sum())

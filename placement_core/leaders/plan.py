@@ -125,7 +125,7 @@ def plan_leaders(
         _count(problem, topic_class, per_broker, per_rack, 1)
     limit, limits = leader_limits(per_broker, max_imbalance)
     present = [topic_class.choice.chosen.copy() for topic_class in classes]
-    converged = not classes
+    converged = False
     for _ in range(MAX_PASSES):
         changed = False
         for topic_class in classes:

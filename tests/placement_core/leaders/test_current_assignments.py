@@ -314,16 +314,64 @@ def test_the_present_leaders_count_before_and_racks_are_compared_by_levels() -> 
     assert plan_leaders(deep, assignments=[group]).localities == (Locality("g", 2, 0, 0),)
     layout = plan_leaders(deep, assignments=[group], levels=1)
     assert layout.localities == (Locality("g", 2, 0, 2),)
+    assert layout.unmet == ()
 
 
 def test_invalid_input_is_rejected() -> None:
     view = orders((0, 2, 4))
     with pytest.raises(InvalidOptionError, match="max_imbalance is -1"):
         plan_leaders(view, max_imbalance=-1)
+    for bound in (float("inf"), float("nan")):
+        with pytest.raises(InvalidOptionError, match="max_imbalance is"):
+            plan_leaders(view, max_imbalance=bound)
     with pytest.raises(InvalidOptionError, match="two readers are named g"):
         plan_leaders(view, assignments=[owned_in("a"), owned_in("b")])
-    with pytest.raises(InvalidOptionError, match="the weight of orders-0 for g is 0"):
-        owned_in("a", weight=0.0)
+    for weight in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(InvalidOptionError, match="the weight of orders-0 for g is"):
+            owned_in("a", weight=weight)
+        with pytest.raises(InvalidOptionError, match="the weight of g is"):
+            ConsumerDemand("g", ORDERS, {"a": 1}, weight)
+    for count in (-1, 1.0, True):
+        with pytest.raises(InvalidOptionError, match="consumers in rack a: give a whole number"):
+            ConsumerDemand("g", ORDERS, {"a": count})  # type: ignore[dict-item]
+
+
+def test_a_partition_without_a_weight_counts_once() -> None:
+    """Two groups that want partition 0 in other racks: a weight above 1 wins, one below loses."""
+    view = orders((4, 0, 2))
+    for weight, leader in ((1.1, 2), (0.9, 0)):
+        weighted = owned_in("b", name="h", weight=weight)
+        layout = plan_leaders(
+            view, assignments=[CurrentAssignment("g", ORDERS, owned_in("a").racks), weighted]
+        )
+        assert [row[0] for row in layout.order.values()] == [leader]
+
+
+def test_groups_of_topics_that_the_cluster_does_not_have_are_left_out() -> None:
+    absent = CurrentAssignment("g", frozenset({"absent"}), {})
+    layout = plan_leaders(orders((0, 2)), assignments=[absent, owned_in("b", name="h")])
+    assert [each.name for each in layout.localities] == ["h"]
+
+
+def test_a_layout_without_movable_partitions_is_proved() -> None:
+    layout = plan_leaders(orders((0, 2)), assignments=[owned_in("b")], topics=[])
+    assert (layout.order, layout.locality_proved, layout.balance_proved) == ({}, True, True)
+    assert layout.localities == (Locality("g", 1, 0, 0),)
+
+
+def test_classes_of_topics_that_may_still_improve_are_not_proved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Leaders of one class take the place of those of the other; the second pass ends it."""
+    rows = {TopicPartition(topic, n): (0, 2, 4) for topic in ("orders", "other") for n in range(3)}
+    view = ClusterView((Broker(0, "a"), Broker(2, "b"), Broker(4, "c")), rows)
+    demands = [
+        ConsumerDemand("g", ORDERS, {"a": 1, "b": 1, "c": 1}),
+        ConsumerDemand("h", frozenset({"other"}), {"a": 1, "b": 1, "c": 1}),
+    ]
+    assert plan_leaders(view, demands).balance_proved
+    monkeypatch.setattr("placement_core.leaders.plan.MAX_PASSES", 1)
+    assert not plan_leaders(view, demands).balance_proved
 
 
 def test_planted_faults_are_detected() -> None:
