@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
 from ortools.sat.python import cp_model
 
@@ -20,6 +21,7 @@ from placement_core.leaders import (
     Obstacle,
     plan_leaders,
 )
+from placement_core.leaders.search import LeaderChoice
 from tests.support.placement import chosen, local, random_readers, random_view
 from tests.support.reassignments import minimum, squared_loads
 
@@ -278,6 +280,19 @@ def test_leaders_per_broker_are_bounded() -> None:
     assert (kept.moves, kept.leader_limit) == ((), 1)
 
 
+def test_no_more_leaders_than_necessary_leave_a_broker_above_its_limit() -> None:
+    """Broker 0 leads four partitions; broker 2 is full. The cheapest move is that of the last."""
+    options = np.array([[0, 1], [0, 1], [0, 2], [0, 1]])
+    off_rack = np.array([[0, 1], [0, 1], [0, 0], [1, 1]])
+    choice = LeaderChoice.of(options, options[:, 0], 3, off_rack)
+    assert choice.relieve(np.array([3, 9, 0]))
+    assert choice.chosen.tolist() == [0, 0, 0, 1]
+    assert choice.loads.tolist() == [3, 1, 0]
+    assert choice.relieve(np.array([1, 9, 9]))
+    assert choice.loads.tolist() == [1, 2, 1]
+    assert not choice.relieve(np.array([0, 2, 1]))
+
+
 def test_every_obstacle_is_named() -> None:
     view = orders((0, 2), (0, 2), (0, 2), (0, 2), (0, 2))
     view = replace(view, replicas={**view.replicas, TopicPartition("fixed", 0): (0, 2)})
@@ -315,6 +330,13 @@ def test_the_present_leaders_count_before_and_racks_are_compared_by_levels() -> 
     layout = plan_leaders(deep, assignments=[group], levels=1)
     assert layout.localities == (Locality("g", 2, 0, 2),)
     assert layout.unmet == ()
+    owners = {TopicPartition("orders", 0): "/dc1/r9", TopicPartition("orders", 1): "/dc9/r0"}
+    group = CurrentAssignment("g", ORDERS, owners)
+    near = replace(deep, replicas=dict.fromkeys(owners, (0, 2)))
+    assert [each.obstacle for each in plan_leaders(near, assignments=[group], levels=1).unmet] == [
+        Obstacle.NO_REPLICA_IN_RACK,
+        Obstacle.NO_BROKER_IN_RACK,
+    ]
 
 
 def test_invalid_input_is_rejected() -> None:

@@ -149,20 +149,6 @@ def test_reports_of_consumers_are_read() -> None:
     assert {row["to_at"] for row in records} == {later.replace(microsecond=123000)}
 
 
-def test_a_traffic_counter_starts_again_after_each_report() -> None:
-    counter = TrafficCounter(AT)
-    assert counter.take_report(AT + timedelta(seconds=1), []) is None
-    counter.add(("orders", 0), "a", 5)
-    second = counter.take_report(AT + timedelta(seconds=2), [])
-    assert second is not None
-    assert (second.from_at, second.to_at) == (AT + timedelta(seconds=1), AT + timedelta(seconds=2))
-    assert second.fetched == {("orders", 0, "a"): 5}
-    counter.add(("orders", 0), "a", 5)
-    # The clock was set back, so these bytes have no valid period.
-    assert counter.take_report(AT, []) is None
-    assert counter.take_report(AT + timedelta(seconds=1), []) is None
-
-
 def test_large_reports_are_several_messages() -> None:
     counter = TrafficCounter(AT)
     for partition in range(2500):
