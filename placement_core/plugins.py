@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
@@ -122,7 +121,7 @@ def _find(kind: str, name: str, builtin: Mapping[str, type], group: str) -> Call
         found = registered[name].load() if name in registered else _import(name)
     except Exception as error:
         raise InvalidOptionError(f"{kind} {name!r} cannot be loaded: {_message(error)}") from error
-    if not inspect.isclass(found) and not callable(found):
+    if not callable(found):
         raise InvalidOptionError(f"{kind} {name!r} is not a class: it is {found!r}")
     factory: Callable[..., Any] = found
     return factory

@@ -24,6 +24,7 @@ from placement_core.placers import (
     parse_properties,
     place,
 )
+from placement_core.plugins import is_plugin
 from tests.support.placement import FixedPlacer, Nested, check_racks, cluster
 
 HERE = "tests.support.placement"
@@ -201,6 +202,10 @@ def test_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         load_placer("broken")
     with pytest.raises(InvalidOptionError, match="like-topic, broken, mine, or give module:Class"):
         load_placer("another")
+    assert is_plugin("mine", "rackward.placers")
+    assert not is_plugin("mine", "rackward.locators")
+    assert not is_plugin("another", "rackward.placers")
+    assert is_plugin("no.such:Thing", "rackward.placers")
 
 
 @pytest.mark.parametrize(

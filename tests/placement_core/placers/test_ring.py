@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from placement_core.placers.ring import Request, Ring
+from placement_core.placers.ring import HeldChildren, Request, Ring, level_last
 
 
 def one_by_one(
@@ -94,3 +94,34 @@ def test_rings_that_are_not_picked_for_in_blocks(sizes: list[int]) -> None:
     requests: list[Request] = [(1, ((0,), ()))] * 200
     ring = Ring(sizes, [0] * len(sizes), random.Random(1))
     assert picks_of(ring, requests) == one_by_one(sizes, [0] * len(sizes), 1, requests)
+
+
+def ring_with_one_ahead(sizes: Sequence[int], turns: int) -> Ring:
+    """Return a ring in which child 0 is ahead of child 1, by twice as many turns."""
+    ring = Ring(sizes, [0] * len(sizes), random.Random(0))
+    for _ in range(turns):
+        ring.move_turn(1, 0)
+    return ring
+
+
+FREE: HeldChildren = ((), ())
+
+
+@pytest.mark.parametrize(
+    ("turns", "expected"),
+    [(0, [[0], [0], [0]]), (1, [[0], [0], [1]]), (2, [[0], [1], [1]]), (9, [[1], [1], [1]])],
+)
+def test_the_last_replicas_go_to_a_child_that_is_a_turn_behind(
+    turns: int, expected: list[list[int]]
+) -> None:
+    picked = [[0], [0], [0]]
+    level_last(ring_with_one_ahead([2, 2], turns), picked, [FREE] * 3)
+    assert picked == expected
+
+
+def test_a_replica_moves_only_if_its_partition_stays_as_well_spread() -> None:
+    picked = [[0], [0], [0, 0], [0, 0, 0]]
+    held: list[HeldChildren] = [((1,), ()), ((), (1,)), FREE, ((1, 1), ())]
+    level_last(ring_with_one_ahead([4, 2], 9), picked, held)
+    # The first two have a replica below child 1, the last has one on each of its two brokers.
+    assert picked == [[0], [0], [0, 1], [0, 0, 0]]

@@ -189,6 +189,26 @@ def test_replicas_are_added_to_any_lists(
         ), (row, before)
 
 
+@pytest.mark.parametrize(
+    ("present", "expected"),
+    [
+        ((0,), (0, 1, 2, 3)),
+        # The walk goes on behind the last replica, unless the rule cannot have placed that.
+        ((0, 3), (0, 3, 4, 1)),
+        ((0, 9, 3), (0, 9, 3, 4)),
+        ((0, 3, 9), (0, 3, 9, 1)),
+        ((2, 3), (2, 3, 1, 4)),
+    ],
+)
+def test_replicas_are_added_behind_the_last_one(
+    present: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    """The rule has broker 0 lead partition 0, and its followers begin at broker 1."""
+    spec = PlacementSpec(1, 4, present=(present,))
+    among = candidates(spec, cluster(dict.fromkeys(range(5))), None)
+    assert Alternation.of(among).place(spec, 0, 0) == (expected,)
+
+
 def test_added_replicas_are_even_if_leaders_are_not() -> None:
     spec = PlacementSpec(12, 3, present=((0,),) * 12)
     placed = RackAlternatingPlacer(seed=1).place(spec, cluster(EQUAL))

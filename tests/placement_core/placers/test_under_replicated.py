@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -156,6 +157,31 @@ def test_leaders_are_even_if_partitions_reach_different_numbers_of_replicas(
     placed = place(spec, view, UnderReplicatedPlacer(placer(seed=seed)))
     assert Counter(row[0] for row in placed) == {0: 6, 1: 6}
     check_present_first(placed, present)
+
+
+class TopicRecorder:
+    """Places on any brokers, and keeps the topics that it was called for."""
+
+    def __init__(self) -> None:
+        self.topics: list[str | None] = []
+
+    def place(
+        self, spec: PlacementSpec, view: ClusterView, broker_ids: Collection[int] | None = None
+    ) -> ReplicaLists | None:
+        self.topics.append(spec.topic)
+        return SimplePlacer(seed=3).place(spec, view, broker_ids)
+
+
+@pytest.mark.parametrize(("topic", "expected"), [("orders", "orders"), (None, "")])
+def test_the_wrapped_placer_gets_the_topic_of_every_run(topic: str | None, expected: str) -> None:
+    """Partition 0 has a replica on broker 9, which is down, and reaches one more than 1."""
+    placer = TopicRecorder()
+    spec = PlacementSpec(2, 3, topic=topic, present=((9,), ()))
+    placed = UnderReplicatedPlacer(placer).place(spec, cluster({0: "a", 1: "b"}))
+    assert placer.topics == [expected, expected]
+    assert placed is not None
+    assert sorted(placed[0]) == [0, 1, 9]
+    assert sorted(placed[1]) == [-1, 0, 1]
 
 
 def test_added_partitions_continue_the_rotation() -> None:

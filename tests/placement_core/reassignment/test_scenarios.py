@@ -171,6 +171,14 @@ def test_empty_and_invalid_layouts() -> None:
         plan_reassignment(ClusterView(()))
 
 
+def test_at_most_ten_topics_are_named_for_exclude() -> None:
+    brokers = (Broker(0), Broker(1))
+    for topics, end in ((10, r"t09\)"), (11, r"t09,\.\.\.\)")):
+        rows = {TopicPartition(f"t{n:02}", 0): (0, 1, 2) for n in range(topics)}
+        with pytest.raises(InvalidOptionError, match=end):
+            plan_reassignment(ClusterView(brokers, rows))
+
+
 def test_topics_with_too_many_replicas_are_named_for_exclude() -> None:
     view = cluster(partitions=2, racks="ab", each=1, factor=2)
     rows = {TopicPartition(topic, 0): (0, 1) for topic in ("s", "u")}
