@@ -34,9 +34,30 @@ def test_sanitised_text_is_short_and_printable(text: str, max_length: int) -> No
         assert sanitised == text
 
 
+@pytest.mark.parametrize(
+    ("text", "sanitised"),
+    [
+        ("abcdef", "abcdef"),
+        ("abcdefg", "abc..."),
+        ("a\nb", "a\\nb"),
+        ("ab\ncd", "ab\\ncd"),
+        ("abc\nd\n", "abc..."),
+    ],
+)
+def test_text_is_cut_at_its_length_once_it_is_escaped(text: str, sanitised: str) -> None:
+    assert sanitize(text, 6) == sanitised
+
+
 def test_lists_are_cut() -> None:
     assert format_list([3, "b"]) == "3, b"
     assert format_list(list("abcd"), max_items=2) == "a, b and 2 more"
+    assert format_list(list("abcd"), max_items=4) == "a, b, c, d"
+    assert format_list(list("abcd"), max_items=3) == "a, b, c and 1 more"
+
+
+def test_a_group_that_is_not_known_is_named_so() -> None:
+    assert str(GroupContext()) == "group=unknown generation=-1"
+    assert str(GroupContext("g", 3)) == "group=g generation=3"
 
 
 def test_a_cause_is_logged_once_until_it_is_reset(caplog: pytest.LogCaptureFixture) -> None:
@@ -57,6 +78,34 @@ def test_the_number_of_causes_is_bounded(caplog: pytest.LogCaptureFixture) -> No
     log_once.log(1, "still known")
     log_once.log(0, "forgotten")
     assert caplog.messages == ["forgotten"]
+
+
+def test_causes_that_return_are_remembered_longest(caplog: pytest.LogCaptureFixture) -> None:
+    log_once = LogOnce()
+    for cause in range(LogOnce.MAX_CAUSES):
+        log_once.log(cause, "cause %d", cause)
+    log_once.log(0, "again")
+    log_once.log("new", "new")
+    caplog.clear()
+    log_once.log(0, "still known")
+    log_once.log(1, "forgotten")
+    assert caplog.messages == ["forgotten"]
+    log_once.reset("never logged")
+
+
+def test_a_cause_has_its_level_and_the_lines_that_raised(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "rackward.assignors")
+    try:
+        raise OSError("quoted")
+    except OSError as error:
+        LogOnce().log("cause", "failed: %d", 7, level=logging.INFO, traceback_of=error)
+    LogOnce().log("cause", "warning")
+    first, second = caplog.records
+    assert (first.levelno, second.levelno) == (logging.INFO, logging.WARNING)
+    head, *lines = first.getMessage().split("\n")
+    assert head == "failed: 7"
+    assert 'raise OSError("quoted")' in lines[-1]
+    assert second.getMessage() == "warning"
 
 
 def test_errors_are_sanitised_and_tracebacks_do_not_quote_them() -> None:
