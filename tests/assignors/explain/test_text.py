@@ -12,7 +12,7 @@ from assignors.explain.text import partition_ranges
 
 
 def finding(
-    reason: Reason, topics: Sequence[str] = ("t",), members: Sequence[str] = (), **figures: int
+    reason: Reason, topics: Sequence[str] = ("t",), members: Sequence[str] = (), **figures: Any
 ) -> LocalityFinding:
     partitions = dict.fromkeys(topics, (0,))
     return LocalityFinding(reason, partitions, rack="a", members=tuple(members), **figures)
