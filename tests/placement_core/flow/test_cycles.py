@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from placement_core.errors import SolverLimitError
 from placement_core.flow import IntArray
 from placement_core.flow.cycle_canceling import INF, fewest_arcs, negative_cycles
 
@@ -49,3 +50,17 @@ def test_cycles_are_returned_if_and_only_if_one_exists(seed: int) -> None:
         shortest = fewest_arcs(cost)
         assert len(shortest) == len(set(shortest)) == arcs
         assert length_of(cost, shortest) < 0
+
+
+def test_costs_that_int64_cannot_add_up_safely_are_refused() -> None:
+    cost = np.full((2, 2), INF)
+    cost[0, 1] = -(INF // 2)
+    assert negative_cycles(cost) == []
+    cost[0, 1] -= 1
+    with pytest.raises(SolverLimitError, match="costs of 2 brokers and racks add up to 57646075"):
+        negative_cycles(cost)
+
+
+def test_a_graph_without_a_negative_cycle_has_none_with_the_fewest_arcs() -> None:
+    with pytest.raises(RuntimeError, match="longer than the graph"):
+        fewest_arcs(np.array([[INF, 2], [-1, INF]]))

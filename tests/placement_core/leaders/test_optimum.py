@@ -80,6 +80,23 @@ def test_locality_that_is_not_optimal_is_not_reported_as_proved() -> None:
     assert gaps <= 3
 
 
+def test_a_search_that_is_cut_short_is_not_reported_as_proved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two groups of one topic; what is found by then is still a layout of the input."""
+    for seed in range(20):
+        rng = random.Random(seed)
+        view = random_view(rng, rng.randint(2, 6), "t")
+        readers = [random_readers(rng, "1", "t"), random_readers(rng, "2", "t")]
+        monkeypatch.setattr("placement_core.leaders.search.MAX_FLOWS", 0)
+        cut = plan_leaders(view, readers)
+        monkeypatch.undo()
+        check_layout(view, readers, cut)
+        everything_local = all(each.after == each.partitions for each in cut.localities)
+        counted = [each for each in readers if sum(each.consumers.values())]
+        assert cut.locality_proved == (everything_local or len(counted) < 2), seed
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_the_assignor_reaches_the_planned_locality(seed: int) -> None:
     rng = random.Random(seed)

@@ -73,6 +73,7 @@ def test_keyboard_interrupt_is_not_wrapped() -> None:
         (((0, 1), (0, 1, 2)), r"gave partition 1 3 replicas \[0, 1, 2\], but 2 were requested"),
         (((0, 1), (2, 2)), r"gave partition 1 a broker twice: \[2, 2\]"),
         (((0, 1), (2, 9)), r"gave partition 1 \[2, 9\], where \[9\] are not live brokers"),
+        (((0, 1), (2, 1 << 70)), r"gave partition 1 \[2, 1180591620717411303424\], where"),
         (((0, 1), 5), "gave partition 1 5, which is not a sequence of broker ids"),
         (((0, 1), (1.0, 2)), "not a sequence of broker ids"),
         (((0, 1), (True, 2)), "not a sequence of broker ids"),

@@ -184,6 +184,12 @@ def test_the_wrapped_placer_gets_the_topic_of_every_run(topic: str | None, expec
     assert sorted(placed[1]) == [-1, 0, 1]
 
 
+def test_a_placer_that_defers_for_some_partitions_defers_for_all() -> None:
+    spec = PlacementSpec(2, 3, present=((9,), ()))
+    placer = UnderReplicatedPlacer(FixedPlacer(None))
+    assert placer.place(spec, cluster({0: "a", 1: "b"})) is None
+
+
 def test_added_partitions_continue_the_rotation() -> None:
     placer = UnderReplicatedPlacer(RackAlternatingPlacer())
     view = cluster("ab", t=((1, 0, -1), (0, 1, -1), (1, 0, -1)))
