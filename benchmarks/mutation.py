@@ -156,6 +156,7 @@ class MutationRun:
         for name, found in self._found.items():
             count = min(len(found), max(FEWEST, math.ceil(len(found) * share)))
             self._chosen += sorted(random.Random(f"{seed} {name}").sample(found, count))
+        self._invalid = 0
         self._results: dict[str, Counter[bool]] = defaultdict(Counter)
         """Number of mutants killed (True) and survived by module."""
 
@@ -173,6 +174,8 @@ class MutationRun:
         total = sum(map(len, self._found.values()))
         _say(f"{len(self._chosen)} of {total} mutants, {len(session.items)} tests")
         seconds, executed = measure_tests(session.items)
+        # One folder for the temporary files of all children, which pytest removes later.
+        session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         children: dict[int, Mutant] = {}
         try:
             for mutant in self._chosen:
@@ -201,6 +204,7 @@ class MutationRun:
         pid, status = os.wait()
         mutant, code = children.pop(pid), os.waitstatus_to_exitcode(status)
         if code == INVALID:
+            self._invalid += 1
             return
         self._results[mutant.path][code != SURVIVED] += 1
         if code == SURVIVED:
@@ -211,6 +215,7 @@ class MutationRun:
 
     def report(self) -> None:
         """Print a table of the modules; the share of all weighs each module's by its mutants."""
+        _say(f"{self._invalid} mutants are no valid code, and do not count")
         print(f"{'module':45} {'mutants':>8} {'run':>6} {'killed':>7} {'%':>6}")
         weighed = 0.0
         for name, row in self._results.items():
@@ -272,8 +277,9 @@ class Measurements:
                 sys.exit(1)
             data = measured.get_data()
             lines = {
-                Path(file).relative_to(ROOT).as_posix(): data.lines(file) or []
+                Path(file).relative_to(ROOT).as_posix(): executed
                 for file in data.measured_files()
+                if (executed := data.lines(file))
             }
             self.tests[item.nodeid] = (sum(os.times()[:4]) - start, lines)
             if index % 100 == 0 or index == len(items):
@@ -300,6 +306,8 @@ def measure_tests(
         if os.waitpid(pid, 0)[1] != 0:
             raise pytest.UsageError("the tests cannot be run without mutants")
         known = Measurements.read()
+        if not known.tests.keys() >= {item.nodeid for item in missing}:
+            raise pytest.UsageError("files were changed while the tests ran: start again")
     executed = defaultdict(set)
     for index, item in enumerate(items):
         for path, lines in known.tests[item.nodeid][1].items():
