@@ -109,6 +109,11 @@ def test_the_figures_of_a_fallback_assignment_are_unknown() -> None:
     assert sum(member.partitions for member in last.members) == 5
 
 
+def test_an_empty_history_has_no_latest_assignment() -> None:
+    history = AssignmentHistory()
+    assert (history.latest(), history.latest("g"), history.all()) == (None, None, ())
+
+
 def test_the_history_is_bounded() -> None:
     rebalance = sticky_rebalance()
     groups = [f"g{number}" for number in range(AssignmentHistory.MAX_GROUPS + 3)]

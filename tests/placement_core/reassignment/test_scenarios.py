@@ -9,7 +9,12 @@ from dataclasses import replace
 import pytest
 
 from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
-from placement_core.reassignment import from_kafka_json, plan_reassignment, to_kafka_json
+from placement_core.reassignment import (
+    Reassignment,
+    from_kafka_json,
+    plan_reassignment,
+    to_kafka_json,
+)
 from tests.support.reassignments import check_reassignment
 
 
@@ -164,7 +169,7 @@ def test_impossible_plans_are_rejected(options: dict[str, object], message: str)
 
 
 def test_empty_and_invalid_layouts() -> None:
-    assert plan_reassignment(ClusterView((Broker(0),))).moves == ()
+    assert plan_reassignment(ClusterView((Broker(0),))) == Reassignment({}, (), 0, 0)
     with pytest.raises(InvalidOptionError, match="names a broker twice"):
         plan_reassignment(ClusterView((Broker(0), Broker(1)), {TopicPartition("t", 0): (0, 0)}))
     with pytest.raises(InvalidOptionError, match="no broker would stay"):
