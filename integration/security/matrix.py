@@ -137,7 +137,7 @@ COMMANDS: Mapping[str, Part] = {
     ),
     "placement plan": Part(
         {_describe(TOPIC): _ON_TOPIC, _DESCRIBE_CLUSTER: _ON_CLUSTER},
-        ("placement", "plan", "--topics", "{topic}", "--drain", "1", "-o", "{file}"),
+        ("placement", "plan", "--topics", "{topic}", "-r", "1", "-o", "{file}"),
     ),
     "placement apply": Part(
         {

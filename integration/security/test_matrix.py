@@ -359,8 +359,8 @@ each_runtime = pytest.mark.parametrize(
 )
 
 
-def failures(matrix: Matrix, cells: list[Cell]) -> list[str]:
-    """Run the cells; return what is wrong with their outcomes."""
+def check_cells(matrix: Matrix, cells: list[Cell]) -> None:
+    """Run the cells; raise AssertionError with all that is wrong with their outcomes."""
     found = []
     for cell in cells:
         template = None if cell.withheld is None else PARTS[cell.part].rights[cell.withheld]
@@ -377,7 +377,7 @@ def failures(matrix: Matrix, cells: list[Cell]) -> list[str]:
             found.append(f"{cell.name}: a secret is in the output")
         if "Traceback" in output:
             found.append(f"{cell.name}: a traceback: {output[:1500]}")
-    return found
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.slow
@@ -387,7 +387,7 @@ def failures(matrix: Matrix, cells: list[Cell]) -> list[str]:
 def test_the_rights_of_the_table_suffice_with_every_mechanism(
     matrix: Matrix, mechanism: str
 ) -> None:
-    assert failures(matrix, [each for each in WITH_MECHANISMS if each.mechanism == mechanism]) == []
+    check_cells(matrix, [each for each in WITH_MECHANISMS if each.mechanism == mechanism])
 
 
 @pytest.mark.slow
@@ -395,7 +395,7 @@ def test_the_rights_of_the_table_suffice_with_every_mechanism(
 @each_runtime
 @pytest.mark.parametrize("part", PARTS)
 def test_an_error_names_the_right_that_is_missing(matrix: Matrix, part: str) -> None:
-    assert failures(matrix, [each for each in WITHOUT_RIGHTS if each.part == part]) == []
+    check_cells(matrix, [each for each in WITHOUT_RIGHTS if each.part == part])
 
 
 def test_the_table_in_the_documentation() -> None:
