@@ -27,14 +27,15 @@ CONTEXT = GroupContext("g", 1)
 
 
 class CountingAssignor(LeaderRackAwareCooperativeSticky):
-    """Counts its plans; raises RuntimeError while ``failing``."""
+    """Counts its plans; raises ``error`` while ``failing``."""
 
     plans = 0
     failing = False
+    error: Exception = RuntimeError("planted")
 
     def assign(self, *arguments: Any, **named: Any) -> Any:
         if self.failing:
-            raise RuntimeError("planted")
+            raise self.error
         self.plans += 1
         return super().assign(*arguments, **named)
 
@@ -205,8 +206,14 @@ def test_a_failing_check_is_logged_once_and_requests_nothing(
         "checking for moved leaders failed: group=g generation=1 protocol=sticky"
         " error=RuntimeError('planted')"
     ]
+    # Another error is another line.
+    group.assignor.error = KeyError("other")
+    assert group.requests(since=900, until=990) == []
+    assert [line.partition("error=")[2] for line in refresh_lines(caplog)[1:]] == [
+        "KeyError('other')"
+    ]
     group.assignor.failing = False
-    assert group.requests(since=900, until=1500) == [990.0]
+    assert group.requests(since=990, until=1500) == [1080.0]
 
 
 @pytest.mark.parametrize(("partitions", "seconds"), [(1, 30), (10_000, 30), (50_000, 150)])

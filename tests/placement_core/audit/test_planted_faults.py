@@ -247,8 +247,10 @@ def test_min_in_sync_replicas_is_exact_and_one_where_it_is_not_known() -> None:
     below = {Kind.BELOW_MIN_IN_SYNC}
     assert not kinds(audit(view, min_isr=3)) & below
     result = audit(view, min_isr=4)
-    message = only(result, Kind.BELOW_MIN_IN_SYNC).message
-    assert message.endswith("fail: lower min.insync.replicas, or raise the replication factor")
+    finding = only(result, Kind.BELOW_MIN_IN_SYNC)
+    assert {topic for topic, _ in finding.partitions} == {finding.subject}
+    remedy = "lower min.insync.replicas, or raise the replication factor"
+    assert finding.message.endswith(f"fail: {remedy}")
     assert not kinds(audit(view, min_isr={"u": 4})) & below
     one = {p: row[:1] for p, row in view.replicas.items()}
     assert not kinds(audit(view, in_sync=one, min_isr={"u": 4})) & below
