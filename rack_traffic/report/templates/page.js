@@ -4,7 +4,6 @@
   const at = (id) => document.getElementById(id);
   const NARROW = 480;
   const PRINT_WIDTH = 650;
-  const TEXT_CELL = 54;
 
   // Charts. Colours are custom properties of the style sheet; insert their current values.
   const coloured = (value, style) => {
@@ -39,18 +38,16 @@
     layout.font.size = 12;
     if (layout.xaxis.type === "date") Object.assign(layout.xaxis, { nticks: 4, tickangle: 0 });
   };
-  // Limit the width of cells. Those with text are as wide as it needs, and the map may be scrolled;
-  // text that does not fit on paper is omitted.
+  // Limit the width of cells, and omit text that does not fit.
   const fitCells = (traces, layout, width) => {
     const columns = layout.xaxis.range[1] - layout.xaxis.range[0];
     const longest = Math.max(0, ...layout.xaxis.ticktext.map((each) => each.length));
     const labels = 7.5 * longest + 12;
-    const needed = !printing && traces.some((each) => each.texttemplate) ? columns * TEXT_CELL + labels : 0;
-    layout.width = Math.min(Math.max(width, needed), Math.max(280, columns * 130 + labels));
+    layout.width = Math.min(width, Math.max(280, columns * 130 + labels));
     const cell = (layout.width - labels) / columns;
     for (const trace of traces) {
-      if (cell < TEXT_CELL) delete trace.texttemplate;
-      trace.textfont.size = cell < 70 ? 11 : 13;
+      if (cell < 46) delete trace.texttemplate;
+      trace.textfont.size = cell < 56 ? 10 : cell < 70 ? 11 : 13;
     }
     if (cell < 7 * longest) layout.margin.t = 24;
   };
