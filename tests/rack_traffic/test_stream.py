@@ -32,6 +32,9 @@ from rack_traffic.transforms.hourly import hourly
 from tests.support.traffic_frames import snapshots
 from tests.support.traffic_truth import BEGIN
 
+pytestmark = pytest.mark.timeout(900)
+"""Publishing hours, and cleaning nine tables, takes a minute each time on two busy cores."""
+
 Rows = dict[str, list[dict[str, Any]]]
 
 QUERY = "6c3a8f4e"
@@ -177,8 +180,6 @@ def test_a_stream_continues_from_its_checkpoint(spark: SparkSession, tmp_path: P
     assert [tuple(row) for row in seen] == [(2, 0)]
 
 
-# Publishing a day and cleaning nine tables takes a minute each time on two busy cores.
-@pytest.mark.timeout(900)
 def test_old_snapshots_hours_and_files_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
     options = StreamOptions(
         str(tmp_path),
