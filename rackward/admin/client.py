@@ -58,16 +58,15 @@ def client_settings(properties: Mapping[str, object], client_id: str = CLIENT_ID
     }
 
 
-def responding_settings(properties: Mapping[str, object], deadline: Deadline) -> dict[str, Any]:
-    """Return the `client_settings` with only the first bootstrap server that responds.
+def responding_settings(settings: Mapping[str, Any], deadline: Deadline) -> dict[str, Any]:
+    """Return `client_settings` with only the first bootstrap server that responds.
 
-    kafka-python would spend all of its time on one that accepts connections and is silent.
+    kafka-python would spend all of its time on dead ones, or on one that accepts connections and is
+    silent.
 
     Raises AdminError if no server responds, or refuses this user.
     """
-    settings = client_settings(properties)
-    settings["bootstrap_servers"] = [pick_bootstrap_server(settings, deadline)]
-    return settings
+    return {**settings, "bootstrap_servers": [pick_bootstrap_server(settings, deadline)]}
 
 
 def connect(
@@ -93,11 +92,9 @@ def connect(
             "no cluster is given: set --bootstrap-server HOST:PORT, or bootstrap.servers in "
             "--command-config"
         )
-    servers: Any = settings["bootstrap_servers"]
     deadline = Deadline.after(timeout)
-    # The client gets only a server that responded: it would spend the whole time on dead ones.
-    settings["bootstrap_servers"] = [pick_bootstrap_server(settings, deadline)]
-    return AdminConnection(_open_client(settings, deadline), ",".join(servers), timeout)
+    client = _open_client(responding_settings(settings, deadline), deadline)
+    return AdminConnection(client, ",".join(settings["bootstrap_servers"]), timeout)
 
 
 class _NoControllerError(kafka_errors.KafkaError):  # type: ignore[misc]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rackward.admin.client import responding_settings
+from rackward.admin.client import client_settings, responding_settings
 from rackward.admin.errors import wrap
 from rackward.units import Deadline
 
@@ -29,7 +29,7 @@ class ReliableProducer:
 
         self._topic, self._timeout = topic, timeout
         arguments: dict[str, Any] = {
-            **responding_settings(properties, Deadline.after(timeout)),
+            **responding_settings(client_settings(properties), Deadline.after(timeout)),
             "acks": "all",
             "enable_idempotence": True,
             "max_block_ms": int(timeout * 1000),

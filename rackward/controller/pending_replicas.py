@@ -27,7 +27,7 @@ from placement_core.cluster import with_placeholders, without_placeholders
 from placement_core.placers import MultiLevelPlacer, UnderReplicatedPlacer, place
 from placement_core.placers.under_replicated import ReplicationTarget, counted_replicas
 from rackward.admin import AdminConnection, AdminError, AdminTimeoutError, ClusterState, read_state
-from rackward.admin.client import responding_settings
+from rackward.admin.client import client_settings, responding_settings
 from rackward.admin.errors import wrap
 from rackward.admin.producer import ReliableProducer
 from rackward.admin.topics import (
@@ -359,7 +359,7 @@ def read_pending_replicas(
     try:
         consumer = KafkaConsumer(
             **{
-                **responding_settings(properties, deadline),
+                **responding_settings(client_settings(properties), deadline),
                 "group_id": None,
                 "auto_offset_reset": "earliest",
                 "allow_auto_create_topics": False,

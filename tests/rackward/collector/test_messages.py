@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assignors.traffic_reports import TrafficCounter, report_messages
+from assignors.traffic_reports import TrafficCounter, TrafficReport, report_messages
 from rack_traffic.snapshot_tables import CLIENT_REPORTS, SNAPSHOT_TABLES
 from rackward.collector.client_reports import MAX_BYTES, report_rows
 from rackward.collector.topic_sink import to_messages, to_values
@@ -119,14 +119,14 @@ def test_invalid_messages_become_faults(value: bytes | None) -> None:
 
 
 def test_reports_of_consumers_are_read() -> None:
-    counter = TrafficCounter(AT)
-    counter.add(("orders", 1), "a", 100)
-    counter.add(("orders", 1), "a", 50)
-    counter.add(("orders", 1), "b", 7)
-    counter.add(("orders", 0), None, 1)
+    fetched = {
+        ("orders", 1, "a"): 150,
+        ("orders", 1, "b"): 7,
+        ("orders", 0, None): 1,
+        ("orders", 2, "c"): 0,
+    }
     later = AT + timedelta(seconds=60)
-    message = counter.take_report(later, [(("orders", 1), "a"), (("orders", 2), "c")])
-    assert message is not None
+    message = TrafficReport(AT, later, fetched)
     values = report_messages(message, cluster=None, group="billing", member_id="m", to_rack="b")
     rows = []
     for value in values:
