@@ -183,6 +183,27 @@ def group_case(
     )
 
 
+def divided_at_change(
+    read: Sequence[int], before: Assignment, after: Assignment
+) -> tuple[list[int], list[int]]:
+    """Divide what a group read between two snapshots (index = partition) between both.
+
+    Owners and leaders are those of the first snapshot for the first half, as in rules 14, 16 and 17
+    of docs/traffic.md. All of what was read belongs to the one snapshot in which the partition has
+    an owner, if the other one was taken during a rebalance.
+    """
+    owned_before, owned_after = (
+        frozenset[int]().union(*assignment.values()) for assignment in (before, after)
+    )
+    first = []
+    for number, size in enumerate(read):
+        if number in owned_before and number in owned_after:
+            first.append(size // 2)
+        else:
+            first.append(size if number in owned_before else 0)
+    return first, [size - part for size, part in zip(read, first, strict=True)]
+
+
 def reads_followers(strategy: Strategy) -> bool:
     """Whether members read the replica in their rack."""
     return strategy.follower_fetching or strategy.nearest

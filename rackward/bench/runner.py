@@ -29,6 +29,7 @@ from rackward.bench.figures import (
     Result,
     StepFigures,
     bursts,
+    divided_at_change,
     group_case,
     optimum,
     predicted,
@@ -180,12 +181,18 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """The state at the end of a step."""
+    """The state at the end of a step, or at a sample within it.
+
+    ``sizes`` (bytes) and ``offsets`` are those of the logs, by partition; ``racks`` has the members
+    of each group, with their racks.
+    """
 
     view: ClusterView
     sizes: list[int]
+    offsets: Sequence[int]
     matrices: Mapping[str, TrafficMatrix]
     reports: Mapping[str, GroupReport]
+    racks: Mapping[str, Mapping[str, str]]
 
 
 class BatchRunner:
@@ -414,7 +421,7 @@ class BatchRunner:
             return
         self._producer.check()
         # Members and leaders change between checkpoints: what is read meanwhile is predicted from
-        # snapshots, as by the pipeline.
+        # positions and snapshots, as the pipeline does from commits and snapshots.
         if not self._workload.is_at_rest and time.monotonic() > self._sampled_at + SAMPLE_SECONDS:
             with suppress(RackwardError):
                 self._sample(self._snapshot())
@@ -459,44 +466,46 @@ class BatchRunner:
         """Return the present state without the bytes that brokers count."""
         view = self._view()
         sizes = read_replica_sizes(self._admin, list(view.racks()), self._partitions)
+        groups = [group for run in self._runs for group in run.groups]
         return _Checkpoint(
             view,
             [
                 max(sizes[tp, broker].bytes for broker in view.replicas[tp])
                 for tp in self._partitions
             ],
+            self._producer.offsets() if self._sampled else [0] * len(self._partitions),
             {},
-            {group.key: group.report() for run in self._runs for group in run.groups},
+            {group.key: group.report() for group in groups},
+            {group.key: dict(group.member_racks) for group in groups},
         )
 
     def _sample(self, now: _Checkpoint) -> None:
-        """Add what every group reads of the growth since the last sample."""
+        """Add what every group has read since the last sample."""
         assert self._sampled is not None
-        growth = _growth(self._sampled, now)
+        last = self._sampled
         for run in self._runs:
-            run.predicted += [
-                predicted(run.strategy, case) for case in self._cases(run, now, growth)
-            ]
+            for number, group in enumerate(run.groups):
+                before, after = last.reports[group.key], now.reports[group.key]
+                read = _read_bytes(before.positions, after.positions, now)
+                parts = divided_at_change(read, before.assignment, after.assignment)
+                run.predicted += [
+                    predicted(run.strategy, self._case(run, number, checkpoint, part))
+                    for checkpoint, part in zip((last, now), parts, strict=True)
+                    if any(part)
+                ]
         self._sampled, self._sampled_at = now, time.monotonic()
 
-    def _cases(self, run: _Run, now: _Checkpoint, growth: Sequence[int]) -> list[GroupCase]:
-        """Return the strategy's groups as the pipeline's what-if has them."""
-        return [
-            group_case(
-                group.key,
-                run.strategy,
-                GroupState(dict(group.member_racks), topics, now.reports[group.key].assignment),
-                self._partitions,
-                now.view,
-                growth,
-            )
-            for group, topics in zip(run.groups, run.topics, strict=True)
-        ]
+    def _case(self, run: _Run, number: int, at: _Checkpoint, log_bytes: Sequence[int]) -> GroupCase:
+        """Return a group of the strategy as the pipeline's what-if has it."""
+        key = run.groups[number].key
+        state = GroupState(at.racks[key], run.topics[number], at.reports[key].assignment)
+        return group_case(key, run.strategy, state, self._partitions, at.view, log_bytes)
 
     def _finish_step(
         self, run: _Run, event: Event, before: _Checkpoint, after: _Checkpoint
     ) -> None:
-        cases = self._cases(run, after, _growth(before, after))
+        growth = _growth(before, after)
+        cases = [self._case(run, number, after, growth) for number in range(len(run.groups))]
         metrics = [predicted(run.strategy, case) for case in cases]
         total = sum(after.matrices[run.slot].values()) - sum(before.matrices[run.slot].values())
         crossing = cross_rack_bytes(after.matrices[run.slot]) - cross_rack_bytes(
@@ -575,6 +584,14 @@ class BatchRunner:
 
 def _growth(before: _Checkpoint, after: _Checkpoint) -> list[int]:
     return [late - early for late, early in zip(after.sizes, before.sizes, strict=True)]
+
+
+def _read_bytes(before: Mapping[int, int], after: Mapping[int, int], now: _Checkpoint) -> list[int]:
+    """Return the bytes between two positions of a group, by partition."""
+    return [
+        round(max(0, after.get(number, 0) - before.get(number, 0)) * size / offset) if offset else 0
+        for number, (size, offset) in enumerate(zip(now.sizes, now.offsets, strict=True))
+    ]
 
 
 def _nested(matrix: TrafficMatrix) -> Matrix:

@@ -8,6 +8,7 @@ from placement_core import Broker, ClusterView, TopicPartition
 from rackward.bench.figures import (
     GroupState,
     bursts,
+    divided_at_change,
     group_case,
     optimum,
     predicted,
@@ -74,6 +75,17 @@ def test_a_partition_without_an_owner_crosses_nothing() -> None:
     strategy = STRATEGIES["kafka-python-range"]
     case = group_case("g", strategy, state, PARTITIONS, VIEW, [100, 20, 3])
     assert what_if([case])[0]["as_is"].crossing_bytes == 0
+
+
+def test_what_was_read_is_divided_between_the_snapshots_before_and_after() -> None:
+    before = {"m-a": frozenset({0, 1}), "m-b": frozenset({4})}
+    after = {"m-a": frozenset({0}), "m-b": frozenset({1, 2, 4})}
+    # 0 and 4 keep their owner, 1 changes it; 2 has none at first, 3 never.
+    assert divided_at_change([10, 7, 5, 6, 0], before, after) == (
+        [5, 3, 0, 0, 0],
+        [5, 4, 5, 6, 0],
+    )
+    assert divided_at_change([10, 7, 5, 6, 0], after, before)[0] == [5, 3, 5, 0, 0]
 
 
 def test_the_optimum_with_equal_and_with_different_subscriptions() -> None:
