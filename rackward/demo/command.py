@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -154,13 +154,13 @@ def demo(
             logs=logs,
         )
         print_introduction(console, own_cluster=bootstrap_server is None)
-        if bootstrap_server is not None:
-            environment = existing_cluster(bootstrap_server)
-            result = DemoRunner(environment, options, progress).run()
-        else:
-            with _own_cluster(cluster, progress, logs) as environment:
-                result = DemoRunner(environment, options, progress).run()
-                progress.status("Stopping the brokers")
+        with closing(DemoRunner(options, progress)) as runner:
+            if bootstrap_server is not None:
+                result = runner.run(existing_cluster(bootstrap_server))
+            else:
+                with _own_cluster(cluster, progress, logs) as environment:
+                    result = runner.run(environment)
+                    progress.status("Stopping the brokers")
     print_result(result, console)
     if as_json:
         typer.echo(to_json(result), nl=False)
@@ -187,6 +187,8 @@ def _own_cluster(
             "num.network.threads": "1",
             # The members of a group start within a second, so they form it in one rebalance.
             "group.initial.rebalance.delay.ms": "1000",
+            # By default 9 s pass until the partitions of a dead broker get new leaders.
+            "broker.session.timeout.ms": "6000",
         },
         progress=progress.log,
     ) as cluster:

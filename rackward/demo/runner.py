@@ -87,29 +87,47 @@ def step_result(step: Step, before: Checkpoint, after: Checkpoint, seconds: floa
 
 
 class DemoRunner:
-    """One run of the demo."""
+    """One run of the demo.
 
-    def __init__(
-        self, environment: Environment, options: Options, progress: ProgressReporter
-    ) -> None:
-        self._environment = environment
+    Starts the processes of the groups, which import for seconds: meanwhile a cluster can be
+    started. `close` ends them.
+    """
+
+    def __init__(self, options: Options, progress: ProgressReporter) -> None:
         self._options = options
         self._progress = progress
         self._random = Random(options.seed)
         self._topic = f"rackward-demo-{options.seed}-{int(time.time())}"
         self._partitions = [TopicPartition(self._topic, i) for i in range(options.partitions)]
-        self._steps = steps_for(own_cluster=environment.cluster is not None)
-        self._groups: list[GroupProcess] = []
+        self._groups = [
+            GroupProcess(
+                strategy,
+                self._partitions,
+                f"{self._topic}-{strategy.key}",
+                options.logs / f"{strategy.key}.log",
+                fetch=FETCH,
+            )
+            for strategy in STRATEGIES
+        ]
         self._killed_broker: int | None = None
         self._leaders_of_killed_broker: dict[TopicPartition, int] = {}
+        self._environment: Environment
+        self._steps: Sequence[Step]
         self._meter: TrafficMeter
         self._producer: BackgroundProducer
         self._view: ClusterView
 
-    def run(self) -> DemoResult:
+    def close(self, *, leave_groups: bool = False) -> None:
+        """End the processes of the groups, with ``leave_groups`` after members have left."""
+        for group in self._groups:
+            group.close(leave_group=leave_groups)
+
+    def run(self, environment: Environment) -> DemoResult:
         """Run all steps. Raises DemoError, or errors of the cluster, if a step fails."""
+        self._environment = environment
+        self._steps = steps_for(own_cluster=environment.cluster is not None)
         with ExitStack() as cleanup:
-            self._create_topic_and_groups(cleanup)
+            self._create_topic(cleanup)
             self._form_groups()
             self._meter = cleanup.enter_context(
                 closing(self._environment.traffic_meter(self._topic, self._options.partitions))
@@ -125,22 +143,17 @@ class DemoRunner:
             )
             return self._run_steps()
 
-    def _create_topic_and_groups(self, cleanup: ExitStack) -> None:
+    def _create_topic(self, cleanup: ExitStack) -> None:
         count = self._options.partitions
         self._progress.status(f"Creating a topic of {count} partitions with shuffled leaders")
         replicas = spread_replicas(self._environment.racks, count, self._random)
         self._environment.create_topic(self._topic, replicas)
-        names = {strategy.key: f"{self._topic}-{strategy.key}" for strategy in STRATEGIES}
-        if self._environment.cluster is None:
-            cleanup.callback(self._environment.delete, self._topic, list(names.values()))
-        for strategy in STRATEGIES:
-            log_file = self._options.logs / f"{strategy.key}.log"
-            group = GroupProcess(
-                strategy, self._partitions, names[strategy.key], log_file, fetch=FETCH
-            )
-            # Members need not leave the groups of a cluster that is about to be removed.
-            cleanup.callback(group.close, leave_group=self._environment.cluster is None)
-            self._groups.append(group)
+        is_existing = self._environment.cluster is None
+        if is_existing:
+            groups = [group.group for group in self._groups]
+            cleanup.callback(self._environment.delete, self._topic, groups)
+        # Members need not leave the groups of a cluster that is about to be removed.
+        cleanup.callback(self.close, leave_groups=is_existing)
 
     def _form_groups(self) -> None:
         racks = self._environment.rack_names

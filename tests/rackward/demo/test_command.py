@@ -24,8 +24,11 @@ class FakeRunner:
     def __init__(self, *_arguments: object) -> None:
         pass
 
-    def run(self) -> DemoResult:
+    def run(self, _environment: Environment) -> DemoResult:
         return self.result
+
+    def close(self) -> None:
+        pass
 
 
 @pytest.fixture(autouse=True)
