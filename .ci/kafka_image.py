@@ -27,7 +27,7 @@ from rackward.clusters.distribution import (
 )
 from rackward.clusters.docker import check_docker, has_image, local_image
 from rackward.clusters.errors import ClusterError, tail
-from rackward.clusters.startup_cache import StartupCache, prepare_startup_cache
+from rackward.clusters.startup_cache import CLASSES
 
 BASE = "rackward-base:bookworm"
 _SUITE = "bookworm"
@@ -109,14 +109,13 @@ def build(kafka_version: str, base: str | None, *, rebuild: bool) -> str:
         return name
     cache = cache_directory()
     kafka = fetch_kafka(kafka_version, cache, log)
-    startup_cache = prepare_startup_cache(kafka, cache, log)
     with tempfile.TemporaryDirectory(prefix="rackward-image-") as folder:
         if base is None:
             base = BASE
             if not has_image(BASE):
                 _debootstrap(Path(folder) / "root")
         log(f"building {name}")
-        _write_context(Path(folder) / "context", kafka, startup_cache)
+        _write_context(Path(folder) / "context", kafka)
         _run_command(
             ["docker", "build", "--build-arg", f"BASE={base}", "-t", name, f"{folder}/context"],
             # BuildKit would need a further plug-in.
@@ -140,7 +139,7 @@ def _debootstrap(root: Path) -> None:
     _run_command(["docker", "import", archive, BASE])
 
 
-def _write_context(context: Path, kafka: Distribution, startup_cache: StartupCache) -> None:
+def _write_context(context: Path, kafka: Distribution) -> None:
     """Write the files that the Dockerfile copies."""
     shutil.copytree(java_home(), context / "java", symlinks=True)
     libs, scripts = context / "libs", context / "docker"
@@ -149,7 +148,7 @@ def _write_context(context: Path, kafka: Distribution, startup_cache: StartupCac
     for jar in kafka.jars:
         shutil.copyfile(jar, libs / jar.name)
     (context / "Dockerfile").write_text(_DOCKERFILE)
-    shutil.copyfile(startup_cache.classes, scripts / "classes.txt")
+    shutil.copyfile(CLASSES, scripts / "classes.txt")
     for name, script in (("run", _RUN), ("java", _JAVA)):
         (scripts / name).write_text(script)
         (scripts / name).chmod(0o755)

@@ -9,19 +9,19 @@ are therefore kept beside the jars:
   when it formats a node; with it, a cluster is formatted without one more JVM per node.
 
 An archive is valid for one Java runtime and one set of jars, so the folder is named after
-both. A JVM that finds an invalid archive starts without it.
+both. A JVM that finds an invalid archive starts without it. Its classes are those of
+``kafka-classes.txt``, so that no node has to run first. ``python -m
+integration.clusters.class_list`` writes that file for a new default version; Java skips classes
+that another version of Kafka lacks.
 """
 
 from __future__ import annotations
 
 import hashlib
-import signal
-import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from rackward.clusters import jolokia
 from rackward.clusters.broker_config import (
     CONTROLLER,
     CONTROLLER_ID,
@@ -30,15 +30,18 @@ from rackward.clusters.broker_config import (
     free_ports,
 )
 from rackward.clusters.distribution import Distribution, Progress, build_once, java_home
-from rackward.clusters.errors import BrokerError, ClusterError
+from rackward.clusters.errors import BrokerError, ClusterTimeoutError
 from rackward.clusters.processes import Processes
 
-_LAYOUT = 1
+CLASSES = Path(__file__).with_name("kafka-classes.txt")
+"""The classes that a node loads until it runs, in the format of ``-XX:SharedClassListFile``."""
+
+_LAYOUT = 2
 """Part of the folder's name: increase it when the contents of the folder change."""
 
 _CLUSTER_ID = "rackward-rackward-rwAA"
 _STEP_TIMEOUT = 90.0
-"""Seconds that formatting, starting or stopping the node, or writing the archive may take."""
+"""Seconds that formatting a node, or writing the archive, may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +54,6 @@ class StartupCache:
     def checkpoint(self) -> Path:
         """``bootstrap.checkpoint`` as the StorageTool writes it: the same for every cluster."""
         return self.directory / "bootstrap.checkpoint"
-
-    @property
-    def classes(self) -> Path:
-        """The classes that a broker loads, one per line; empty if they could not be listed."""
-        return self.directory / "classes.txt"
 
     @property
     def archive(self) -> Path:
@@ -76,7 +74,7 @@ class StartupCache:
 def prepare_startup_cache(
     kafka: Distribution, cache: Path, progress: Progress | None = None
 ) -> StartupCache:
-    """Return the artifacts for ``kafka``, created in ``cache`` (10 s) unless they are there.
+    """Return the artifacts for ``kafka``, created in ``cache`` (5 s) unless they are there.
 
     Raises BrokerError if a node could not be formatted, and MissingExtraError.
     """
@@ -84,31 +82,31 @@ def prepare_startup_cache(
 
     def build(folder: Path) -> None:
         if progress is not None:
-            progress("preparing fast broker starts (10 s, once)")
+            progress("preparing fast broker starts (5 s, once)")
         artifacts = StartupCache(folder)
         with closing(Processes()) as processes:
-            _format_node(kafka, processes, artifacts)
+            command = kafka.dump_archive_command(CLASSES, artifacts.archive)
+            processes.start("dump", command, processes.folder / "dump.out")
+            format_node(kafka, processes, artifacts.checkpoint)
             try:
-                _write_archive(kafka, processes, artifacts)
-            except ClusterError as error:
-                # The archive only saves time.
+                status = processes.wait("dump", _STEP_TIMEOUT)
+            except ClusterTimeoutError:
+                status = None
+            # The archive only saves time.
+            if status != 0:
                 artifacts.archive.unlink(missing_ok=True)
                 if progress is not None:
-                    progress(f"brokers will start slower, without a CDS archive: {error}")
+                    progress("brokers will start slower: Java could not write a CDS archive")
 
     build_once(startup.directory, build, progress)
     return startup
 
 
-def _fingerprint(kafka: Distribution) -> str:
-    """Return a hash that changes with anything that invalidates an archive."""
-    stats = [(str(path), path.stat()) for path in (java_home() / "lib" / "modules", *kafka.jars)]
-    identity = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
-    return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
+def format_node(kafka: Distribution, processes: Processes, checkpoint: Path) -> Path:
+    """Format a node that is controller and broker in one; copy its checkpoint.
 
-
-def _format_node(kafka: Distribution, processes: Processes, artifacts: StartupCache) -> None:
-    """Format a node that is controller and broker in one, and copy its checkpoint."""
+    Returns its ``server.properties``. Raises BrokerError.
+    """
     controller, internal = free_ports(2)
     data = processes.folder / "data"
     properties = processes.folder / "server.properties"
@@ -137,34 +135,12 @@ def _format_node(kafka: Distribution, processes: Processes, artifacts: StartupCa
             out.read_text(errors="replace"),
             f"Kafka must be 3.9 or later, and this is {kafka.version}",
         )
-    artifacts.checkpoint.write_bytes((data / "bootstrap.checkpoint").read_bytes())
+    checkpoint.write_bytes((data / "bootstrap.checkpoint").read_bytes())
+    return properties
 
 
-def _write_archive(kafka: Distribution, processes: Processes, artifacts: StartupCache) -> None:
-    """Start the formatted node to list the classes it loads, then archive them.
-
-    Raises ClusterError if a step fails.
-    """
-    folder = processes.folder
-    artifacts.classes.touch()
-    (port,) = free_ports(1)
-    command = kafka.server_command(
-        folder / "server.properties",
-        folder / "server.log",
-        agent_port=port,
-        options=[f"-XX:DumpLoadedClassList={artifacts.classes}"],
-    )
-    processes.start("train", command, folder / "train.out")
-    deadline = time.monotonic() + _STEP_TIMEOUT
-    while jolokia.broker_state(port) != jolokia.RUNNING:
-        if processes.exit_code("train") is not None:
-            raise ClusterError("the training node exited")
-        if time.monotonic() > deadline:
-            raise ClusterError(f"the training node did not start within {_STEP_TIMEOUT:g} s")
-        time.sleep(0.05)
-    processes.signal("train", signal.SIGTERM)
-    processes.wait("train", _STEP_TIMEOUT)
-    command = kafka.dump_archive_command(artifacts.classes, artifacts.archive)
-    processes.start("dump", command, folder / "dump.out")
-    if processes.wait("dump", _STEP_TIMEOUT) != 0:
-        raise ClusterError("Java could not write the archive")
+def _fingerprint(kafka: Distribution) -> str:
+    """Return a hash that changes with anything that invalidates an archive."""
+    stats = [(str(path), path.stat()) for path in (java_home() / "lib" / "modules", *kafka.jars)]
+    identity = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]

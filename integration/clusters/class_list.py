@@ -1,0 +1,64 @@
+"""Writes ``rackward/clusters/kafka-classes.txt``: the classes that a node of Kafka loads.
+
+``python -m integration.clusters.class_list`` starts a node, which is controller and broker in one,
+and stops it when it runs. The lines are sorted, so that a new version changes few of them.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import closing
+from pathlib import Path
+
+from rackward.clusters import jolokia
+from rackward.clusters.broker_config import free_ports
+from rackward.clusters.distribution import (
+    Distribution,
+    cache_directory,
+    default_version,
+    fetch_kafka,
+)
+from rackward.clusters.processes import Processes
+from rackward.clusters.startup_cache import CLASSES, format_node
+
+TIMEOUT = 90.0
+"""Seconds that the node may take to start, or to stop."""
+
+
+def loaded_classes(kafka: Distribution) -> list[str]:
+    """Return the class list of a node, sorted. Raises RuntimeError if it does not start or stop."""
+    with closing(Processes()) as processes:
+        folder = Path(processes.folder)
+        listed = folder / "classes.txt"
+        properties = format_node(kafka, processes, folder / "bootstrap.checkpoint")
+        (port,) = free_ports(1)
+        command = kafka.server_command(
+            properties,
+            folder / "server.log",
+            agent_port=port,
+            options=[f"-XX:DumpLoadedClassList={listed}"],
+        )
+        processes.start("node", command, folder / "node.out")
+        deadline = time.monotonic() + TIMEOUT
+        while jolokia.broker_state(port) != jolokia.RUNNING:
+            if processes.exit_code("node") is not None or time.monotonic() > deadline:
+                output = (folder / "node.out").read_text(errors="replace")
+                raise RuntimeError(f"the node did not start:\n{output}")
+            time.sleep(0.05)
+        processes.signal("node", signal.SIGTERM)
+        processes.wait("node", TIMEOUT)
+        lines = listed.read_text().splitlines()
+        # Ids are only needed for classes of an application's own loaders.
+        return sorted({line.partition(" id: ")[0] for line in lines if line[0] != "#"})
+
+
+def main() -> None:
+    """Write the file, and print how many lines it has."""
+    classes = loaded_classes(fetch_kafka(default_version(), cache_directory(), print))
+    CLASSES.write_text("\n".join(classes) + "\n")
+    print(f"{len(classes):,} lines in {CLASSES}")
+
+
+if __name__ == "__main__":
+    main()
