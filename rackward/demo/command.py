@@ -108,7 +108,7 @@ def demo(
         typer.Option(
             metavar="SECONDS", min=1, max=600, help="Seconds of steady reading in each step."
         ),
-    ] = 4.0,
+    ] = 3.0,
     price: Annotated[
         float,
         typer.Option(
