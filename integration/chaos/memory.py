@@ -12,29 +12,32 @@ from typing import Self
 
 SAMPLE_SECONDS = 5.0
 SETTLED_SECONDS = 300.0
-"""A process may grow for so long after its start."""
+"""Memory may grow for so long after the first sample."""
 
 GROWTH_LIMIT = 1.10
-"""The most that it may take afterwards, as a multiple of what it took then."""
+"""The most that it may take afterwards, as a multiple of what it took until then."""
 
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Resident memory of one process, in KiB.
+    """Resident memory, in KiB, of the largest of all processes with the same work.
 
-    seconds
-        For how long it was observed.
+    The largest, because members are killed and replaced, and a member takes more from when it
+    computes its group's first assignment: it then loads the solver.
+
+    processes, seconds
+        How many there were, and for how long they were observed.
     settled
-        After `SETTLED_SECONDS`.
-    highest, last
-        Afterwards.
+        At most until `SETTLED_SECONDS`.
+    highest
+        At most afterwards.
     """
 
     name: str
+    processes: int
     seconds: float
     settled: int
     highest: int
-    last: int
 
     @property
     def growth(self) -> float:
@@ -42,23 +45,25 @@ class MemoryUse:
         return self.highest / self.settled
 
 
-def memory_use(name: str, samples: Sequence[tuple[float, int]]) -> MemoryUse | None:
-    """Return the use of a process; None if it did not run for much longer than it may grow.
+def memory_use(name: str, samples: Sequence[tuple[float, int, int]]) -> MemoryUse | None:
+    """Return the use of processes; None if they did not run for longer than they may grow.
 
-    ``samples`` are times in seconds and KiB, in order, the first soon after its start.
+    ``samples`` are times in seconds, process ids and KiB, in order of time.
     """
     began = samples[0][0]
-    later = [size for at, size in samples if at - began >= SETTLED_SECONDS]
-    if len(later) < 2:
+    settled = [size for at, _, size in samples if at - began <= SETTLED_SECONDS]
+    later = [size for at, _, size in samples if at - began > SETTLED_SECONDS]
+    if not later:
         return None
-    return MemoryUse(name, samples[-1][0] - began, later[0], max(later), later[-1])
+    processes = len({pid for _, pid, _ in samples})
+    return MemoryUse(name, processes, samples[-1][0] - began, max(settled), max(later))
 
 
 def grown(uses: Sequence[MemoryUse]) -> list[str]:
-    """Return the processes that took more than `GROWTH_LIMIT` allows."""
+    """Return those that took more than `GROWTH_LIMIT` allows."""
     return [
-        f"{each.name} grew from {each.settled} KiB after {SETTLED_SECONDS:g} s to {each.highest}"
-        f" KiB ({each.growth:.2f} times) within {each.seconds:.0f} s, the limit is"
+        f"{each.name} grew from {each.settled} KiB until {SETTLED_SECONDS:g} s to {each.highest}"
+        f" KiB ({each.growth:.2f} times) until {each.seconds:.0f} s, the limit is"
         f" {GROWTH_LIMIT:.2f}"
         for each in uses
         if each.growth > GROWTH_LIMIT
@@ -78,18 +83,18 @@ def resident(pid: int) -> int | None:
 class MemorySamples:
     """Samples the memory of processes in a thread, between entry and exit."""
 
-    def __init__(self, processes: Callable[[], Mapping[str, int]]) -> None:
-        """Sample ``processes()``: process ids by name. A new process has a new name or id."""
+    def __init__(self, processes: Callable[[], Mapping[str, Sequence[int]]]) -> None:
+        """Sample ``processes()``: the ids of all processes with the same work, by its name."""
         self._processes = processes
-        self._samples: dict[tuple[str, int], list[tuple[float, int]]] = {}
+        self._samples: dict[str, list[tuple[float, int, int]]] = {}
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def uses(self, name_begins: str) -> list[MemoryUse]:
-        """Return the use of each process whose name begins so."""
+        """Return the use of the processes of each name that begins so."""
         uses = [
             memory_use(name, samples)
-            for (name, _), samples in list(self._samples.items())
+            for name, samples in list(self._samples.items())
             if name.startswith(name_begins)
         ]
         return [each for each in uses if each is not None]
@@ -109,7 +114,9 @@ class MemorySamples:
 
     def _run(self) -> None:
         while not self._ending.wait(SAMPLE_SECONDS):
-            for name, pid in self._processes().items():
-                size = resident(pid)
-                if size is not None:
-                    self._samples.setdefault((name, pid), []).append((time.monotonic(), size))
+            for name, pids in self._processes().items():
+                for pid in pids:
+                    size = resident(pid)
+                    if size is not None:
+                        sample = (time.monotonic(), pid, size)
+                        self._samples.setdefault(name, []).append(sample)

@@ -11,7 +11,6 @@ from typing import Any
 
 from integration.chaos.run import Outcome
 from integration.chaos.scenarios import GROUPS, LED, SCENARIOS
-from integration.chaos.workload import LEAD
 from rackward.clusters.distribution import KAFKA_VERSION
 
 COLUMNS = GROUPS + LED
@@ -87,24 +86,16 @@ class Results:
         return "\n".join(rows)
 
     def _memory_table(self) -> str:
-        """Return resident memory in the soak: of members by group, and of ``rackward lead``."""
+        """Return the highest resident memory in the soak: of members, and of ``rackward lead``."""
         rows = [
-            "| Processes | number | minutes | MiB after 5 minutes | MiB at most | growth at most |",
+            "| Processes | number | minutes | MiB until 5 minutes | MiB afterwards | growth |",
             "| --- | ---: | ---: | ---: | ---: | ---: |",
         ]
-        by_name: dict[str, list[Mapping[str, Any]]] = {}
-        for each in self._of("soak"):
-            for use in each["memory"]:
-                kind = LEAD if use["name"].endswith(LEAD) else "members"
-                by_name.setdefault(f"{each['client']}: {kind}", []).append(use)
-        for name, uses in by_name.items():
-            settled, highest, minutes = (
-                _range([use[key] / divisor for use in uses])
-                for key, divisor in (("settled", 1024), ("highest", 1024), ("seconds", 60))
-            )
-            growth = max(use["highest"] / use["settled"] - 1 for use in uses)
+        for use in (use for each in self._of("soak") for use in each["memory"]):
+            growth = use["highest"] / use["settled"] - 1
             rows.append(
-                f"| {name} | {len(uses)} | {minutes} | {settled} | {highest} | {growth:.1%} |"
+                f"| {use['name']} | {use['processes']} | {use['seconds'] / 60:.0f} "
+                f"| {use['settled'] / 1024:.0f} | {use['highest'] / 1024:.0f} | {growth:.1%} |"
             )
         return "\n".join(rows)
 

@@ -14,6 +14,7 @@ from integration.chaos.faults import RECORD_SECONDS, TOPIC_CONFIGS, Stage
 from integration.chaos.memory import MemorySamples, MemoryUse, grown
 from integration.chaos.scenarios import LED, MEMBERS, SESSION_SECONDS, Scenario
 from integration.chaos.workload import (
+    LEAD,
     RACKS,
     REFRESH,
     START_SECONDS,
@@ -235,11 +236,14 @@ def _in_monotonic_time(stored: StoredGroup) -> dict[PartitionId, list[Commit]]:
     }
 
 
-def _processes(groups: Sequence[FaultyGroup]) -> dict[str, int]:
-    """Return the process ids of all groups by "group: name"."""
-    return {
-        f"{group.client}: {name}": pid for group in groups for name, pid in group.processes.items()
-    }
+def _processes(groups: Sequence[FaultyGroup]) -> dict[str, list[int]]:
+    """Return the process ids of the members, and of ``rackward lead``, by "group: kind"."""
+    found: dict[str, list[int]] = {}
+    for group in groups:
+        for name, pid in group.processes.items():
+            kind = LEAD if name == LEAD else "members"
+            found.setdefault(f"{group.client}: {kind}", []).append(pid)
+    return found
 
 
 def _outcome(

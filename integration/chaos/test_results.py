@@ -33,7 +33,7 @@ OUTCOME = Outcome(
     recovered=11.04,
     violations=(),
 )
-MEMORY = MemoryUse("mixed: a-0", seconds=1500.0, settled=51_200, highest=52_224, last=51_712)
+MEMORY = MemoryUse("mixed: members", 12, seconds=1500.0, settled=51_200, highest=52_224)
 
 
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -74,12 +74,11 @@ def test_the_document_has_the_tables_of_the_results() -> None:
 
 
 def test_memory_of_the_soak_is_in_a_table() -> None:
-    lead = replace(MEMORY, name="mixed: rackward lead", seconds=600.0)
-    other = replace(MEMORY, name="mixed: b-1", highest=61_440)
-    soaked = replace(OUTCOME, scenario="soak", memory=(MEMORY, lead, other))
+    lead = replace(MEMORY, name="mixed: rackward lead", processes=1, highest=61_440)
+    soaked = replace(OUTCOME, scenario="soak", memory=(MEMORY, lead))
     text = Results().with_outcomes([soaked], 7, "2026-01-02").tables()
-    assert "| mixed: members | 2 | 25 | 50 | 51 to 60 | 20.0% |" in text
-    assert "| mixed: rackward lead | 1 | 10 | 50 | 51 | 2.0% |" in text
+    assert "| mixed: members | 12 | 25 | 50 | 51 | 2.0% |" in text
+    assert "| mixed: rackward lead | 1 | 25 | 50 | 60 | 20.0% |" in text
 
 
 @pytest.mark.parametrize(
@@ -87,18 +86,26 @@ def test_memory_of_the_soak_is_in_a_table() -> None:
     [
         # A sample each 100 s.
         ([10, 20, 30, 100, 100, 105], None),
-        ([10, 20, 30, 100, 110, 100], None),
-        ([10, 20, 30, 100, 111, 100], "m grew from 100 KiB after 300 s to 111 KiB (1.11 times)"),
-        # It did not run for longer than it may grow.
+        ([10, 100, 30, 30, 110, 100], None),
+        ([10, 20, 30, 100, 111, 100], "m grew from 100 KiB until 300 s to 111 KiB (1.11 times)"),
+        # They did not run for longer than they may grow.
         ([10, 20, 30, 100], None),
         ([10, 2000], None),
     ],
 )
 def test_memory_that_grows(sizes: list[int], expected: str | None) -> None:
-    use = memory_use("m", [(50.0 + 100 * index, size) for index, size in enumerate(sizes)])
+    use = memory_use("m", [(50.0 + 100 * index, 7, size) for index, size in enumerate(sizes)])
     found = grown([] if use is None else [use])
     assert len(found) == (expected is not None)
     assert found == [] or found[0].startswith(str(expected))
+
+
+def test_memory_is_that_of_the_largest_process() -> None:
+    first = [(float(at), 7, 100) for at in range(0, 400, 100)]
+    second = [(float(at), 8, 40 + at) for at in range(300, 1500, 10)]
+    use = memory_use("m", sorted(first + second))
+    # The second process grows by 1 KiB a second, and is the larger one from 60 s on.
+    assert use == MemoryUse("m", 2, 1490.0, 340, 1530)
 
 
 def test_resident_memory_of_this_process() -> None:
