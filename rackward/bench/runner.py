@@ -242,6 +242,9 @@ class BatchRunner:
             for number, event in enumerate(steps):
                 if len(steps) > 1:
                     self._log(f"  step {number + 1} of {len(steps)}: {event.value}")
+                if number:
+                    # Changes happen at any time between two snapshots, not just after one.
+                    self._read(self._random.uniform(0, SAMPLE_SECONDS))
                 self._cause(event)
                 self._read(
                     self._options.seconds
