@@ -106,6 +106,52 @@ def test_a_cycle_is_carried_out_as_often_as_it_pays_at_once(
     assert len(exchange.applied) <= most
 
 
+@pytest.mark.parametrize("units", range(2, 60))
+@pytest.mark.parametrize(("base", "scale"), [(0, 1), (7, 3), (-5, 1)])
+def test_every_repetition_that_pays_is_made_at_once(units: int, base: int, scale: int) -> None:
+    """Moves of one unit from broker 0, which has ``base`` more, to broker 1."""
+    exchange = FreeExchange.of([units, 0])
+    exchange.cost_scale = 2
+    cancel_negative_cycles(exchange, SquaredLoads(np.array([base, 0]), scale))
+    squares = [
+        scale * ((units + base - moved) ** 2 + moved**2) + 2 * moved for moved in range(units + 1)
+    ]
+    best = squares.index(min(squares))
+    assert exchange.applied == ([(0, 1, best)] if best else [])
+
+
+@dataclass
+class ScarceExchange(FreeExchange):
+    """An exchange graph in which only some units of a broker can make a move: ``left``."""
+
+    left: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def costs(self) -> IntArray:
+        cost = super().costs()
+        for arc, units in self.left.items():
+            if units == 0:
+                cost[arc] = INF
+        return cost
+
+    def find(self, source: int, target: int, cost: int, limit: int) -> IntArray:
+        return super().find(source, target, cost, min(limit, self.left[source, target]))
+
+    def apply(self, partitions: IntArray, source: int, target: int) -> None:
+        super().apply(partitions, source, target)
+        forwards, sign = ((source, target), -1) if source < target else ((target, source), 1)
+        self.left[forwards] += sign * len(partitions)
+
+
+def test_a_cycle_is_carried_out_as_often_as_its_scarcest_move_permits() -> None:
+    free = FreeExchange.of([9, 0, 0], {(0, 1): 1, (1, 2): 1})
+    exchange = ScarceExchange(free.loads, free.price, left={(0, 1): 8, (1, 2): 1})
+    # Broker 1 has as much that cannot move as broker 0 has in all.
+    moved = cancel_negative_cycles(exchange, SquaredLoads(np.array([0, 9, 0]), 5))
+    assert exchange.applied == [(0, 1, 4), (1, 0, 4), (0, 1, 1), (1, 2, 1)]
+    assert exchange.loads.tolist() == [8, 0, 1]
+    assert moved == 2
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_vessels_are_filled_to_one_level(seed: int) -> None:
     rng = np.random.default_rng(seed)
