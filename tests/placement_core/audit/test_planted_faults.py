@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -163,6 +164,26 @@ def test_a_small_rack_that_must_carry_more_is_not_uneven() -> None:
     result = audit(view)
     assert Kind.UNEVEN_REPLICAS not in kinds(result)
     assert plan_reassignment(view).copies == 0
+
+
+def test_the_fair_share_of_a_rack_is_one_that_the_rack_rules_permit() -> None:
+    """A large rack gets one replica of each partition at most, a small one at least."""
+
+    def message_about(rack: str, sizes: tuple[int, ...], rows: Sequence[tuple[int, ...]]) -> str:
+        racks = "".join(name * size for name, size in zip("abc", sizes, strict=True))
+        brokers = tuple(Broker(n, name) for n, name in enumerate(racks))
+        view = ClusterView(brokers, {TopicPartition("t", n): r for n, r in enumerate(rows)})
+        [message] = [
+            each.message
+            for each in audit(view).findings
+            if each.kind is Kind.UNEVEN_REPLICAS and each.subject == f"rack {rack}"
+        ]
+        return message.split(" that ")[0]
+
+    few_in_c = [(0, 1)] * 6 + [(0, 2), (1, 3), (0, 4), (1, 5)]
+    assert message_about("c", (1, 1, 4), few_in_c) == "4 replicas instead of 10"
+    many_in_a = [(0, 1, 2 + n % 6, 8 + n % 6) for n in range(10)]
+    assert message_about("a", (2, 6, 6), many_in_a) == "20 replicas instead of 10"
 
 
 def test_brokers_without_a_rack() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_core import PlacementSpec, ReplicaLists
 from placement_core.placers import MissingRacksError, MultiLevelPlacer, SimplePlacer
-from placement_core.placers.multi_level import TreeNode
+from placement_core.placers.multi_level import TreeNode, _requests
 from placement_core.racks import RackPath, parse_rack
 from tests.support.placement import (
     check_form,
@@ -190,6 +192,35 @@ def test_replicas_are_added_to_any_lists(
 
 def top(rack: str) -> str:
     return rack.split("/")[1]
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(1, 3), st.lists(st.integers(0, 7), max_size=3)), max_size=12),
+)
+def test_equal_requests_are_made_once(
+    children: int, partitions: list[tuple[int, list[int]]]
+) -> None:
+    """Held replicas are given by child; on a broker without new ones, plus the number of them."""
+    held = [[child % (2 * children) for child in each] for _, each in partitions]
+    requests, request_of = _requests(
+        children,
+        np.array([count for count, _ in partitions], np.int64),
+        np.repeat(np.arange(len(held)), list(map(len, held))).astype(np.int64),
+        np.array([*chain.from_iterable(held)], np.int64),
+    )
+    expected = [
+        (
+            count,
+            (
+                tuple(child for child in each if child < children),
+                tuple(child - children for child in each if child >= children),
+            ),
+        )
+        for (count, _), each in zip(partitions, held, strict=True)
+    ]
+    assert [requests[n] for n in request_of.tolist()] == expected
+    assert len({*map(str, requests)}) == len(requests)
 
 
 def test_added_partitions_continue_the_rings() -> None:
