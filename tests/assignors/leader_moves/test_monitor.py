@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assignors import LeaderRackAwareCooperativeSticky, RefreshPolicy
+from assignors import LeaderRackAwareCooperativeSticky, Member, RefreshPolicy
 from assignors.consumer_protocol import MemberSubscription
 from assignors.group_leader import (
     GroupContext,
@@ -27,17 +27,19 @@ CONTEXT = GroupContext("g", 1)
 
 
 class CountingAssignor(LeaderRackAwareCooperativeSticky):
-    """Counts its plans; raises ``error`` while ``failing``."""
+    """Counts its plans, and keeps the last members; raises ``error`` while ``failing``."""
 
     plans = 0
+    members: Sequence[Member] = ()
     failing = False
     error: Exception = RuntimeError("planted")
 
-    def assign(self, *arguments: Any, **named: Any) -> Any:
+    def assign(self, members: Iterable[Member], *arguments: Any, **named: Any) -> Any:
         if self.failing:
             raise self.error
         self.plans += 1
-        return super().assign(*arguments, **named)
+        self.members = list(members)
+        return super().assign(self.members, *arguments, **named)
 
 
 class Group:
@@ -123,6 +125,29 @@ def test_the_gain_is_computed_only_if_leaders_moved(caplog: pytest.LogCaptureFix
     group.requests(until=900, since=300)
     assert group.assignor.plans == plans + 1
     assert len(refresh_lines(caplog)) == 1
+
+
+def test_the_gain_is_that_of_members_who_own_the_assignment_in_force() -> None:
+    group = Group(t=[0, 1, 0, 1])
+    group.assign(generation=7)
+    group.leaders = {"t": [1, 0, 0, 1]}
+    assert not group.monitor.check(group.read, 30.0, CONTEXT)
+    assert group.assignor.members == [
+        Member("ma", frozenset({"t"}), "a", owned={"t": [0, 2]}, generation=7),
+        Member("mb", frozenset({"t"}), "b", owned={"t": [1, 3]}, generation=7),
+    ]
+
+
+@pytest.mark.parametrize(("heavy", "times"), [(0, [90.0]), (2, [])])
+def test_partitions_count_by_their_traffic(heavy: int, times: list[float]) -> None:
+    """The leaders of partitions 0 and 1 move: with 8 or 2 of 10 bytes, 3.2 or 0.8 partitions."""
+    group = Group(t=[0, 1, 0, 1])
+    weights = {"t": [7.0 if number == heavy else 1.0 for number in range(4)]}
+    group.rebalance = replace(group.rebalance, weights=weights)
+    group.monitor = LeaderMoveMonitor(POLICY, group.rebalance)
+    group.assign()
+    group.leaders = {"t": [1, 0, 0, 1]}
+    assert group.requests(until=300) == times
 
 
 def test_no_request_follows_the_assignment_that_was_requested() -> None:
