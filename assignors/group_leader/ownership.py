@@ -136,7 +136,7 @@ def withhold(
             # Claims of partitions that nobody else claims, and that stay, make no difference.
             is_contested = np.zeros(len(planned.assigned) + 1, bool)
             is_contested[row[~kept]] = True
-            contested = is_contested[row] | ~kept
+            contested = is_contested[row]
             counts[contested], passed[contested] = known.credible(members, claims.where(contested))
             ignored = [planned.ids[m] for m in np.unique(claims.member[~counts]).tolist()]
         withheld = _withheld(planned, claims, row, kept, counts, generations, generation)
