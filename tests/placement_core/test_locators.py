@@ -94,6 +94,8 @@ def test_racks_of_unknown_brokers_can_be_ignored() -> None:
         2: "a",
         10: "a",
     }
+    known = cluster({1: "a", 2: "b"})
+    assert apply_locator(KnownBrokersOnly(MetadataLocator()), known) == known
     loaded = load_locator("static", {"ignore_unknown": "true", "1": "a", "11": "b"})
     with pytest.raises(LocatorError, match="rack locator static: no rack for 2, 10"):
         apply_locator(loaded, VIEW)

@@ -15,8 +15,19 @@ from placement_core import (
     levels_crossed,
     parse_rack,
 )
+from placement_core.errors import MissingRacksError
 from placement_core.flow import rank_scales
 from placement_core.flow.min_cost_flow import water_fill
+
+
+def test_brokers_without_a_rack_are_named_with_what_to_do() -> None:
+    error = MissingRacksError([7, 2])
+    assert error.broker_ids == (2, 7)
+    assert str(error) == (
+        "brokers 2, 7 without a rack, while others have one: set broker.rack there, leave them out "
+        "(--brokers; --drain of placement plan), or ignore racks (--ignore-racks)"
+    )
+    assert str(MissingRacksError([3])).startswith("broker 3 without a rack")
 
 
 @pytest.mark.parametrize(

@@ -5,31 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from placement_core.flow import IntArray, SquaredLoads, cancel_negative_cycles
-from placement_core.rack_bounds import RackTree
+from placement_core.flow import SquaredLoads, cancel_negative_cycles
 from placement_core.reassignment import plan_reassignment
-from placement_core.reassignment.plan import ReassignmentProblem, read_problem
-from placement_core.reassignment.replica_sets import ReplicaSets
-from tests.support.reassignments import random_case, squares_of, valid_sets
-
-
-def random_sets(problem: ReassignmentProblem, rng: random.Random) -> ReplicaSets:
-    """Return random sets that satisfy the rack rules."""
-    tree = RackTree.of(problem.racks)
-    factors, bounds_of = np.unique(problem.replicas, return_inverse=True)
-    bounds = [tree.bounds(factor) for factor in factors.tolist()]
-    lower, upper = (np.stack(rows) for rows in zip(*bounds, strict=True))
-    paths = dict(enumerate(problem.racks))
-    depth = max(map(len, problem.racks))
-    paths = {broker: path + ("",) * (depth - len(path)) for broker, path in paths.items()}
-    chosen: IntArray = np.full((len(problem.partitions), int(problem.replicas.max())), -1)
-    for row, factor in enumerate(problem.replicas.tolist()):
-        chosen[row, :factor] = sorted(rng.choice(valid_sets(paths, factor)))
-    unpinned = np.full(len(chosen), -1)
-    return ReplicaSets(tree, chosen, problem.held, bounds_of, lower, upper, unpinned)
+from placement_core.reassignment.plan import read_problem
+from tests.support.reassignments import random_case, random_sets, squares_of
 
 
 @pytest.mark.parametrize("block", range(10))

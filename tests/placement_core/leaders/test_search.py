@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from dataclasses import replace
 from itertools import product
 
@@ -239,6 +240,38 @@ def test_the_cheapest_options_are_chosen() -> None:
     assert choice.chosen.tolist() == [1, 0, 1]
     assert choice.loads.tolist() == [1, 2, 0, 0]
     assert (choice.total_off_rack(), choice.total_price()) == (7, 72)
+
+
+def test_leaders_are_relieved_by_options_only() -> None:
+    """Broker 3 is free, and an option of none; broker 0 is, and has the number 0."""
+    options = np.array([[1, -1, 0], [1, -1, 0], [1, 2, -1], [2, -1, -1]])
+    choice = LeaderChoice.of(options, np.array([1, 1, 1, 2]), 4)
+    assert choice.relieve(np.array([1, 1, 2, 9]))
+    assert choice.chosen.tolist() == [0, 1, 2, 2]
+    assert not choice.relieve(np.array([1, 0, 2, 9]))
+    assert choice.chosen.tolist() == [0, 1, 2, 2]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_moves_cost_what_they_change(seed: int) -> None:
+    case = Case(seed, 0, changes_first=seed % 2 == 1)
+    choice = case.choice()
+    choice.choose(random.Random(seed).choice(case.all_choices()))
+    costs, now = choice.costs(), choice.total_price()
+    moves: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for row, options in enumerate(case.options.tolist()):
+        for target in set(options) - {-1, int(choice.chosen[row])}:
+            other = case.choice()
+            chosen = choice.chosen.copy()
+            chosen[row] = target
+            other.choose(chosen)
+            by_cost = moves[int(choice.chosen[row]), target]
+            by_cost[other.total_price() - now].append(row)
+    for source, target in np.ndindex(costs.shape):
+        by_cost = moves[source, target]
+        assert costs[source, target] == min(by_cost, default=INF)
+        for cost, rows in by_cost.items():
+            assert choice.find(source, target, cost, 9).tolist() == rows
 
 
 def test_moves_and_their_partitions() -> None:

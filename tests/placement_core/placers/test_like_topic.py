@@ -19,6 +19,10 @@ def test_replica_lists_of_the_other_topic_are_copied() -> None:
     assert LIKE.place(PlacementSpec(2, 3, first_partition=2), VIEW) == ORDERS[2:]
 
 
+def test_one_broker_is_enough_for_one_replica() -> None:
+    assert LIKE.place(PlacementSpec(1, 1), cluster("a", orders=((0,),))) == ((0,),)
+
+
 def test_present_replicas_come_first() -> None:
     spec = PlacementSpec(3, 3, present=((1,), (), (1, 0)))
     assert LIKE.place(spec, VIEW) == layout("102 120 102")

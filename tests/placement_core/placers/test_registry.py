@@ -124,6 +124,13 @@ def test_too_few_brokers(
         call(spec, VIEW, broker_ids=brokers)
 
 
+def test_a_placer_is_not_called_with_too_few_brokers() -> None:
+    unused = FixedPlacer(AssertionError("called"))
+    with pytest.raises(PlacementError, match="replication factor 2 on 1 brokers") as error:
+        place(SPEC, VIEW, unused, broker_ids=[3])
+    assert not isinstance(error.value, PlacerError)
+
+
 def test_missing_racks_are_named_and_can_be_ignored() -> None:
     half = cluster(["a", None, "b", None])
     with pytest.raises(PlacerError, match="rack-alternating: brokers 1, 3 without a rack") as error:

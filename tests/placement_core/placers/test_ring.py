@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from placement_core.placers.ring import HeldChildren, Request, Ring, level_last
+
+FREE: HeldChildren = ((), ())
 
 
 def one_by_one(
@@ -96,15 +99,41 @@ def test_rings_that_are_not_picked_for_in_blocks(sizes: list[int]) -> None:
     assert picks_of(ring, requests) == one_by_one(sizes, [0] * len(sizes), 1, requests)
 
 
+def test_repeated_requests_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of 600 partitions at most is picked for one by one, and all of them in blocks."""
+    picked = 0
+
+    class CountingRing(Ring):
+        def _pick_one(self, *arguments: Any) -> list[int]:
+            nonlocal picked
+            picked += 1
+            return super()._pick_one(*arguments)
+
+    def outside_a_block(*_: object) -> list[int]:
+        raise AssertionError("a partition that is in no block")
+
+    monkeypatch.setattr(Ring, "_lap", outside_a_block)
+    requests: list[Request] = [(1, ((0,), ())), (1, FREE)] * 300
+    ring = CountingRing([3, 1, 2], [0] * 3, random.Random(1))
+    assert picks_of(ring, requests) == one_by_one([3, 1, 2], [0] * 3, 1, requests)
+    assert picked <= 150
+
+
+def test_a_moved_turn_is_one_mark_of_each_child() -> None:
+    ring = Ring([2, 5], [3, 4], random.Random(1))
+    before = [(ring.last_turn(child), ring.next_turn(child)) for child in (0, 1)]
+    assert [after - last for last, after in before] == pytest.approx([1 / 2, 1 / 5])
+    ring.move_turn(0, 1)
+    assert ring.next_turn(0) == before[0][0]
+    assert ring.last_turn(1) == before[1][1]
+
+
 def ring_with_one_ahead(sizes: Sequence[int], turns: int) -> Ring:
     """Return a ring in which child 0 is ahead of child 1, by twice as many turns."""
     ring = Ring(sizes, [0] * len(sizes), random.Random(0))
     for _ in range(turns):
         ring.move_turn(1, 0)
     return ring
-
-
-FREE: HeldChildren = ((), ())
 
 
 @pytest.mark.parametrize(

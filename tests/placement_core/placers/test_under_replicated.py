@@ -88,6 +88,11 @@ def test_only_the_requested_brokers_count() -> None:
     view = cluster("aabbcc")
     placed = place(PlacementSpec(3, 3), view, UnderReplicatedPlacer(), broker_ids=[4, 5])
     assert all(set(row) == {4, 5, -1} and row[-1] == -1 for row in placed)
+    # Partition 0 can have three replicas: it has one on another broker.
+    spec = PlacementSpec(2, 3, present=((1,),))
+    first, second = place(spec, view, UnderReplicatedPlacer(), broker_ids=[4, 5])
+    assert (first[0], set(first)) == (1, {1, 4, 5})
+    assert set(second) == {4, 5, -1}
     with pytest.raises(PlacementError, match="broker 9 requested"):
         place(PlacementSpec(1, 3), view, UnderReplicatedPlacer(), broker_ids=[9])
 

@@ -62,6 +62,8 @@ def row(**changes: object) -> str:
         (row(replicas=...), r"partitions\[0\] lacks replicas"),
         (row(topic=""), 'topic is "": a name is needed'),
         (row(topic=3), "topic is 3"),
+        (row(topic=["x" * 56]), r'topic is \["x{56}"\]: a name'),
+        (row(topic=["x" * 57]), r'topic is \["x{55}\.\.\.: a name'),
         (row(partition=-1), "partition is -1"),
         (row(partition=1.0), "partition is 1.0"),
         (row(partition=True), "partition is true"),
