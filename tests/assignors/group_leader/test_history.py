@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 import pytest
 
+from assignors import LeaderRackAwareCooperativeSticky, Member
 from assignors.explain import Reason
 from assignors.group_leader import (
     Assignment,
@@ -16,6 +18,7 @@ from assignors.group_leader import (
     MemberAssignment,
     Rebalance,
 )
+from assignors.model import LeaderRacks, Plan, WeightSource
 from tests.support.group_leader import FailingAssignor, joined_member, leaders_in, sticky_rebalance
 
 LEADERS = Leaders({"t": ["a", "a", "a", "b", None]}, {}, frozenset(), {0: "a", 1: "b", 2: None})
@@ -82,6 +85,28 @@ def test_leaders_that_moved_since_are_a_separate_reason() -> None:
         Reason.LEADER_MOVED: {"t": (1,)},
         Reason.NOT_OPTIMAL: {"t": (4,)},
     }
+
+
+def test_an_explanation_weighs_partitions_as_the_assignment_did() -> None:
+    used: list[WeightSource | None] = []
+
+    class Recording(LeaderRackAwareCooperativeSticky):
+        def assign(
+            self,
+            members: Iterable[Member],
+            leader_racks: LeaderRacks,
+            weights: WeightSource | None = None,
+        ) -> Plan:
+            used.append(weights)
+            return super().assign(members, leader_racks, weights)
+
+    rebalance = sticky_rebalance(Recording(), weights={"t": [1.0, 2.0, 3.0, 4.0, 5.0]})
+    rebalance.run(lambda _: leaders_in(t=["a", "a", "a", "b", "b"]), [M1, M2])
+    last_assignment(rebalance).explain()
+    assert len(used) > 1
+    for weights in used:
+        assert isinstance(weights, Mapping)
+        assert list(weights["t"]) == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 def test_withheld_partitions_are_unread() -> None:

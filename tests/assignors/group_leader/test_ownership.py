@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignors.client_assignor import BoundAssignor, CooperativeStickyClientAssignor
-from assignors.group_leader import GroupContext, Ownership, ownership
+from assignors.group_leader import GroupContext, Leaders, Ownership, ownership
 from assignors.group_leader.ownership import MAX_REVOCATION_TIMEOUTS, Withholding, withhold
 from assignors.partition_arrays import AssignedPartitions, Claims
 from tests.support.group_leader import (
@@ -246,6 +246,19 @@ def test_a_consumer_that_leads_remembers_its_last_assignment_until_it_follows() 
     assert withheld(7) == 2
 
 
+def test_a_consumer_that_leads_reads_the_leaders_of_subscribed_topics() -> None:
+    bound = BoundAssignor(CooperativeStickyClientAssignor(rack=None))
+    members = [joined_member("m", "a"), joined_member("x", topics=["u"])]
+    topics_read: list[list[str]] = []
+
+    def read(topics: Iterable[str]) -> tuple[Leaders, tuple[()]]:
+        topics_read.append(sorted(topics))
+        return leaders_in(t=["a"], u=["b"]), ()
+
+    assert bound.assign(members, read, frozenset(), GroupContext("g", 1), 0.0).withheld == 0
+    assert topics_read == [["t", "u"]]
+
+
 # Single decisions.
 
 
@@ -301,6 +314,16 @@ def test_claims_are_checked_only_against_the_assignment_just_before(
     result = decide(plan, {"m2": ([0, 1, 2, 3], 6)}, last, generation)
     assert result.withheld == withheld
     assert list(result.ignored) == ([] if withheld else ["m2"])
+
+
+def test_a_claim_that_cannot_be_true_does_not_keep_the_partition_that_is_assigned() -> None:
+    """Not even if the new member says that its claim is as late as that of the owner."""
+    last = decide({"m1": [0, 1, 2, 3]}, {}, generation=7).ownership
+    result = decide(
+        {"m1": [0, 1], "m2": [2, 3]}, {"m1": ([0, 1, 2, 3], 7), "m2": ([2, 3], 7)}, last
+    )
+    assert (result.withheld, list(result.ignored)) == (2, ["m2"])
+    assert list(result.assigned["m1"][TOPIC]) == [0, 1]
 
 
 def test_after_two_assignments_of_one_generation_every_claim_counts() -> None:

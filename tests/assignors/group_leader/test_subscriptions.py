@@ -202,6 +202,10 @@ def test_odd_subscriptions_in_a_regular_group(odd: bytes) -> None:
     assert columns(read(rows, lockstep=True)) == columns(read(rows, lockstep=False))
 
 
+def test_claims_on_topics_that_nobody_subscribes_to() -> None:
+    check_group([("m0", None, subscription_bytes([], owned={"t": [1], "u": [0]}, generation=5))])
+
+
 def test_impossible_claims_on_a_topic_without_metadata_are_ignored() -> None:
     odd = subscription_bytes(["t", "pending"], owned={"pending": [-1]}, generation=5)
     check_group([("m0", None, REGULAR), ("m1", None, odd)])
