@@ -79,6 +79,7 @@ def test_replicas_that_are_not_in_sync() -> None:
     result = audit(view, in_sync=in_sync, min_isr=1)
     assert kinds(result) == {Kind.UNDER_REPLICATED}
     assert "check why broker 4 does not replicate" in result.findings[0].message
+    assert result.findings[0].partitions == (T[0],)
     result = audit(view, in_sync=in_sync, min_isr={"t": 3})
     assert {Kind.BELOW_MIN_IN_SYNC, Kind.UNDER_REPLICATED} < kinds(result)
     assert result.worst is Severity.CRITICAL
@@ -100,6 +101,7 @@ def test_two_replicas_in_one_rack_and_the_loss_of_that_rack() -> None:
     loss = next(f for f in result.findings if f.kind is not Kind.RACK_RULE)
     assert loss.subject == "rack a"
     assert "leaves partition 0 of t with fewer than min.insync.replicas" in loss.message
+    assert loss.partitions == (T[0],)
     assert result.figures.lost_below_min_in_sync == {"a": 1, "b": 0, "c": 0}
 
 
@@ -147,6 +149,26 @@ def test_uneven_leaders_of_racks_are_a_notice() -> None:
         ("rack a", Severity.NOTICE),
         ("rack c", Severity.NOTICE),
     }
+
+
+@pytest.mark.parametrize(
+    ("rows", "subject", "remedy"),
+    [
+        ([(0,), (1,)] * 4, "rack a", "leave it if the consumers are there, else plan a leader"),
+        ([(0, 2)] * 4 + [(2, 0)] * 4, "broker 0", "plan a leader"),
+    ],
+)
+def test_uneven_leaders_need_a_leader_layout(
+    rows: list[tuple[int, ...]], subject: str, remedy: str
+) -> None:
+    brokers = (Broker(0, "a"), Broker(1, "a"), Broker(2, "b"), Broker(3, "b"))
+    replicas = {TopicPartition("t", n): row for n, row in enumerate(rows)}
+    [message] = [
+        each.message
+        for each in audit(ClusterView(brokers, replicas)).findings
+        if (each.kind, each.subject) == (Kind.UNEVEN_LEADERS, subject)
+    ]
+    assert message.endswith(f": {remedy} layout")
 
 
 def test_a_new_broker_and_a_new_rack_are_uneven() -> None:

@@ -80,6 +80,12 @@ def test_the_cheapest_moves_are_made_first() -> None:
     assert exchange.applied == [(0, 2, 1), (0, 1, 1)]
 
 
+def test_one_broker_gives_what_it_has_too_much_and_no_more() -> None:
+    exchange = FreeExchange.of([5, 4, 0, 0, 1])
+    assert level(exchange, [0] * 5) == [2, 2, 2, 2, 2]
+    assert exchange.applied == [(0, 2, 2), (0, 3, 1), (1, 3, 1), (1, 4, 1)]
+
+
 def test_loads_are_levelled_among_brokers_that_can_exchange_units() -> None:
     # 0 and 1 can, in one direction; 2 and 3 can; the means are 2 and 4.
     exchange = FreeExchange.of([4, 0, 1, 7], {(0, 1): 1, (3, 2): 1})

@@ -40,7 +40,12 @@ def test_racks_do_not_matter() -> None:
         (PlacementSpec(1, 3, first_partition=4), None, "has 4 partitions, but 5 are needed"),
         (PlacementSpec(4, 2), None, r"partition 0 of 'orders' has 3 replicas \[0, 1, 2\]"),
         (PlacementSpec(4, 4), None, "that makes 3 and not 4; request replication factor 3"),
-        (PlacementSpec(1, 3, present=((3,),)), None, r"has \[3\] already: that makes 4 and not 3"),
+        (
+            PlacementSpec(1, 3, present=((3,),)),
+            None,
+            r"^partition 0 of 'orders' has 3 replicas \[0, 1, 2\], and the partition to place has"
+            r" \[3\] already: that makes 4 and not 3",
+        ),
         (PlacementSpec(4, 3), [0, 1, 3], "partition 0 of 'orders' is on broker 2, not live or not"),
         (PlacementSpec(4, 3), [0, 9], "broker 9 requested, but the live brokers are 0, 1, 2, 3"),
     ],

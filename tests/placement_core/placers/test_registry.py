@@ -10,7 +10,7 @@ import pytest
 
 from placement_core import InvalidOptionError, PlacementSpec, RackwardError
 from placement_core.errors import LocatorError
-from placement_core.locators import StaticLocator
+from placement_core.locators import MetadataLocator, StaticLocator, load_locator
 from placement_core.placers import (
     LikeTopicPlacer,
     MissingRacksError,
@@ -203,9 +203,11 @@ def test_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: example\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         f"[rackward.placers]\nmine = {HERE}:FixedPlacer\nbroken = no.such:Thing\n"
+        "[rackward.rack_locators]\nother = placement_core.locators:MetadataLocator\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert load_placer("mine") == FixedPlacer()
+    assert load_locator("other") == MetadataLocator()
     with pytest.raises(InvalidOptionError, match="'broken' cannot be loaded"):
         load_placer("broken")
     with pytest.raises(InvalidOptionError, match="like-topic, broken, mine, or give module:Class"):

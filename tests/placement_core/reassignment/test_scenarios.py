@@ -39,6 +39,14 @@ def test_an_even_layout_is_unchanged() -> None:
     assert (plan.moves, plan.copies, plan.leader_changes) == ((), 0, 0)
 
 
+def test_rack_rules_do_not_hold_if_racks_are_ignored() -> None:
+    """Even over brokers, and both replicas of each partition in one rack."""
+    view = cluster(partitions=0, racks="ab")
+    view = replace(view, replicas={TopicPartition("t", n): (2 * n, 2 * n + 1) for n in (0, 1)})
+    assert plan_reassignment(view).copies > 0
+    assert plan_reassignment(view, ignore_racks=True).copies == 0
+
+
 def test_draining_a_broker_copies_only_its_replicas() -> None:
     view = cluster()
     plan = plan_reassignment(view, drain=[1])
