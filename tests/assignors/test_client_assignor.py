@@ -12,12 +12,20 @@ import aiokafka.consumer.consumer
 import kafka.consumer.group
 import pytest
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.consumer import ConsumerCoordinator
 
 import assignors.aiokafka
 import assignors.kafka_python
 from assignors.aiokafka.coordinator import AIOKafkaBoundAssignor
-from assignors.client_assignor import ClassPatch, ClientAssignor, is_client_assignor
+from assignors.client_assignor import (
+    BoundAssignor,
+    ClassPatch,
+    ClientAssignor,
+    CooperativeStickyClientAssignor,
+    bind,
+    is_client_assignor,
+)
 from assignors.kafka_python import CoordinatorNotPatchedError
 from assignors.kafka_python.coordinator import KafkaPythonBoundAssignor
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY
@@ -171,6 +179,20 @@ def test_a_subclass_may_fix_options(adapter: Any) -> None:
     assert is_client_assignor(strategy)
     assert is_client_assignor(InRackA)
     assert not is_client_assignor(object)
+
+
+def test_only_our_assignors_are_bound_and_classes_of_them_are_instantiated() -> None:
+    class NamedRange(CooperativeStickyClientAssignor):
+        def __init__(self) -> None:
+            super().__init__(rack=None)
+
+    foreign, ours = object(), CooperativeStickyClientAssignor(rack="a")
+    other, first, second = bind([foreign, ours, NamedRange], BoundAssignor)
+    assert other is foreign
+    assert first.assignor is ours
+    assert isinstance(second.assignor, NamedRange)
+    # A class of others stays a class.
+    assert bind([RangePartitionAssignor], BoundAssignor) == [RangePartitionAssignor]
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from assignors.range import _distinct_rows
 from tests.support.assignments import check_range
 from tests.support.random_groups import (
     LARGE,
@@ -19,6 +21,14 @@ from tests.support.random_groups import (
 )
 
 CHUNK = 250
+
+
+@pytest.mark.parametrize("large", [9, 1 << 70])
+def test_equal_costs_are_one_class_whatever_their_size(large: int) -> None:
+    cost = np.array([[large, 2], [3, 4], [large, 2], [3, 2]], object if large > 9 else np.int64)
+    classes, class_of = _distinct_rows(cost)
+    assert len(classes) == 3
+    assert classes[class_of].tolist() == cost.tolist()
 
 
 @pytest.mark.parametrize("chunk", first_quick(range(14)))

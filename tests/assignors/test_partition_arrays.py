@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from assignors import LeaderRackAwareCooperativeSticky, Member
-from assignors.partition_arrays import UNASSIGNED, AssignedPartitions
+from assignors.partition_arrays import UNASSIGNED, AssignedPartitions, Claims
 
 Lists = dict[str, dict[str, list[int]]]
 
@@ -92,3 +93,36 @@ def test_the_partitions_of_a_plan() -> None:
     assert pickle.loads(pickle.dumps(plan)) == plan
     plan.partitions["a"]["t"].append(9)
     assert plan.partitions["a"] == {"t": [1, 2, 9]}
+
+
+def test_claims_that_cannot_be_partitions_are_left_out() -> None:
+    odd: Any = [{"t": [1, "x", 0, 2.0, -1, 1 << 31, np.int32(7)], "u": None}, {"t": [1 << 70, 3]}]
+    assert Claims.of(odd).keys("ab") == [("a", "t", 1), ("a", "t", 0), ("a", "t", 7), ("b", "t", 3)]
+    assert Claims.of([]).keys("") == Claims.of([{"t": []}, {}]).keys("ab") == []
+
+
+def test_claims_by_partition_position_and_place_in_the_row() -> None:
+    claims = Claims.of([{"gaps": [7, 4, 3], "t": [0, 2, -1]}, {}, {"t": [1], "absent": [0]}])
+    assert claims.keys("abc") == [
+        *(("a", "gaps", number) for number in (7, 4, 3)),
+        *(("a", "t", number) for number in (0, 2, -1)),
+        ("c", "t", 1),
+        ("c", "absent", 0),
+    ]
+    positions = claims.to_positions({"gaps": [3, 7], "other": [5]})
+    assert positions.number.tolist() == [1, -1, 0, 0, 2, -1, 1, 0]
+    assert claims.to_positions({"other": [5]}) is claims
+    # The row has two partitions of t, then three of gaps.
+    topics, base = ["t", "gaps"], np.array([0, 2, 5])
+    assert positions.find(topics, base).tolist() == [3, -1, 2, 0, -1, -1, 1, -1]
+    located, row = positions.locate(topics, base)
+    assert row.tolist() == [3, 2, 0, 1]
+    assert located.keys("abc") == [("a", "gaps", 1), ("a", "gaps", 0), ("a", "t", 0), ("c", "t", 1)]
+
+
+def test_claims_of_the_same_members_can_be_joined() -> None:
+    first, second = Claims.of([{"t": [0]}, {"u": [1]}]), Claims.of([{}, {"t": [2]}])
+    joined = first.joined_with(second)
+    assert joined.keys("ab") == [("a", "t", 0), ("b", "u", 1), ("b", "t", 2)]
+    kept = joined.where(np.array([True, False, True]))
+    assert kept.keys("ab") == [("a", "t", 0), ("b", "t", 2)]

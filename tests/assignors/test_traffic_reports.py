@@ -52,7 +52,7 @@ def test_bytes_are_added_by_partition_and_rack_and_idle_partitions_are_listed() 
 
 def test_messages_are_complete_and_in_order_of_partitions_and_racks() -> None:
     start = AT.astimezone(timezone(timedelta(hours=2))) + timedelta(microseconds=123999)
-    fetched = {("u", 0, "a"): 1, ("t", 10, "a"): 2, ("t", 2, "b"): 3, ("t", 2, None): 4}
+    fetched = {("u", 0, "a"): 1, ("t", 10, "a"): 2, ("t", 2, "B"): 3, ("t", 2, None): 4}
     report = TrafficReport(start, AT + timedelta(seconds=60), fetched)
     (value,) = report_messages(report, cluster="east", group="g", member_id="m", to_rack="b")
     assert b" " not in value
@@ -60,7 +60,7 @@ def test_messages_are_complete_and_in_order_of_partitions_and_racks() -> None:
     assert message["table"] == "client_reports"
     assert [
         (row["topic"], row["partition"], row["from_rack"], row["bytes"]) for row in message["rows"]
-    ] == [("t", 2, None, 4), ("t", 2, "b", 3), ("t", 10, "a", 2), ("u", 0, "a", 1)]
+    ] == [("t", 2, None, 4), ("t", 2, "B", 3), ("t", 10, "a", 2), ("u", 0, "a", 1)]
     assert message["rows"][0] == {
         "cluster": "east",
         "group": "g",

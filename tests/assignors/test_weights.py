@@ -81,3 +81,7 @@ def test_resolved_weights() -> None:
     assert list(weights) == ["t"]
     np.testing.assert_array_equal(weights["t"], [1.0, 2.0])
     assert errors == [("bad", "ValueError")]
+    # One number is that of one partition.
+    single = resolve_weights({"t": 2.0}, ["t"])  # type: ignore[dict-item]
+    assert single is not None
+    assert single["t"].tolist() == [2.0]

@@ -87,6 +87,25 @@ def test_leaders_that_moved_since_are_a_separate_reason() -> None:
     }
 
 
+def test_leaders_of_topics_that_are_not_given_are_those_of_the_assignment() -> None:
+    rebalance = sticky_rebalance()
+    members = [joined_member(member, rack, topics=["t", "u"]) for member, rack in ("1a", "2b")]
+    rebalance.run(lambda _: leaders_in(t=["a", "b"], u=["a", "b"]), members)
+    last = last_assignment(rebalance)
+    assert last.explain({}).findings == last.explain().findings == ()
+    moved = last.explain({"t": ["b", "b"]})
+    assert [finding.partitions for finding in moved.findings] == [{"t": (0,)}]
+
+
+def test_the_time_of_an_assignment_is_in_utc_by_default() -> None:
+    before = datetime.now(UTC)
+    rebalance = sticky_rebalance()
+    rebalance.run(lambda _: LEADERS, [M1])
+    at = last_assignment(rebalance).at
+    assert at.tzinfo is UTC
+    assert before <= at <= datetime.now(UTC)
+
+
 def test_an_explanation_weighs_partitions_as_the_assignment_did() -> None:
     used: list[WeightSource | None] = []
 

@@ -222,5 +222,9 @@ def test_a_regular_group_is_read_without_objects(monkeypatch: pytest.MonkeyPatch
         raise AssertionError("one by one")
 
     monkeypatch.setattr(SubscriptionReader, "read", fail)
+    long = "a-name-of-nine-bytes-and-more"
+    subscribed = subscription_bytes(["t", long], owned={long: [1], "t": [0]}, generation=5)
+    members = read([("m0", None, subscribed), ("m1", None, subscribed)], lockstep=True)
+    assert sorted(members.claims.number.tolist()) == [0, 0, 1, 1]
     members = read([(f"m{n}", None, REGULAR) for n in range(3)], lockstep=True)
     assert sorted(members.claims.number.tolist()) == [0, 0, 0, 1, 1, 1, 2, 2, 2]

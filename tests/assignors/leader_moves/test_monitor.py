@@ -206,7 +206,9 @@ def test_a_request_waits_for_replicas_that_catch_up() -> None:
     assert group.requests(until=900) == [330.0]
 
 
-def test_added_and_deleted_partitions_are_left_to_the_client() -> None:
+def test_added_and_deleted_partitions_are_left_to_the_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     group = Group(t=[0, 1, 0, 1], u=[0])
     group.assign()
     group.leaders = {"t": [1, 0, 0, 1]}
@@ -216,6 +218,7 @@ def test_added_and_deleted_partitions_are_left_to_the_client() -> None:
     # Leaders count as stable from the first check without a change of partitions.
     group.leaders = {"t": [1, 0, 0, 1], "u": [0]}
     assert group.requests(since=1800, until=2000) == [1890.0]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_a_failing_check_is_logged_once_and_requests_nothing(

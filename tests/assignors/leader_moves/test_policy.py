@@ -169,7 +169,7 @@ def test_partitions_without_metadata_are_unstable() -> None:
         partition_metadata(0, [0, 1], [0, 1]),
         partition_metadata(1, [0, 1], [0, 1], partition=2),
         PartitionMetadata("gone", 0, 0, 1, [0], [0]),
-        partition_metadata(0, [0], [0], partition=7),
+        partition_metadata(0, [0], [0], partition=3),
     ]
     observed = observe(racks, partitions, BROKERS, NO_GAIN)
     assert observed.racks == racks
