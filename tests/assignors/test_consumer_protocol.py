@@ -240,6 +240,16 @@ def test_a_subscription_that_kafka_python_encoded_is_decoded(
     assert reader.read(data).topics is subscription.topics
 
 
+def test_strings_end_where_their_length_says() -> None:
+    reader = SubscriptionReader()
+    assert reader.read_string(b"\0\0more", 0) == ("", 2)
+    assert reader.read_string(b"ab\0\2xyz", 2) == ("xy", 6)
+    assert reader.read_string(b"\xff\xffab", 0) == (None, 2)
+    for wrong in (b"\xff\xfeab", b"\0\3ab", b"\0"):
+        with pytest.raises(ConsumerProtocolError):
+            reader.read_string(wrong, 0)
+
+
 def test_claims_on_one_topic_in_two_entries_are_merged() -> None:
     twice = subscription_bytes(["t"], version=1, owned={"t": [1], "u": [2]}).replace(b"u", b"t")
     assert to_lists(read(twice).owned) == {"t": [1, 2]}

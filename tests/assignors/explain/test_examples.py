@@ -222,3 +222,19 @@ def test_an_empty_group_has_no_findings() -> None:
 )
 def test_partition_ranges(numbers: Sequence[int], text: str) -> None:
     assert partition_ranges(numbers) == text
+
+
+def test_of_a_topic_without_previous_leaders_none_has_moved() -> None:
+    members = [Member("m1", frozenset("tu"), "a"), Member("m2", frozenset("tu"), "b")]
+    assigned = {"m1": {"t": [0], "u": [0]}, "m2": {"t": [1], "u": [1]}}
+    explanation = explain(
+        members,
+        {"t": ["b", "a"], "u": ["b", "a"]},
+        assigned,
+        LeaderRackAwareCooperativeSticky(),
+        previous_leader_racks={"t": ["a", "b"]},
+    )
+    assert {finding.reason: finding.partitions for finding in explanation.findings} == {
+        Reason.LEADER_MOVED: {"t": (0, 1)},
+        Reason.NOT_OPTIMAL: {"u": (0, 1)},
+    }

@@ -1,0 +1,201 @@
+"""Groups as arrays: owners, weights and assignments against their definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assignors import Member
+from assignors.cooperative_sticky import _factorize
+from assignors.encoding import (
+    WEIGHT_STEPS,
+    EncodedGroup,
+    MemberColumns,
+    current_owners,
+    decode_plan,
+    encode_assignment,
+    encode_group,
+    quantize_weights,
+    topic_classes,
+    weight_steps,
+)
+from assignors.group_leader.subscriptions import _Names
+from assignors.model import MAX_IMBALANCE, LeaderRacks, load_factor
+from assignors.partition_arrays import UNASSIGNED
+from placement_core import common_levels, parse_rack
+
+LEADERS: LeaderRacks = {"t": ["a", "b", None, "a"], "u": ["b", "a"]}
+RACKS = st.sampled_from(["a", "b", "/d/a", "/d/b", "/d", "/e/a/x", None, ""])
+
+members = st.builds(
+    Member,
+    id=st.just(""),
+    topics=st.sampled_from([frozenset("t"), frozenset("u"), frozenset("tu"), frozenset("tx")]),
+    owned=st.dictionaries(st.sampled_from("tux"), st.lists(st.integers(-1, 4), max_size=4)),
+    generation=st.sampled_from([-5, -1, 0, 1, 2, 2, (1 << 62) - 1, 1 << 62]),
+)
+
+
+def named(members: Sequence[Member]) -> list[Member]:
+    """Return the members with ids that are not in order."""
+    return [
+        Member(
+            f"m{len(members) - n}", each.topics, None, owned=each.owned, generation=each.generation
+        )
+        for n, each in enumerate(members)
+    ]
+
+
+def owner_of(members: Sequence[Member], topic: str, partition: int) -> str | None:
+    """Return who owns a partition, by the definition of current_owners."""
+    claims: dict[int, set[str]] = {}
+    for each in members:
+        if partition in each.owned.get(topic, ()):
+            possible = 0 <= each.generation < 1 << 62
+            claims.setdefault(each.generation if possible else -1, set()).add(each.id)
+    if not claims:
+        return None
+    latest = claims[max(claims)]
+    [owner] = latest if len(latest) == 1 else [None]
+    subscribed = any(each.id == owner and topic in each.topics for each in members)
+    return owner if subscribed else None
+
+
+@given(st.lists(members, min_size=1, max_size=5))
+def test_the_claim_of_the_highest_generation_counts(drawn: list[Member]) -> None:
+    joined = named(drawn)
+    group = encode_group(joined, LEADERS)
+    ids = [*group.members.ids, None]
+    assert ids[:-1] == sorted(each.id for each in joined)
+    owners = [ids[owner] for owner in current_owners(group).tolist()]
+    assert UNASSIGNED == -1
+    expected = [
+        owner_of(joined, topic, partition)
+        for topic in group.topics
+        for partition in range(len(LEADERS[topic]))
+    ]
+    assert owners == expected
+    for number, each in enumerate(group.members):
+        assert each.id == ids[number]
+        assert group.subscribed[:, group.subscription[number]].tolist() == [
+            topic in each.topics for topic in group.topics
+        ]
+
+
+def test_generation_zero_is_later_than_none() -> None:
+    joined = [
+        Member("m1", frozenset("t"), owned={"t": [0, 1]}, generation=0),
+        Member("m2", frozenset("t"), owned={"t": [1, 2]}, generation=-1),
+    ]
+    assert current_owners(encode_group(joined, LEADERS)).tolist() == [0, 0, 1, -1]
+
+
+def test_members_are_a_sequence() -> None:
+    joined = named([Member("", frozenset("t"))] * 3)
+    columns = MemberColumns.of(joined).sorted_by_id()
+    assert [each.id for each in columns[:2]] == ["m1", "m2"]
+    assert columns[-1].id == "m3"
+    assert len(columns) == 3
+    with pytest.raises(IndexError):
+        columns[3]
+
+
+@given(st.lists(RACKS, min_size=1, max_size=5), st.lists(RACKS, min_size=1, max_size=5))
+def test_levels_between_members_and_leaders(of_leaders: list[str], of_members: list[str]) -> None:
+    joined = [Member(f"m{n}", frozenset("t"), rack) for n, rack in enumerate(of_members)]
+    group = encode_group(joined, {"t": of_leaders})
+    paths = [parse_rack(rack) for rack in of_leaders]
+    depth = max((len(path) for path in paths if path), default=1)
+    assert group.depth == depth
+    for number, rack in enumerate(of_members):
+        path = parse_rack(rack)
+        expected = []
+        for leader in paths:
+            # No leader's rack has levels below the depth.
+            if leader is None or (path and path[:depth] == leader):
+                expected.append(0)
+            else:
+                expected.append(depth - (common_levels(leader, path[:depth]) if path else 0))
+        assigned = np.full(len(of_leaders), number)
+        assert group.levels_crossed(assigned).tolist() == expected
+        counts = np.bincount(expected, minlength=depth + 1)
+        crossings = [int(counts[depth - level :].sum()) for level in range(depth)]
+        assert group.crossings(assigned).tolist() == crossings
+
+
+@given(st.lists(st.floats(allow_nan=True, width=32), min_size=1, max_size=6))
+def test_weights_become_steps(weights: list[float]) -> None:
+    steps = quantize_weights(np.array(weights, np.float64)).tolist()
+    known = [each for each in weights if np.isfinite(each) and each >= 0]
+    heaviest = max(known, default=0.0)
+    if heaviest <= 0:
+        assert steps == [1] * len(weights)
+        return
+    mean = sum(each / heaviest for each in known) / len(known)
+    for weight, step in zip(weights, steps, strict=True):
+        share = weight / heaviest if np.isfinite(weight) and weight >= 0 else mean
+        assert step >= 1
+        assert abs(step - max(1.0, share * WEIGHT_STEPS)) <= 0.5 + 1e-6
+    assert max(steps) == WEIGHT_STEPS
+
+
+def test_small_weights_are_weighed_as_large_ones() -> None:
+    assert quantize_weights(np.array([0.5, 1.0, 0.0, 0.014])).tolist() == [50, 100, 1, 1]
+    assert quantize_weights(np.array([5.0, 10.0, np.nan])).tolist() == [50, 100, 75]
+
+
+def test_weights_are_those_of_the_partitions_of_each_topic() -> None:
+    group = encode_group([Member("m", frozenset("tu"))], LEADERS)
+    steps = weight_steps(group, {"u": [1.0, 2.0, 9.0], "t": [4.0, 2.0]})
+    # What is missing counts as the mean of the others, what is too much does not count.
+    assert steps.tolist() == [100, 50, 56, 56, 25, 50]
+
+
+def plain_group() -> EncodedGroup:
+    joined = [Member("m1", frozenset("tu"), "a"), Member("m2", frozenset("t"), "b")]
+    return encode_group(joined, LEADERS)
+
+
+def test_assignments_are_encoded_and_decoded() -> None:
+    group = plain_group()
+    # Partition 1 of t is assigned twice; m2 does not subscribe to u; t has no partition 9.
+    assigned = {"m1": {"t": [0, 1], "u": [1]}, "m2": {"t": [1, 3, 9], "u": [0]}, "x": {"t": [2]}}
+    assert encode_assignment(group, assigned).tolist() == [0, -1, -1, 1, -1, 0]
+    owner = np.array([0, -1, 1, 0, 0, 0])
+    plan = decode_plan(group, np.array([0, 1, 1, 1, 0, 0]), owner, unproved=1)
+    assert plan.partitions == {"m1": {"t": [0], "u": [0, 1]}, "m2": {"t": [1, 2, 3]}}
+    assert (plan.off_rack, plan.crossings, plan.optimum, plan.moved) == (2, (2,), 1, 1)
+    assert plan.loads == {"m1": 3, "m2": 3}
+
+
+def test_topics_of_the_same_subscribers_are_one_class() -> None:
+    joined = [Member("m1", frozenset("abc")), Member("m2", frozenset("bd"))]
+    class_of, subscribed = topic_classes(encode_group(joined, {t: ["a"] for t in "abcd"}))
+    assert class_of.tolist() == [0, 1, 0, 2]
+    assert subscribed.tolist() == [[True, False], [True, True], [False, True]]
+
+
+@given(st.lists(st.integers(0, 30), min_size=1), st.sampled_from([31, 1 << 40]))
+def test_keys_are_numbered_in_order(keys: list[int], bound: int) -> None:
+    distinct, index, counts = _factorize(np.array(keys), bound)
+    assert distinct.tolist() == sorted(set(keys))
+    assert distinct[index].tolist() == keys
+    assert counts.tolist() == [keys.count(key) for key in sorted(set(keys))]
+
+
+@pytest.mark.parametrize("length", range(1, 20))
+def test_names_that_differ_in_one_byte_are_told_apart(length: int) -> None:
+    names = [b"x" * at + b"y" + b"x" * (length - at - 1) for at in range(length)]
+    known = _Names.of([*names, b"x" * (length + 1)])
+    sought = _Names.of([b"x" * length, *names[::-1], b"x" * (length + 1)])
+    assert known.find(sought).tolist() == [-1, *range(length)[::-1], length]
+    assert _Names.of([]).find(sought).tolist() == [-1] * (length + 2)
+
+
+def test_the_largest_max_imbalance_is_permitted() -> None:
+    assert load_factor(MAX_IMBALANCE) == 1 + MAX_IMBALANCE
+    assert load_factor(0) == 1
