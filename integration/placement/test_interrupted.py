@@ -116,7 +116,7 @@ def test_a_throttle_of_another_tool_is_shown_and_can_be_lifted(
     assert in_force in finding["message"]
     plan(cluster, topic, tmp_path / "plan.json", "-r", "2")
     done = rackward(cluster, "placement", "apply", tmp_path / "plan.json", "--yes")
-    assert done.out.count(f"A replication throttle is in force: {in_force}") == 2
+    assert done.out.count(f"Replication throttle in force: {in_force}") == 2
     assert "all replicas in sync." in done.out
     assert "no throttle left" not in done.out
     assert throttle_settings(cluster) == before

@@ -70,8 +70,10 @@ _ALTER_CLUSTER = Right("Alter", CLUSTER)
 _ON_GROUP = "grant this user Describe on group {group}"
 _ON_TOPIC = "grant this user Describe on {topic}"
 _ON_CLUSTER = "grant this user Describe on the cluster"
-_CONFIGS = "grant this user DescribeConfigs on the topic or the cluster"
-_SET_CONFIGS = "grant this user AlterConfigs on the topic or the cluster"
+_CONFIGS = "grant this user DescribeConfigs on {topic}"
+_CLUSTER_CONFIGS = "grant this user DescribeConfigs on the cluster"
+_SET_CONFIGS = "grant this user AlterConfigs on {topic}"
+_SET_CLUSTER_CONFIGS = "grant this user AlterConfigs on the cluster"
 _ALTER = "grant this user Alter on the cluster"
 _ON_INTENTS = "grant this user Describe on _rackward_intents"
 
@@ -106,7 +108,7 @@ COMMANDS: Mapping[str, Part] = {
             _describe(TOPIC): _ON_TOPIC,
             _DESCRIBE_CLUSTER: _ON_CLUSTER,
             _TOPIC_CONFIGS: _CONFIGS,
-            _BROKER_CONFIGS: _CONFIGS,
+            _BROKER_CONFIGS: _CLUSTER_CONFIGS,
             Right("Read", INTENTS): "grant this user Read on _rackward_intents",
         },
         ("topics", "describe", "{topic}"),
@@ -130,7 +132,7 @@ COMMANDS: Mapping[str, Part] = {
             _describe(TOPIC): _ON_TOPIC,
             _DESCRIBE_CLUSTER: _ON_CLUSTER,
             _TOPIC_CONFIGS: _CONFIGS,
-            _BROKER_CONFIGS: _CONFIGS,
+            _BROKER_CONFIGS: _CLUSTER_CONFIGS,
             Right("Read", INTENTS): "grant this user Read on _rackward_intents",
         },
         ("placement", "check", "--topics", "{topic}", "--fail-on", "never"),
@@ -144,15 +146,19 @@ COMMANDS: Mapping[str, Part] = {
             _describe(TOPIC): _ON_TOPIC,
             _ALTER_CLUSTER: _ALTER,
             Right("AlterConfigs", TOPIC): _SET_CONFIGS,
-            Right("AlterConfigs", CLUSTER): _SET_CONFIGS,
+            Right("AlterConfigs", CLUSTER): _SET_CLUSTER_CONFIGS,
         },
         ("placement", "apply", "{moves}", "--throttle", "50MB", "--yes"),
     ),
     "placement cancel": Part(
-        {_describe(TOPIC): _ON_TOPIC, _DESCRIBE_CLUSTER: _ON_CLUSTER, _BROKER_CONFIGS: _CONFIGS},
+        {
+            _describe(TOPIC): _ON_TOPIC,
+            _DESCRIBE_CLUSTER: _ON_CLUSTER,
+            _BROKER_CONFIGS: _CLUSTER_CONFIGS,
+        },
         ("placement", "cancel", "{moves}", "--yes"),
     ),
-    "placement throttle": Part({_BROKER_CONFIGS: _CONFIGS}, ("placement", "throttle")),
+    "placement throttle": Part({_BROKER_CONFIGS: _CLUSTER_CONFIGS}, ("placement", "throttle")),
     "leaders plan": Part(
         {
             _describe(GROUP): _ON_GROUP,
@@ -162,7 +168,7 @@ COMMANDS: Mapping[str, Part] = {
         ("leaders", "plan", "--group", "{group}", "-o", "{file}"),
     ),
     "leaders apply": Part(
-        {_describe(TOPIC): _ON_TOPIC, _ALTER_CLUSTER: _ALTER, _BROKER_CONFIGS: _CONFIGS},
+        {_describe(TOPIC): _ON_TOPIC, _ALTER_CLUSTER: _ALTER, _BROKER_CONFIGS: _CLUSTER_CONFIGS},
         ("leaders", "apply", "{leaders}", "--yes"),
     ),
     "traffic collect": Part(
@@ -206,7 +212,7 @@ PROCESSES: Mapping[str, Part] = {
         {
             Right("Read", CONTROLLERS): "grant this user Read on group rackward-controller",
             Right("Read", INTENTS): "grant this user Read on _rackward_intents",
-            Right("DescribeConfigs", INTENTS): _CONFIGS,
+            Right("DescribeConfigs", INTENTS): f"grant this user DescribeConfigs on {INTENTS}",
             _DESCRIBE_CLUSTER: _ON_CLUSTER,
         }
     ),
@@ -216,10 +222,14 @@ PROCESSES: Mapping[str, Part] = {
 PARTS = {**COMMANDS, **PROCESSES}
 
 
+def shown_name(part: str) -> str:
+    """Return a part's name in Markdown: commands as code."""
+    return f"`{part}`" if part in COMMANDS or part in ("lead", "controller") else part
+
+
 def table() -> str:
     """Return the table of the documentation."""
     lines = ["| part | rights |", "|---|---|"]
     for name, part in PARTS.items():
-        shown = f"`{name}`" if name in COMMANDS or name in ("lead", "controller") else name
-        lines.append(f"| {shown} | {', '.join(map(str, part.rights))} |")
+        lines.append(f"| {shown_name(name)} | {', '.join(map(str, part.rights))} |")
     return "\n".join(lines)

@@ -1,6 +1,7 @@
 """Reading and changing a live cluster through kafka-python (the extra ``kafka-python``)."""
 
 from rackward.admin.client import TIMEOUT_SECONDS, AdminConnection, connect
+from rackward.admin.configs import parse_min_isr, read_broker_configs, read_topic_configs
 from rackward.admin.errors import (
     AdminError,
     AdminTimeoutError,
@@ -21,7 +22,6 @@ from rackward.admin.metadata import (
     read_replica_sizes,
     read_state,
 )
-from rackward.admin.topics import parse_min_isr, read_broker_configs, read_topic_configs
 
 __all__ = [
     "TIMEOUT_SECONDS",

@@ -83,11 +83,9 @@ REQUIRED_ACLS = {
     "CreateTopics": "Create on the cluster, or on the topic",
     "DeleteTopics": "Delete on the topic",
     "DescribeCluster": "Describe on the cluster",
-    "DescribeConfigs": "DescribeConfigs on the topic or the cluster",
     "DescribeGroups": "Describe on the group",
     "DescribeLogDirs": "Describe on the cluster",
     "ElectLeaders": "Alter on the cluster",
-    "IncrementalAlterConfigs": "AlterConfigs on the topic or the cluster",
     "ListPartitionReassignments": "Describe on the cluster",
     "Metadata": "Describe on the topic",
 }

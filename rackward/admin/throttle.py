@@ -28,15 +28,7 @@ from dataclasses import dataclass, field
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
 from rackward.admin.client import AdminConnection
-from rackward.admin.errors import (
-    UNKNOWN_TOPIC,
-    AdminError,
-    AdminTimeoutError,
-    RefusedError,
-    UnreachableError,
-)
-from rackward.admin.metadata import read_state
-from rackward.admin.topics import (
+from rackward.admin.configs import (
     ALL_BROKERS,
     ConfigChange,
     ConfigOp,
@@ -46,7 +38,17 @@ from rackward.admin.topics import (
     alter_configs,
     describe_configs,
     read_topic_configs,
+    read_visible_topic_configs,
 )
+from rackward.admin.errors import (
+    UNKNOWN_TOPIC,
+    AdminError,
+    AdminTimeoutError,
+    RefusedError,
+    UnauthorizedError,
+    UnreachableError,
+)
+from rackward.admin.metadata import read_state
 from rackward.units import (
     Deadline,
     format_brokers,
@@ -67,6 +69,7 @@ MAX_LIST_LENGTH = 32_000
 _MARKER = re.compile(r"rackward\.throttle\.([0-9]+)\.before\.([0-9]+|none)\.([0-9]+|none)")
 _OUR_ENTRY = re.compile(r"0([0-9]+):([0-9]+)")
 
+_REMOVING = "removing the replication throttle"
 _PROPAGATION_SECONDS = 15.0
 _POLL_TIMEOUT_SECONDS = 1.0
 _POLL_SECONDS = 0.05
@@ -173,18 +176,30 @@ class ThrottleSettings:
     """All throttle settings of a cluster, whichever tool made them.
 
     ``default`` is the throttle of all brokers, ``overrides`` are the rates of single brokers, which
-    take precedence, ``lists`` those of topics that are not empty. The lists are left out if there
-    is no rate, which is required for them to have an effect, and no marker.
+    take precedence, ``lists`` those of topics that are not empty. ``hidden`` are the topics whose
+    lists this user may not read. Both are left out if there is no rate, which is required for lists
+    to have an effect, and no marker.
     """
 
     default: BrokerThrottle = field(default_factory=BrokerThrottle)
     overrides: Mapping[int, Rates] = field(default_factory=dict)
     lists: Lists = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
 
     @property
     def in_force(self) -> bool:
         """Whether replicas are throttled, or a run of ours has left its marker."""
         return bool(self.default.markers or self.lists)
+
+    @property
+    def not_read(self) -> str | None:
+        """What this user may not read, with the right for it, as a clause; None: nothing."""
+        if not self.hidden:
+            return None
+        return (
+            f"replicas of {format_count(len(self.hidden), 'topic')} ({format_list(self.hidden, 3)})"
+            " may be throttled: to see them, grant this user DescribeConfigs on the topics"
+        )
 
     @property
     def text(self) -> str:
@@ -308,18 +323,18 @@ class ReplicationThrottle:
         default, overrides = self.read(), self.broker_overrides(state.view.racks())
         if default == BrokerThrottle() and not overrides:
             return ThrottleSettings()
+        configs, hidden = self._read_visible_lists(state.topics)
         lists = {
             topic: values
-            for topic, configs in self._read_lists(state.topics).items()
-            if (values := {key: value for key, value in configs.items() if value})
+            for topic, each in configs.items()
+            if (values := {key: value for key, value in each.items() if value})
         }
-        return ThrottleSettings(default, overrides, lists)
+        return ThrottleSettings(default, overrides, lists, tuple(sorted(hidden)))
 
     def lift(self, settings: ThrottleSettings) -> None:
         """Delete all of ``settings``, whichever tool made them."""
-        operation = "removing the replication throttle"
         self._alter_topics(
-            operation,
+            _REMOVING,
             {
                 topic: [ConfigChange(key, ConfigOp.DELETE) for key in values]
                 for topic, values in settings.lists.items()
@@ -329,9 +344,9 @@ class ReplicationThrottle:
         for broker in settings.overrides:
             # A broker accepts changes of its own settings only.
             resource = ConfigResource(ResourceType.BROKER, str(broker))
-            self._raise(alter_configs(self._admin, operation, {resource: rates}, node=broker))
+            self._raise(alter_configs(self._admin, _REMOVING, {resource: rates}, node=broker))
         markers = [ConfigChange(each.key, ConfigOp.DELETE) for each in settings.default.markers]
-        self._alter_brokers(operation, [*rates, *markers])
+        self._alter_brokers(_REMOVING, [*rates, *markers])
 
     def broker_overrides(self, brokers: Collection[int]) -> dict[int, Rates]:
         """Return the brokers with rates of their own, which take precedence over the default."""
@@ -352,9 +367,6 @@ class ReplicationThrottle:
 
     def set_rate(self, rate: int) -> None:
         """Throttle listed replicas to ``rate`` bytes per second and broker, in each direction."""
-        # What this user cannot read, `remove` could not search for entries; and a rate that stays
-        # is worse than one that is not set.
-        self._read_lists(read_state(self._admin, reassignments=False).topics)
         self._alter_brokers("throttling replication", self.read().set_changes(rate))
         self._wait_for_brokers(
             lambda broker, deadline: any(
@@ -383,31 +395,56 @@ class ReplicationThrottle:
     def remove_replicas(
         self, topics: Collection[str] | None = None, keep: Collection[TopicPartition] = ()
     ) -> set[TopicPartition]:
-        """Remove our entries from the lists of ``topics`` (None: all), except those of the
-        partitions ``keep``; return the partitions that still have entries."""
+        """Remove our entries from the lists of ``topics``, except those of the partitions ``keep``;
+        return the partitions that still have entries. None: of all topics that this user may read.
+        """
+        return self._remove_replicas(topics, keep)[0]
+
+    def _remove_replicas(
+        self, topics: Collection[str] | None, keep: Collection[TopicPartition]
+    ) -> tuple[set[TopicPartition], Collection[str]]:
+        """Return what `remove_replicas` does, and the topics that this user may not read."""
+        hidden: Collection[str] = ()
         if topics is None:
-            topics = read_state(self._admin, reassignments=False).topics
-        lists = self._read_lists(topics)
-        self._alter_topics("removing the replication throttle", remove_replica_changes(lists, keep))
-        return throttled_partitions(lists) & set(keep)
+            # Those of partitions that are being reassigned are known without Describe on them.
+            topics = {
+                *read_state(self._admin, reassignments=False).topics,
+                *(p.topic for p in keep),
+            }
+            lists, hidden = self._read_visible_lists(topics)
+        else:
+            lists = self._read_lists(topics)
+        self._alter_topics(_REMOVING, remove_replica_changes(lists, keep))
+        return throttled_partitions(lists) & set(keep), hidden
 
     def remove(self, keep: Collection[TopicPartition] = ()) -> bool:
         """Remove what runs of ours have set, entries and rates; return whether there was any.
 
         The entries of the partitions ``keep``, which another run is copying, are left, and while
-        there are such entries the rates are left too.
+        there are such entries the rates are left too. They are also left, with UnauthorizedError,
+        while there may be such entries in topics that this user may not read. Any other entries
+        there, those of a killed run, have no effect without a rate.
         """
         throttle = self.read()
         if not throttle.markers:
             return False
-        if not self.remove_replicas(keep=keep):
-            self._alter_brokers("removing the replication throttle", throttle.remove_changes())
+        left, hidden = self._remove_replicas(None, keep)
+        if unknown := sorted({partition.topic for partition in keep} & set(hidden)):
+            raise UnauthorizedError(
+                f"{_REMOVING}: {format_list(unknown, 3)}: reassignments are in progress, which may "
+                "be those of another run of rackward: not authorized: grant this user "
+                f"DescribeConfigs on {format_list(unknown, 3)}, or remove the throttle when they "
+                "are done"
+            )
+        if not left:
+            self._alter_brokers(_REMOVING, throttle.remove_changes())
         return True
 
     def leftovers(self, topics: Collection[str]) -> list[str]:
-        """Return, in words, what is left of a throttle of ours; empty if all is removed."""
+        """Return, in words, what is left of a throttle of ours, as far as this user may read it;
+        empty if all is removed."""
         markers = [f"the key {marker.key} of all brokers" for marker in self.read().markers]
-        partitions = sorted(throttled_partitions(self._read_lists(topics)))
+        partitions = sorted(throttled_partitions(self._read_visible_lists(topics)[0]))
         return markers + [f"entries of {topic}-{partition}" for topic, partition in partitions]
 
     def _wait_for_brokers(self, is_applied: Callable[[int, Deadline], bool]) -> None:
@@ -452,7 +489,12 @@ class ReplicationThrottle:
         return results.get(name, {})
 
     def _read_lists(self, topics: Collection[str]) -> Lists:
-        return read_topic_configs(self._admin, topics, LISTS) if topics else {}
+        return read_topic_configs(self._admin, topics, LISTS)
+
+    def _read_visible_lists(self, topics: Collection[str]) -> tuple[Lists, Collection[str]]:
+        """Return the lists, and the topics that this user may not read."""
+        lists, hidden = read_visible_topic_configs(self._admin, topics, LISTS)
+        return lists, hidden.keys()
 
     def _alter_brokers(self, operation: str, changes: Sequence[ConfigChange]) -> None:
         self._raise(alter_configs(self._admin, operation, {ALL_BROKERS: changes}))

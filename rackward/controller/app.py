@@ -25,7 +25,7 @@ from rackward.admin import (
     UnauthorizedError,
     read_state,
 )
-from rackward.admin.topics import read_default_min_isr
+from rackward.admin.configs import read_default_min_isr
 from rackward.config_files import ConfigError
 from rackward.controller.config import ControllerConfig
 from rackward.controller.http import ControllerMetrics, Health, HealthServer, MetricsCollector

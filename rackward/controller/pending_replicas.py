@@ -28,14 +28,10 @@ from placement_core.placers import MultiLevelPlacer, UnderReplicatedPlacer, plac
 from placement_core.placers.under_replicated import ReplicationTarget, counted_replicas
 from rackward.admin import AdminConnection, AdminError, AdminTimeoutError, ClusterState, read_state
 from rackward.admin.client import client_settings, responding_settings
+from rackward.admin.configs import read_topic_configs
 from rackward.admin.errors import wrap
 from rackward.admin.producer import ReliableProducer
-from rackward.admin.topics import (
-    NewPartitions,
-    create_partitions,
-    read_topic_configs,
-    wait_for_layout,
-)
+from rackward.admin.topics import NewPartitions, create_partitions, wait_for_layout
 from rackward.units import Deadline
 
 PENDING_REPLICAS_TOPIC = "_rackward_intents"

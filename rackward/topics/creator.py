@@ -11,16 +11,14 @@ from dataclasses import replace
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.placers.under_replicated import ReplicationTarget, counted_replicas
 from rackward.admin import AdminConnection, AdminError, ClusterState, UnauthorizedError, read_state
-from rackward.admin.topics import (
+from rackward.admin.configs import (
     MIN_INSYNC_REPLICAS,
-    NewPartitions,
-    create_partitions,
     parse_min_isr,
     read_broker_configs,
     read_default_min_isr,
     read_topic_configs,
-    wait_for_layout,
 )
+from rackward.admin.topics import NewPartitions, create_partitions, wait_for_layout
 from rackward.controller.pending_replicas import (
     CONTROLLER_GROUP,
     MAX_REPLICATION_FACTOR,

@@ -97,13 +97,13 @@ def read_throttle_findings(
 ) -> tuple[tuple[Finding, ...], str | None]:
     """Return the finding that a replication throttle is in force, if there is one.
 
-    And the reason why the settings cannot be read, None if they can.
+    And the reason why settings cannot be read, None if all can.
     """
     try:
         settings = ReplicationThrottle(admin).read_all()
     except AdminError as error:
         return (), str(error)
-    return throttle_findings(settings, reassigning=reassigning), None
+    return throttle_findings(settings, reassigning=reassigning), settings.not_read
 
 
 def throttle_findings(settings: ThrottleSettings, *, reassigning: bool) -> tuple[Finding, ...]:

@@ -22,6 +22,7 @@ from rackward.admin import (
     ReplicaSize,
     ReplicaSizes,
 )
+from rackward.admin.configs import ConfigChange, ConfigOp
 from rackward.admin.throttle import (
     LISTS,
     BrokerThrottle,
@@ -31,7 +32,6 @@ from rackward.admin.throttle import (
     remove_replica_changes,
     throttled_partitions,
 )
-from rackward.admin.topics import ConfigChange, ConfigOp
 from rackward.reassignment import Clock
 
 

@@ -155,13 +155,17 @@ def run_plan(
 
 
 def throttle_in_force(settings: ThrottleSettings) -> str | None:
-    """Return the throttle that is in force, whichever tool has set it, as text."""
-    return settings.text if settings.in_force else None
+    """Return the throttle that is in force, whichever tool has set it, as text.
+
+    It says so if there may be one that this user may not read. None: there is no throttle.
+    """
+    texts = [settings.text if settings.in_force else "not known", settings.not_read]
+    return "; ".join(filter(None, texts)) if settings.in_force or settings.hidden else None
 
 
 def _print_throttle(in_force: str, console: Console) -> None:
     console.print(
-        f"A replication throttle is in force: {in_force}. To remove it: rackward placement "
+        f"Replication throttle in force: {in_force}. To remove it: rackward placement "
         "throttle --lift",
         style="yellow",
         soft_wrap=True,

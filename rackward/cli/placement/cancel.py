@@ -149,7 +149,7 @@ def _show(
     if throttled:
         console.print("A throttle that rackward set is in force and will be removed.")
     elif in_force is not None:
-        console.print(f"A throttle is in force and will not be removed: {in_force}.", markup=False)
+        console.print(f"Throttle in force, which will not be removed: {in_force}.", markup=False)
 
 
 def _table(cancellation: Cancellation, state: ClusterState) -> Table:

@@ -35,7 +35,8 @@ Exit status: 0 success; 1 declined at the prompt; 2 error (reason on stderr).
 JSON: {schema_version: 1, command, in_force: text or null, lifted,
  of_rackward: [rate], leader_rate, follower_rate,
  brokers: [{id, leader_rate, follower_rate}],
- topics: [{name, leader_replicas, follower_replicas}]};
+ topics: [{name, leader_replicas, follower_replicas}],
+ hidden_topics: [topic that this user may not read]};
  rates in bytes per second.
 """
 
@@ -71,8 +72,12 @@ def throttle(
                 soft_wrap=True,
                 markup=False,
             )
-        else:
+        elif settings.not_read is None:
             console.print("No replication throttle is in force.")
+        if settings.not_read is not None:
+            console.print(
+                f"Not known: {settings.not_read}.", style="yellow", soft_wrap=True, markup=False
+            )
         lifted = lift and settings.in_force and not dry_run
         if lifted:
             confirm("Remove it?", yes)
@@ -98,6 +103,7 @@ def _settings_json(settings: ThrottleSettings) -> dict[str, Any]:
             }
             for topic, values in sorted(settings.lists.items())
         ],
+        "hidden_topics": list(settings.hidden),
     }
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from placement_core import RackwardError, TopicPartition
 from rackward.admin import AdminConnection, AdminTimeoutError
+from rackward.admin.configs import ALL_BROKERS, ConfigChange, ConfigOp, alter_configs
 from rackward.admin.reassignments import elect_preferred_leaders, reassign
-from rackward.admin.topics import ALL_BROKERS, ConfigChange, ConfigOp, alter_configs
 from rackward.units import Deadline
 
 

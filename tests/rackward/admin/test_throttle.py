@@ -14,6 +14,7 @@ from placement_core import InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
 from rackward.admin import AdminConnection, TooOldError, UnauthorizedError, UnreachableError
 from rackward.admin import throttle as throttle_module
+from rackward.admin.configs import ConfigChange, ConfigOp
 from rackward.admin.throttle import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -29,7 +30,6 @@ from rackward.admin.throttle import (
     throttled_partitions,
     throttled_replicas,
 )
-from rackward.admin.topics import ConfigChange, ConfigOp
 from rackward.units import Deadline
 from tests.support.simulated_cluster import apply_changes
 
@@ -278,11 +278,53 @@ def test_a_broker_that_is_down_does_not_block(monkeypatch: pytest.MonkeyPatch) -
     assert throttle.read().markers
 
 
-def test_a_rate_that_this_user_could_not_remove_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Removing it takes the lists of all topics."""
-    state = SimpleNamespace(topics=("hidden", "t"))
+@pytest.fixture
+def hidden_topic(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
+    """A broker with the topics ``t`` and ``hidden``."""
+    racks = SimpleNamespace(racks=lambda: {0: None})
+    state = SimpleNamespace(topics=("hidden", "t"), view=racks)
     monkeypatch.setattr(throttle_module, "read_state", lambda *_, **__: state)
-    brokers = FakeBrokers(0, hidden="hidden")
-    with pytest.raises(UnauthorizedError, match="DescribeConfigs"):
-        throttle_of(brokers).set_rate(50)
-    assert throttle_of(brokers).read() == BrokerThrottle()
+    return FakeBrokers(0, hidden="hidden")
+
+
+def test_other_topics_that_may_not_be_read_do_not_matter(hidden_topic: FakeBrokers) -> None:
+    throttle = throttle_of(hidden_topic)
+    assert throttle.read_all() == ThrottleSettings()
+    throttle.set_rate(50)
+    throttle.add_replicas([MOVE])
+    settings = throttle.read_all()
+    assert settings.in_force
+    assert settings.lists.keys() == {"t"}
+    assert settings.hidden == ("hidden",)
+    assert settings.not_read == (
+        "replicas of 1 topic (hidden) may be throttled: to see them, grant this user "
+        "DescribeConfigs on the topics"
+    )
+    assert throttle.remove()
+    assert throttle.leftovers(["t", "hidden"]) == []
+    assert throttle.read_all() == ThrottleSettings()
+
+
+def test_the_rate_stays_while_a_run_that_may_not_be_seen_may_need_it(
+    hidden_topic: FakeBrokers,
+) -> None:
+    throttle = throttle_of(hidden_topic)
+    throttle.set_rate(50)
+    throttle.add_replicas([MOVE])
+    for name in ("hidden", "t"):
+        assert throttle.read().markers
+        with pytest.raises(UnauthorizedError, match="grant this user DescribeConfigs on hidden, "):
+            throttle.remove(keep=[TopicPartition("hidden", 0), TopicPartition(name, 7)])
+    assert throttle.leftovers(["t"]) == [
+        "the key rackward.throttle.50.before.none.none of all brokers"
+    ]
+    assert throttle.remove(keep=[TopicPartition("t", 7)])
+    assert throttle.read() == BrokerThrottle()
+
+
+def test_replicas_of_a_topic_that_may_not_be_read_are_not_listed(
+    hidden_topic: FakeBrokers,
+) -> None:
+    move = Move(TopicPartition("hidden", 0), (0,), (0, 1))
+    with pytest.raises(UnauthorizedError, match=r"grant this user DescribeConfigs on hidden$"):
+        throttle_of(hidden_topic).add_replicas([move])

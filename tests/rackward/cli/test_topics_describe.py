@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -13,6 +14,7 @@ from placement_core.audit import Severity
 from rackward.admin import ClusterState, Reassignment
 from rackward.admin.throttle import BrokerThrottle, Rates, ThrottleSettings
 from rackward.cli.console import print_json
+from rackward.cli.placement.apply import throttle_in_force
 from rackward.cli.render.topics import Description, describe_json, show_description
 from rackward.topics.health import Note, listed_topics, partition_health, throttle_findings
 from tests.support.simulated_cluster import cluster_state
@@ -189,3 +191,20 @@ def test_a_throttle_in_force_is_a_warning_unless_replicas_are_reassigned() -> No
     (finding,) = throttle_findings(settings, reassigning=True)
     assert finding.severity is Severity.NOTICE
     assert throttle_findings(ThrottleSettings(BrokerThrottle(rates)), reassigning=False) == ()
+
+
+def test_a_throttle_that_may_not_be_read_is_not_known() -> None:
+    default = BrokerThrottle(Rates(500_000, 500_000))
+    not_read = (
+        "replicas of 4 topics (a, b, c, ...) may be throttled: to see them, grant this user "
+        "DescribeConfigs on the topics"
+    )
+    settings = ThrottleSettings(default, hidden=("a", "b", "c", "d"))
+    assert throttle_findings(settings, reassigning=False) == ()
+    assert throttle_in_force(settings) == f"not known; {not_read}"
+    lists = {"t": {"leader.replication.throttled.replicas": "*"}}
+    assert throttle_in_force(replace(settings, lists=lists)) == (
+        "500 kB/s in each direction, for all replicas of 1 topic (t), not set by rackward; "
+        + not_read
+    )
+    assert throttle_in_force(ThrottleSettings(default)) is None
