@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from assignors.connection import kafka_python_settings
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor, read_from_nearest
 from integration.clients.test_security import CLIENTS
+from integration.security import results
 from integration.security.cluster import KEY_PASSWORD, PASSWORD, PRINCIPALS, Secured, run_secured
 from integration.security.matrix import (
     COMMANDS,
@@ -44,7 +47,7 @@ from integration.support.clients import KafkaPython, partitions_of
 from integration.support.command_line import ROOT, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import SHORT, STOCK
-from integration.support.topics import create_topics
+from integration.support.topics import create_topic, create_topics
 from rackward.clusters import Cluster, DockerCluster, LocalCluster
 from rackward.lead import GroupLeader, LeadOptions
 from tests.support.security import SECRET, write_file
@@ -119,8 +122,11 @@ WITHOUT_RIGHTS = [
 class Matrix:
     """The cluster with all topics, users and rights, and the outcome of each cell."""
 
-    def __init__(self, secured: Secured, folder: Path, readers: ConsumerGroup) -> None:
+    def __init__(
+        self, secured: Secured, folder: Path, readers: ConsumerGroup, runtime: str
+    ) -> None:
         self.secured, self.folder, self.readers = secured, folder, readers
+        self.runtime = runtime
 
     def run(self, cell: Cell, expected: str | None) -> str:
         """Return all output of a cell; of a process, as soon as the expected text is there.
@@ -209,7 +215,7 @@ class Matrix:
                 assert time.monotonic() < deadline, f"{cell} reads nothing"
         except Exception as error:
             if expected is None:
-                raise
+                raise AssertionError(f"{cell}: {describe(error)}") from error
             return describe(error)
         finally:
             consumer.close()
@@ -314,13 +320,14 @@ def matrix(
     with ExitStack() as stack:
         secured = stack.enter_context(run_secured(RUNTIMES[request.param], folder, users))
         cluster = secured.cluster
-        topics = {SHARED: [[0, 1], [1, 0]], INTENTS: [[0, 1]]}
+        topics = {SHARED: [[0, 1], [1, 0]]}
         for cell in cells:
             if cell.part in PROCESSES:
                 topics |= {cell.topic: [[0, 1], [1, 0]], f"{cell.topic}-other": [[0]]}
             elif cell.is_change and cell.part != "topics create":
                 topics[cell.topic] = [[1, 0]] if cell.part == "leaders apply" else [[1]]
         create_topics(cluster, topics)
+        create_topic(cluster, INTENTS, [[0, 1]], cleanup_policy="compact")
         # The record of pending replicas is invalid, which the commands ignore after reading it.
         send_records(cluster, [SHARED, *(c.topic for c in cells if c.part in PROCESSES), INTENTS])
         client = KafkaPython(
@@ -341,7 +348,7 @@ def matrix(
             )
             for cell in cells
         )
-        yield Matrix(secured, folder, readers)
+        yield Matrix(secured, folder, readers, request.param)
 
 
 def send_records(cluster: Cluster, topics: Sequence[str]) -> None:
@@ -361,23 +368,33 @@ each_runtime = pytest.mark.parametrize(
 
 def check_cells(matrix: Matrix, cells: list[Cell]) -> None:
     """Run the cells; raise AssertionError with all that is wrong with their outcomes."""
-    found = []
+    found: dict[Cell, str] = {}
     for cell in cells:
-        template = None if cell.withheld is None else PARTS[cell.part].rights[cell.withheld]
-        group = cell.group if cell.part in PROCESSES else matrix.readers.id
-        expected = template and template.format(topic=cell.topic, group=group)
-        try:
-            output = " ".join(matrix.run(cell, expected).split())
-        except AssertionError as error:
-            found.append(f"{cell.name}: {str(error)[:1500]}")
-            continue
-        if expected is not None and expected not in output:
-            found.append(f"{cell.name}: no {expected!r} in {output[:1500]!r}")
-        if any(secret in output for secret in (PASSWORD, KEY_PASSWORD, SECRET)):
-            found.append(f"{cell.name}: a secret is in the output")
-        if "Traceback" in output:
-            found.append(f"{cell.name}: a traceback: {output[:1500]}")
-    assert not found, "\n".join(found)
+        if wrong := check_cell(matrix, cell):
+            found[cell] = f"{cell.name}: {wrong}"
+    if path := os.environ.get("RACKWARD_SECURITY_RESULTS"):
+        outcomes: dict[str, dict[str, bool]] = {}
+        for cell in cells:
+            name = cell.mechanism if cell.withheld is None else str(cell.withheld)
+            outcomes.setdefault(cell.part, {})[name] = cell not in found
+        results.add(Path(path), matrix.runtime, str(date.today()), outcomes)
+    assert not found, "\n".join(found.values())
+
+
+def check_cell(matrix: Matrix, cell: Cell) -> str | None:
+    """Run a cell; return what is wrong with its outcome."""
+    template = None if cell.withheld is None else PARTS[cell.part].rights[cell.withheld]
+    group = cell.group if cell.part in PROCESSES else matrix.readers.id
+    expected = template and template.format(topic=cell.topic, group=group)
+    try:
+        output = " ".join(matrix.run(cell, expected).split())
+    except AssertionError as error:
+        return str(error)[:1500]
+    if expected is not None and expected not in output:
+        return f"no {expected!r} in {output[:1500]!r}"
+    if any(secret in output for secret in (PASSWORD, KEY_PASSWORD, SECRET)):
+        return "a secret is in the output"
+    return f"a traceback: {output[:1500]}" if "Traceback" in output else None
 
 
 @pytest.mark.slow
@@ -398,10 +415,27 @@ def test_an_error_names_the_right_that_is_missing(matrix: Matrix, part: str) -> 
     check_cells(matrix, [each for each in WITHOUT_RIGHTS if each.part == part])
 
 
-def test_the_table_in_the_documentation() -> None:
+def test_the_tables_in_the_documentation() -> None:
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    begin, end = "<!-- from integration/security/matrix.py -->\n\n", "\n\n<!-- end -->"
-    assert text.partition(begin)[2].partition(end)[0] == table()
+    for source, expected in (
+        ("integration/security/matrix.py", table()),
+        ("integration/security/results.json", results.outcomes_table(results.read(results.FILE))),
+    ):
+        begin, end = f"<!-- from {source} -->\n\n", "\n\n<!-- end -->"
+        assert text.partition(begin)[2].partition(end)[0] == expected
+
+
+def test_later_outcomes_replace_earlier_ones(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    withheld = {str(right): True for right in PARTS["audit"].rights}
+    results.add(path, "local", "2026-01-01", {"audit": {"TLS": False, "PLAIN": True, **withheld}})
+    results.add(path, "docker", "2026-01-02", {"audit": {"TLS": False}})
+    results.add(path, "local", "2026-01-03", {"audit": {"TLS": True}, "lead": {"TLS": True}})
+    lines = results.outcomes_table(results.read(path)).splitlines()
+    missing = " | not run" * 4
+    assert lines[2] == f"| `audit` | P, D 0/1 | P{missing} | P 4/4 |"
+    assert f"| `lead` | P{missing} | not run | not run |" in lines
+    assert lines[-1].startswith("2026-01-02 to 2026-01-03: kafka ")
 
 
 def test_names_of_cells_are_names_of_topics_and_differ() -> None:
