@@ -23,8 +23,6 @@ from kafka.admin import (
     ACLPermissionType,
     ResourcePattern,
     ResourceType,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
 )
 from kafka.structs import OffsetAndMetadata
 
@@ -33,6 +31,14 @@ from integration.support.collecting import fill, read_table
 from integration.support.command_line import Done, one_line, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import STOCK, wait_for_status
+from integration.support.secured import (
+    JAAS,
+    Listener,
+    authorizer_properties,
+    client_files,
+    create_scram_user,
+    secured_properties,
+)
 from integration.support.topics import create_topic, new_name, with_admin
 from integration.support.traffic import SHORT_RUN
 from rackward.clusters import LocalCluster
@@ -40,13 +46,13 @@ from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
 from tests.support.security import Authority, make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
-JAAS = "org.apache.kafka.common.security"
-MECHANISMS = {
-    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
-    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+LISTENERS = {
+    "plain": Listener("SASL_PLAINTEXT", ["PLAIN"]),
+    "scram": Listener("SASL_SSL", MECHANISMS),
+    "tls": Listener("SSL"),
+    "mutual": Listener("SSL", client_certificate=True),
 }
-# Bootstrap names of the listeners RACK_0, RACK_1, ..., which get other protocols.
-LISTENERS = ("plain", "scram", "tls", "mutual")
 
 
 @dataclass(frozen=True)
@@ -76,58 +82,18 @@ class Secured:
         return {str(tp.partition): list(row) for tp, row in replicas.items()}
 
 
-def server_properties(folder: Path, authority: Authority) -> dict[str, str]:
-    broker = authority.sign("broker.example")
-    pem = write_file(folder, "broker.pem", broker.key_pem() + broker.pem)
-    trust = write_file(folder, "ca.pem", authority.pem)
-    protocols = {"CONTROLLER": "PLAINTEXT", "INTERNAL": "PLAINTEXT", "RACK_0": "SASL_PLAINTEXT",
-                 "RACK_1": "SASL_SSL", "RACK_2": "SSL", "RACK_3": "SSL"}  # fmt: skip
-    properties = {
-        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
-        "listener.name.rack_0.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.rack_0.plain.sasl.jaas.config": f"{JAAS}.plain.PlainLoginModule required "
-        'user_alice="alice secret" user_bob="bob" user_carol="carol";',
-        "listener.name.rack_1.sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        "listener.name.rack_3.ssl.client.auth": "required",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:alice;User:CN=client.example",
-    }
-    for mechanism in MECHANISMS:
-        key = f"listener.name.rack_1.{mechanism.lower()}.sasl.jaas.config"
-        properties[key] = f"{JAAS}.scram.ScramLoginModule required;"
-    for number in (1, 2, 3):
-        prefix = f"listener.name.rack_{number}.ssl"
-        properties |= {
-            f"{prefix}.keystore.type": "PEM",
-            f"{prefix}.keystore.location": pem,
-            f"{prefix}.truststore.type": "PEM",
-            f"{prefix}.truststore.location": trust,
-        }
-    return properties
-
-
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("secured")
     authority = make_authority()
-    client = authority.sign("client.example")
-    files = {
-        "ca": str(folder / "ca.pem"),
-        "certificate": write_file(folder, "client.crt", client.pem),
-        "key": write_file(folder, "client.key", client.key_pem("key secret")),
-        "both": write_file(folder, "client.pem", client.key_pem("key secret") + client.pem),
-        "other": write_file(folder, "other.pem", make_authority("a stranger").pem),
-    }
-    properties = server_properties(folder, authority)
-    with LocalCluster(["a", None], client_racks=LISTENERS, server_properties=properties) as cluster:
-        admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
-        try:
-            for mechanism in MECHANISMS.values():
-                # One at a time: a request may contain a user only once.
-                new = UserScramCredentialUpsertion("alice", mechanism, "alice secret")
-                assert admin.alter_user_scram_credentials([new]) == {"alice": None}
-        finally:
-            admin.close()
+    files = client_files(folder, authority, "key secret")
+    files["other"] = write_file(folder, "other.pem", make_authority("a stranger").pem)
+    passwords = {"alice": "alice secret", "bob": "bob", "carol": "carol"}
+    properties = secured_properties(authority, list(LISTENERS.values()), passwords)
+    properties |= authorizer_properties("User:alice", "User:CN=client.example")
+    racks = tuple(LISTENERS)
+    with LocalCluster(["a", None], client_racks=racks, server_properties=properties) as cluster:
+        create_scram_user(cluster, "alice", "alice secret", MECHANISMS)
         yield Secured(cluster, folder, authority, files)
 
 
@@ -336,7 +302,7 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     }
     audit = audited()
     assert [(row["group"], row["state"]) for row in audit["groups"]] == [(group, "Empty")]
-    for need in ("Describe on the cluster", "DescribeConfigs on the topic"):
+    for need in ("Describe on the cluster", f"DescribeConfigs on {topic}"):
         assert any(f"grant this user {need}" in fault for fault in audit["faults"]), audit["faults"]
     allow(ResourceType.CLUSTER, "kafka-cluster")
     errors, to = collected("all of it")

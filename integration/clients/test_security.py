@@ -12,12 +12,10 @@ import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka.abc import AbstractTokenProvider
-from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
 
 from assignors.connection import kafka_python_settings
 from integration.support.aiokafka_clients import AIOKafka
@@ -25,17 +23,21 @@ from integration.support.clients import KafkaPython, MakeClient, partitions_of
 from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.program_clients import RANGE, Java
-from integration.support.topics import committed, create_topic, fill, with_admin
+from integration.support.secured import (
+    Listener,
+    client_files,
+    create_scram_user,
+    secured_properties,
+)
+from integration.support.topics import committed, create_topic, fill
 from rack_traffic.consumer_properties import java_consumer_properties
 from rackward.clusters import LocalCluster
 from tests.support.security import (
     CLIENT_ID,
     SECRET,
-    Authority,
     TokenServer,
     make_authority,
     run_token_server,
-    write_file,
 )
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -49,54 +51,15 @@ RECORDS = 5
 """Per partition."""
 
 LISTENERS = {
-    "tls": "SSL",
-    "plain": "SASL_SSL",
-    "scram": "SASL_SSL",
-    "oauth": "SASL_PLAINTEXT",
-    "oauth-tls": "SASL_SSL",
+    "tls": Listener("SSL", client_certificate=True),
+    "plain": Listener("SASL_SSL", ["PLAIN"]),
+    "scram": Listener("SASL_SSL", ["SCRAM-SHA-512"]),
+    "oauth": Listener("SASL_PLAINTEXT", ["OAUTHBEARER"]),
+    "oauth-tls": Listener("SASL_SSL", ["OAUTHBEARER"]),
 }
-"""Protocol of each listener; their names at the broker are RACK_0, RACK_1, ..."""
-
 MECHANISMS = {
-    "plain": "PLAIN",
-    "scram": "SCRAM-SHA-512",
-    "oauth": "OAUTHBEARER",
-    "oauth-tls": "OAUTHBEARER",
+    name: mechanism for name, listener in LISTENERS.items() for mechanism in listener.mechanisms
 }
-JAAS = "org.apache.kafka.common.security"
-LOGIN = {
-    "PLAIN": f'{JAAS}.plain.PlainLoginModule required user_alice="{PASSWORD}";',
-    "SCRAM-SHA-512": f"{JAAS}.scram.ScramLoginModule required;",
-    "OAUTHBEARER": f"{JAAS}.oauthbearer.OAuthBearerLoginModule required"
-    ' unsecuredLoginStringClaim_sub="broker";',
-}
-
-
-def server_properties(folder: Path, authority: Authority) -> dict[str, str]:
-    """Return the properties of a broker whose listeners have these protocols."""
-    broker = authority.sign("broker.example")
-    names = {name: f"RACK_{number}" for number, name in enumerate(LISTENERS)}
-    protocols = {"CONTROLLER": "PLAINTEXT", "INTERNAL": "PLAINTEXT"} | {
-        names[name]: protocol for name, protocol in LISTENERS.items()
-    }
-    properties = {
-        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items())
-    }
-    stores = {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": write_file(folder, "broker.pem", broker.key_pem() + broker.pem),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": write_file(folder, "ca.pem", authority.pem),
-    }
-    for name, protocol in LISTENERS.items():
-        prefix = f"listener.name.{names[name].lower()}"
-        if protocol.endswith("SSL"):
-            properties |= {f"{prefix}.{key}": value for key, value in stores.items()}
-        if name in MECHANISMS:
-            mechanism = MECHANISMS[name]
-            properties[f"{prefix}.sasl.enabled.mechanisms"] = mechanism
-            properties[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = LOGIN[mechanism]
-    return properties | {"listener.name.rack_0.ssl.client.auth": "required"}
 
 
 @dataclass(frozen=True)
@@ -110,8 +73,9 @@ class Secured:
 
     def properties(self, listener: str, *, wrong: bool = False) -> dict[str, Any]:
         """Return librdkafka's properties for the listener, on request with a wrong secret."""
-        properties: dict[str, Any] = {"security.protocol": LISTENERS[listener]}
-        if LISTENERS[listener].endswith("SSL"):
+        protocol = LISTENERS[listener].protocol
+        properties: dict[str, Any] = {"security.protocol": protocol}
+        if protocol.endswith("SSL"):
             properties["ssl.ca.location"] = self.files["ca"]
         if listener == "tls":
             properties |= {
@@ -139,20 +103,13 @@ class Secured:
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("security")
     authority = make_authority()
-    client = authority.sign("client.example")
-    files = {
-        "ca": str(folder / "ca.pem"),
-        "certificate": write_file(folder, "client.crt", client.pem),
-        "key": write_file(folder, "client.key", client.key_pem(KEY_PASSWORD)),
-    }
-    properties = server_properties(folder, authority)
-    user = UserScramCredentialUpsertion("alice", ScramMechanism.SCRAM_SHA_512, PASSWORD)
+    files = client_files(folder, authority, KEY_PASSWORD)
+    properties = secured_properties(authority, list(LISTENERS.values()), {"alice": PASSWORD})
     with (
         LocalCluster(["a"], client_racks=tuple(LISTENERS), server_properties=properties) as cluster,
         run_token_server(authority.sign("localhost")) as token_server,
     ):
-        changed = with_admin(cluster, lambda it: it.alter_user_scram_credentials([user]))
-        assert changed == {"alice": None}
+        create_scram_user(cluster, "alice", PASSWORD, ["SCRAM-SHA-512"])
         topic = create_topic(cluster, "secured", [[0]] * PARTITIONS)
         fill(cluster, topic, PARTITIONS, RECORDS)
         yield Secured(cluster, topic, token_server, files)
