@@ -20,12 +20,8 @@ from rackward.admin import (
     read_state,
 )
 from rackward.admin.reassignments import elect_preferred_leaders, reassign
-from rackward.admin.throttle import (
-    BrokerThrottle,
-    Rates,
-    ReplicationThrottle,
-    ThrottleSettings,
-)
+from rackward.admin.throttle import ReplicationThrottle
+from rackward.admin.throttle_settings import BrokerThrottle, Rates, ThrottleSettings
 from rackward.units import Deadline
 
 _SIZES_TIMEOUT_SECONDS = 3.0

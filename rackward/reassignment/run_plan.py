@@ -13,7 +13,7 @@ from placement_core import ClusterView, RackwardError, TopicPartition
 from placement_core.cluster import Move
 from placement_core.leaders import Locality
 from rackward.admin import AdminConnection, AdminError, ClusterState, read_replica_sizes
-from rackward.admin.throttle import ThrottleSettings
+from rackward.admin.throttle_settings import ThrottleSettings
 from rackward.reassignment.cluster import (
     PartitionState,
     ReassignableCluster,

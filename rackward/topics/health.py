@@ -10,7 +10,8 @@ from placement_core import ClusterView, TopicPartition
 from placement_core.audit import Finding, Kind, Severity, audit
 from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.admin import AdminConnection, AdminError, ClusterState
-from rackward.admin.throttle import ReplicationThrottle, ThrottleSettings
+from rackward.admin.throttle import ReplicationThrottle
+from rackward.admin.throttle_settings import ThrottleSettings
 
 
 class Note(Enum):

@@ -23,7 +23,7 @@ from rackward.admin import (
     ReplicaSizes,
 )
 from rackward.admin.configs import ConfigChange, ConfigOp
-from rackward.admin.throttle import (
+from rackward.admin.throttle_settings import (
     LISTS,
     BrokerThrottle,
     Rates,

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from placement_core import InvalidOptionError, TopicPartition
 from rackward.admin import AdminError, ClusterState, read_state
-from rackward.admin.throttle import ThrottleSettings
+from rackward.admin.throttle_settings import ThrottleSettings
 from rackward.cli import options
 from rackward.cli.console import confirm, print_json_line, require_confirmation, table_console
 from rackward.cli.options import ClusterOptions, RunOptions, parse_batch_limits

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from rackward.admin.throttle import (
+from rackward.admin.throttle import ReplicationThrottle
+from rackward.admin.throttle_settings import (
     FOLLOWER_REPLICAS,
     LEADER_REPLICAS,
     Rates,
-    ReplicationThrottle,
     ThrottleSettings,
 )
 from rackward.cli import options

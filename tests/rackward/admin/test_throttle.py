@@ -15,14 +15,14 @@ from placement_core.cluster import Move
 from rackward.admin import AdminConnection, TooOldError, UnauthorizedError, UnreachableError
 from rackward.admin import throttle as throttle_module
 from rackward.admin.configs import ConfigChange, ConfigOp
-from rackward.admin.throttle import (
+from rackward.admin.throttle import ReplicationThrottle
+from rackward.admin.throttle_settings import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
     BrokerThrottle,
     Rates,
-    ReplicationThrottle,
     ThrottleMarker,
     ThrottleSettings,
     add_replica_changes,

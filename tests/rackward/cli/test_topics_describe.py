@@ -12,7 +12,7 @@ from rich.console import Console
 from placement_core import TopicPartition
 from placement_core.audit import Severity
 from rackward.admin import ClusterState, Reassignment
-from rackward.admin.throttle import BrokerThrottle, Rates, ThrottleSettings
+from rackward.admin.throttle_settings import BrokerThrottle, Rates, ThrottleSettings
 from rackward.cli.console import print_json
 from rackward.cli.placement.apply import throttle_in_force
 from rackward.cli.render.topics import Description, describe_json, show_description

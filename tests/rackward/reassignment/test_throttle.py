@@ -9,7 +9,7 @@ import pytest
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.admin import AdminError, UnauthorizedError
-from rackward.admin.throttle import Rates
+from rackward.admin.throttle_settings import Rates
 from rackward.reassignment import Event, ExecutionOptions, Executor
 from rackward.reassignment import progress as events
 from rackward.reassignment.throttle import throttle_replicas, throttled
