@@ -23,6 +23,7 @@ from assignors.client_assignor import (
     ClassPatch,
     ClientAssignor,
     CooperativeStickyClientAssignor,
+    RangeClientAssignor,
     bind,
     is_client_assignor,
 )
@@ -179,6 +180,13 @@ def test_a_subclass_may_fix_options(adapter: Any) -> None:
     assert is_client_assignor(strategy)
     assert is_client_assignor(InRackA)
     assert not is_client_assignor(object)
+
+
+@pytest.mark.parametrize("kind", [CooperativeStickyClientAssignor, RangeClientAssignor])
+def test_partitions_are_weighed_by_the_given_traffic(kind: Any) -> None:
+    weights = {"t": [1.0, 2.0]}
+    assert kind(rack=None, weights=weights).rebalance.weights is weights
+    assert kind(rack=None).rebalance.weights is None
 
 
 def test_only_our_assignors_are_bound_and_classes_of_them_are_instantiated() -> None:

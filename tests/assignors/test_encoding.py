@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,6 +154,16 @@ def test_weights_are_those_of_the_partitions_of_each_topic() -> None:
     steps = weight_steps(group, {"u": [1.0, 2.0, 9.0], "t": [4.0, 2.0]})
     # What is missing counts as the mean of the others, what is too much does not count.
     assert steps.tolist() == [100, 50, 56, 56, 25, 50]
+
+
+def test_more_racks_than_fit_into_a_byte_and_racks_that_are_no_strings() -> None:
+    racks = [f"r{number:03}" for number in range(300)]
+    group = encode_group([Member("m", frozenset("t"), "r299")], {"t": racks[::-1]})
+    assert group.levels_crossed(np.zeros(300, np.int64)).tolist() == [0, *[1] * 299]
+    odd: Any = {"t": ["a", ["a"], None, "b"]}
+    group = encode_group([Member("m", frozenset("t"), "a")], odd)
+    assert group.levels_crossed(np.zeros(4, np.int64)).tolist() == [0, 0, 0, 1]
+    assert (group.leader_rack > 0).tolist() == [True, False, False, True]
 
 
 def plain_group() -> EncodedGroup:

@@ -71,16 +71,21 @@ def test_weights_that_are_not_numbers_count_as_unknown(assignor: Any, row: Any) 
 def test_resolved_weights() -> None:
     assert resolve_weights(None, ["t"]) is None
     errors: list[tuple[str, str]] = []
-    rows: dict[str, Any] = {"t": (1, 2), "bad": "text"}
+
+    def rows(topic: str) -> Any:
+        if topic == "failing":
+            raise KeyError(topic)
+        return {"t": (1, 2), "bad": "text"}.get(topic)
+
     weights = resolve_weights(
         rows,
-        ["t", "bad", "unknown"],
+        ["failing", "bad", "unknown", "t"],
         lambda topic, error: errors.append((topic, type(error).__name__)),
     )
     assert weights is not None
     assert list(weights) == ["t"]
     np.testing.assert_array_equal(weights["t"], [1.0, 2.0])
-    assert errors == [("bad", "ValueError")]
+    assert errors == [("failing", "KeyError"), ("bad", "ValueError")]
     # One number is that of one partition.
     single = resolve_weights({"t": 2.0}, ["t"])  # type: ignore[dict-item]
     assert single is not None

@@ -199,6 +199,22 @@ def test_if_the_assignor_fails_partitions_are_assigned_without_racks(
     assert message.endswith("raise ZeroDivisionError(self._message)")
 
 
+def test_the_fallback_assignment_leaves_partitions_with_their_owners() -> None:
+    """Up to the ceiling of 2; of two claims that of the later generation counts, or the first."""
+    members = [
+        Member("m1", frozenset("t"), owned={"t": [4, 5], "u": [0]}, generation=2),
+        Member("m2", frozenset("t"), owned={"t": [0, 1, 2, 5]}, generation=2),
+        Member("m3", frozenset("tu"), owned={"t": [4, 9], "absent": [0]}, generation=1),
+    ]
+    leaders = {"t": ["a"] * 5, "u": ["a"], "absent-too": ["a"]}
+    assert fallback_assignment(members, leaders) == {
+        "m1": {"t": [3, 4]},
+        "m2": {"t": [0, 1]},
+        "m3": {"t": [2], "u": [0]},
+    }
+    assert fallback_assignment([], leaders) == {}
+
+
 def test_the_fallback_assignment_is_stable() -> None:
     leaders: dict[str, list[str | None]] = {"t": [None] * 7, "u": [None] * 3}
     before: dict[str, dict[str, list[int]]] = {}

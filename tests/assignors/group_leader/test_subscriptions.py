@@ -224,6 +224,9 @@ def test_a_regular_group_is_read_without_objects(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(SubscriptionReader, "read", fail)
     long = "a-name-of-nine-bytes-and-more"
     subscribed = subscription_bytes(["t", long], owned={long: [1], "t": [0]}, generation=5)
+    without_user_data = subscription_bytes(["t"], owned={"t": [1]}, user_data=None)
+    rows: Rows = [(f"m{n}", None, without_user_data) for n in range(2)]
+    assert read(rows, lockstep=True).claims.number.tolist() == [1, 1]
     members = read([("m0", None, subscribed), ("m1", None, subscribed)], lockstep=True)
     assert sorted(members.claims.number.tolist()) == [0, 0, 1, 1]
     members = read([(f"m{n}", None, REGULAR) for n in range(3)], lockstep=True)

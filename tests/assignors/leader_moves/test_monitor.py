@@ -234,6 +234,9 @@ def test_a_failing_check_is_logged_once_and_requests_nothing(
         "checking for moved leaders failed: group=g generation=1 protocol=sticky"
         " error=RuntimeError('planted')"
     ]
+    (error,) = [record for record in caplog.records if record.message.startswith("checking")]
+    assert error.levelno == logging.ERROR
+    assert "in assign" in error.message, "where it was raised"
     # Another error is another line.
     group.assignor.error = KeyError("other")
     assert group.requests(since=900, until=990) == []
