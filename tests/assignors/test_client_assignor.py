@@ -27,11 +27,13 @@ from assignors.client_assignor import (
     bind,
     is_client_assignor,
 )
+from assignors.group_leader import GroupContext
 from assignors.kafka_python import CoordinatorNotPatchedError
 from assignors.kafka_python.coordinator import KafkaPythonBoundAssignor
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY
 from assignors.rack_discovery import discover
 from placement_core import InvalidOptionError, RackwardError
+from tests.support.group_leader import joined_member, leaders_in
 
 ADAPTERS = pytest.mark.parametrize("adapter", [assignors.kafka_python, assignors.aiokafka])
 NAMES = ["LeaderRackAwareRangeAssignor", "LeaderRackAwareCooperativeStickyAssignor"]
@@ -187,6 +189,18 @@ def test_partitions_are_weighed_by_the_given_traffic(kind: Any) -> None:
     weights = {"t": [1.0, 2.0]}
     assert kind(rack=None, weights=weights).rebalance.weights is weights
     assert kind(rack=None).rebalance.weights is None
+    assert kind(rack=None, max_imbalance=0.25).rebalance.assignor.max_imbalance == 0.25
+
+
+def test_the_last_assignment_is_that_of_the_named_group() -> None:
+    assignor = CooperativeStickyClientAssignor(rack=None)
+    for group in ("g", "h"):
+        assignor.rebalance.run(
+            lambda _: leaders_in(t=["a"]), [joined_member("m", "a")], context=GroupContext(group, 1)
+        )
+    last = [assignor.last_assignment(group) for group in (None, "g", "h")]
+    assert [each and each.group for each in last] == ["h", "g", "h"]
+    assert assignor.last_assignment("absent") is None
 
 
 def test_only_our_assignors_are_bound_and_classes_of_them_are_instantiated() -> None:

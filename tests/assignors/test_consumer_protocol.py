@@ -180,12 +180,13 @@ def test_a_truncated_subscription_claims_nothing(length: int) -> None:
         struct.pack(">hih", 3, 1, 2) + b"\xff\xfe",
         struct.pack(">hii", 0, 0, 2**31 - 1),
         struct.pack(">hii", 0, 0, -2),
+        struct.pack(">hii", 0, 0, 3) + b"ab",
         struct.pack(">hiii", 1, 0, -1, 2**31 - 1) + b"\0" * 100,
         struct.pack(">hiiihsi", 1, 0, -1, 1, 1, b"t", 2**31 - 1) + b"\0" * 100,
         struct.pack(">hiiihsi", 1, 0, -1, 1, 1, b"t", -3) + b"\0" * 100,
         struct.pack(">hiiih", 1, 0, -1, 1, -30000) + b"\0" * 100,
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_wrong_lengths_allocate_no_memory(data: bytes) -> None:
     tracemalloc.start()

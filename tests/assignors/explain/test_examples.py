@@ -238,3 +238,13 @@ def test_of_a_topic_without_previous_leaders_none_has_moved() -> None:
         Reason.LEADER_MOVED: {"t": (0, 1)},
         Reason.NOT_OPTIMAL: {"u": (0, 1)},
     }
+
+
+def test_what_is_off_rack_after_members_subscribe_to_more() -> None:
+    # Loads are 3 and 3: the member in rack b reads one partition in a.
+    group = [*members("b", "t"), Member("u1", frozenset({"u"}), "a")]
+    explanation = explain_best(group, {"t": "abab", "u": "aa"})
+    (finding,) = explanation.findings
+    (subscribe,) = [each for each in finding.remedies if each.kind is RemedyKind.SUBSCRIBE]
+    assert (explanation.optimum, subscribe.off_rack_after) == (2, 1)
+    assert (subscribe.rack, subscribe.topics) == ("a", ("t",))

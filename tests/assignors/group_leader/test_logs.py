@@ -178,3 +178,8 @@ def test_the_line_about_withheld_partitions_has_group_and_generation(
     assert line.isprintable()
     assert line.startswith("requesting a rebalance because withheld partitions were not revoked")
     assert line.endswith(" generation=3 withheld=2 seconds=30")
+
+
+def test_printable_text_of_any_alphabet_stays_as_it_is() -> None:
+    assert sanitize("naïve-Ω") == "naïve-Ω"
+    assert sanitize("a\nΩ") == "a\\n\\u03a9"

@@ -199,6 +199,19 @@ def test_if_the_assignor_fails_partitions_are_assigned_without_racks(
     assert message.endswith("raise ZeroDivisionError(self._message)")
 
 
+def test_owners_keep_what_they_have_of_a_topic_without_metadata() -> None:
+    leaders = Leaders({"t": ["a", "b"]}, {}, frozenset({"pending"}), {0: "a", 1: "b"})
+    members = [
+        joined_member("m1", "a", owned={"pending": [0, 2]}, topics=["t", "pending"]),
+        joined_member("m2", "b", owned={"pending": [1]}, topics=["t", "pending"]),
+    ]
+    result = sticky_rebalance().run(lambda _: leaders, members)
+    assert {member: dict(topics) for member, topics in result.assignments.items()} == {
+        "m1": {"t": [0], "pending": [0, 2]},
+        "m2": {"t": [1], "pending": [1]},
+    }
+
+
 def test_the_fallback_assignment_leaves_partitions_with_their_owners() -> None:
     """Up to the ceiling of 2; of two claims that of the later generation counts, or the first."""
     members = [
