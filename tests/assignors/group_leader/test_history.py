@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from assignors.group_leader import (
     MemberAssignment,
     Rebalance,
 )
-from assignors.model import LeaderRacks, Plan, WeightSource
+from assignors.model import Plan, WeightSource
 from tests.support.group_leader import FailingAssignor, joined_member, leaders_in, sticky_rebalance
 
 LEADERS = Leaders({"t": ["a", "a", "a", "b", None]}, {}, frozenset(), {0: "a", 1: "b", 2: None})
@@ -110,14 +111,9 @@ def test_an_explanation_weighs_partitions_as_the_assignment_did() -> None:
     used: list[WeightSource | None] = []
 
     class Recording(LeaderRackAwareCooperativeSticky):
-        def assign(
-            self,
-            members: Iterable[Member],
-            leader_racks: LeaderRacks,
-            weights: WeightSource | None = None,
-        ) -> Plan:
-            used.append(weights)
-            return super().assign(members, leader_racks, weights)
+        def assign(self, members: Iterable[Member], *arguments: Any, **named: Any) -> Plan:
+            used.append(arguments[1])
+            return super().assign(members, *arguments, **named)
 
     rebalance = sticky_rebalance(Recording(), weights={"t": [1.0, 2.0, 3.0, 4.0, 5.0]})
     rebalance.run(lambda _: leaders_in(t=["a", "a", "c", "b", "c"]), [M1, M2])
