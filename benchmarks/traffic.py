@@ -25,7 +25,13 @@ from rack_traffic.options import Interval
 from rack_traffic.session import SparkOptions, spark_session
 
 MASTER, MEMORY = "local[2]", "4g"
-SIZES = {"large": Size(2000, 500, 50), "small": Size(200, 500, 50), "tiny": Size(20, 50, 50)}
+SIZES = {
+    "large": Size(2000, 500, 50),
+    "small": Size(200, 500, 50),
+    # For the what-if: as many groups as the large one, after a tenth of the passes.
+    "groups": Size(2000, 500, 5),
+    "tiny": Size(20, 50, 50),
+}
 MAX_SECONDS = 8 * 60
 MAX_WHAT_IF_SECONDS = 3 * 60
 MAX_GROWTH = 1.2

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 HISTORY = timedelta(hours=6)
 """How long a reader may take that began before a table was changed."""
 
-_LOG_HISTORY = "interval 1 day"
-"""How long the list of changes is kept; Delta rounds it up to whole days."""
-
 
 def is_delta_table(path: str) -> bool:
     """Return whether there is a Delta table at a path or URL; False if it cannot be read."""
@@ -48,6 +45,9 @@ def create_table(spark: SparkSession, path: str, schema: StructType, history: ti
     """Create a table with the columns of ``schema`` and ``date``; if it exists, add those that it
     lacks.
 
+    Replaced files, and the log of changes, are kept for ``history``; of the log, Delta Lake deletes
+    only whole days.
+
     Raise SparkError if Spark has no Delta Lake.
     """
     from pyspark.errors import PySparkException
@@ -59,7 +59,7 @@ def create_table(spark: SparkSession, path: str, schema: StructType, history: ti
         spark.sql(
             f"CREATE TABLE IF NOT EXISTS {_table(path)} ({declared}) USING delta "
             f"PARTITIONED BY (`date`) TBLPROPERTIES ('delta.deletedFileRetentionDuration' = "
-            f"'{seconds}', 'delta.logRetentionDuration' = '{_LOG_HISTORY}')"
+            f"'{seconds}', 'delta.logRetentionDuration' = '{seconds}')"
         )
     except PySparkException as error:
         # Without the catalog of Delta Lake, Spark takes the path for a database or a file format.
