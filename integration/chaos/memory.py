@@ -22,8 +22,7 @@ GROWTH_LIMIT = 1.10
 class MemoryUse:
     """Resident memory, in KiB, of the largest of all processes with the same work.
 
-    The largest, because members are killed and replaced, and a member takes more from when it
-    computes its group's first assignment: it then loads the solver.
+    The largest, because members are killed and replaced.
 
     processes, seconds
         How many there were, and for how long they were observed.

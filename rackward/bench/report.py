@@ -33,7 +33,7 @@ def make_report(run: Run, results: Results) -> Report:
     """Return the page of a run."""
     checks = check_results(results)
     plots: dict[str, str] = {}
-    lines = [*_introduction(run, results), *_check_lines(checks)]
+    lines = [*_introduction(run, results), *_check_lines(checks), *_summary_lines(results)]
     for workload in WORKLOADS.values():
         found = {name: each for (key, name), each in results.items() if key == workload.key}
         if found:
@@ -74,7 +74,7 @@ def _introduction(run: Run, results: Results) -> list[str]:
         "",
         f"Three brokers in three racks, {options.partitions} partitions with a replica in each "
         f"rack, leaders shuffled with seed {options.seed}; {options.rate:g} MB/s written, and read "
-        f"by each group. Up to {options.groups_at_once} strategies read the same topics at the "
+        f"by each group. Up to {options.groups_at_once} groups read the same topics at the "
         f"same time, for {options.seconds:g} s, or {options.step_seconds:g} s after each change. "
         "Brokers count the bytes: members of each strategy in each rack have a listener of their "
         "own.",
@@ -94,7 +94,8 @@ def _introduction(run: Run, results: Results) -> list[str]:
         "median and 99th percentile. Consumers wait up to 0.5 s for 64 KB.",
         "- **Read**: MB/s that each group read; no more is written.",
         "",
-        "The best value of a column is bold unless most have it. Leaders that moved make "
+        "Values are means of the repetitions, with the lowest and the highest in parentheses where "
+        "it matters. The best of a column is bold unless most have it. Leaders that moved make "
         "rackward's assignors rebalance after 1 to 4 s here, and by default after minutes.",
         "",
     ]
@@ -116,6 +117,30 @@ def _check_lines(checks: Sequence[Check]) -> list[str]:
 # ---- Tables.
 
 
+def _summary_lines(results: Results) -> list[str]:
+    """Return a table of the share of the bytes across racks, if there are several workloads."""
+    measured = {workload for workload, _ in results}
+    workloads = [each for each in WORKLOADS.values() if each.key in measured]
+    if len(workloads) < 2:
+        return []
+    lines = [
+        "The share of all bytes that crossed racks:",
+        "",
+        "| strategy | " + " | ".join(each.title.lower() for each in workloads) + " |",
+        "|---|" + "---:|" * len(workloads),
+    ]
+    for strategy in STRATEGIES.values():
+        shares = [
+            f"{_mean(found, lambda each: each.crossing_share):.1%}"
+            if (found := results.get((workload.key, strategy.key)))
+            else ""
+            for workload in workloads
+        ]
+        if any(shares):
+            lines.append(f"| {strategy.title} | " + " | ".join(shares) + " |")
+    return [*lines, ""]
+
+
 @dataclass(frozen=True, slots=True)
 class _Column:
     """A column: its heading, the value that is compared (less is better), and its text."""
@@ -129,9 +154,11 @@ def _mean(results: Sequence[Result], value: Callable[[Result], float]) -> float:
     return sum(map(value, results)) / len(results)
 
 
-def _ranged(results: Sequence[Result], value: Callable[[Result], float], form: str) -> str:
+def _ranged(
+    results: Sequence[Result], value: Callable[[Result], float], form: str, unit: str = ""
+) -> str:
     values = sorted(map(value, results))
-    text = format(_mean(results, value), form)
+    text = format(_mean(results, value), form) + unit
     low, high = format(values[0], form), format(values[-1], form)
     return text if low == high else f"{text} ({low} to {high})"
 
@@ -188,7 +215,7 @@ def _columns(price: float) -> list[_Column]:
         _Column(
             "pause",
             lambda each: each.longest_pause,
-            lambda all: f"{_mean(all, lambda each: each.longest_pause):.1f} s",
+            lambda all: _ranged(all, lambda each: each.longest_pause, ".1f", " s"),
         ),
         _Column(
             "latency",

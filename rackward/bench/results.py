@@ -38,7 +38,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds, step_seconds
         Of reading: of a workload at rest, and after each event of another one.
     groups_at_once
-        Strategies that run at the same time on one cluster.
+        Of all strategies that run at the same time on one cluster, together.
     price
         Of a GB across racks, for the cost in the report.
     """
@@ -49,9 +49,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: Annotated[int, Meta(ge=0, description="a number of 0 or more")] = 1
     partitions: Annotated[int, Meta(ge=6, le=600, description="a number from 6 to 600")] = 36
     rate: Annotated[float, Meta(gt=0, le=20, description="a number up to 20")] = 1.0
-    seconds: Annotated[float, Meta(ge=1, le=3600, description="a number from 1 to 3600")] = 15.0
+    seconds: Annotated[float, Meta(ge=1, le=3600, description="a number from 1 to 3600")] = 20.0
     step_seconds: Annotated[float, Meta(ge=1, le=600, description="a number from 1 to 600")] = 4.0
-    groups_at_once: Annotated[int, Meta(ge=1, le=12, description="a number from 1 to 12")] = 6
+    groups_at_once: Annotated[int, Meta(ge=1, le=12, description="a number from 1 to 12")] = 12
     price: Annotated[float, Meta(ge=0, description="a price of 0 or more")] = 0.02
 
     def __post_init__(self) -> None:

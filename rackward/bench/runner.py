@@ -75,6 +75,9 @@ SAMPLE_SECONDS = 1.0
 LEAD_TIMEOUT = 120.0
 DRAIN_TIMEOUT = 120.0
 
+BATCH_SECONDS, STRATEGY_SECONDS, STEP_SECONDS = 15.0, 2.0, 3.0
+"""About how long a batch, each of its strategies, and each of its steps takes beside reading."""
+
 SELECTOR = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
@@ -93,21 +96,36 @@ class Batch:
     @property
     def follower_fetching(self) -> bool:
         """Whether brokers have a replica selector."""
-        return self.strategies[0].follower_fetching
+        return any(each.follower_fetching for each in self.strategies)
+
+    @property
+    def of_cluster(self) -> tuple[int, bool]:
+        """Equal for batches that use the same cluster."""
+        return self.repetition, self.follower_fetching
+
+    def expected_seconds(self, options: Options) -> float:
+        """Return about how long it takes."""
+        steps = len(self.workload.events) + self.workload.seeded_events
+        reading = steps * (options.step_seconds + STEP_SECONDS) if steps else options.seconds
+        return reading + BATCH_SECONDS + STRATEGY_SECONDS * len(self.strategies)
 
 
 def plan_batches(options: Options, folder: ResultFolder) -> list[Batch]:
-    """Return the batches of all results that are missing, those of one kind of cluster together."""
+    """Return the batches of all results that are missing, in the order in which they run.
+
+    Each repetition is complete before the next, and those of one kind of cluster are together.
+    """
     planned = []
     strategies = select_strategies(options.strategies)
     for workload in select_workloads(options.workloads):
         for repetition in range(1, options.repetitions + 1):
-            missing = folder.missing(workload.key, strategies, repetition)
+            possible = [each for each in strategies if workload.is_possible(each.client)]
+            missing = folder.missing(workload.key, possible, repetition)
+            size = max(1, options.groups_at_once // len(workload.groups))
             planned += [
-                Batch(workload, repetition, tuple(batch))
-                for batch in batches(missing, options.groups_at_once)
+                Batch(workload, repetition, tuple(batch)) for batch in batches(missing, size)
             ]
-    return sorted(planned, key=lambda batch: batch.follower_fetching)
+    return sorted(planned, key=lambda batch: batch.of_cluster)
 
 
 def run(options: Options, folder: ResultFolder, logs: Path, log: Log) -> list[str]:
@@ -119,18 +137,19 @@ def run(options: Options, folder: ResultFolder, logs: Path, log: Log) -> list[st
     planned = plan_batches(options, folder)
     failures: list[str] = []
     done, began = 0, time.monotonic()
-    for _, of_kind in itertools.groupby(planned, key=lambda batch: batch.follower_fetching):
-        of_cluster = list(of_kind)
-        with _cluster(of_cluster[0].follower_fetching, options.groups_at_once, log) as cluster:
+    expected = [batch.expected_seconds(options) for batch in planned]
+    for (_, follower_fetching), of_cluster in itertools.groupby(
+        planned, key=lambda batch: batch.of_cluster
+    ):
+        with _cluster(follower_fetching, options.groups_at_once, log) as cluster:
             for batch in of_cluster:
-                left = ""
+                left = sum(expected[done:])
                 if done:
-                    seconds = (time.monotonic() - began) / done * (len(planned) - done)
-                    left = f"; {max(1, round(seconds / 60))} min left"
+                    left *= (time.monotonic() - began) / sum(expected[:done])
                 names = ", ".join(each.key for each in batch.strategies)
                 log(
                     f"{done + 1} of {len(planned)}: {batch.workload.key}, repetition "
-                    f"{batch.repetition}: {names}{left}"
+                    f"{batch.repetition}: {names}; {max(1, round(left / 60))} min left"
                 )
                 try:
                     for result in BatchRunner(cluster, batch, options, logs, log).run():

@@ -46,7 +46,7 @@ def _strategies() -> list[Strategy]:
             "rackward-aiokafka", "rackward, aiokafka", Client.AIOKAFKA, OURS, is_rackward=True
         ),
         Strategy(
-            "rackward-lead-java",
+            "rackward-led-java",
             "rackward lead, Java",
             java,
             "cooperative-sticky",
@@ -55,7 +55,7 @@ def _strategies() -> list[Strategy]:
             led=True,
         ),
         Strategy(
-            "rackward-lead-confluent",
+            "rackward-led-confluent",
             "rackward lead, confluent",
             confluent,
             "cooperative-sticky",
@@ -119,16 +119,33 @@ def select_strategies(keys: Sequence[str] | None) -> list[Strategy]:
 def batches(strategies: Sequence[Strategy], size: int) -> list[list[Strategy]]:
     """Divide strategies into those that run at the same time on one cluster, at most ``size``.
 
-    Strategies that need another configuration of the brokers, or other leaders, run apart; so do
-    those whose Java processes would be more than half of the batch.
+    Those that need other leaders run apart. Those that need a replica selector run apart from
+    others whose clients may send a rack, which it would change; the rest run with either. Batches
+    have equal numbers of strategies, and of Java processes, as far as that allows.
     """
-    kinds: dict[tuple[bool, bool], list[Strategy]] = {}
-    for each in strategies:
-        kinds.setdefault((each.follower_fetching, each.leader_layout), []).append(each)
-    divided = []
-    for kind in sorted(kinds):
-        # In turns, so that no batch has all that are heavy.
-        count = -(-len(kinds[kind]) // size)
-        ordered = sorted(kinds[kind], key=lambda each: each.client is not Client.JAVA)
-        divided += [ordered[start::count] for start in range(count)]
-    return divided
+    laid_out, with_selector, without, either = [], [], [], []
+    for each in sorted(strategies, key=lambda each: each.client is not Client.JAVA):
+        if each.leader_layout:
+            laid_out.append(each)
+        elif each.follower_fetching:
+            with_selector.append(each)
+        elif each.is_rackward or each.sends_rack:
+            without.append(each)
+        else:
+            either.append(each)
+    selecting = _empty_batches(len(with_selector), size)
+    number = len(with_selector) + len(without) + len(either)
+    plain = _empty_batches(max(len(without), number - len(selecting) * size), size)
+    for kind, possible in (
+        (without, plain),
+        (with_selector, selecting),
+        (either, [*plain, *selecting]),
+    ):
+        for each in kind:
+            min(possible, key=len).append(each)
+    apart = [laid_out[start : start + size] for start in range(0, len(laid_out), size)]
+    return [*plain, *apart, *selecting]
+
+
+def _empty_batches(strategies: int, size: int) -> list[list[Strategy]]:
+    return [[] for _ in range(-(-max(0, strategies) // size))]

@@ -8,6 +8,7 @@ from enum import Enum
 from random import Random
 
 from rackward.bench import BenchError
+from rackward.measurement.strategies import Client
 
 RACKS = ("a", "b", "c")
 BROKERS: Mapping[int, str] = {0: "a", 1: "b", 2: "c"}
@@ -64,6 +65,15 @@ class Workload:
     def is_at_rest(self) -> bool:
         """Whether nothing happens after the start."""
         return not self.events and not self.seeded_events
+
+    def is_possible(self, client: Client) -> bool:
+        """Return whether a client can do it: Java's VerifiableConsumer subscribes to one topic."""
+        subscribed = [
+            self.topics if member.topics is None else member.topics
+            for group in self.groups
+            for member in group
+        ]
+        return client is not Client.JAVA or all(len(topics) == 1 for topics in subscribed)
 
     @property
     def same_subscriptions(self) -> bool:

@@ -58,9 +58,9 @@ The options of FILE (YAML, TOML or JSON), and their defaults:
   seed: 1
   partitions: 36             of all topics together
   rate: 1.0                  MB/s, read by each group
-  seconds: 15                of reading
+  seconds: 20                of reading
   step_seconds: 4            of reading after each change
-  groups_at_once: 6          strategies that share a cluster at a time
+  groups_at_once: 12         groups that share a cluster at a time
   price: 0.02                of a GB across racks
 
 \b

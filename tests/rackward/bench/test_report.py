@@ -51,7 +51,21 @@ def test_a_row_has_the_mean_and_the_range_of_repetitions() -> None:
     assert java["predicted"] == "60.0%"
     # 100 MB/s for 730 hours are 262,800 GB, at $ 0.02 each.
     assert java["cost"] == "$ 2,888"
-    assert java["pause"] == "2.0 s"
+    assert java["pause"] == "2.0 s (0.9 to 3.1)"
+
+
+def test_a_summary_has_the_mean_share_across_racks_by_workload() -> None:
+    lines = report().markdown.splitlines()
+    first = lines.index("| strategy | even leaders | leaders move |")
+    assert lines[first + 2 : first + 4] == [
+        "| Java range, client.rack (KIP-881) | 55.0% | 59.9% |",
+        "| rackward, kafka-python | 0.0% | 0.0% |",
+    ]
+
+
+def test_one_workload_needs_no_summary() -> None:
+    page = make_report(bench_run(), {("even", "rackward-kafka-python"): [result()]}).markdown
+    assert "The share of all bytes" not in page
 
 
 def test_the_best_of_a_column_is_bold_unless_most_have_it() -> None:

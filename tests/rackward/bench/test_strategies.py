@@ -20,12 +20,25 @@ def test_ours_are_measured_through_every_client() -> None:
     assert {each.client for each in ours if each.led} == {Client.JAVA, Client.CONFLUENT}
 
 
-def test_batches_have_every_strategy_once_and_one_kind_of_brokers_and_leaders() -> None:
-    divided = batches(list(STRATEGIES.values()), 6)
+@pytest.mark.parametrize("size", range(1, 13))
+def test_batches_have_every_strategy_once_and_one_kind_of_brokers_and_leaders(size: int) -> None:
+    divided = batches(list(STRATEGIES.values()), size)
     assert sorted(each.key for batch in divided for each in batch) == sorted(STRATEGIES)
     for batch in divided:
-        assert len(batch) <= 6
-        assert len({(each.follower_fetching, each.leader_layout) for each in batch}) == 1
+        assert 1 <= len(batch) <= size
+        assert len({each.leader_layout for each in batch}) == 1
+        knows_rack = [each for each in batch if each.is_rackward or each.sends_rack]
+        assert len({each.follower_fetching for each in knows_rack}) <= 1
+
+
+@pytest.mark.parametrize(("size", "sizes"), [(6, [6, 6, 5, 1, 5]), (11, [11, 1, 11])])
+def test_batches_are_few_and_equally_large(size: int, sizes: list[int]) -> None:
+    divided = batches(list(STRATEGIES.values()), size)
+    assert [len(batch) for batch in divided] == sizes
+    assert [any(each.follower_fetching for each in batch) for batch in divided] == [
+        *[False] * (len(sizes) - 1),
+        True,
+    ]
 
 
 def test_batches_share_out_the_processes_of_java() -> None:

@@ -21,6 +21,7 @@ from rackward.bench.workloads import (
     select_workloads,
     traffic_weights,
 )
+from rackward.measurement.strategies import Client
 
 
 @pytest.mark.parametrize(
@@ -85,3 +86,10 @@ def test_an_unknown_workload_is_an_error() -> None:
     with pytest.raises(BenchError, match="no workload 'evn': give one of even, one-rack-leads"):
         select_workloads(["evn"])
     assert [each.key for each in select_workloads(["decay", "even"])] == ["decay", "even"]
+
+
+def test_a_client_of_one_topic_has_no_members_with_several() -> None:
+    """Java's VerifiableConsumer took the names of two topics for one, and ended with an error."""
+    impossible = [key for key, each in WORKLOADS.items() if not each.is_possible(Client.JAVA)]
+    assert impossible == ["subscriptions"]
+    assert all(each.is_possible(Client.CONFLUENT) for each in WORKLOADS.values())
