@@ -75,11 +75,6 @@ class Workload:
         ]
         return client is not Client.JAVA or all(len(topics) == 1 for topics in subscribed)
 
-    @property
-    def same_subscriptions(self) -> bool:
-        """Whether all members of a group read the same topics."""
-        return all(len({member.topics for member in group}) == 1 for group in self.groups)
-
 
 def _group(racks: str) -> tuple[MemberShape, ...]:
     return tuple(map(MemberShape, racks))
