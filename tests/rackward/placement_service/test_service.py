@@ -36,6 +36,9 @@ def refuses_connections(address: tuple[str, int]) -> bool:
         socket.create_connection(address, TEST_TIMEOUT).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        # The listener was closed between the connection's first packet and its last.
+        return False
     return False
 
 
