@@ -8,6 +8,9 @@ caller's clock. A follower may be read if
 - its last failure, as a broker or for this partition, is longer ago than its backoff, and
 - the metadata that calls it in sync is younger than that failure.
 
+The first refusal of a partition has no backoff: most often its leader has moved, and the follower
+refuses the old leader's epoch. It need only wait for the metadata with the new one.
+
 Of the replicas that may be read :func:`placement_core.racks.nearest_replica` chooses one. The
 leader may always be read.
 """
@@ -28,7 +31,8 @@ class NearestPolicy:
 
     backoff, max_backoff
         How long a follower is not read after a failure: ``backoff`` after the first one, doubled
-        for each further failure in a row, ``max_backoff`` at most.
+        for each further failure in a row, ``max_backoff`` at most. For one that refuses a single
+        partition, this begins with the second time in a row.
     response_timeout
         How long a follower may leave a fetch unanswered, beyond ``fetch_max_wait_ms``, before the
         leader is read instead: a broker that hangs closes no connection.
@@ -176,12 +180,17 @@ class FollowerState:
         fetch = self.pending.get(broker)
         if fetch is not None and now > fetch.timeout_at:
             return False
-        failures = (self.failures.get((broker, None)), self.failures.get((broker, partition)))
-        return all(
-            last is None
-            or (metadata_at > last.at and now >= last.at + self.policy.backoff_after(last.count))
-            for last in failures
+        failed, refused = self.failures.get((broker, None)), self.failures.get((broker, partition))
+        return (
+            failed is None
+            or (metadata_at > failed.at and now >= failed.at + self._backoff(failed.count))
+        ) and (
+            refused is None
+            or (metadata_at > refused.at and now >= refused.at + self._backoff(refused.count - 1))
         )
+
+    def _backoff(self, failures: int) -> float:
+        return self.policy.backoff_after(failures) if failures else 0.0
 
     def needs_metadata(self, metadata_at: float, now: float) -> bool:
         """Return whether to request metadata, the last having been received at ``metadata_at``.

@@ -48,7 +48,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repetitions: Annotated[int, Meta(ge=1, le=20, description="a number from 1 to 20")] = 1
     seed: Annotated[int, Meta(ge=0, description="a number of 0 or more")] = 1
     partitions: Annotated[int, Meta(ge=6, le=600, description="a number from 6 to 600")] = 36
-    rate: Annotated[float, Meta(gt=0, le=20, description="a number up to 20")] = 1.0
+    rate: Annotated[float, Meta(gt=0, le=20, description="a number up to 20")] = 2.0
     seconds: Annotated[float, Meta(ge=1, le=3600, description="a number from 1 to 3600")] = 20.0
     step_seconds: Annotated[float, Meta(ge=1, le=600, description="a number from 1 to 600")] = 4.0
     groups_at_once: Annotated[int, Meta(ge=1, le=12, description="a number from 1 to 12")] = 12

@@ -118,7 +118,7 @@ def plan_batches(options: Options, folder: ResultFolder) -> list[Batch]:
     planned = []
     strategies = select_strategies(options.strategies)
     for workload in select_workloads(options.workloads):
-        possible = [each for each in strategies if workload.is_possible(each.client)]
+        possible = [each for each in strategies if workload.is_possible(each)]
         size = max(1, options.groups_at_once // len(workload.groups))
         for repetition in range(1, options.repetitions + 1):
             missing = folder.missing(workload.key, possible, repetition)

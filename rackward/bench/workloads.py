@@ -8,7 +8,7 @@ from enum import Enum
 from random import Random
 
 from rackward.bench import BenchError
-from rackward.measurement.strategies import Client
+from rackward.measurement.strategies import Client, Strategy
 
 RACKS = ("a", "b", "c")
 BROKERS: Mapping[int, str] = {0: "a", 1: "b", 2: "c"}
@@ -66,14 +66,23 @@ class Workload:
         """Whether nothing happens after the start."""
         return not self.events and not self.seeded_events
 
-    def is_possible(self, client: Client) -> bool:
-        """Return whether a client can do it: Java's VerifiableConsumer subscribes to one topic."""
-        subscribed = [
+    def is_possible(self, strategy: Strategy) -> bool:
+        """Return whether members with this strategy can do it.
+
+        Java's VerifiableConsumer subscribes to one topic. kafka-python's roundrobin raises KeyError
+        if a member is not subscribed to a topic of another one (3.0.12): where it skips such a
+        member, it takes a pair of ids for the id of the next.
+        """
+        subscribed = {
             self.topics if member.topics is None else member.topics
             for group in self.groups
             for member in group
-        ]
-        return client is not Client.JAVA or all(len(topics) == 1 for topics in subscribed)
+        }
+        if strategy.client is Client.JAVA:
+            return all(len(topics) == 1 for topics in subscribed)
+        if strategy.client is Client.KAFKA_PYTHON and strategy.assignor == "roundrobin":
+            return len(subscribed) == 1
+        return True
 
 
 def _group(racks: str) -> tuple[MemberShape, ...]:

@@ -57,7 +57,7 @@ The options of FILE (YAML, TOML or JSON), and their defaults:
   repetitions: 1             each with other leaders
   seed: 1
   partitions: 36             of all topics together
-  rate: 1.0                  MB/s, read by each group
+  rate: 2.0                  MB/s, read by each group
   seconds: 20                of reading
   step_seconds: 4            of reading after each change
   groups_at_once: 12         groups that share a cluster at a time

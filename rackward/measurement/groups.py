@@ -71,13 +71,15 @@ class History:
 class MemberState:
     """A member at one moment.
 
-    ``generation`` is -1 during a rebalance. ``revoked`` counts the partitions revoked so far,
-    ``quiet_seconds`` is the time since the assignment last changed. ``positions`` holds, for each
-    partition ever read, the offset after the last record.
+    ``generation`` is -1 during a rebalance. ``joined`` tells whether the member has had an
+    assignment, which may be empty: not every client shows a generation. ``revoked`` counts the
+    partitions revoked so far, ``quiet_seconds`` is the time since the assignment last changed.
+    ``positions`` holds, for each partition ever read, the offset after the last record.
     """
 
     partitions: frozenset[int]
     generation: int
+    joined: bool
     revoked: int
     quiet_seconds: float
     records: int
@@ -104,12 +106,15 @@ class GroupReport:
         return {name: state.partitions for name, state in self.members.items()}
 
     def is_settled(self, partitions: int) -> bool:
-        """Whether no rebalance is going on and each partition has exactly one reader."""
+        """Whether no rebalance is going on and each partition has exactly one reader.
+
+        While a member is still to join, another one may read everything for seconds.
+        """
         states = self.members.values()
         assigned = sorted(partition for state in states for partition in state.partitions)
         return (
             len({state.generation for state in states}) == 1
-            and all(state.generation >= 0 for state in states)
+            and all(state.joined and state.generation >= 0 for state in states)
             and all(state.quiet_seconds >= QUIET_SECONDS for state in states)
             and assigned == list(range(partitions))
         )
@@ -335,7 +340,7 @@ class _Member(threading.Thread):
         self._numbers = numbers
         self._leaving = threading.Event()
         self._last_change = time.monotonic()
-        self._state = MemberState(frozenset(), -1, 0, 0.0, 0, {})
+        self._state = MemberState(frozenset(), -1, False, 0, 0.0, 0, {})
         self._revoked = 0
         self._records = 0
         self._positions: dict[int, int] = {}
@@ -348,6 +353,7 @@ class _Member(threading.Thread):
         """Return the present state."""
         return replace(
             self._state,
+            joined=bool(self.changes),
             revoked=self._revoked,
             quiet_seconds=time.monotonic() - self._last_change,
             positions=dict(self._positions),

@@ -102,12 +102,22 @@ def test_the_backoff_doubles_with_each_failure_up_to_its_maximum() -> None:
 
 def test_an_error_of_one_partition_concerns_no_other() -> None:
     refused = fetching(at=100).fetch_answered(NEAR, {P0}, 100.1)
-    assert choice(refused, 100.2) == LEADER
-    assert choice(refused, 100.2, partition=P1) == NEAR
-    assert choice(refused, 101.2) == NEAR
-    twice = fetching(101.2, refused).fetch_answered(NEAR, {P0}, 101.3)
-    assert [choice(twice, 102.5), choice(twice, 103.4)] == [LEADER, NEAR]
-    assert fetching(103.4, twice).fetch_answered(NEAR, (), 103.5).failures == {}
+    assert choice(refused, 100.2, metadata_at=100.1) == LEADER
+    assert choice(refused, 100.2, partition=P1, metadata_at=100.1) == NEAR
+
+
+def test_a_refused_partition_is_read_with_newer_metadata_and_later_ones_after_a_backoff() -> None:
+    """A consumer read a second from each new leader, though followers would have served it."""
+    refused = fetching(at=100).fetch_answered(NEAR, {P0}, 100.1)
+    assert choice(refused, 200, metadata_at=100.1) == LEADER
+    assert choice(refused, 100.2) == NEAR
+    waits, now = [], 100.2
+    for _ in range(4):
+        refused = fetching(now, refused).fetch_answered(NEAR, {P0}, now)
+        waits.append(next(s for s in range(1, 20) if choice(refused, now + s) == NEAR))
+        now += waits[-1]
+    assert waits == [1, 2, 4, 8]
+    assert fetching(now, refused).fetch_answered(NEAR, (), now + 0.1).failures == {}
 
 
 def test_a_broker_is_not_read_after_a_timeout_and_a_late_response_is_a_failure() -> None:
@@ -231,12 +241,15 @@ def test_any_sequence_of_events_gives_the_choice_of_a_simple_model(
     for tp in (P0, P1):
         candidates = {leader: racks.get(leader)}
         for broker in in_sync & racks.keys():
-            relevant = [failures.get((broker, each), []) for each in (None, tp)]
+            relevant = [(failures.get((broker, each), []), each is not None) for each in (None, tp)]
             timed_out = broker in pending and now > pending[broker][1] + 3.5
             if not timed_out and all(
                 not times
-                or (now - age > times[-1] and now >= times[-1] + min(2 ** (len(times) - 1), 10))
-                for times in relevant
+                or (
+                    now - age > times[-1]
+                    and now >= times[-1] + [0, 1, 2, 4, 8, 10][min(len(times) - free, 5)]
+                )
+                for times, free in relevant
             ):
                 candidates[broker] = racks[broker]
         expected = nearest_replica(CLIENT_RACK, candidates, leader, tie_break(*tp))

@@ -99,6 +99,13 @@ def test_while_members_change_overhead_and_what_is_read_again_contradict_nothing
         assert len(found) == count
 
 
+def test_while_members_change_a_share_that_is_predicted_to_be_none_may_be_small() -> None:
+    for crossing, count in ((40_000, 0), (60_000, 1)):
+        moved = {"a": {"a": 990_000, "b": crossing}}
+        found = faults(result("rackward-nearest", workload="churn", bytes=moved))[CHANGES]
+        assert len(found) == count
+
+
 def test_what_was_not_measured_is_not_claimed() -> None:
     checks = check_results({("even", "java-range"): [crossing_result("java-range")]})
     assert [check.checked for check in checks] == [1, 1, 0, 0, 0, 0]

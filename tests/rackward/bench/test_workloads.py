@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from random import Random
+from types import SimpleNamespace
 
 import pytest
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from rackward.bench import BenchError
+from rackward.bench.strategies import STRATEGIES
 from rackward.bench.workloads import (
     BROKERS,
     RACKS,
@@ -88,8 +91,32 @@ def test_an_unknown_workload_is_an_error() -> None:
     assert [each.key for each in select_workloads(["decay", "even"])] == ["decay", "even"]
 
 
-def test_a_client_of_one_topic_has_no_members_with_several() -> None:
-    """Java's VerifiableConsumer took the names of two topics for one, and ended with an error."""
-    impossible = [key for key, each in WORKLOADS.items() if not each.is_possible(Client.JAVA)]
-    assert impossible == ["subscriptions"]
-    assert all(each.is_possible(Client.CONFLUENT) for each in WORKLOADS.values())
+def test_what_a_client_cannot_do_is_left_out() -> None:
+    """Java's VerifiableConsumer took the names of two topics for one, and ended with an error.
+
+    kafka-python's roundrobin raised KeyError in the leader, and the whole batch failed.
+    """
+    impossible = {
+        (workload.key, key)
+        for workload in WORKLOADS.values()
+        for key, strategy in STRATEGIES.items()
+        if not workload.is_possible(strategy)
+    }
+    java = [key for key, each in STRATEGIES.items() if each.client is Client.JAVA]
+    assert impossible == {("subscriptions", key) for key in [*java, "kafka-python-roundrobin"]}
+
+
+def test_kafka_pythons_roundrobin_fails_if_subscriptions_differ() -> None:
+    """When this fails, the fault is gone, and the benchmark can run it."""
+    partitions = {"t": {0}, "u": {0, 1}}
+    cluster = SimpleNamespace(partitions_for_topic=partitions.get)
+    members = [
+        SimpleNamespace(
+            member_id=name,
+            group_instance_id=None,
+            metadata=RoundRobinPartitionAssignor.metadata(subscribed),
+        )
+        for name, subscribed in (("a", ["t"]), ("b", ["t", "u"]))
+    ]
+    with pytest.raises(KeyError):
+        RoundRobinPartitionAssignor.assign(cluster, members)
