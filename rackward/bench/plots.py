@@ -56,7 +56,7 @@ def bar_plot(title: str, bars: Sequence[Bar]) -> str:
             f'width="{width:.1f}" height="{ROW - 8}"/>',
             f'<line class="mark" x1="{mark:.1f}" x2="{mark:.1f}" y1="{top + 2:g}" '
             f'y2="{top + ROW - 2:g}"/>',
-            f'<text class="value" x="{NAMES + max(bar.share, bar.predicted) * scale + 8:.1f}" '
+            f'<text class="value" x="{NAMES + max(bar.high, bar.predicted) * scale + 8:.1f}" '
             f'y="{middle + 4:g}">{bar.share:.1%}</text>',
         ]
         if bar.high > bar.low:
@@ -71,7 +71,7 @@ def line_plot(
     title: str, lines: Mapping[str, Sequence[float]], ours: Sequence[str], unit: str
 ) -> str:
     """Return a plot of values over steps; ``ours`` are the names of our lines."""
-    width, height, left, right = NAMES + BARS + VALUES, 320, 44, 250
+    width, height, left, right = NAMES + BARS + VALUES, 320, 44, NAMES
     steps = max([2, *map(len, lines.values())])
     top = max([1.0, *(value for values in lines.values() for value in values)])
     across = (width - left - right) / (steps - 1)

@@ -11,6 +11,8 @@ from rackward.bench.report import BEGIN, END, Report, insert_section, make_repor
 from rackward.bench.results import ResultFolder
 from tests.support.bench_results import bench_run, crossing_result, result, step
 
+SVG = "{http://www.w3.org/2000/svg}"
+
 
 def report() -> Report:
     results = {
@@ -107,6 +109,14 @@ def test_every_plot_of_the_page_is_there() -> None:
         assert ET.fromstring(plot).tag.endswith("svg")
 
 
+def test_the_value_of_a_bar_is_right_of_the_range_of_its_repetitions() -> None:
+    """The line of the range struck the value through."""
+    plot = ET.fromstring(bar_plot("t", [Bar("a", 0.5, 0.4, 0.7, 0.5, False)]))
+    ends = [float(each.get("x2", 0)) for each in plot.iter(f"{SVG}line")]
+    (value,) = (each for each in plot.iter(f"{SVG}text") if each.get("class") == "value")
+    assert float(value.get("x", 0)) > max(ends)
+
+
 def test_names_in_plots_are_escaped() -> None:
     bars = [Bar("<a & b>", 0.5, 0.4, 0.6, 0.5, is_rackward=False)]
     assert "&lt;a &amp; b&gt;" in bar_plot("A & B", bars)
@@ -120,7 +130,7 @@ def test_bars_are_as_long_as_their_shares() -> None:
     ]
     widths = [
         float(each.attrib["width"])
-        for each in ET.fromstring(bar_plot("t", bars)).iter("{http://www.w3.org/2000/svg}rect")
+        for each in ET.fromstring(bar_plot("t", bars)).iter(f"{SVG}rect")
     ]
     assert widths[0] == 2 * widths[1]
 
