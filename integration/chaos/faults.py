@@ -263,10 +263,15 @@ def _act_on_group(step: Step, group: FaultyGroup) -> None:
                 case Action.KILL_LEAD:
                     lead.send(signal.SIGKILL)
                 case Action.START_LEAD:
+                    # Until it leads, the group is rebalanced again: its leader is removed.
+                    before = lead.times_leading
                     lead.start()
+                    lead.wait_until_leading(before)
                 case Action.SUSPEND_LEAD:
                     lead.send(signal.SIGSTOP)
                 case Action.RESUME_LEAD:
+                    before = lead.times_leading
                     lead.send(signal.SIGCONT)
+                    lead.wait_until_leading(before)
                 case _:
                     raise AssertionError(f"unknown step: {step}")

@@ -354,11 +354,14 @@ class Lead:
         assert self._process is not None
         return self._process.pid
 
-    def wait_until_leading(self) -> None:
-        """Wait until it has led once. Raise AssertionError with its output otherwise."""
-        wait_until(
-            lambda: '"state": "leading"' in self.output(), TEST_TIMEOUT, "rackward lead leads"
-        )
+    @property
+    def times_leading(self) -> int:
+        """How often it, or a process before it, has reported that it leads."""
+        return self.output().count('"state": "leading"')
+
+    def wait_until_leading(self, before: int = 0) -> None:
+        """Wait until `times_leading` is more than ``before``. Raise AssertionError otherwise."""
+        wait_until(lambda: self.times_leading > before, TEST_TIMEOUT, "rackward lead leads")
 
     def output(self) -> str:
         """Return what it has printed."""
