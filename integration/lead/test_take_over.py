@@ -27,7 +27,7 @@ from rackward.lead import TakeOver, TakeOverPolicy, led_group
 from rackward.lead.connection import LeadConnection
 from rackward.lead.member import COORDINATOR_ERRORS, GroupMember, Timeouts
 from rackward.lead.take_over import bucket, id_cost, members_ahead
-from tests.support.waiting import TEST_TIMEOUT
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 12
 REPLICAS = [[(p // 4) % 3] for p in range(PARTITIONS)]
@@ -178,10 +178,15 @@ def test_two_that_take_over_do_not_remove_each_other(
         leading(shared_three_brokers, led.group.id, take_over=REMOVE) as first,
         leading(shared_three_brokers, led.group.id, take_over=REMOVE) as second,
     ):
-        deadline = time.monotonic() + TEST_TIMEOUT
-        while not (first.status()[0].leads or second.status()[0].leads):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        # While the first one leads already, the second may still be about to join.
+        wait_until(
+            lambda: (
+                {each.status()[0].reason for each in (first, second) if not each.status()[0].leads}
+                == {"another rackward process leads the group"}
+            ),
+            TEST_TIMEOUT,
+            "one process leads, and the other knows",
+        )
         led.settle()
         ids = member_ids(shared_three_brokers, led.group.id)
         time.sleep(2 * REMOVE.cool_down)
