@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assignors.rack_discovery.local import CommandTimeoutError, run_command
+from assignors.rack_discovery.sources import SourceError, run_command
 from placement_core import ClusterView, InvalidOptionError, RackwardError
 from placement_core.locators import LOCATORS as PURE_LOCATORS
 from placement_core.locators import RackLocator, TextFormat, TextLocator, validate_format
@@ -62,10 +62,8 @@ class CommandLocator:
         """Return the rack by broker id. Raises RackwardError if the command or its output fails."""
         try:
             output = run_command(self.command, self.timeout, MAX_OUTPUT_BYTES)
-        except CommandTimeoutError as error:
-            raise RackwardError(
-                f"{error}: increase the property timeout, or make the command faster"
-            ) from error
+        except SourceError as error:
+            raise RackwardError(f"{self.command[0]} {error}") from error
         try:
             return TextLocator(output.decode(), self.format).racks(view)
         except (UnicodeDecodeError, RackwardError) as error:

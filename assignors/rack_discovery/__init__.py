@@ -10,6 +10,6 @@ and the consumer starts without a rack.
 """
 
 from assignors.rack_discovery.resolve import discover, resolve_rack
-from assignors.rack_discovery.source import RackSource, SourceError
+from assignors.rack_discovery.sources import RackSource, SourceError
 
 __all__ = ["RackSource", "SourceError", "discover", "resolve_rack"]

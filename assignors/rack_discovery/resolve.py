@@ -3,7 +3,7 @@
 A consumer that is given no rack searches these sources, in this order:
 
 1. ``RACKWARD_RACK``: the rack itself.
-2. ``RACKWARD_RACK_FILE``: a file that contains it (:mod:`assignors.rack_discovery.local`).
+2. ``RACKWARD_RACK_FILE``: a file that contains it (:mod:`assignors.rack_discovery.sources`).
 3. ``RACKWARD_RACK_FROM``: the name of a source, as :func:`discover` takes it.
 4. Plug-ins, by name: the entry points of the group ``rackward.racks``. Each is a callable without
    arguments that returns the rack, or None if it has none::
@@ -25,38 +25,39 @@ from __future__ import annotations
 import logging
 import os
 import queue
-import re
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from dataclasses import dataclass
 
 from assignors.group_leader import LogOnce
 from assignors.group_leader.logs import sanitize
-from assignors.rack_discovery.cloud import (
-    CLOUD_TIMEOUT,
+from assignors.rack_discovery.sources import (
     CLOUDS,
     DEFAULT_ENDPOINT,
-    ENDPOINT_VARIABLE,
-    CloudSource,
-    Endpoint,
+    PLUGIN_GROUP,
+    PLUGIN_TIMEOUT,
+    RackSource,
+    SourceError,
+    cloud_source,
+    command_source,
+    file_source,
+    installed_plugins,
+    invalid_source,
+    plugin_source,
+    variable_source,
 )
-from assignors.rack_discovery.local import COMMAND_TIMEOUT, CommandSource, FileSource
-from assignors.rack_discovery.source import InvalidSource, RackSource, SourceError
 from placement_core import InvalidOptionError, RackwardError
 
 RACK_VARIABLE = "RACKWARD_RACK"
 FILE_VARIABLE = "RACKWARD_RACK_FILE"
 SOURCE_VARIABLE = "RACKWARD_RACK_FROM"
+ENDPOINT_VARIABLE = "RACKWARD_METADATA_ENDPOINT"
 VARIABLES = (RACK_VARIABLE, FILE_VARIABLE, SOURCE_VARIABLE, ENDPOINT_VARIABLE)
 """All environment variables that :func:`sources` reads."""
 
-PLUGIN_GROUP = "rackward.racks"
 SOURCE_NAMES = (*CLOUDS, "command:PROGRAM ARG ...", "module:function")
-_MODULE_AND_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 SEARCH_TIMEOUT = 2.5
 """Seconds for all sources together."""
@@ -64,11 +65,14 @@ SEARCH_TIMEOUT = 2.5
 GRACE_PERIOD = 0.2
 """Seconds after its timeout in which a source may still return the reason for its failure."""
 
-PLUGIN_TIMEOUT = 1.0
-"""Seconds that a plug-in may take by default."""
+CLOUD_TIMEOUT = 1.0
+"""Seconds that the requests to a metadata service may take by default."""
+
+COMMAND_TIMEOUT = 2.0
+"""Seconds that a command may take by default."""
 
 CACHE_TTL = 30.0
-"""Seconds. A consumer with two assignors and a traffic reporter resolves its rack three times."""
+"""Seconds. A consumer with two assignors resolves its rack twice."""
 
 MAX_RACK_LENGTH = 255
 """Of a rack that is found. Zone ids and labels of nodes have at most 63 characters."""
@@ -104,36 +108,36 @@ def discover(
         raise InvalidOptionError(
             f"timeout is {timeout!r}: give seconds, more than 0 and at most {SEARCH_TIMEOUT:g}"
         )
-    kind, colon, line = name.strip().partition(":")
+    name = name.strip()
+    kind, colon, line = name.partition(":")
+    if name in CLOUDS:
+        address = endpoint or environ.get(ENDPOINT_VARIABLE, "").strip() or DEFAULT_ENDPOINT
+        return cloud_source(name, address, timeout or CLOUD_TIMEOUT)
     if kind == "command" and colon:
-        if endpoint is not None:
-            raise InvalidOptionError("a command has no endpoint: leave it out")
-        return CommandSource.parse(line, timeout or COMMAND_TIMEOUT)
-    url = endpoint or environ.get(ENDPOINT_VARIABLE, "").strip()
-    address = Endpoint.parse(url) if url else DEFAULT_ENDPOINT
-    if name.strip() in CLOUDS:
-        return CloudSource(name.strip(), address, timeout or CLOUD_TIMEOUT)
-    if (plugin := _find_plugin(name.strip())) is not None:
-        if endpoint is not None:
-            raise InvalidOptionError("a plug-in has no endpoint: leave it out")
-        return PluginSource(plugin, timeout or PLUGIN_TIMEOUT)
-    raise InvalidOptionError(
-        f"unknown source of racks {kind[:60]!r}: choose one of {', '.join(SOURCE_NAMES)}, or an "
-        f"entry point of {PLUGIN_GROUP}"
-    )
+        source: RackSource | None = command_source(line, timeout or COMMAND_TIMEOUT)
+    else:
+        source = plugin_source(name, timeout or PLUGIN_TIMEOUT)
+    if source is None:
+        raise InvalidOptionError(
+            f"unknown source of racks {kind[:60]!r}: choose one of {', '.join(SOURCE_NAMES)}, or an"
+            f" entry point of {PLUGIN_GROUP}"
+        )
+    if endpoint is not None:
+        raise InvalidOptionError(f"{source.name} has no endpoint: leave it out")
+    return source
 
 
 def sources(environ: Mapping[str, str]) -> Iterator[RackSource]:
     """Yield the sources for a consumer that is given no rack, in the order of the search."""
     if rack := environ.get(RACK_VARIABLE, "").strip():
-        yield VariableSource(RACK_VARIABLE, rack)
+        yield variable_source(RACK_VARIABLE, rack)
     if path := environ.get(FILE_VARIABLE, "").strip():
-        yield FileSource.parse(path)
+        yield file_source(path)
     if name := environ.get(SOURCE_VARIABLE, "").strip():
         try:
             yield discover(name, environ=environ)
         except InvalidOptionError as error:
-            yield InvalidSource(SOURCE_VARIABLE, f"cannot be used: {error}")
+            yield invalid_source(SOURCE_VARIABLE, f"cannot be used: {error}")
     yield from installed_plugins()
 
 
@@ -141,23 +145,16 @@ def sources(environ: Mapping[str, str]) -> Iterator[RackSource]:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A source that failed to provide a rack, and the reason."""
-
-    source: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class SearchResult:
     """The rack and the name of its source, both None if there is none.
 
-    ``failures`` are the sources before it that failed, ``without_rack`` those that have no rack.
+    ``failures`` has the reasons for the failures of the sources before it, by source;
+    ``without_rack`` those that have no rack.
     """
 
     rack: str | None
     source: str | None
-    failures: tuple[Failure, ...]
+    failures: Mapping[str, str]
     without_rack: tuple[str, ...]
 
 
@@ -172,43 +169,46 @@ def search(
     A source that raises is a failure. One that hangs is abandoned in its daemon thread.
     """
     deadline = clock() + timeout
-    failures, without_rack = [], []
+    failures: dict[str, str] = {}
+    without_rack: list[str] = []
     for source in sources:
-        remaining = deadline - clock()
-        if remaining <= GRACE_PERIOD:
-            failures.append(
-                Failure(source.name, f"was skipped: earlier sources took all of {timeout:g} s")
-            )
+        remaining = deadline - clock() - GRACE_PERIOD
+        if remaining <= 0:
+            failures[source.name] = f"was skipped: earlier sources took all of {timeout:g} s"
             continue
-        result = _find_rack(source, min(source.timeout, remaining - GRACE_PERIOD))
-        if isinstance(result, Failure):
-            failures.append(result)
-        elif result is None:
-            without_rack.append(source.name)
-        else:
-            return SearchResult(result, source.name, tuple(failures), tuple(without_rack))
-    return SearchResult(None, None, tuple(failures), tuple(without_rack))
+        try:
+            rack = _find_rack(source, min(source.timeout, remaining))
+        except SourceError as error:
+            failures[source.name] = str(error)
+            continue
+        if rack is not None:
+            return SearchResult(rack, source.name, failures, tuple(without_rack))
+        without_rack.append(source.name)
+    return SearchResult(None, None, failures, tuple(without_rack))
 
 
-def _find_rack(source: RackSource, timeout: float) -> str | Failure | None:
-    results: queue.SimpleQueue[str | Failure | None] = queue.SimpleQueue()
+def _find_rack(source: RackSource, timeout: float) -> str | None:
+    results: queue.SimpleQueue[str | SourceError | None] = queue.SimpleQueue()
 
     def run() -> None:
         try:
             rack = source.find_rack(timeout)
             results.put(None if rack is None else validate_rack(rack))
         except RackwardError as error:
-            results.put(Failure(source.name, sanitize(str(error), 500)))
+            results.put(SourceError(sanitize(str(error), 500)))
         except BaseException as error:  # noqa: BLE001 - a plug-in may raise anything
             # This also handles errors whose __str__ raises.
             description = traceback.format_exception_only(error)[-1].strip()
-            results.put(Failure(source.name, f"failed: {sanitize(description, 200)}"))
+            results.put(SourceError(f"failed: {sanitize(description, 200)}"))
 
     threading.Thread(target=run, name=f"rack from {source.name}", daemon=True).start()
     try:
-        return results.get(timeout=timeout + GRACE_PERIOD)
+        result = results.get(timeout=timeout + GRACE_PERIOD)
     except queue.Empty:
-        return Failure(source.name, f"timed out after {timeout:.3g} s")
+        raise SourceError(f"timed out after {timeout:.3g} s") from None
+    if isinstance(result, SourceError):
+        raise result
+    return result
 
 
 def validate_rack(rack: object) -> str:
@@ -234,130 +234,49 @@ def validate_rack(rack: object) -> str:
     return rack
 
 
-# ---- Environment variables and plug-ins as sources.
-
-
-@dataclass(frozen=True, slots=True)
-class VariableSource:
-    """The value of the environment variable ``name``."""
-
-    name: str
-    value: str
-    timeout: float = 1.0
-
-    def find_rack(self, timeout: float) -> str:  # noqa: ARG002
-        """Return the value."""
-        return self.value
-
-
-@dataclass(frozen=True, slots=True)
-class PluginSource:
-    """The result of an installed callable. Loading it counts towards its time."""
-
-    entry_point: EntryPoint
-    timeout: float = PLUGIN_TIMEOUT
-
-    @property
-    def name(self) -> str:
-        """``plug-in NAME (MODULE:ATTRIBUTE)``."""
-        return f"plug-in {self.entry_point.name} ({self.entry_point.value})"
-
-    def find_rack(self, timeout: float) -> Any:  # noqa: ARG002
-        """Load and call the plug-in, which may return anything."""
-        return self.entry_point.load()()
-
-
-def installed_plugins() -> Iterable[RackSource]:
-    """Return a source for each plug-in, sorted by name."""
-    try:
-        plugins = sorted(
-            entry_points(group=PLUGIN_GROUP), key=lambda plugin: (plugin.name, plugin.value)
-        )
-    except Exception as error:  # noqa: BLE001 - the metadata of other packages
-        return [InvalidSource(f"plug-ins of {PLUGIN_GROUP}", f"cannot be listed: {error!r:.200}")]
-    return [PluginSource(plugin) for plugin in plugins]
-
-
-def _find_plugin(name: str) -> EntryPoint | None:
-    for plugin in installed_plugins():
-        if isinstance(plugin, PluginSource) and plugin.entry_point.name == name:
-            return plugin.entry_point
-    return EntryPoint(name, name, PLUGIN_GROUP) if _MODULE_AND_FUNCTION.fullmatch(name) else None
-
-
 # ---- Caching and logging.
 
 
-@dataclass(eq=False)
-class _CacheEntry:
-    key: object
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    value: str | None = None
-    expires: float | None = None
-    """None until the value has been computed."""
-
-
-class TtlCache:
-    """Values by keys that need not be hashable, for CACHE_TTL seconds each. Thread-safe."""
-
-    MAX_ENTRIES = 16
+class RackResolver:
+    """:func:`resolve_rack` with a cache and a log of its own. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._log_once = LogOnce()
         self._lock = threading.Lock()
-        self._entries: list[_CacheEntry] = []
-
-    def get_or_compute(self, key: object, compute: Callable[[], str | None]) -> str | None:
-        """Return the cached value of ``key``, or the result of ``compute``.
-
-        Concurrent calls with an equal key compute it once, and wait.
-        """
-        with self._lock:
-            now = self._clock()
-            valid = [each for each in self._entries if each.expires is None or now < each.expires]
-            entry = next((each for each in valid if each.key == key), None)
-            if entry is None:
-                entry = _CacheEntry(key)
-                valid.append(entry)
-            self._entries = valid[-self.MAX_ENTRIES :]
-        with entry.lock:
-            if entry.expires is None:
-                entry.value = compute()
-                entry.expires = self._clock() + CACHE_TTL
-            return entry.value
-
-
-class RackResolver:
-    """:func:`resolve_rack` with a cache and a log of its own."""
-
-    def __init__(self, cache: TtlCache, log_once: LogOnce) -> None:
-        self._cache = cache
-        self._log_once = log_once
+        self._cache: dict[object, tuple[float, str | None]] = {}
+        """By source or environment: when it expires, and the rack."""
 
     def resolve(self, rack: object, environ: Mapping[str, str]) -> str | None:
         """See :func:`resolve_rack`."""
         if isinstance(rack, str):
             return rack
-        if rack is None:
-            key = tuple(environ.get(name) for name in VARIABLES)
-            return self._cache.get_or_compute(key, lambda: self._search(sources(environ)))
-        if isinstance(rack, RackSource):
-            return self._cache.get_or_compute(rack, lambda: self._search([rack]))
-        raise InvalidOptionError(
-            f"rack is {rack!r}: give a string, discover(NAME), or None to search for it"
-        )
+        if rack is not None and not isinstance(rack, RackSource):
+            raise InvalidOptionError(
+                f"rack is {rack!r}: give a string, discover(NAME), or None to search for it"
+            )
+        key = rack or tuple(environ.get(name) for name in VARIABLES)
+        # While one thread searches, others wait, so that an equal source is not requested twice.
+        with self._lock:
+            now = self._clock()
+            self._cache = {key: entry for key, entry in self._cache.items() if now < entry[0]}
+            if key not in self._cache:
+                found = self._search(sources(environ) if rack is None else [rack])
+                self._cache[key] = (self._clock() + CACHE_TTL, found)
+            return self._cache[key][1]
 
     def _search(self, sources: Iterable[RackSource]) -> str | None:
         result = search(sources)
-        for failure in result.failures:
+        consequence = (
+            f"uses the rack of {result.source}" if result.rack else "starts without a rack"
+        )
+        for source, reason in result.failures.items():
             self._log_once.log(
-                ("failure", failure.source),
+                ("failure", source),
                 "no rack from %s: %s; this consumer %s",
-                failure.source,
-                failure.reason,
-                "starts without a rack"
-                if result.rack is None
-                else f"uses the rack of {result.source}",
+                source,
+                reason,
+                consequence,
             )
         if result.rack is not None:
             self._log_once.reset(("failure", result.source))
@@ -371,4 +290,4 @@ class RackResolver:
         return result.rack
 
 
-_resolver = RackResolver(TtlCache(), LogOnce())
+_resolver = RackResolver()

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 import assignors.aiokafka
-from assignors.group_leader import LogOnce
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.rack_discovery import discover, resolve
-from assignors.rack_discovery.resolve import RackResolver, TtlCache
+from assignors.rack_discovery.resolve import RackResolver
 from integration.support.aiokafka_clients import AIOKafka
 from integration.support.clients import KafkaPython, MakeClient, partitions_of
 from integration.support.confluent import Confluent
@@ -105,7 +104,7 @@ def test_a_member_whose_rack_source_hangs_has_no_rack(
     client: str,
 ) -> None:
     # A process logs it once, so each test has its own resolver.
-    monkeypatch.setattr(resolve, "_resolver", RackResolver(TtlCache(), LogOnce()))
+    monkeypatch.setattr(resolve, "_resolver", RackResolver())
     hanging: Any = discover("command:sleep 60", timeout=0.5)
     client_settings: dict[str, dict[str, Any]] = {"confluent": {"client.rack": hanging}}
     clients: dict[str, MakeClient] = {

@@ -10,7 +10,6 @@ import typer
 from assignors.rack_discovery import discover
 from assignors.rack_discovery.resolve import (
     FILE_VARIABLE,
-    PLUGIN_GROUP,
     RACK_VARIABLE,
     SOURCE_NAMES,
     SOURCE_VARIABLE,
@@ -18,6 +17,7 @@ from assignors.rack_discovery.resolve import (
     search,
     sources,
 )
+from assignors.rack_discovery.sources import PLUGIN_GROUP
 from rackward.cli import options
 from rackward.cli.console import escape_controls, print_json, stderr
 
@@ -66,7 +66,7 @@ def rack(name: From = None, as_json: options.Json = False) -> None:
                 "rack": result.rack,
                 "source": result.source,
                 "failures": [
-                    {"source": failure.source, "why": failure.reason} for failure in result.failures
+                    {"source": source, "why": reason} for source, reason in result.failures.items()
                 ],
                 "silent": result.without_rack,
             },
@@ -79,8 +79,8 @@ def rack(name: From = None, as_json: options.Json = False) -> None:
 
 def _print_sources(result: SearchResult) -> None:
     console = stderr()
-    for failure in result.failures:
-        console.print(f"No rack from {failure.source}: it {failure.reason}.", style="yellow")
+    for source, reason in result.failures.items():
+        console.print(f"No rack from {source}: it {reason}.", style="yellow")
     for source in result.without_rack:
         console.print(f"No rack from {source}: it has none.")
     if result.rack is not None:

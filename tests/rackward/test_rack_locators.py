@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assignors.rack_discovery.local import CommandError, run_command
+from assignors.rack_discovery.sources import SourceError, run_command
 from placement_core import InvalidOptionError
 from placement_core.errors import LocatorError
 from placement_core.locators import TextFormat, apply_locator
@@ -87,8 +87,7 @@ def test_invalid_properties_of_commands(properties: dict[str, str], message: str
         ("print('nonsense')", "is not valid: line 1, 'nonsense'"),
         ("import os; os.write(1, b'0=\\xff')", "is not valid: .*utf-8"),
         ("pass", "rack locator .*CommandLocator: the result is empty"),
-        ("while True: print('0=a' * 9999)", "printed more than 4194304 bytes and was stopped"),
-        ("import os\nwhile True: os.write(2, b'x' * 9999)", "printed more than 4194304 bytes"),
+        ("print('0=a' * (2 << 20))", "printed more than 4194304 bytes"),
     ],
 )
 def test_failing_commands(code: str, message: str) -> None:
@@ -115,9 +114,7 @@ SLOW = {
 @pytest.mark.parametrize("case", SLOW)
 def test_commands_are_stopped_after_the_timeout(case: str) -> None:
     start = time.monotonic()
-    with pytest.raises(
-        LocatorError, match="took longer than 1 s and was stopped: increase the prop"
-    ):
+    with pytest.raises(LocatorError, match="took longer than 1 s and was stopped: make it faster"):
         apply_locator(CommandLocator(python(SLOW[case]), timeout=1), VIEW)
     assert time.monotonic() - start < TEST_TIMEOUT
 
@@ -136,7 +133,7 @@ def test_child_processes_are_stopped_too(tmp_path: Path) -> None:
     # On a busy machine the command may be stopped before it has started a child.
     while not ready.exists():
         assert seconds < TEST_TIMEOUT, "the command never starts a child"
-        with pytest.raises(CommandError, match="took longer"):
+        with pytest.raises(SourceError, match="took longer"):
             run_command(python(code, str(locked), str(ready)), seconds, 1000)
         seconds *= 2
 

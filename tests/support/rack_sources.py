@@ -22,18 +22,16 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from assignors.rack_discovery import RackSource, SourceError
-from assignors.rack_discovery.resolve import PLUGIN_GROUP, SearchResult, search
+from assignors.rack_discovery.resolve import SearchResult, search
+from assignors.rack_discovery.sources import PLUGIN_GROUP
 from tests.support.waiting import TEST_TIMEOUT
 
 
 def search_with_long_timeouts(sources: Iterable[RackSource]) -> SearchResult:
     """Search with timeouts that a busy machine does not exceed."""
 
-    def with_long_timeout(source: Any) -> RackSource:
-        changed: RackSource = replace(source, timeout=TEST_TIMEOUT)
-        return changed
-
-    return search(map(with_long_timeout, sources), timeout=10 * TEST_TIMEOUT)
+    patient = [replace(source, timeout=TEST_TIMEOUT) for source in sources]
+    return search(patient, timeout=10 * TEST_TIMEOUT)
 
 
 # The server.

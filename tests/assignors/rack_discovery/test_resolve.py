@@ -13,23 +13,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-import assignors.rack_discovery.resolve
-from assignors.group_leader import LogOnce
+import assignors.rack_discovery.sources
 from assignors.rack_discovery import discover
 from assignors.rack_discovery.resolve import (
     CACHE_TTL,
     RackResolver,
     SearchResult,
-    TtlCache,
-    installed_plugins,
     search,
     sources,
 )
+from assignors.rack_discovery.sources import RackSource, installed_plugins
 from placement_core import InvalidOptionError
 from tests.support.rack_sources import (
     HERE,
@@ -45,17 +42,15 @@ from tests.support.rack_sources import (
 from tests.support.waiting import TEST_TIMEOUT
 
 
-@dataclass
-class CountingSource:
-    """A source that records its calls; neither frozen nor hashable."""
+class Calls:
+    """A function of a source that records its calls."""
 
-    rack: object
-    calls: list[float] = field(default_factory=list, compare=False)
-    name: str = "counting"
-    timeout: float = 1.0
+    def __init__(self, rack: object) -> None:
+        self.rack = rack
+        self.timeouts: list[float] = []
 
-    def find_rack(self, timeout: float) -> object:
-        self.calls.append(timeout)
+    def __call__(self, timeout: float) -> object:
+        self.timeouts.append(timeout)
         return self.rack
 
 
@@ -67,7 +62,7 @@ def _long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def resolver(caplog: pytest.LogCaptureFixture) -> RackResolver:
     caplog.set_level(logging.INFO, "rackward.assignors")
-    return RackResolver(TtlCache(), LogOnce())
+    return RackResolver()
 
 
 def log_lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -130,9 +125,10 @@ def test_a_failure_is_logged_again_after_the_source_had_a_rack(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = [0.0]
-    resolver, source = RackResolver(TtlCache(lambda: now[0]), LogOnce()), CountingSource(7)
+    resolver, calls = RackResolver(lambda: now[0]), Calls(7)
+    source = RackSource("counting", 1.0, calls)
     for rack, warnings in ((7, 1), ("", 1), ("a", 1), (7, 2), (7, 2)):
-        source.rack = rack
+        calls.rack = rack
         resolver.resolve(source, {})
         assert len([line for line in log_lines(caplog) if line[0] == "WARNING"]) == warnings
         now[0] += CACHE_TTL
@@ -157,7 +153,7 @@ def test_a_given_source_is_the_only_one(resolver: RackResolver) -> None:
     with metadata_server() as server:
         source = discover("gce", endpoint=server.url, timeout=2.5)
         assert resolver.resolve(source, environ) == "europe-west1-b"
-    assert resolver.resolve(CountingSource(None), environ) is None
+    assert resolver.resolve(RackSource("none", 1.0, Calls(None)), environ) is None
 
 
 def test_equal_sources_are_requested_once(resolver: RackResolver) -> None:
@@ -182,58 +178,36 @@ def test_each_environment_is_searched(resolver: RackResolver, tmp_path: Path) ->
 @pytest.mark.parametrize("rack", ["a", 7, None], ids=["rack", "failure", "no rack"])
 def test_results_are_cached_until_they_expire(rack: object) -> None:
     now = [0.0]
-    resolver, source = RackResolver(TtlCache(lambda: now[0]), LogOnce()), CountingSource(rack)
-    for seconds, calls in ((0.0, 1), (CACHE_TTL - 1, 1), (CACHE_TTL, 2)):
+    resolver, calls = RackResolver(lambda: now[0]), Calls(rack)
+    source = RackSource("counting", 1.0, calls)
+    for seconds, count in ((0.0, 1), (CACHE_TTL - 1, 1), (CACHE_TTL, 2)):
         now[0] = seconds
         resolver.resolve(source, {})
-        assert len(source.calls) == calls
+        assert len(calls.timeouts) == count
 
 
-def test_the_cache_is_bounded() -> None:
-    cache = TtlCache()
-    for number in range(100):
-        cache.get_or_compute(number, lambda: "a")
-    assert len(cache._entries) == cache.MAX_ENTRIES == 16
-
-
-def test_concurrent_calls_with_one_key_wait_and_with_another_do_not() -> None:
-    cache, computing, release = TtlCache(), threading.Event(), threading.Event()
+def test_concurrent_calls_search_once() -> None:
+    resolver, searching, release = RackResolver(), threading.Event(), threading.Event()
     calls: list[str] = []
 
-    def compute_slowly() -> str:
-        calls.append("slow")
-        computing.set()
+    def find(_: float) -> str:
+        calls.append("find")
+        searching.set()
         assert release.wait(TEST_TIMEOUT)
         return "a"
 
+    source = RackSource("slow", TEST_TIMEOUT, find)
     racks: list[str | None] = []
-
-    def start(compute: Callable[[], str]) -> threading.Thread:
-        thread = threading.Thread(
-            target=lambda: racks.append(cache.get_or_compute("one key", compute))
-        )
-        thread.start()
-        return thread
-
-    first = start(compute_slowly)
-    assert computing.wait(TEST_TIMEOUT)
-    second = start(compute_slowly)
-    assert cache.get_or_compute("another key", lambda: "b") == "b"
+    threads = [
+        threading.Thread(target=lambda: racks.append(resolver.resolve(source, {}))) for _ in "ab"
+    ]
+    threads[0].start()
+    assert searching.wait(TEST_TIMEOUT)
+    threads[1].start()
     release.set()
-    for thread in (first, second):
+    for thread in threads:
         thread.join(TEST_TIMEOUT)
-    assert (racks, calls) == (["a", "a"], ["slow"])
-
-
-def test_an_interrupted_computation_is_repeated() -> None:
-    cache = TtlCache()
-
-    def interrupted() -> str:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        cache.get_or_compute("key", interrupted)
-    assert cache.get_or_compute("key", lambda: "a") == "a"
+    assert (racks, calls) == (["a", "a"], ["find"])
 
 
 # The order of sources, and which are used only if they are named.
@@ -271,16 +245,13 @@ def test_after_a_failure_the_next_source_is_used(tmp_path: Path) -> None:
     }
     result = search_with_long_timeouts(sources(environ))
     assert (result.rack, result.source) == ("found", "command echo")
-    assert [failure.source for failure in result.failures] == [
-        "RACKWARD_RACK",
-        f"file {tmp_path / 'absent'}",
-    ]
+    assert list(result.failures) == ["RACKWARD_RACK", f"file {tmp_path / 'absent'}"]
 
 
 def test_blank_variables_count_as_not_set() -> None:
     blank = dict.fromkeys(("RACKWARD_RACK", "RACKWARD_RACK_FILE", "RACKWARD_RACK_FROM"), " \n")
     result = search_with_long_timeouts(sources(blank))
-    assert (result.rack, result.failures, result.without_rack) == (None, (), ())
+    assert (result.rack, result.failures, result.without_rack) == (None, {}, ())
 
 
 def test_no_request_is_sent_and_no_command_is_run_by_default(
@@ -291,10 +262,10 @@ def test_no_request_is_sent_and_no_command_is_run_by_default(
 
     monkeypatch.setattr(http.client.HTTPConnection, "connect", refuse)
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    assert search_with_long_timeouts(sources({})).failures == ()
+    assert search_with_long_timeouts(sources({})).failures == {}
     # The patch is effective.
-    (failure,) = search_with_long_timeouts(sources({"RACKWARD_RACK_FROM": "gce"})).failures
-    assert "not requested" in failure.reason
+    failures = search_with_long_timeouts(sources({"RACKWARD_RACK_FROM": "gce"})).failures
+    assert "not requested" in failures["gce"]
 
 
 @pytest.mark.parametrize(
@@ -310,10 +281,10 @@ def test_no_request_is_sent_and_no_command_is_run_by_default(
     ],
 )
 def test_invalid_names_of_sources(environ: dict[str, str], message: str) -> None:
-    (failure,) = search_with_long_timeouts(sources(environ)).failures
-    assert failure.source == "RACKWARD_RACK_FROM"
-    assert message in failure.reason
-    assert "secret" not in failure.reason
+    ((source, reason),) = search_with_long_timeouts(sources(environ)).failures.items()
+    assert source == "RACKWARD_RACK_FROM"
+    assert message in reason
+    assert "secret" not in reason
     with pytest.raises(InvalidOptionError, match=message):
         discover(environ["RACKWARD_RACK_FROM"], environ=environ)
 
@@ -341,7 +312,7 @@ def test_plugins_are_called_by_name_until_one_has_a_rack(
     result = search_with_long_timeouts(installed_plugins())
     assert (result.rack, result.source) == ("b", f"plug-in cc ({HERE}:rack_b)")
     assert result.without_rack == (f"plug-in bb ({HERE}:none)",)
-    assert [failure.source for failure in result.failures] == [f"plug-in aa ({HERE}:fails)"]
+    assert list(result.failures) == [f"plug-in aa ({HERE}:fails)"]
 
 
 @pytest.mark.parametrize(
@@ -363,8 +334,8 @@ def test_failures_of_plugins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plugin: str, reason: str
 ) -> None:
     install(tmp_path, monkeypatch, broken=plugin)
-    (failure,) = search_with_long_timeouts(installed_plugins()).failures
-    assert failure.reason == reason
+    failures = search_with_long_timeouts(installed_plugins()).failures
+    assert list(failures.values()) == [reason]
 
 
 @pytest.mark.parametrize("name", ["cc", f"{HERE}:rack_b"])
@@ -379,7 +350,7 @@ def test_a_plugin_by_name_is_the_only_source(
 
 
 def test_a_plugin_has_no_endpoint() -> None:
-    with pytest.raises(InvalidOptionError, match="a plug-in has no endpoint: leave it out"):
+    with pytest.raises(InvalidOptionError, match="has no endpoint: leave it out"):
         discover(f"{HERE}:rack_a", endpoint="http://127.0.0.1:9")
 
 
@@ -387,10 +358,10 @@ def test_plugins_that_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     def entry_points(**_: str) -> None:
         raise ValueError("line 3 of entry_points.txt")
 
-    monkeypatch.setattr(assignors.rack_discovery.resolve, "entry_points", entry_points)
-    (failure,) = search_with_long_timeouts(installed_plugins()).failures
-    assert failure.source == "plug-ins of rackward.racks"
-    assert "line 3" in failure.reason
+    monkeypatch.setattr(assignors.rack_discovery.sources, "entry_points", entry_points)
+    ((source, reason),) = search_with_long_timeouts(installed_plugins()).failures.items()
+    assert source == "plug-ins of rackward.racks"
+    assert "line 3" in reason
 
 
 # Timeouts: every search ends within three seconds.
@@ -435,8 +406,9 @@ def test_a_slow_cloud_and_slow_plugins(
         )
     assert result.rack is None
     assert len(result.failures) == 8
-    assert result.failures[0].reason.startswith("timed out")
-    assert "was skipped: earlier sources took all of 2.5 s" in result.failures[-1].reason
+    first, *_, last = result.failures.values()
+    assert first.startswith("timed out")
+    assert last == "was skipped: earlier sources took all of 2.5 s"
 
 
 def test_a_file_that_hangs_and_a_command_that_hangs(tmp_path: Path) -> None:
@@ -448,8 +420,9 @@ def test_a_file_that_hangs_and_a_command_that_hangs(tmp_path: Path) -> None:
             "RACKWARD_RACK_FROM": f"command:{sys.executable} -c 'import time; time.sleep(60)'",
         }
     )
-    assert result.failures[0].reason == "timed out after 1 s"
-    assert re.match(r"took longer than|timed out after", result.failures[1].reason)
+    of_file, of_command = result.failures.values()
+    assert of_file == "timed out after 1 s"
+    assert re.match(r"took longer than|timed out after", of_command)
     # Opening the pipe to write releases the reader.
     os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
 
@@ -468,8 +441,7 @@ def test_a_slow_name_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
         )
     finally:
         release.set()
-    (failure,) = result.failures
-    assert failure.reason == "timed out after 1 s"
+    assert result.failures == {"gce": "timed out after 1 s"}
 
 
 def test_after_a_timeout_the_next_source_is_used(
@@ -480,36 +452,19 @@ def test_after_a_timeout_the_next_source_is_used(
     assert (result.rack, len(result.failures)) == ("a", 1)
 
 
-@dataclass
-class TimedSource:
-    """A source that records its timeout, and advances the test's clock by ``duration``."""
-
-    name: str
-    timeout: float
-    duration: float
-    clock: list[float]
-    received: float | None = None
-
-    def find_rack(self, timeout: float) -> None:
-        self.received = timeout
-        self.clock[0] += self.duration
-
-
 def test_each_source_gets_its_timeout_or_the_remaining_time() -> None:
-    clock = [100.0]
-    timed = [
-        TimedSource("a", 1.0, 0.5, clock),
-        TimedSource("b", 9.0, 1.25, clock),
-        TimedSource("c", 1.0, 0.75, clock),
-        TimedSource("d", 1.0, 0.0, clock),
-    ]
-    result = search(timed, timeout=2.5, clock=lambda: clock[0])
+    now, received = [100.0], {}
+
+    def source(name: str, timeout: float, duration: float) -> RackSource:
+        def find(timeout: float) -> None:
+            received[name] = timeout
+            now[0] += duration
+
+        return RackSource(name, timeout, find)
+
+    timed = [source("a", 1.0, 0.5), source("b", 9.0, 1.25), source("c", 1.0, 0.75)]
+    result = search([*timed, source("d", 1.0, 0.0)], timeout=2.5, clock=lambda: now[0])
     # 0.2 s of the remaining time are reserved for the reason of a failure.
-    assert [source.received for source in timed] == [
-        1.0,
-        pytest.approx(1.8),
-        pytest.approx(0.55),
-        None,
-    ]
+    assert received == {"a": 1.0, "b": pytest.approx(1.8), "c": pytest.approx(0.55)}
     assert result.without_rack == ("a", "b", "c")
-    assert [failure.source for failure in result.failures] == ["d"]
+    assert list(result.failures) == ["d"]
