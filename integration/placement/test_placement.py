@@ -38,7 +38,7 @@ def test_the_replication_factor_is_raised_and_lowered(
     written = fill(cluster, topic, 6, 20)
     path = tmp_path / "up.json"
     planned = plan(cluster, topic, path, "-r", "3", "--throttle", "40MB", "--batch-count", "4")
-    assert planned["expected"] == {"copies": 12, "bytes": 2 * size(planned), "leader_changes": 0}
+    assert copies(planned) == 12
     assert size(planned) > written_bytes(written)
     dry = rackward(cluster, "placement", "apply", path, "--dry-run")
     assert "nothing was changed" in dry.out
@@ -55,7 +55,7 @@ def test_the_replication_factor_is_raised_and_lowered(
     ]
     last = [event for event in done.events if event["event"] == "progressed"][-1]
     assert (last["completed"], last["partitions"]) == (6, 6)
-    assert last["bytes_copied"] == last["bytes"] == planned["expected"]["bytes"]
+    assert last["bytes_copied"] == last["bytes"] == 2 * size(planned)
     raised = rows(cluster, topic)
     assert raised == [tuple(each["after"]) for each in planned["partitions"]]
     assert all(in_three_racks(row) for row in raised)
@@ -74,6 +74,10 @@ def test_the_replication_factor_is_raised_and_lowered(
         assert done.events[-1]["ok"]
     assert rows(cluster, topic) == [(row[0],) for row in raised]
     assert content(cluster, topic, 6) == written
+
+
+def copies(planned: dict[str, Any]) -> int:
+    return sum(len({*row["after"]} - {*row["before"]}) for row in planned["partitions"])
 
 
 def size(planned: dict[str, Any]) -> int:
@@ -118,7 +122,7 @@ def test_a_broker_is_drained_and_filled_again(cluster: Cluster, topic: str, tmp_
     assert not any(5 in row for row in drained)
     assert all(in_three_racks(row) for row in drained)
     # No more copies than broker 5 had replicas.
-    assert planned["expected"]["copies"] == 6
+    assert copies(planned) == 6
     # As for a new broker: loads are even again, other topics included.
     planned = plan(cluster, topic, path, "--even")
     rackward(cluster, "placement", "apply", path, "--yes")
@@ -132,7 +136,7 @@ def test_a_broker_is_drained_and_filled_again(cluster: Cluster, topic: str, tmp_
     assert [view.known_leaders[TopicPartition(topic, p)] for p in range(12)] == [
         r[0] for r in evened
     ]
-    assert planned["expected"]["copies"] == sum(
+    assert copies(planned) == sum(
         len({*after} - {*before}) for before, after in zip(drained, evened, strict=True)
     )
     assert content(cluster, topic, 12) == written

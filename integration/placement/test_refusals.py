@@ -40,12 +40,12 @@ def test_plans_are_rejected_in_one_line(cluster: Cluster, topic: str, tmp_path: 
 
     planned = json.loads(text)
     cases = {
-        text[:-40]: "is not JSON",
-        text.replace('"after": [0,', '"after": [77,'): "partitions[0].after has broker 77",
-        text.replace('"after"', '"afer"', 1): "partitions[0].afer is not a field",
-        text.replace('"rackward_plan": 1', '"rackward_plan": 9'): "rackward_plan is 9",
+        text[:-40]: "is not valid: Input data was truncated",
+        text.replace('"after": [0,', '"after": [77,'): "-0 is to be on broker 77",
+        text.replace('"after"', '"afer"', 1): "unknown field `afer` - at `$.partitions[0]`",
+        text.replace('"rackward_plan": 1', '"rackward_plan": 9'): "`$.rackward_plan`",
         text.replace(planned["cluster_id"], "another"): "was made for the cluster another",
-        text.replace(planned["topics"][0]["id"], "another"): "was deleted and created again",
+        text.replace(planned["topic_ids"][topic], "another"): "was deleted and created again",
         text.replace(topic, f"{topic}x"): f"topic {topic}x was deleted",
     }
     for edited, problem in cases.items():

@@ -1,6 +1,6 @@
 """Plans of ``placement plan`` and ``leaders plan``, and carrying them out.
 
-:mod:`~rackward.reassignment.planner` plans moves, :mod:`~rackward.reassignment.plan_file` reads and
+:mod:`~rackward.reassignment.planner` plans moves, :mod:`~rackward.reassignment.plan` reads and
 writes plans, :mod:`~rackward.reassignment.run_plan` checks and executes them and
 :mod:`~rackward.reassignment.cancel` cancels them.
 """
@@ -13,8 +13,14 @@ from rackward.reassignment.cluster import (
     partition_state,
 )
 from rackward.reassignment.executor import Executor
-from rackward.reassignment.plan import BatchLimits, Plan, PlanKind, PlannedChange, RackSource
-from rackward.reassignment.plan_file import PlanFileError
+from rackward.reassignment.plan import (
+    BatchLimits,
+    Plan,
+    PlanFileError,
+    PlanKind,
+    PlannedChange,
+    RackSource,
+)
 from rackward.reassignment.progress import (
     Clock,
     Event,

@@ -21,8 +21,7 @@ from rackward.reassignment.cluster import (
     partition_state,
 )
 from rackward.reassignment.executor import Executor
-from rackward.reassignment.plan import BatchLimits, Plan, PlannedChange, RackSource
-from rackward.reassignment.plan_file import PlanFileError
+from rackward.reassignment.plan import BatchLimits, Plan, PlanFileError, PlannedChange, RackSource
 from rackward.reassignment.progress import (
     DEFAULT_BATCH_PARTITIONS,
     Clock,
@@ -297,6 +296,6 @@ def _broker_changes(plan: Plan, state: ClusterState, receiving: set[int]) -> Ite
         if broker not in racks:
             yield f"broker {broker}, a target of the plan, is not live"
         elif plan.rack_source is RackSource.METADATA:
-            before, now = plan.brokers.get(broker) or "none", racks[broker] or "none"
+            before, now = plan.racks.get(broker) or "none", racks[broker] or "none"
             if before != now:
                 yield f"broker {broker} is in rack {now}, and was in {before}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from placement_core import Broker, ClusterView, TopicPartition
-from placement_core.cluster import Load, Move
 from placement_core.leaders import Locality
 from rackward.admin import ClusterState, Reassignment
 from rackward.reassignment import BatchLimits, Plan, PlanKind, RackSource
+from rackward.reassignment.plan import PlannedPartition
 
 RACKS: dict[int, str | None] = {1: "a", 2: "b", 3: "c", 4: None}
 ORDERS = "0f8d2c1e-0000-4000-8000-000000000001"
@@ -24,23 +24,14 @@ PLAN = Plan(
     created_at="2026-11-21T13:40:00Z",
     options={"replication_factor": 3, "drain": [2], "topics": ["orders", "größen"], "even": False},
     rack_source=RackSource.METADATA,
-    brokers=RACKS,
+    racks=RACKS,
     topic_ids={"größen": None, "orders": ORDERS},
-    moves=(
-        Move(tp(0, "größen"), (2, 1), (1, 2)),
-        Move(tp(0), (1,), (1, 2, 3)),
-        Move(tp(1), (2, 9), (3, 2)),
-        Move(tp(10), (3, 2, 1), (3,)),
+    partitions=(
+        PlannedPartition("größen", 0, (2, 1), (1, 2)),
+        PlannedPartition("orders", 0, (1,), (1, 2, 3), leader=1, bytes=1000),
+        PlannedPartition("orders", 1, (2, 9), (3, 2), leader=2, bytes=70),
+        PlannedPartition("orders", 10, (3, 2, 1), (3,), leader=3, bytes=5),
     ),
-    leaders={tp(0): 1, tp(1): 2, tp(10): 3},
-    sizes={tp(0): 1000, tp(1): 70, tp(10): 5},
-    loads={
-        1: Load(1, 2, 3, 2),
-        2: Load(2, 0, 4, 3),
-        3: Load(1, 2, 1, 3),
-        4: Load(),
-        9: Load(replicas_before=1),
-    },
     limits=BatchLimits(partitions=10, bytes=None, throttle=50_000_000),
     localities=(Locality("billing", 3, 1, 2),),
 )
@@ -49,9 +40,7 @@ LEADERS = replace(
     PLAN,
     kind=PlanKind.LEADERS,
     topic_ids={"orders": ORDERS},
-    moves=(Move(tp(0), (1, 2), (2, 1)),),
-    leaders={tp(0): 1},
-    sizes={tp(0): 1},
+    partitions=(PlannedPartition("orders", 0, (1, 2), (2, 1), leader=1, bytes=1),),
 )
 
 

@@ -19,7 +19,7 @@ from rackward.cli.placement.apply import (
 )
 from rackward.group_readers import assigned_by_rackward, find_groups
 from rackward.reassignment import LiveCluster, Plan, PlanKind, check_preconditions
-from rackward.reassignment.plan_file import display_name, load_plan
+from rackward.reassignment.plan import display_name, load_plan
 from rackward.reassignment.progress import DEFAULT_LEADER_BATCH_PARTITIONS, DEFAULT_STALL_TIMEOUT
 from rackward.reassignment.run_plan import ExecutionRequest
 

@@ -18,7 +18,7 @@ from rackward.cli.render.plan import change_json, show_change
 from rackward.cli.render.progress import progress_reporter
 from rackward.reassignment import ExecutionResult, LiveCluster, PlanKind, check_preconditions
 from rackward.reassignment.cluster import Throttle
-from rackward.reassignment.plan_file import display_name, load_kafka_json, load_plan
+from rackward.reassignment.plan import display_name, load_kafka_json, load_plan
 from rackward.reassignment.progress import DEFAULT_BATCH_PARTITIONS, DEFAULT_STALL_TIMEOUT
 from rackward.reassignment.run_plan import (
     ExecutionRequest,

@@ -30,7 +30,7 @@ from rackward.cli.render.progress import progress_reporter
 from rackward.reassignment import ExecutionOptions, LiveCluster, PlanKind
 from rackward.reassignment.cancel import Cancellation
 from rackward.reassignment.cancel import cancel as execute_cancellation
-from rackward.reassignment.plan_file import display_name, load_kafka_json, load_plan
+from rackward.reassignment.plan import display_name, load_kafka_json, load_plan
 from rackward.reassignment.run_plan import moves_to_target
 from rackward.units import format_count
 

@@ -9,14 +9,13 @@ from typing import Annotated
 import typer
 
 from placement_core import InvalidOptionError, ReplicaLists, TopicPartition
-from placement_core.reassignment import to_kafka_json
 from rackward.admin import read_state
 from rackward.cli import options
 from rackward.cli.console import print_json, stderr, stdout
 from rackward.cli.options import ClusterOptions, parse_broker_ids
 from rackward.cli.render.topics import MAX_LISTED_PARTITIONS, show_replica_lists
 from rackward.placement_service import DEFAULT_ADDRESS, MutualTls, create_replica_placement
-from rackward.reassignment.plan_file import STDIO, write_text
+from rackward.reassignment.plan import STDIO, to_kafka_json, write_text
 from rackward.topics.planner import topic_shape
 from rackward.units import format_count
 

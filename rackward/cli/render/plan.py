@@ -14,16 +14,18 @@ from rich.table import Table
 from placement_core import ClusterView, InvalidOptionError
 from placement_core.cluster import ClusterLoad, Load, Move, cluster_load
 from placement_core.leaders import Locality
-from placement_core.reassignment import to_kafka_json
 from rackward.cli.console import print_json, stderr, stdout, table
 from rackward.reassignment import Plan, PlannedChange
 from rackward.reassignment.plan import (
+    STDIO,
     bytes_to_copy,
     count_copies,
     count_leader_changes,
     count_removals,
+    format_plan,
+    to_kafka_json,
+    write_text,
 )
-from rackward.reassignment.plan_file import STDIO, format_plan, write_text
 from rackward.units import format_bytes, format_count, format_duration
 
 MAX_BROKER_ROWS = 30

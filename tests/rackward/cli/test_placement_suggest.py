@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from placement_core import InvalidOptionError, RackwardError, ReplicaLists, TopicPartition
-from placement_core.reassignment import from_kafka_json
 from rackward.cli.main import app
 from rackward.cli.options import ClusterOptions
 from rackward.placement_service import MutualTls, PlacementRequest, ServiceRefusedError
+from rackward.reassignment.plan import parse_kafka_json
 from tests.support.placement_server import first_brokers, run_service
 from tests.support.security import make_authority, write_file
 from tests.support.simulated_cluster import cluster_state
@@ -66,11 +66,11 @@ def test_output_is_kafka_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     with run_service() as service:
         options = ("--service", str(service.address))
         suggest(*SHAPE, *options, "--topic", "orders", "--output", str(file))
-        assert from_kafka_json(file.read_text()) == layout
+        assert parse_kafka_json("suggested", file.read_text()) == layout
         assert f"--reassignment-json-file {file}" in capsys.readouterr().err
         suggest(*SHAPE, *options, "--topic", "orders", "--output", "-")
     out, err = capsys.readouterr()
-    assert from_kafka_json(out) == layout
+    assert parse_kafka_json("suggested", out) == layout
     assert "2 partitions, 2 replicas" in err
 
 

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 from typer.main import get_command
 
@@ -106,7 +107,13 @@ def test_help_says_that_a_lower_replication_factor_removes_replicas() -> None:
 def test_notes_are_shown_also_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     for as_json in (False, True):
         write_plan(
-            *("placement plan", replace(PLAN, moves=()), VIEW, None, PlanFormat.RACKWARD),
+            *(
+                "placement plan",
+                structs.replace(PLAN, partitions=()),
+                VIEW,
+                None,
+                PlanFormat.RACKWARD,
+            ),
             every_partition=False,
             as_json=as_json,
             notes=["A note."],

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from placement_core import TopicPartition
 from rackward.admin import ClusterState, Reassignment
@@ -132,12 +133,12 @@ MOVED_RACK = planned_state(racks={**RACKS, 3: "a"})
     [
         # Other leaders, a new broker, and a broker that is down and receives no replicas.
         (PLAN, replace(LEADERLESS, view=replace(LEADERLESS.view, leaders={}))),
-        (replace(PLAN, rack_source=RackSource.LOCATOR), MOVED_RACK),
-        (replace(PLAN, rack_source=RackSource.IGNORED), MOVED_RACK),
+        (structs.replace(PLAN, rack_source=RackSource.LOCATOR), MOVED_RACK),
+        (structs.replace(PLAN, rack_source=RackSource.IGNORED), MOVED_RACK),
         # A broker that failed after its partitions were completed.
         (PLAN, planned_state(dict(PLAN.target), racks={1: "a", 2: "b"})),
         # Brokers that do not report ids.
-        (replace(PLAN, cluster_id=None, topic_ids={"orders": None}), planned_state()),
+        (structs.replace(PLAN, cluster_id=None, topic_ids={"orders": None}), planned_state()),
         (PLAN, planned_state(topic_ids={"größen": ORDERS, "orders": None})),
     ],
 )
