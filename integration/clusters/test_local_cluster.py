@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from integration.support.topics import with_admin
 from placement_core import InvalidOptionError
 from rackward.clusters import (
     BrokerError,
@@ -183,6 +184,15 @@ def test_an_added_broker_is_retried_if_a_port_is_taken(
         monkeypatch.setattr(local, "free_ports", lambda _: next(lists))
         assert cluster.add_broker("b") == 1
         assert cluster.view().racks() == {0: "a", 1: "b"}
+
+
+@pytest.mark.parametrize("version", ["3.9.1", "4.3.1", "4.4.0"])
+def test_a_cluster_has_the_features_of_its_version(version: str) -> None:
+    """The file with their levels has another place from Kafka 4.4 on."""
+    with LocalCluster(["a"], kafka_version=version) as cluster:
+        features = with_admin(cluster, lambda admin: admin.describe_features())
+    level = features["metadata.version"]
+    assert level["finalized"][1] == level["supported"][1]
 
 
 def test_a_cluster_needs_a_broker() -> None:

@@ -190,7 +190,7 @@ class LocalCluster(Cluster):
     def _format(self, name: str, node_id: int, properties: Mapping[str, str]) -> None:
         """Format the node's data folder as the StorageTool would, and write its configuration."""
         data = self._folder(name) / "data"
-        data.mkdir(parents=True)
+        shutil.copytree(self._startup_cache.formatted, data)
         meta = {
             "version": "1",
             "cluster.id": self._cluster_id,
@@ -198,7 +198,6 @@ class LocalCluster(Cluster):
             "directory.id": new_uuid(),
         }
         (data / "meta.properties").write_text(format_properties(meta))
-        (data / "bootstrap.checkpoint").write_bytes(self._startup_cache.checkpoint.read_bytes())
         (self._folder(name) / "server.properties").write_text(format_properties(properties))
 
     def _launch(self, nodes: Sequence[Node]) -> None:
