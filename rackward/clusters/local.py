@@ -49,7 +49,7 @@ class LocalCluster(Cluster):
     ``racks`` has one entry per broker, None for a broker without ``broker.rack``; broker
     ids count from 0. Each of ``client_racks`` (default: the distinct racks of the brokers)
     gets a listener. ``kafka_version`` is by default that of RACKWARD_KAFKA_VERSION in the
-    environment, else 4.3.1. ``server_properties`` override the settings of every node.
+    environment, else 4.4.0. ``server_properties`` override the settings of every node.
     ``progress`` is called with a line of text before each step that takes long, such as the
     download into ``cache_dir`` (default: see `cache_directory`) at the first use. The cluster's
     own folder is created in ``directory`` (default: the system's folder for temporary files).

@@ -11,8 +11,7 @@ are therefore kept beside the jars:
 An archive is valid for one Java runtime and one set of jars, so the folder is named after
 both. A JVM that finds an invalid archive starts without it. Its classes are those of
 ``kafka-classes.txt``, so that no node has to run first. ``python -m
-integration.clusters.class_list`` writes that file for a new default version; Java skips classes
-that another version of Kafka lacks.
+integration.clusters.class_list`` writes that file for a new default version.
 """
 
 from __future__ import annotations
@@ -30,7 +29,13 @@ from rackward.clusters.broker_config import (
     format_properties,
     free_ports,
 )
-from rackward.clusters.distribution import Distribution, Progress, build_once, java_home
+from rackward.clusters.distribution import (
+    KAFKA_VERSION,
+    Distribution,
+    Progress,
+    build_once,
+    java_home,
+)
 from rackward.clusters.errors import BrokerError, ClusterTimeoutError
 from rackward.clusters.processes import Processes
 
@@ -86,7 +91,9 @@ def prepare_startup_cache(
             progress("preparing fast broker starts (5 s, once)")
         artifacts = StartupCache(folder)
         with closing(Processes()) as processes:
-            command = kafka.dump_archive_command(CLASSES, artifacts.archive)
+            classes = processes.folder / "classes.txt"
+            classes.write_text(class_list(kafka))
+            command = kafka.dump_archive_command(classes, artifacts.archive)
             processes.start("dump", command, processes.folder / "dump.out")
             format_node(kafka, processes, artifacts.formatted)
             try:
@@ -101,6 +108,17 @@ def prepare_startup_cache(
 
     build_once(startup.directory, build, progress)
     return startup
+
+
+def class_list(kafka: Distribution) -> str:
+    """Return the content of CLASSES as far as ``kafka`` can have it.
+
+    Java skips classes that another version lacks, but it crashes at their lambdas.
+    """
+    lines = CLASSES.read_text().splitlines(keepends=True)
+    if kafka.version != KAFKA_VERSION:
+        lines = [line for line in lines if not line.startswith("@lambda-proxy")]
+    return "".join(lines)
 
 
 def format_node(kafka: Distribution, processes: Processes, formatted: Path) -> Path:
