@@ -27,7 +27,7 @@ from rackward.clusters.distribution import (
 )
 from rackward.clusters.docker import check_docker, has_image, local_image
 from rackward.clusters.errors import ClusterError, tail
-from rackward.clusters.startup_cache import CLASSES
+from rackward.clusters.startup_cache import class_list
 
 BASE = "rackward-base:bookworm"
 _SUITE = "bookworm"
@@ -148,7 +148,7 @@ def _write_context(context: Path, kafka: Distribution) -> None:
     for jar in kafka.jars:
         shutil.copyfile(jar, libs / jar.name)
     (context / "Dockerfile").write_text(_DOCKERFILE)
-    shutil.copyfile(CLASSES, scripts / "classes.txt")
+    (scripts / "classes.txt").write_text(class_list(kafka))
     for name, script in (("run", _RUN), ("java", _JAVA)):
         (scripts / name).write_text(script)
         (scripts / name).chmod(0o755)

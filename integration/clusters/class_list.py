@@ -31,7 +31,7 @@ def loaded_classes(kafka: Distribution) -> list[str]:
     with closing(Processes()) as processes:
         folder = Path(processes.folder)
         listed = folder / "classes.txt"
-        properties = format_node(kafka, processes, folder / "bootstrap.checkpoint")
+        properties = format_node(kafka, processes, folder / "formatted")
         (port,) = free_ports(1)
         command = kafka.server_command(
             properties,

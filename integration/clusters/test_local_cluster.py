@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from integration.support.topics import with_admin
 from placement_core import InvalidOptionError
 from rackward.clusters import (
     BrokerError,
@@ -185,6 +186,17 @@ def test_an_added_broker_is_retried_if_a_port_is_taken(
         assert cluster.view().racks() == {0: "a", 1: "b"}
 
 
+@pytest.mark.parametrize("version", ["3.9.1", "4.3.1", "4.4.0"])
+def test_a_cluster_has_the_features_of_its_version(version: str) -> None:
+    """The file with their levels has another place from Kafka 4.4 on."""
+    shown: list[str] = []
+    with LocalCluster(["a"], kafka_version=version, progress=shown.append) as cluster:
+        features = with_admin(cluster, lambda admin: admin.describe_features())
+    assert not [line for line in shown if "could not write a CDS archive" in line]
+    level = features["metadata.version"]
+    assert level["finalized"][1] == level["supported"][1]
+
+
 def test_a_cluster_needs_a_broker() -> None:
     with pytest.raises(InvalidOptionError, match="at least one broker"):
         LocalCluster([])
@@ -214,7 +226,7 @@ def test_a_failed_download_leaves_no_files_and_names_the_remedy(
     for name in ("HTTPS_PROXY", "https_proxy"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
     messages: list[str] = []
-    with pytest.raises(DownloadError, match=r"could not download Kafka 4\.3\.1 .*can be reached"):
-        fetch_kafka("4.3.1", tmp_path, messages.append)
-    assert messages == ["downloading Kafka 4.3.1 (45 MB, once)"]
-    assert [path.name for path in tmp_path.iterdir()] == ["kafka-4.3.1-1.lock"]
+    with pytest.raises(DownloadError, match=r"could not download Kafka 4\.4\.0 .*can be reached"):
+        fetch_kafka("4.4.0", tmp_path, messages.append)
+    assert messages == ["downloading Kafka 4.4.0 (45 MB, once)"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kafka-4.4.0-1.lock"]

@@ -10,8 +10,9 @@ import random
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -29,13 +30,18 @@ from integration.support.controllers import (
     wait_for_replicas,
     wait_until_complete,
 )
-from integration.support.topics import create_topic
+from integration.support.topics import create_topic, throttle_settings
+from placement_core import TopicPartition
+from placement_core.cluster import Move
 from rackward.admin import connect, errors
 from rackward.clusters import Cluster
 from rackward.clusters.pytest_plugin import UniqueName
+from rackward.controller.lease import Lease
 from rackward.controller.pending_replicas import PendingReplicas, read_pending_replicas
+from rackward.controller.reconciler import ControllerCluster
 from rackward.placement_service import create_replica_placement
 from rackward.topics.creator import PendingReplicasRecorder
+from rackward.units import Deadline
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 
@@ -161,6 +167,42 @@ def test_the_record_of_a_topic_that_was_not_created_is_deleted(
         assert record.topic_id == cluster_state(cluster).topic_ids[created]
         recorder.confirm(admin, [refused, created])
     assert pending_keys(cluster, created) == []
+
+
+class ConfirmedLease:
+    """A lease that no other controller takes."""
+
+    @contextmanager
+    def confirmed(self) -> Iterator[Deadline]:
+        yield Deadline.after(TEST_TIMEOUT)
+
+
+def test_only_replicas_that_are_being_copied_stay_throttled(
+    cluster: Cluster, unique_name: UniqueName
+) -> None:
+    topic = create_topic(cluster, unique_name("large"), [[0]] * 3)
+    fill(cluster, topic, 1, 3000)
+    changes = ControllerCluster({"bootstrap.servers": cluster.bootstrap_servers}, TEST_TIMEOUT)
+    changes.lease = cast("Lease", ConfirmedLease())
+    moves = [Move(TopicPartition(topic, number), (0,), (0, 1)) for number in range(3)]
+    with closing(changes):
+        try:
+            for move in moves:
+                changes.throttle(10_000, [move])
+                changes.reassign({move.partition: move.after})
+                wait_until(
+                    lambda: cluster_state(cluster).reassignments.keys() <= {moves[0].partition},
+                    TEST_TIMEOUT,
+                    "empty partitions are copied",
+                )
+            listed = throttle_settings(cluster)["topic", topic]
+            assert listed["follower.replication.throttled.replicas"] == "00:1,02:1"
+        finally:
+            changes.reassign({moves[0].partition: None})
+            wait_until(
+                lambda: not changes.remove_throttle(), TEST_TIMEOUT, "the throttle is removed"
+            )
+    assert throttle_settings(cluster) == {}
 
 
 @pytest.mark.slow

@@ -94,6 +94,28 @@ def test_a_killed_run_is_resumed_from_another_folder(
     assert content(cluster, topic, 6) == written
 
 
+def test_a_run_beside_another_leaves_its_throttle_in_force(
+    cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    """Both move partitions of one topic; that of the second run is empty."""
+    create_topic(cluster, topic, SINGLE)
+    fill(cluster, topic, 1, 150)
+    command = ("placement", "apply", "--yes", "--json", "--reassignment-json-file")
+    for number, row in ((0, [0, 1]), (5, [5, 1])):
+        target = {"topic": topic, "partition": number, "replicas": row}
+        text = json.dumps({"version": 1, "partitions": [target]})
+        (tmp_path / f"{number}.json").write_text(text)
+    with running(cluster, *command, tmp_path / "0.json", "--throttle", SLOW) as first:
+        wait_for_progress(first)
+        before = throttle_settings(cluster)
+        assert before["topic", topic] == {LEADER_LIST: "00:0", FOLLOWER_LIST: "00:1"}
+        options = ("--additional", "--throttle", "1MB")
+        assert rackward(cluster, *command, tmp_path / "5.json", *options).events[-1]["ok"]
+        assert throttle_settings(cluster) == before
+        assert first.send(signal.SIGINT).status == 130
+    assert throttle_settings(cluster) == {}
+
+
 def test_a_throttle_of_another_tool_is_shown_and_can_be_lifted(
     cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:

@@ -31,7 +31,7 @@ from rackward.clusters.errors import (
     requires_extra,
 )
 
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.4.0"
 """The version that clusters run by default, whose jars are checked."""
 
 VERSION_VARIABLE = "RACKWARD_KAFKA_VERSION"
@@ -162,7 +162,7 @@ def _java() -> str:
 
 
 def default_version() -> str:
-    """Return the version of clusters that name none: $RACKWARD_KAFKA_VERSION, else 4.3.1."""
+    """Return the version of clusters that name none: $RACKWARD_KAFKA_VERSION, else 4.4.0."""
     return os.environ.get(VERSION_VARIABLE) or KAFKA_VERSION
 
 

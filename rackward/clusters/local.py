@@ -49,7 +49,7 @@ class LocalCluster(Cluster):
     ``racks`` has one entry per broker, None for a broker without ``broker.rack``; broker
     ids count from 0. Each of ``client_racks`` (default: the distinct racks of the brokers)
     gets a listener. ``kafka_version`` is by default that of RACKWARD_KAFKA_VERSION in the
-    environment, else 4.3.1. ``server_properties`` override the settings of every node.
+    environment, else 4.4.0. ``server_properties`` override the settings of every node.
     ``progress`` is called with a line of text before each step that takes long, such as the
     download into ``cache_dir`` (default: see `cache_directory`) at the first use. The cluster's
     own folder is created in ``directory`` (default: the system's folder for temporary files).
@@ -190,7 +190,7 @@ class LocalCluster(Cluster):
     def _format(self, name: str, node_id: int, properties: Mapping[str, str]) -> None:
         """Format the node's data folder as the StorageTool would, and write its configuration."""
         data = self._folder(name) / "data"
-        data.mkdir(parents=True)
+        shutil.copytree(self._startup_cache.formatted, data)
         meta = {
             "version": "1",
             "cluster.id": self._cluster_id,
@@ -198,7 +198,6 @@ class LocalCluster(Cluster):
             "directory.id": new_uuid(),
         }
         (data / "meta.properties").write_text(format_properties(meta))
-        (data / "bootstrap.checkpoint").write_bytes(self._startup_cache.checkpoint.read_bytes())
         (self._folder(name) / "server.properties").write_text(format_properties(properties))
 
     def _launch(self, nodes: Sequence[Node]) -> None:

@@ -5,19 +5,19 @@ are therefore kept beside the jars:
 
 - an archive of the classes that a broker loads, parsed and verified (class-data sharing,
   CDS): a broker starts with 2.0 s of CPU time instead of 3.8;
-- ``bootstrap.checkpoint``, the file with the feature levels that Kafka's StorageTool writes
-  when it formats a node; with it, a cluster is formatted without one more JVM per node.
+- the file with the feature levels that Kafka's StorageTool writes when it formats a node (its
+  place depends on the version); with it, a cluster is formatted without one more JVM per node.
 
 An archive is valid for one Java runtime and one set of jars, so the folder is named after
 both. A JVM that finds an invalid archive starts without it. Its classes are those of
 ``kafka-classes.txt``, so that no node has to run first. ``python -m
-integration.clusters.class_list`` writes that file for a new default version; Java skips classes
-that another version of Kafka lacks.
+integration.clusters.class_list`` writes that file for a new default version.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,14 +29,20 @@ from rackward.clusters.broker_config import (
     format_properties,
     free_ports,
 )
-from rackward.clusters.distribution import Distribution, Progress, build_once, java_home
+from rackward.clusters.distribution import (
+    KAFKA_VERSION,
+    Distribution,
+    Progress,
+    build_once,
+    java_home,
+)
 from rackward.clusters.errors import BrokerError, ClusterTimeoutError
 from rackward.clusters.processes import Processes
 
 CLASSES = Path(__file__).with_name("kafka-classes.txt")
 """The classes that a node loads until it runs, in the format of ``-XX:SharedClassListFile``."""
 
-_LAYOUT = 2
+_LAYOUT = 3
 """Part of the folder's name: increase it when the contents of the folder change."""
 
 _CLUSTER_ID = "rackward-rackward-rwAA"
@@ -51,9 +57,9 @@ class StartupCache:
     directory: Path
 
     @property
-    def checkpoint(self) -> Path:
-        """``bootstrap.checkpoint`` as the StorageTool writes it: the same for every cluster."""
-        return self.directory / "bootstrap.checkpoint"
+    def formatted(self) -> Path:
+        """A data folder as the StorageTool writes it, without what is different in each node."""
+        return self.directory / "formatted"
 
     @property
     def archive(self) -> Path:
@@ -85,9 +91,11 @@ def prepare_startup_cache(
             progress("preparing fast broker starts (5 s, once)")
         artifacts = StartupCache(folder)
         with closing(Processes()) as processes:
-            command = kafka.dump_archive_command(CLASSES, artifacts.archive)
+            classes = processes.folder / "classes.txt"
+            classes.write_text(class_list(kafka))
+            command = kafka.dump_archive_command(classes, artifacts.archive)
             processes.start("dump", command, processes.folder / "dump.out")
-            format_node(kafka, processes, artifacts.checkpoint)
+            format_node(kafka, processes, artifacts.formatted)
             try:
                 status = processes.wait("dump", _STEP_TIMEOUT)
             except ClusterTimeoutError:
@@ -102,8 +110,20 @@ def prepare_startup_cache(
     return startup
 
 
-def format_node(kafka: Distribution, processes: Processes, checkpoint: Path) -> Path:
-    """Format a node that is controller and broker in one; copy its checkpoint.
+def class_list(kafka: Distribution) -> str:
+    """Return the content of CLASSES as far as ``kafka`` can have it.
+
+    Java skips classes that another version lacks, but it crashes at their lambdas.
+    """
+    lines = CLASSES.read_text().splitlines(keepends=True)
+    if kafka.version != KAFKA_VERSION:
+        lines = [line for line in lines if not line.startswith("@lambda-proxy")]
+    return "".join(lines)
+
+
+def format_node(kafka: Distribution, processes: Processes, formatted: Path) -> Path:
+    """Format a node that is controller and broker in one; copy its data folder to ``formatted``,
+    without ``meta.properties``.
 
     Returns its ``server.properties``. Raises BrokerError.
     """
@@ -135,7 +155,7 @@ def format_node(kafka: Distribution, processes: Processes, checkpoint: Path) -> 
             out.read_text(errors="replace"),
             f"Kafka must be 3.9 or later, and this is {kafka.version}",
         )
-    checkpoint.write_bytes((data / "bootstrap.checkpoint").read_bytes())
+    shutil.copytree(data, formatted, ignore=shutil.ignore_patterns("meta.properties"))
     return properties
 
 

@@ -29,7 +29,6 @@ from rackward.admin import (
 )
 from rackward.admin.client import Guard
 from rackward.admin.reassignments import reassign
-from rackward.admin.throttle import ReplicationThrottle
 from rackward.controller.config import PARTITIONS_AT_ONCE
 from rackward.controller.lease import Lease, LeaseLostError
 from rackward.controller.pending_replicas import (
@@ -44,7 +43,7 @@ from rackward.controller.reconcile import (
     ReconcileTimeouts,
     plan,
 )
-from rackward.reassignment.throttle import throttle_replicas
+from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.units import Deadline, format_bytes
 
 TOPIC_MISSING_SECONDS = 5.0
@@ -152,8 +151,15 @@ class ControllerCluster:
 
     def throttle(self, rate: int, moves: Collection[Move]) -> None:
         """Throttle the copying of ``moves`` to ``rate`` bytes per second and broker, or to the
-        rate that another run of rackward has set."""
-        self.admin.run(lambda admin: throttle_replicas(ReplicationThrottle(admin), rate, moves))
+        rate that another run of rackward has set; no longer list what has been copied."""
+
+        def change(admin: AdminConnection) -> None:
+            throttle = ReplicationThrottle(admin)
+            # Kafka's lists have a maximum length.
+            throttle.release({move.partition.topic for move in moves}, read_reassignments(admin))
+            throttle.add(rate, moves)
+
+        self.admin.run(change)
 
     def remove_throttle(self) -> bool:
         """Remove the throttles of runs that have ended; return whether there were any."""
@@ -344,6 +350,10 @@ class Reconciler:
             if self._refused.get(tp) != str(error):
                 log.warning("%s", error)
         self._refused = {tp: str(error) for tp, error in refused.items()}
+        moves = [move for move in moves if move.partition not in refused]
+        if moves and self._throttle is not None:
+            # Again: a run that ended meanwhile may have removed what was not requested yet.
+            self._cluster.throttle(self._throttle, moves)
 
     def _restore_topic(self, cluster: ClusterState, records: Mapping[str, PendingReplicas]) -> bool:
         """Create the topic of pending replicas again if it was deleted, and write its records;

@@ -20,41 +20,18 @@ from rackward.admin import (
     read_state,
 )
 from rackward.admin.reassignments import elect_preferred_leaders, reassign
-from rackward.admin.throttle import ReplicationThrottle
-from rackward.admin.throttle_settings import BrokerThrottle, Rates, ThrottleSettings
+from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.units import Deadline
 
 _SIZES_TIMEOUT_SECONDS = 3.0
 """Sizes are for information only: a broker that just failed must not delay everything else."""
 
 
-class Throttle(Protocol):
-    """The operations of :class:`rackward.admin.throttle.ReplicationThrottle`."""
-
-    def read(self) -> BrokerThrottle: ...
-
-    def read_all(self) -> ThrottleSettings: ...
-
-    def broker_overrides(self, brokers: Collection[int]) -> Mapping[int, Rates]: ...
-
-    def set_rate(self, rate: int) -> None: ...
-
-    def add_replicas(self, moves: Iterable[Move]) -> None: ...
-
-    def remove_replicas(
-        self, topics: Collection[str] | None = None, keep: Collection[TopicPartition] = ()
-    ) -> set[TopicPartition]: ...
-
-    def remove(self, keep: Collection[TopicPartition] = ()) -> bool: ...
-
-    def leftovers(self, topics: Collection[str]) -> Sequence[str]: ...
-
-
 class ReassignableCluster(Protocol):
     """A cluster whose replicas can be reassigned. Every method raises AdminError."""
 
     @property
-    def throttle(self) -> Throttle:
+    def throttle(self) -> ReplicationThrottle:
         """The cluster's replication throttle."""
 
     def describe(
@@ -83,7 +60,7 @@ class LiveCluster:
 
     def __init__(self, admin: AdminConnection) -> None:
         self._admin = admin
-        self.throttle: Throttle = ReplicationThrottle(admin)
+        self.throttle = ReplicationThrottle(admin)
 
     def describe(
         self, topics: Collection[str]

@@ -47,7 +47,7 @@ from rackward.reassignment.progress import (
     WaitingForBrokers,
     missing_brokers,
 )
-from rackward.reassignment.throttle import throttle_replicas, throttled
+from rackward.reassignment.throttle import throttled
 from rackward.units import format_brokers
 
 Moves = Mapping[TopicPartition, Move]
@@ -165,7 +165,7 @@ class Executor:
         state, _ = self._cluster.describe(_topics(moves))
         ready = self._ready_moves(moves, state)
         throttle, rate = self._cluster.throttle, self._options.throttle
-        throttle_replicas(throttle, rate, ready.values())
+        throttle.add(rate, ready.values())
         refused = self._reassign(ready, state)
         self._emit(
             BatchStarted(
@@ -176,14 +176,16 @@ class Executor:
         try:
             # Again: a run that ended meanwhile may have removed the throttle, since it had
             # listed the reassignments in progress before the request above.
-            throttle_replicas(throttle, rate, (ready[tp] for tp in watched))
+            throttle.add(rate, (ready[tp] for tp in watched))
         except AdminError as error:
             self._emit(RequestFailed(str(error)))
         self._watch(watched, wait_for_brokers=False)
         unfinished = self._failed.keys() | self._in_progress
         self._elect([tp for tp in watched if tp not in unfinished])
         if rate is not None:
-            throttle.remove_replicas(_topics(moves), keep=self._in_progress)
+            # Other runs may copy partitions of the same topics.
+            _, reassignments = self._cluster.describe(())
+            throttle.release(_topics(moves), reassignments)
 
     def _ready_moves(self, moves: Moves, state: ClusterState) -> dict[TopicPartition, Move]:
         """Return the moves that can be started or are in progress; the others fail."""

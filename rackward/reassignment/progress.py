@@ -16,6 +16,7 @@ from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.admin import ClusterState, ReplicaSizes
 from rackward.reassignment.cluster import PartitionState, partition_state
+from rackward.reassignment.throttle import ThrottleEvent
 from rackward.units import format_brokers
 
 DEFAULT_BATCH_PARTITIONS = 100
@@ -262,43 +263,6 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class ThrottleSet:
-    """Copying is throttled to ``rate`` bytes per second and broker, in each direction."""
-
-    rate: int
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottleShared:
-    """Copying is throttled to ``rate``, which another run has set and which was not changed."""
-
-    rate: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerThrottleFound:
-    """A broker has replication throttle rates of its own, which stay in force there."""
-
-    broker: int
-    leader_rate: int | None
-    follower_rate: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottleRemoved:
-    """The throttle was removed; ``leftover``: it was that of an earlier run."""
-
-    leftover: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottleNotRemoved:
-    """The throttle could not be removed."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class BatchStarted:
     """The controller accepted a batch of ``partitions`` with ``copies`` new replicas."""
 
@@ -365,11 +329,7 @@ class LeftInProgress:
 
 Event = (
     Started
-    | ThrottleSet
-    | ThrottleShared
-    | BrokerThrottleFound
-    | ThrottleRemoved
-    | ThrottleNotRemoved
+    | ThrottleEvent
     | BatchStarted
     | Progressed
     | PartitionFailed

@@ -13,7 +13,6 @@ from placement_core import ClusterView, RackwardError, TopicPartition
 from placement_core.cluster import Move
 from placement_core.leaders import Locality
 from rackward.admin import AdminConnection, AdminError, ClusterState, read_replica_sizes
-from rackward.admin.throttle_settings import ThrottleSettings
 from rackward.reassignment.cluster import (
     PartitionState,
     ReassignableCluster,
@@ -29,6 +28,7 @@ from rackward.reassignment.progress import (
     ExecutionOptions,
     ExecutionResult,
 )
+from rackward.reassignment.throttle import ThrottleSettings
 from rackward.units import format_brokers, format_bytes, format_count, format_list
 
 
@@ -103,7 +103,7 @@ def prepare_run(
     if any(move.adding for move in left):
         throttle = cluster.throttle.read_all()
         if not (allow_foreign or take_over):
-            ensure_no_throttle_of_ours(throttle, status)
+            ensure_no_throttle_of_a_run(throttle, status)
     # Moves in progress are part of the change: the view shows them as not started.
     before = {move.partition: move.before for move in left}
     view = replace(request.view, replicas={**request.view.replicas, **before})
@@ -149,7 +149,7 @@ def ensure_no_foreign_reassignments(status: ReassignmentStatus) -> None:
         )
 
 
-def ensure_no_throttle_of_ours(throttle: ThrottleSettings, status: ReassignmentStatus) -> None:
+def ensure_no_throttle_of_a_run(throttle: ThrottleSettings, status: ReassignmentStatus) -> None:
     """Raise ThrottleOwnedError if a run of rackward has set a throttle.
 
     The cluster does not tell a run that goes on from one that was killed.

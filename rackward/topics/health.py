@@ -10,8 +10,7 @@ from placement_core import ClusterView, TopicPartition
 from placement_core.audit import Finding, Kind, Severity, audit
 from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.admin import AdminConnection, AdminError, ClusterState
-from rackward.admin.throttle import ReplicationThrottle
-from rackward.admin.throttle_settings import ThrottleSettings
+from rackward.reassignment.throttle import ReplicationThrottle, ThrottleSettings
 
 
 class Note(Enum):

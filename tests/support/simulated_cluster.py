@@ -9,30 +9,30 @@ while ``sleep`` is called.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from placement_core import Broker, ClusterView, TopicPartition
-from placement_core.cluster import Move
 from rackward.admin import (
+    AdminConnection,
     AdminError,
     ClusterState,
     Reassignment,
     RefusedError,
     ReplicaSize,
     ReplicaSizes,
+    TooOldError,
+    UnreachableError,
 )
 from rackward.admin.configs import ConfigChange, ConfigOp
-from rackward.admin.throttle_settings import (
-    LISTS,
-    BrokerThrottle,
-    Rates,
-    ThrottleSettings,
-    add_replica_changes,
-    remove_replica_changes,
-    throttled_partitions,
-)
 from rackward.reassignment import Clock
+from rackward.reassignment.throttle import ReplicationThrottle
+from rackward.units import Deadline
+
+Configs = dict[str, dict[str, str]]
+"""Name of a topic or a broker (none: all brokers) to its configuration."""
 
 
 def tp(partition: int, topic: str = "t") -> TopicPartition:
@@ -53,83 +53,116 @@ def apply_changes(values: dict[str, str], changes: Iterable[ConfigChange]) -> No
             values[key] = ",".join(others + changed if op is ConfigOp.APPEND else others)
 
 
-@dataclass
-class SimulatedThrottle:
-    """Configuration in memory.
+class SimulatedBrokers:
+    """The configuration of brokers and topics, behind the requests of an AdminConnection.
 
-    ``fails`` is raised by every call while it is set, ``fails_once`` by the first call of that
-    name. ``history`` holds the names of the calls.
+    Broker ``i`` returns a change after ``lags[i]`` reads. ``nearest`` receives requests to any
+    broker; ``down`` does not respond; the configuration of the topic ``hidden`` may not be read.
+    ``fails`` is raised by every request while it is set, ``fails_at`` by the change of that number.
+    ``changes`` holds the resources of each change.
     """
 
-    brokers: dict[str, str] = field(default_factory=dict)
-    topics: dict[str, dict[str, str]] = field(default_factory=dict)
-    overrides: dict[int, Rates] = field(default_factory=dict)
-    fails: BaseException | None = None
-    fails_once: dict[str, BaseException] = field(default_factory=dict)
-    history: list[str] = field(default_factory=list)
+    timeout = 1.0
 
-    def read(self) -> BrokerThrottle:
-        self._record("read")
-        return BrokerThrottle.parse(self.brokers)
-
-    def read_all(self) -> ThrottleSettings:
-        self._record("read_all")
-        lists = {topic: dict(values) for topic, values in self.topics.items() if values}
-        return ThrottleSettings(BrokerThrottle.parse(self.brokers), dict(self.overrides), lists)
-
-    def broker_overrides(self, brokers: Collection[int]) -> Mapping[int, Rates]:
-        return {broker: rates for broker, rates in self.overrides.items() if broker in brokers}
-
-    def set_rate(self, rate: int) -> None:
-        self._record("set_rate")
-        apply_changes(self.brokers, self.read().set_changes(rate))
-
-    def add_replicas(self, moves: Iterable[Move]) -> None:
-        self._record("add_replicas")
-        for topic, changes in add_replica_changes(moves, self.topics).items():
-            apply_changes(self.topics.setdefault(topic, {}), changes)
-
-    def remove_replicas(
-        self, topics: Collection[str] | None = None, keep: Collection[TopicPartition] = ()
-    ) -> set[TopicPartition]:
-        self._record("remove_replicas")
-        chosen = self.topics if topics is None else topics
-        lists = {name: self.topics[name] for name in chosen if name in self.topics}
-        for topic, changes in remove_replica_changes(lists, keep).items():
-            apply_changes(self.topics[topic], changes)
-        return throttled_partitions(lists) & set(keep)
-
-    def remove(self, keep: Collection[TopicPartition] = ()) -> bool:
-        self._record("remove")
-        throttle = self.read()
-        if not throttle.markers:
-            return False
-        if not self.remove_replicas(keep=keep):
-            apply_changes(self.brokers, throttle.remove_changes())
-        return True
-
-    def leftovers(self, topics: Collection[str]) -> Sequence[str]:
-        lists = {name: self.topics.get(name, {}) for name in topics}
-        keys = [marker.key for marker in self.read().markers]
-        return keys + sorted(map(str, throttled_partitions(lists)))
+    def __init__(self, *lags: int, down: int | None = None, hidden: str | None = None) -> None:
+        self.nearest, self.down, self.hidden = 0, down, hidden
+        self.brokers: dict[str, str] = {}
+        self.topics: dict[str, dict[str, str]] = {}
+        self.overrides: dict[int, dict[str, str]] = {}
+        self.fails: BaseException | None = None
+        self.fails_at: dict[int, BaseException] = {}
+        self.changes: list[list[str]] = []
+        self._lags = list(lags) or [0]
+        self._stale_reads = [0 for _ in self._lags]
+        self._stale: list[Configs] = [{} for _ in self._lags]
 
     @property
     def settings(self) -> dict[str, str]:
-        """All settings as one mapping."""
+        """All settings of topics and of all brokers as one mapping."""
         lists = {
             f"{topic} {key}": value
             for topic, values in self.topics.items()
             for key, value in values.items()
-            if key in LISTS and value
+            if value
         }
         return {**self.brokers, **lists}
 
-    def _record(self, call: str) -> None:
-        self.history.append(call)
-        if call in self.fails_once:
-            raise self.fails_once.pop(call)
+    def throttle(self) -> ReplicationThrottle:
+        return ReplicationThrottle(cast("AdminConnection", self))
+
+    def deadline(self) -> Deadline:
+        return Deadline.after(self.timeout)
+
+    def change(self, _: str) -> AbstractContextManager[Deadline]:
+        return nullcontext(self.deadline())
+
+    def send(self, _: str, request: Any, *, node: int | None = None, deadline: Any = None) -> Any:
         if self.fails is not None:
             raise self.fails
+        broker = self.nearest if node is None else node
+        if broker == self.down:
+            assert deadline is None or deadline.seconds <= 1.0
+            raise UnreachableError("connection refused")
+        match type(request).__name__:
+            case "MetadataRequest":
+                return self._metadata()
+            case "DescribeClusterRequest":
+                raise TooOldError("not supported")
+            case "IncrementalAlterConfigsRequest":
+                return self._alter(request)
+        return self._describe(broker, request)
+
+    def _metadata(self) -> Any:
+        brokers = [
+            SimpleNamespace(node_id=each, rack=None, host="h", port=1)
+            for each in {*range(len(self._lags)), *self.overrides}
+        ]
+        topics = [
+            SimpleNamespace(name=name, error_code=0, is_internal=False, partitions=[])
+            for name in self.topics
+        ]
+        return SimpleNamespace(topics=topics, brokers=brokers, cluster_id="c")
+
+    def _alter(self, request: Any) -> Any:
+        self.changes.append([each.resource_name for each in request.resources])
+        if error := self.fails_at.pop(len(self.changes), None):
+            raise error
+        self._stale = [self._visible(each) for each in range(len(self._lags))]
+        self._stale_reads = list(self._lags)
+        for each in request.resources:
+            changes = [
+                ConfigChange(c.name, ConfigOp(c.config_operation), c.value) for c in each.configs
+            ]
+            values = self.topics.setdefault(each.resource_name, {})
+            apply_changes(self.brokers if not each.resource_name else values, changes)
+        self.topics.pop("", None)
+        return SimpleNamespace(responses=[])
+
+    def _visible(self, broker: int) -> Configs:
+        if self._stale_reads[broker]:
+            return self._stale[broker]
+        own = {str(each): dict(values) for each, values in self.overrides.items()}
+        topics = {name: dict(values) for name, values in self.topics.items()}
+        return {"": dict(self.brokers), **own, **topics}
+
+    def _describe(self, broker: int, request: Any) -> Any:
+        broker = broker if broker < len(self._lags) else 0
+        configs = self._visible(broker)
+        self._stale_reads[broker] = max(0, self._stale_reads[broker] - 1)
+        return SimpleNamespace(
+            results=[
+                SimpleNamespace(
+                    error_code=29 if each.resource_name == self.hidden else 0,
+                    error_message=None,
+                    resource_name=each.resource_name,
+                    configs=[
+                        SimpleNamespace(name=key, value=value, config_source=2)
+                        for key, value in configs.get(each.resource_name, {}).items()
+                    ],
+                )
+                for each in request.resources
+            ]
+        )
 
 
 @dataclass
@@ -168,7 +201,8 @@ class SimulatedCluster:
             each: SimulatedPartition(tuple(row), size, row[0], None, dict.fromkeys(row, size))
             for each, row in partitions.items()
         }
-        self.throttle = SimulatedThrottle()
+        self.configs = SimulatedBrokers()
+        self.throttle = self.configs.throttle()
         self.at: dict[float, Callable[[], object]] = {}
         self.refuses: dict[TopicPartition, str] = {}
         self.unreachable = False

@@ -10,14 +10,12 @@ from rich.console import Console
 
 from placement_core import InvalidOptionError, TopicPartition
 from rackward.admin import AdminError, ClusterState, read_state
-from rackward.admin.throttle_settings import ThrottleSettings
 from rackward.cli import options
 from rackward.cli.console import confirm, print_json_line, require_confirmation, table_console
 from rackward.cli.options import ClusterOptions, RunOptions, parse_batch_limits
 from rackward.cli.render.plan import change_json, show_change
 from rackward.cli.render.progress import progress_reporter
 from rackward.reassignment import ExecutionResult, LiveCluster, PlanKind, check_preconditions
-from rackward.reassignment.cluster import Throttle
 from rackward.reassignment.plan import display_name, load_kafka_json, load_plan
 from rackward.reassignment.progress import DEFAULT_BATCH_PARTITIONS, DEFAULT_STALL_TIMEOUT
 from rackward.reassignment.run_plan import (
@@ -27,6 +25,7 @@ from rackward.reassignment.run_plan import (
     prepare_run,
     read_leader_sizes,
 )
+from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.units import format_brokers, format_count
 
 # ---- Running a plan from the command line; shared by the commands of `placement` and `leaders`.
@@ -126,7 +125,7 @@ def run_plan(
         console.print(f"Already as planned: {format_count(prepared.completed, 'partition')}.")
     if prepared.in_progress:
         console.print(f"Already in progress: {format_count(prepared.in_progress, 'partition')}.")
-    in_force = throttle_in_force(prepared.throttle)
+    in_force = prepared.throttle.summary
     if in_force is not None:
         _print_throttle(in_force, console)
     if options.as_json:
@@ -154,15 +153,6 @@ def run_plan(
     print_result(command, result, console, options.as_json, "as planned", cluster.throttle)
 
 
-def throttle_in_force(settings: ThrottleSettings) -> str | None:
-    """Return the throttle that is in force, whichever tool has set it, as text.
-
-    It says so if there may be one that this user may not read. None: there is no throttle.
-    """
-    texts = [settings.text if settings.in_force else "not known", settings.not_read]
-    return "; ".join(filter(None, texts)) if settings.in_force or settings.hidden else None
-
-
 def _print_throttle(in_force: str, console: Console) -> None:
     console.print(
         f"Replication throttle in force: {in_force}. To remove it: rackward placement "
@@ -179,14 +169,14 @@ def print_result(
     console: Console,
     as_json: bool,
     state: str,
-    throttle: Throttle,
+    throttle: ReplicationThrottle,
 ) -> None:
     """Print a result and the throttle that is in force; ``state`` describes completed partitions.
 
     Raises typer.Exit(1) unless ok.
     """
     try:
-        in_force = throttle_in_force(throttle.read_all())
+        in_force = throttle.read_all().summary
     except AdminError as error:
         in_force = f"not known ({error})"
     if as_json:

@@ -23,7 +23,6 @@ from rackward.cli.placement.apply import (
     MAX_LISTED_PARTITIONS,
     OptionalPlanArgument,
     print_result,
-    throttle_in_force,
 )
 from rackward.cli.render.plan import replicas_text
 from rackward.cli.render.progress import progress_reporter
@@ -105,7 +104,7 @@ def _run(
 ) -> None:
     console = table_console(options.as_json)
     settings = cluster.throttle.read_all()
-    in_force, throttled = throttle_in_force(settings), bool(settings.default.markers)
+    in_force, throttled = settings.summary, bool(settings.default.markers)
     _show(cancellation, state, console, in_force, throttled=throttled)
     if options.as_json:
         fields = {

@@ -6,17 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from rackward.admin.throttle import ReplicationThrottle
-from rackward.admin.throttle_settings import (
-    FOLLOWER_REPLICAS,
-    LEADER_REPLICAS,
-    Rates,
-    ThrottleSettings,
-)
 from rackward.cli import options
 from rackward.cli.console import confirm, print_json, require_confirmation, table_console
 from rackward.cli.options import ClusterOptions
-from rackward.cli.placement.apply import throttle_in_force
+from rackward.reassignment.throttle import (
+    FOLLOWER_REPLICAS,
+    LEADER_REPLICAS,
+    Rates,
+    ReplicationThrottle,
+    ThrottleSettings,
+)
 
 EPILOG = """
 \b
@@ -89,7 +88,7 @@ def throttle(
 
 def _settings_json(settings: ThrottleSettings) -> dict[str, Any]:
     return {
-        "in_force": throttle_in_force(settings),
+        "in_force": settings.summary,
         "of_rackward": [marker.rate for marker in settings.default.markers],
         **_rates_json(settings.default.rates),
         "brokers": [

@@ -18,6 +18,13 @@ from rackward.cli.console import print_json_line
 from rackward.reassignment import Event, EventHandler
 from rackward.reassignment import progress as events
 from rackward.reassignment.progress import Progress
+from rackward.reassignment.throttle import (
+    BrokerThrottleFound,
+    ThrottleNotRemoved,
+    ThrottleRemoved,
+    ThrottleSet,
+    ThrottleShared,
+)
 from rackward.units import format_brokers, format_bytes, format_count, format_duration
 
 LOG_INTERVAL_SECONDS = 5.0
@@ -126,19 +133,19 @@ def event_text(event: Event, command_line: str) -> str:
     match event:
         case events.Started():
             return _started_text(event)
-        case events.ThrottleSet(rate):
+        case ThrottleSet(rate):
             return f"Throttle set: {format_bytes(rate)}/s per broker, in each direction."
-        case events.ThrottleShared(rate):
+        case ThrottleShared(rate):
             return f"Throttle of another run of rackward: {format_bytes(rate)}/s per broker."
-        case events.BrokerThrottleFound(broker, leader, follower):
+        case BrokerThrottleFound(broker, leader, follower):
             rates = [f"{format_bytes(rate)}/s" for rate in (leader, follower) if rate is not None]
             return (
                 f"Broker {broker} has a replication throttle of its own ({', '.join(rates)}), "
                 "which stays in force there."
             )
-        case events.ThrottleRemoved(leftover):
+        case ThrottleRemoved(leftover):
             return f"Throttle {'of an earlier run ' if leftover else ''}removed."
-        case events.ThrottleNotRemoved(reason):
+        case ThrottleNotRemoved(reason):
             return (
                 f"THE THROTTLE COULD NOT BE REMOVED: {reason}. It stays in force until rackward "
                 "placement throttle --lift."
@@ -183,13 +190,13 @@ def _started_text(event: events.Started) -> str:
 
 
 def _style(event: Event) -> str:
-    if isinstance(event, events.ThrottleNotRemoved):
+    if isinstance(event, ThrottleNotRemoved):
         return "bold red"
     warnings = (
         events.WaitingForBrokers
         | events.RequestFailed
         | events.LeftInProgress
-        | events.BrokerThrottleFound
+        | BrokerThrottleFound
     )
     return "yellow" if isinstance(event, warnings) else ""
 

@@ -12,10 +12,9 @@ from rich.console import Console
 from placement_core import TopicPartition
 from placement_core.audit import Severity
 from rackward.admin import ClusterState, Reassignment
-from rackward.admin.throttle_settings import BrokerThrottle, Rates, ThrottleSettings
 from rackward.cli.console import print_json
-from rackward.cli.placement.apply import throttle_in_force
 from rackward.cli.render.topics import Description, describe_json, show_description
+from rackward.reassignment.throttle import BrokerThrottle, Rates, ThrottleSettings
 from rackward.topics.health import Note, listed_topics, partition_health, throttle_findings
 from tests.support.simulated_cluster import cluster_state
 
@@ -201,10 +200,10 @@ def test_a_throttle_that_may_not_be_read_is_not_known() -> None:
     )
     settings = ThrottleSettings(default, hidden=("a", "b", "c", "d"))
     assert throttle_findings(settings, reassigning=False) == ()
-    assert throttle_in_force(settings) == f"not known; {not_read}"
+    assert settings.summary == f"not known; {not_read}"
     lists = {"t": {"leader.replication.throttled.replicas": "*"}}
-    assert throttle_in_force(replace(settings, lists=lists)) == (
+    assert replace(settings, lists=lists).summary == (
         "500 kB/s in each direction, for all replicas of 1 topic (t), not set by rackward; "
         + not_read
     )
-    assert throttle_in_force(ThrottleSettings(default)) is None
+    assert ThrottleSettings(default).summary is None

@@ -90,7 +90,7 @@ DOWNLOAD = textwrap.dedent("""
     distribution._download = download
     print("ready", flush=True)
     sys.stdin.readline()
-    kafka = distribution.fetch_kafka("4.3.1", Path(sys.argv[1]), print)
+    kafka = distribution.fetch_kafka("4.4.0", Path(sys.argv[1]), print)
     print([jar.name for jar in kafka.jars], kafka.log_config.exists(), flush=True)
 """)
 
@@ -123,16 +123,16 @@ def test_processes_that_download_at_the_same_time_download_once(tmp_path: Path) 
             process.wait()
     assert (tmp_path / "downloads").read_text() == "one\n"
     assert [lines[-1] for lines in outputs] == ["['kafka.jar'] True"] * 3
-    waiting = f"waiting for another process that holds {tmp_path}/kafka-4.3.1-1.lock"
+    waiting = f"waiting for another process that holds {tmp_path}/kafka-4.4.0-1.lock"
     assert sorted(lines[0] for lines in outputs) == [
-        "downloading Kafka 4.3.1 (45 MB, once)",
+        "downloading Kafka 4.4.0 (45 MB, once)",
         waiting,
         waiting,
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "downloads",
-        "kafka-4.3.1-1",
-        "kafka-4.3.1-1.lock",
+        "kafka-4.4.0-1",
+        "kafka-4.4.0-1.lock",
     ]
 
 

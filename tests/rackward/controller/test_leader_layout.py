@@ -165,7 +165,7 @@ def test_a_layout_ends_where_the_lease_is_lost(confirmed: int) -> None:
         Executor(moves, {}, cluster, options, lambda _: None, cluster.clock).run()
     assert cluster.changes == confirmed
     assert len(cluster.requests) == (confirmed + 1) // 2
-    assert cluster.throttle.settings == {}
+    assert cluster.configs.settings == {}
 
 
 def test_a_layout_that_was_not_elected_is_completed_by_the_next() -> None:

@@ -26,6 +26,7 @@ LISTS: Lists = {"t": {0: (0, 1)}, PENDING_REPLICAS_TOPIC: {0: (0, 1, 2)}}
 COMPLETE: Lists = {**LISTS, "t": {0: (0, 1, 2)}}
 ASSIGNED = pending(assigned={0: (0, 1, 2)})
 THROTTLE = ("throttle", 50, [Move(T0, (0, 1), (0, 1, 2))])
+THROTTLED_REQUEST = [THROTTLE, ("reassign", {T0: (0, 1, 2)}), THROTTLE]
 
 
 class FakeLease:
@@ -147,12 +148,13 @@ def all_changes(reconciler: Reconciler, cluster: FakeCluster) -> None:
     reconciler.run_once(0)
 
 
-@pytest.mark.parametrize("confirmed", range(5))
+@pytest.mark.parametrize("confirmed", range(6))
 def test_nothing_is_changed_after_the_lease_is_lost(confirmed: int) -> None:
     expected = [
         ("write", ["t/i"], []),
         THROTTLE,
         ("reassign", {T0: (0, 1, 2)}),
+        THROTTLE,
         "remove throttle",
         ("write", [], ["t/i"]),
     ]
@@ -192,7 +194,7 @@ def test_the_throttle_is_set_before_requests_and_removed_before_records_are_dele
     cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
     reconciler = make_reconciler(cluster, lease, throttle=50)
     reconciler.run_once(0)
-    assert cluster.calls == [("write", ["t/i"], []), THROTTLE, ("reassign", {T0: (0, 1, 2)})]
+    assert cluster.calls == [("write", ["t/i"], []), *THROTTLED_REQUEST]
     cluster.calls.clear()
     ongoing = {T0: Reassignment((0, 1, 2), (2,), ())}
     cluster.state = state([0, 1, 2], COMPLETE, reassignments=ongoing)
@@ -213,7 +215,7 @@ def test_the_next_controller_removes_the_throttle() -> None:
     assert cluster.calls == ["remove throttle", ("write", [], ["t/i"])]
     cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(ASSIGNED)
     make_reconciler(cluster, lease, throttle=50).run_once(0)
-    assert cluster.calls == [THROTTLE, ("reassign", {T0: (0, 1, 2)})]
+    assert cluster.calls == THROTTLED_REQUEST
 
 
 def test_the_throttle_is_removed_once_each_time_the_lease_is_gained() -> None:

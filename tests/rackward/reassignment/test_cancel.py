@@ -7,6 +7,7 @@ from rackward.admin import Reassignment
 from rackward.reassignment import Event, ExecutionOptions, ExecutionResult
 from rackward.reassignment import progress as events
 from rackward.reassignment.cancel import Cancellation, cancel
+from rackward.reassignment.throttle import ThrottleRemoved
 from tests.support.simulated_cluster import SimulatedCluster, tp
 
 MOVES = [
@@ -20,7 +21,7 @@ def cluster_in_progress() -> SimulatedCluster:
     """Return a cluster in which partitions 0 and 1 of the plan and the foreign 9 are copied."""
     cluster = SimulatedCluster({move.partition: move.before for move in MOVES} | {tp(9): (0,)})
     cluster.throttle.set_rate(10)
-    cluster.throttle.add_replicas(MOVES)
+    cluster.throttle.add(10, MOVES)
     cluster.reassign({move.partition: move.after for move in MOVES})
     cluster.reassign({tp(9): (5,)})
     cluster.sleep(0.1)
@@ -49,8 +50,8 @@ def test_cancelling_a_plan_restores_replicas_and_their_order() -> None:
     assert replicas[tp(1)] == (1, 2)
     assert replicas[tp(2)] == (3, 2)
     assert set(cluster.reassignments()) == {tp(9)}
-    assert emitted == [events.ReassignmentsCancelled(2), events.ThrottleRemoved()]
-    assert cluster.throttle.settings == {}
+    assert emitted == [events.ReassignmentsCancelled(2), ThrottleRemoved()]
+    assert cluster.configs.settings == {}
 
 
 def test_cancelling_all_reassignments_lists_the_leaders_first() -> None:
@@ -95,12 +96,12 @@ def test_a_reassignment_that_never_completes_can_be_cancelled() -> None:
 def test_a_leftover_throttle_is_removed_if_nothing_is_in_progress() -> None:
     cluster = SimulatedCluster({tp(0): (0,)})
     cluster.throttle.set_rate(10)
-    cluster.throttle.add_replicas([Move(tp(0), (0,), (0, 1))])
+    cluster.throttle.add(10, [Move(tp(0), (0,), (0, 1))])
     state, reassignments = cluster.describe([])
     result, emitted = run(cluster, Cancellation.of_all(reassignments, state))
     assert result == ExecutionResult(completed=0)
-    assert emitted == [events.ThrottleRemoved()]
-    assert cluster.throttle.settings == {}
+    assert emitted == [ThrottleRemoved()]
+    assert cluster.configs.settings == {}
 
 
 def test_a_refused_cancellation_is_reported() -> None:

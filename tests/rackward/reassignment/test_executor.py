@@ -9,6 +9,7 @@ from placement_core.cluster import Move
 from rackward.admin import AdminError
 from rackward.reassignment import Event, ExecutionOptions, ExecutionResult, Executor
 from rackward.reassignment import progress as events
+from rackward.reassignment.throttle import ThrottleNotRemoved, ThrottleRemoved, ThrottleSet
 from tests.support.simulated_cluster import SimulatedCluster, tp
 
 MOVES = [
@@ -55,9 +56,9 @@ def test_all_batches_are_moved_and_the_throttle_is_removed() -> None:
     assert emitted[0] == events.Started(
         pending=4, in_progress=0, completed=0, batches=2, bytes=4000
     )
-    assert events.ThrottleSet(7000) in emitted
-    assert emitted[-1] == events.ThrottleRemoved()
-    assert cluster.throttle.settings == {}
+    assert ThrottleSet(7000) in emitted
+    assert emitted[-1] == ThrottleRemoved()
+    assert cluster.configs.settings == {}
     last = of_type(emitted, events.Progressed)[-1]
     assert isinstance(last, events.Progressed)
     progress = last.progress
@@ -70,7 +71,7 @@ def test_only_the_replicas_of_the_current_batch_are_throttled() -> None:
 
     def emit(event: Event) -> None:
         if isinstance(event, events.BatchStarted):
-            settings.append(cluster.throttle.settings)
+            settings.append(cluster.configs.settings)
 
     Executor(MOVES, {}, cluster, OPTIONS, emit, cluster.clock).run()
     rates = {
@@ -105,7 +106,7 @@ def test_preferred_leaders_are_elected_if_they_are_in_sync() -> None:
     assert result.out_of_sync == {tp(1): (1,)}
     assert not result.ok
     # Nothing is copied, so there is no throttle.
-    assert "set_rate" not in cluster.throttle.history
+    assert not cluster.configs.changes
 
 
 def test_a_refused_partition_fails_and_the_others_complete() -> None:
@@ -115,7 +116,7 @@ def test_a_refused_partition_fails_and_the_others_complete() -> None:
     assert result.failed == {tp(1): "the controller refused: no such broker"}
     assert events.PartitionFailed(tp(1), "the controller refused: no such broker") in emitted
     assert result.completed == 3
-    assert cluster.throttle.settings == {}
+    assert cluster.configs.settings == {}
 
 
 def test_a_deleted_topic_fails_and_the_others_complete() -> None:
@@ -137,7 +138,7 @@ def test_a_broker_that_fails_delays_only_the_partitions_that_need_it() -> None:
     assert cluster.requests[1].keys() == {tp(3)}
     assert result.failed == {tp(2): "not started: broker 2 is down"}
     assert result.completed == 3
-    assert cluster.throttle.settings == {}
+    assert cluster.configs.settings == {}
 
 
 def test_a_broker_that_stays_down_ends_the_run() -> None:
@@ -147,7 +148,7 @@ def test_a_broker_that_stays_down_ends_the_run() -> None:
     result, emitted = execute(cluster, moves)
     assert result.failed == {tp(0): "waiting: broker 1 is down"}
     assert result.in_progress == (tp(0),)
-    assert emitted[-1] == events.ThrottleRemoved()
+    assert emitted[-1] == ThrottleRemoved()
     assert events.LeftInProgress(1, "no progress for 20 s") in emitted
     assert cluster.seconds == pytest.approx(20, abs=15)
 
@@ -162,7 +163,7 @@ def test_a_stalled_run_ends_and_starts_no_other_batch() -> None:
         tp(3): "not started: the run made no progress",
     }
     assert len(cluster.requests) == 1
-    assert cluster.throttle.settings == {}
+    assert cluster.configs.settings == {}
 
 
 def test_slow_copying_is_progress() -> None:
@@ -205,11 +206,11 @@ def test_a_completed_plan_requests_nothing() -> None:
     cluster = cluster_of(MOVES)
     execute(cluster, MOVES)
     cluster.requests.clear()
-    cluster.throttle.history.clear()
+    cluster.configs.changes.clear()
     result, _ = execute(cluster, MOVES)
     assert result == ExecutionResult(completed=4)
     assert not cluster.requests
-    assert "set_rate" not in cluster.throttle.history
+    assert not cluster.configs.changes
 
 
 def test_a_foreign_target_is_cancelled_before_it_is_replaced() -> None:
@@ -236,7 +237,7 @@ def test_a_cluster_that_stays_unreachable_ends_the_run() -> None:
 
     def disconnect() -> None:
         cluster.unreachable = True
-        cluster.throttle.fails = AdminError("no broker responds")
+        cluster.configs.fails = AdminError("no broker responds")
 
     cluster.at[0.5] = disconnect
     emitted: list[Event] = []
@@ -244,7 +245,7 @@ def test_a_cluster_that_stays_unreachable_ends_the_run() -> None:
     with pytest.raises(AdminError, match="no broker responds"):
         executor.run()
     assert emitted[-2:] == [
-        events.ThrottleNotRemoved("no broker responds"),
+        ThrottleNotRemoved("no broker responds"),
         events.LeftInProgress(2, "the run was interrupted"),
     ]
 
@@ -264,19 +265,24 @@ def test_a_signal_removes_the_throttle_and_the_run_can_be_resumed() -> None:
     with pytest.raises(Signal):
         Executor(MOVES, {}, cluster, OPTIONS, emitted.append, cluster.clock).run()
     assert emitted[-2:] == [
-        events.ThrottleRemoved(),
+        ThrottleRemoved(),
         events.LeftInProgress(2, "the run was interrupted"),
     ]
-    assert cluster.throttle.settings == {}
+    assert cluster.configs.settings == {}
     result, _ = execute(cluster, MOVES)
     assert result.ok
 
 
-@pytest.mark.parametrize("call", ["set_rate", "add_replicas", "remove_replicas", "remove"])
-def test_a_signal_during_a_change_of_the_throttle_removes_the_throttle(call: str) -> None:
+CHANGES_OF_A_BATCH = [[""], ["t"], ["t"], [""]]
+
+
+@pytest.mark.parametrize("number", range(1, 1 + len(CHANGES_OF_A_BATCH)))
+def test_a_signal_during_a_change_of_the_throttle_removes_it(number: int) -> None:
     cluster = cluster_of(MOVES[:2])
-    cluster.throttle.fails_once[call] = Signal()
+    execute(cluster, MOVES[:2])
+    assert cluster.configs.changes == CHANGES_OF_A_BATCH
+    cluster = cluster_of(MOVES[:2])
+    cluster.configs.fails_at[number] = Signal()
     with pytest.raises(Signal):
         Executor(MOVES[:2], {}, cluster, OPTIONS, lambda _: None, cluster.clock).run()
-    assert call in cluster.throttle.history
-    assert cluster.throttle.settings == {}
+    assert cluster.configs.settings == {}

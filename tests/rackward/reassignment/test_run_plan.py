@@ -78,7 +78,7 @@ def test_a_throttle_of_another_run_is_an_error_unless_it_is_taken_over(
 ) -> None:
     """That run may go on, or may have been killed."""
     cluster.throttle.set_rate(50_000_000)
-    cluster.throttle.add_replicas(MOVES[:1])
+    cluster.throttle.add(10, MOVES[:1])
     cluster.reassign({tp(0): (0, 1)})
     request = request_for(cluster, BatchLimits())
     message = r"a throttle of 50\.0 MB/s \(1 partition of this plan in progress\): .*--take-over"
@@ -93,8 +93,8 @@ def test_a_throttle_of_another_run_is_an_error_unless_it_is_taken_over(
 
 
 def test_a_throttle_of_another_tool_is_no_error(cluster: SimulatedCluster) -> None:
-    cluster.throttle.brokers["follower.replication.throttled.rate"] = "500000"
-    cluster.throttle.topics["t"] = {"follower.replication.throttled.replicas": "*"}
+    cluster.configs.brokers["follower.replication.throttled.rate"] = "500000"
+    cluster.configs.topics["t"] = {"follower.replication.throttled.replicas": "*"}
     prepared = prepare_run(request_for(cluster, BatchLimits()), cluster, accept)
     assert prepared.throttle.text == (
         "receiving 500 kB/s, for all replicas of 1 topic (t), not set by rackward"

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from types import SimpleNamespace
-from typing import Any, cast
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
-from rackward.admin import AdminConnection, TooOldError, UnauthorizedError, UnreachableError
-from rackward.admin import throttle as throttle_module
+from rackward.admin import UnauthorizedError
 from rackward.admin.configs import ConfigChange, ConfigOp
-from rackward.admin.throttle import ReplicationThrottle
-from rackward.admin.throttle_settings import (
+from rackward.reassignment import throttle as throttle_module
+from rackward.reassignment.throttle import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
@@ -25,13 +20,11 @@ from rackward.admin.throttle_settings import (
     Rates,
     ThrottleMarker,
     ThrottleSettings,
-    add_replica_changes,
-    remove_replica_changes,
-    throttled_partitions,
-    throttled_replicas,
+    add_changes,
+    marked_partitions,
+    remove_changes,
 )
-from rackward.units import Deadline
-from tests.support.simulated_cluster import apply_changes
+from tests.support.simulated_cluster import SimulatedBrokers, apply_changes
 
 rates = st.none() | st.integers(0, 2**62)
 other_entries = st.builds(lambda p, b: f"{p}:{b}", st.integers(0, 300), st.integers(0, 9))
@@ -86,19 +79,19 @@ def test_entries_of_senders_and_receivers_have_a_leading_zero() -> None:
         Move(TopicPartition("t", 2), (1, 2), (2, 1)),
         Move(TopicPartition("u", 3), (1, 2), (1,)),
     ]
-    assert throttled_replicas(moves) == {
-        "t": {
-            LEADER_REPLICAS: ["00:1", "00:2", "010:1"],
-            FOLLOWER_REPLICAS: ["00:3", "00:4", "010:5"],
-        }
+    values: dict[str, dict[str, str]] = {"t": {}}
+    for topic, changes in add_changes(moves, values).items():
+        apply_changes(values[topic], changes)
+    assert values == {
+        "t": {LEADER_REPLICAS: "00:1,00:2,010:1", FOLLOWER_REPLICAS: "00:3,00:4,010:5"}
     }
 
 
 def test_entries_are_added_once_and_not_to_a_list_of_all_replicas() -> None:
     move = Move(TopicPartition("t", 0), (1,), (1, 2))
     lists = {"t": {LEADER_REPLICAS: "*", FOLLOWER_REPLICAS: "00:2,5:5"}}
-    assert add_replica_changes([move], lists) == {}
-    assert add_replica_changes([move], {"t": {FOLLOWER_REPLICAS: "0:2"}}) == {
+    assert add_changes([move], lists) == {}
+    assert add_changes([move], {"t": {FOLLOWER_REPLICAS: "0:2"}}) == {
         "t": [
             ConfigChange(LEADER_REPLICAS, ConfigOp.APPEND, "00:1"),
             ConfigChange(FOLLOWER_REPLICAS, ConfigOp.APPEND, "00:2"),
@@ -109,8 +102,8 @@ def test_entries_are_added_once_and_not_to_a_list_of_all_replicas() -> None:
 def test_lists_longer_than_kafka_accepts_are_refused() -> None:
     moves = [Move(TopicPartition("t", n), (1, 2, 3), (4,)) for n in range(2000)]
     with pytest.raises(InvalidOptionError, match="lower --batch-count"):
-        add_replica_changes(moves, {})
-    assert add_replica_changes(moves[:1000], {})
+        add_changes(moves, {})
+    assert add_changes(moves[:1000], {})
 
 
 @given(
@@ -124,14 +117,14 @@ def test_entries_of_other_tools_are_not_changed(
     before = {LEADER_REPLICAS: ",".join(others)} if others else {}
     values = dict(before)
     moves = [Move(TopicPartition("t", n), (0,), (0, 1)) for n in sorted(ours)]
-    for changes in add_replica_changes(moves, {"t": values}).values():
+    for changes in add_changes(moves, {"t": values}).values():
         apply_changes(values, changes)
-    assert throttled_partitions({"t": values}) == {move.partition for move in moves}
+    assert marked_partitions({"t": values}) == {move.partition for move in moves}
     keep = {TopicPartition("t", n) for n in preserved}
-    for changes in remove_replica_changes({"t": values}, keep).values():
+    for changes in remove_changes({"t": values}, keep).values():
         apply_changes(values, changes)
-    assert throttled_partitions({"t": values}) == {move.partition for move in moves} & keep
-    for changes in remove_replica_changes({"t": values}).values():
+    assert marked_partitions({"t": values}) == {move.partition for move in moves} & keep
+    for changes in remove_changes({"t": values}).values():
         apply_changes(values, changes)
     assert values == before
 
@@ -174,95 +167,12 @@ def test_a_rate_without_lists_throttles_nothing() -> None:
 
 MOVE = Move(TopicPartition("t", 0), (0,), (0, 1))
 
-Configs = dict[tuple[int, str], dict[str, str]]
-"""Resource type and name to its configuration."""
-
-
-class FakeBrokers:
-    """Brokers that apply a change late: broker ``i`` returns it after ``lags[i]`` reads.
-
-    ``nearest`` receives requests to any broker; ``down`` does not respond; the configuration of
-    the topic ``hidden`` may not be read.
-    """
-
-    timeout = 1.0
-
-    def __init__(self, *lags: int, down: int | None = None, hidden: str | None = None) -> None:
-        self.nearest, self.down, self.hidden = 0, down, hidden
-        self._lags = list(lags)
-        self._stale_reads = [0 for _ in lags]
-        self._current: Configs = {}
-        self._stale: list[Configs] = [{} for _ in lags]
-
-    def deadline(self) -> Deadline:
-        return Deadline.after(self.timeout)
-
-    def change(self, _: str) -> AbstractContextManager[Deadline]:
-        return nullcontext(self.deadline())
-
-    def send(self, _: str, request: Any, *, node: int | None = None, deadline: Any = None) -> Any:
-        broker = self.nearest if node is None else node
-        if broker == self.down:
-            assert deadline is None or deadline.seconds <= 1.0
-            raise UnreachableError("connection refused")
-        match type(request).__name__:
-            case "MetadataRequest":
-                brokers = [
-                    SimpleNamespace(node_id=each, rack=None, host="h", port=1)
-                    for each in range(len(self._lags))
-                ]
-                return SimpleNamespace(topics=[], brokers=brokers, cluster_id="c")
-            case "DescribeClusterRequest":
-                raise TooOldError("not supported")
-            case "IncrementalAlterConfigsRequest":
-                return self._alter(request)
-        return self._describe(broker, request)
-
-    def _alter(self, request: Any) -> Any:
-        self._stale = [self._visible(each) for each in range(len(self._lags))]
-        self._stale_reads = list(self._lags)
-        self._current = {resource: dict(values) for resource, values in self._current.items()}
-        for each in request.resources:
-            values = self._current.setdefault((each.resource_type, each.resource_name), {})
-            for change in each.configs:
-                values.pop(change.name, None)
-                if change.value is not None:
-                    values[change.name] = change.value
-        return SimpleNamespace(responses=[])
-
-    def _visible(self, broker: int) -> Configs:
-        return self._stale[broker] if self._stale_reads[broker] else self._current
-
-    def _describe(self, broker: int, request: Any) -> Any:
-        configs = self._visible(broker)
-        self._stale_reads[broker] = max(0, self._stale_reads[broker] - 1)
-        return SimpleNamespace(
-            results=[
-                SimpleNamespace(
-                    error_code=29 if each.resource_name == self.hidden else 0,
-                    error_message=None,
-                    resource_name=each.resource_name,
-                    configs=[
-                        SimpleNamespace(name=key, value=value, config_source=3)
-                        for key, value in configs.get(
-                            (each.resource_type, each.resource_name), {}
-                        ).items()
-                    ],
-                )
-                for each in request.resources
-            ]
-        )
-
-
-def throttle_of(brokers: FakeBrokers) -> ReplicationThrottle:
-    return ReplicationThrottle(cast("AdminConnection", brokers))
-
 
 def test_settings_are_visible_on_every_broker_when_the_call_returns() -> None:
-    brokers = FakeBrokers(0, 3, 5)
-    throttle = throttle_of(brokers)
+    brokers = SimulatedBrokers(0, 3, 5)
+    throttle = brokers.throttle()
     throttle.set_rate(50)
-    throttle.add_replicas([MOVE])
+    throttle.add(50, [MOVE])
     brokers.nearest = 2
     assert [marker.rate for marker in throttle.read().markers] == [50]
     assert len(throttle.leftovers(["t"])) == 2
@@ -271,27 +181,26 @@ def test_settings_are_visible_on_every_broker_when_the_call_returns() -> None:
 
 def test_a_broker_that_is_down_does_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttle_module, "_PROPAGATION_SECONDS", 0.2)
-    brokers = FakeBrokers(0, 0, 2, down=1)
-    throttle = throttle_of(brokers)
+    brokers = SimulatedBrokers(0, 0, 2, down=1)
+    throttle = brokers.throttle()
     throttle.set_rate(50)
     brokers.nearest = 2
     assert throttle.read().markers
 
 
 @pytest.fixture
-def hidden_topic(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
+def hidden_topic() -> SimulatedBrokers:
     """A broker with the topics ``t`` and ``hidden``."""
-    racks = SimpleNamespace(racks=lambda: {0: None})
-    state = SimpleNamespace(topics=("hidden", "t"), view=racks)
-    monkeypatch.setattr(throttle_module, "read_state", lambda *_, **__: state)
-    return FakeBrokers(0, hidden="hidden")
+    brokers = SimulatedBrokers(0, hidden="hidden")
+    brokers.topics = {"hidden": {}, "t": {}}
+    return brokers
 
 
-def test_other_topics_that_may_not_be_read_do_not_matter(hidden_topic: FakeBrokers) -> None:
-    throttle = throttle_of(hidden_topic)
+def test_other_topics_that_may_not_be_read_do_not_matter(hidden_topic: SimulatedBrokers) -> None:
+    throttle = hidden_topic.throttle()
     assert throttle.read_all() == ThrottleSettings()
     throttle.set_rate(50)
-    throttle.add_replicas([MOVE])
+    throttle.add(50, [MOVE])
     settings = throttle.read_all()
     assert settings.in_force
     assert settings.lists.keys() == {"t"}
@@ -306,11 +215,11 @@ def test_other_topics_that_may_not_be_read_do_not_matter(hidden_topic: FakeBroke
 
 
 def test_the_rate_stays_while_a_run_that_may_not_be_seen_may_need_it(
-    hidden_topic: FakeBrokers,
+    hidden_topic: SimulatedBrokers,
 ) -> None:
-    throttle = throttle_of(hidden_topic)
+    throttle = hidden_topic.throttle()
     throttle.set_rate(50)
-    throttle.add_replicas([MOVE])
+    throttle.add(50, [MOVE])
     for name in ("hidden", "t"):
         assert throttle.read().markers
         with pytest.raises(UnauthorizedError, match="grant this user DescribeConfigs on hidden, "):
@@ -323,8 +232,8 @@ def test_the_rate_stays_while_a_run_that_may_not_be_seen_may_need_it(
 
 
 def test_replicas_of_a_topic_that_may_not_be_read_are_not_listed(
-    hidden_topic: FakeBrokers,
+    hidden_topic: SimulatedBrokers,
 ) -> None:
     move = Move(TopicPartition("hidden", 0), (0,), (0, 1))
     with pytest.raises(UnauthorizedError, match=r"grant this user DescribeConfigs on hidden$"):
-        throttle_of(hidden_topic).add_replicas([move])
+        hidden_topic.throttle().add(50, [move])
