@@ -18,7 +18,6 @@ from rack_traffic.errors import InputError
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.schemas import REJECTED_ROWS, SNAPSHOTS
 from rack_traffic.session import summarize_error
-from rack_traffic.snapshot_tables import TIME_COLUMN
 from rack_traffic.validation import RULES, RowCounts, ValidatedTable, count_rows, validate
 
 
@@ -58,11 +57,9 @@ def read_valid_snapshots(
     )
 
 
-def validate_tables(tables: dict[str, DataFrame | None]) -> ValidatedSnapshots:
-    """Validate each table; None stands for an optional table that is absent. Raise InputError."""
-    validated = {
-        name: validate(rows, RULES[name]) for name, rows in tables.items() if rows is not None
-    }
+def validate_tables(tables: dict[str, DataFrame]) -> ValidatedSnapshots:
+    """Validate each table. Raise InputError."""
+    validated = {name: validate(rows, RULES[name]) for name, rows in tables.items()}
     snapshots = Snapshots(**{name: table.valid for name, table in validated.items()})
     return ValidatedSnapshots(snapshots, validated)
 
@@ -73,36 +70,32 @@ def read_snapshots(
     table: str,
     since: datetime | None = None,
     until: datetime | None = None,
-) -> DataFrame | None:
-    """Return the rows of ``root/table`` taken in [since, until); None if an optional table is
-    absent.
+) -> DataFrame:
+    """Return the rows of ``root/table`` taken in [since, until).
 
     Only the date folders of that time are read. Raise InputError if the table cannot be read.
     """
     path = f"{root.rstrip('/')}/{table}"
     try:
-        if delta.is_delta_table(path):
+        if delta.is_delta_table(spark, path):
             rows = delta.read(spark, path)
         else:
             rows = _read_files(spark, path, SNAPSHOTS[table], since, until)
         # Over Spark Connect the path is first looked up when the schema is needed.
         columns = rows.schema
     except AnalysisException as error:
-        if RULES[table].optional and error.getCondition() == "PATH_NOT_FOUND":
-            return None
         raise InputError(
             f"cannot read the snapshots in {path}: {summarize_error(str(error))} (run `rackward "
             "traffic collect` first, or give the folder that contains brokers, partitions, members "
             "and commits)"
         ) from error
-    time = TIME_COLUMN[table]
     has_date = "date" in columns.names and isinstance(columns["date"].dataType, DateType)
     if since is not None:
-        rows = rows.filter(F.col(time) >= F.lit(since))
+        rows = rows.filter(F.col("taken_at") >= F.lit(since))
         if has_date:
             rows = rows.filter(F.col("date") >= F.lit(since.date()))
     if until is not None:
-        rows = rows.filter(F.col(time) < F.lit(until))
+        rows = rows.filter(F.col("taken_at") < F.lit(until))
         if has_date:
             rows = rows.filter(F.col("date") <= F.lit(until.date()))
     return rows
@@ -133,7 +126,7 @@ def _read_files(
 def date_folders(path: str) -> list[str]:
     """Return the names of the folders ``date=...`` in ``path``; none if they cannot be listed."""
     try:
-        if "://" in path:
+        if delta.is_url(path):
             filesystem, inner = fs.FileSystem.from_uri(path)
         else:
             filesystem, inner = fs.LocalFileSystem(), path
@@ -150,7 +143,7 @@ SMALL_BYTES = 2_000_000
 def is_small(path: str) -> bool:
     """Return whether the files in a folder of this machine have at most SMALL_BYTES; False for a
     URL."""
-    if "://" in path:
+    if delta.is_url(path):
         return False
     total = 0
     try:
@@ -167,7 +160,7 @@ def read_table(spark: SparkSession, path: str, schema: StructType) -> DataFrame:
     """Return a table that the pipeline wrote, with the columns of ``schema``. Raise InputError if
     there is none."""
     try:
-        if delta.is_delta_table(path):
+        if delta.is_delta_table(spark, path):
             table = delta.read(spark, path)
         else:
             table = spark.read.schema(schema).parquet(path)

@@ -7,7 +7,7 @@ notebooks and dashboards.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,10 @@ JSON_FORMAT = """\
  "what_if": {"since", "until"},
  "rejected_rows": null or [{"table", "reason", "rows"}]}
 TRAFFIC is "local_bytes", "crossing_bytes", "unknown_bytes",
- "estimated_bytes", "reported_bytes", "unsized_offsets", "cost".
+ "estimated_bytes", "unsized_offsets", "cost".
 kind is consume, replicate or produce. Unknown racks are null.
-Times are UTC; "until" and "last" are the beginnings of hours."""
+Times are UTC; "first" and "last" are the beginnings of hours, "until" is
+the end of one."""
 
 _COST_DIGITS = 6
 
@@ -55,9 +56,9 @@ def summary_json(
 ) -> dict[str, Any]:
     """Return the values of the JSON document; costs are rounded to six digits."""
     first = min((each.first for each in summary.clusters), default=None)
-    last = max((each.last for each in summary.clusters), default=None)
+    until = max((each.last + timedelta(hours=1) for each in summary.clusters), default=None)
     return {
-        "period": {"since": _time(first), "until": _time(last)},
+        "period": {"since": _time(first), "until": _time(until)},
         "headline": headline(summary, currency).sentence,
         "changes": [
             {
@@ -167,7 +168,6 @@ def _traffic(traffic: Traffic) -> dict[str, Any]:
         "crossing_bytes": traffic.crossing_bytes,
         "unknown_bytes": traffic.unknown_bytes,
         "estimated_bytes": traffic.estimated_bytes,
-        "reported_bytes": traffic.reported_bytes,
         "unsized_offsets": traffic.unsized_offsets,
         "cost": _cost(traffic.cost),
     }
@@ -188,7 +188,6 @@ _TRAFFIC = {
     "crossing_bytes": _LONG,
     "unknown_bytes": _LONG,
     "estimated_bytes": _LONG,
-    "reported_bytes": _LONG,
     "unsized_offsets": _LONG,
     "cost": _REAL,
 }
