@@ -234,7 +234,7 @@ class OffsetCommitter:
             )
             # As in librdkafka, the last error of a partition is that of the commit, and of all
             # partitions without one.
-            code = code or next(filter(None, reversed(codes.values())), 0)
+            code = code or next(filter(None, reversed([*codes.values()])), 0)
             codes = {key: codes.get(key) or code for key in offsets}
             error = KafkaError(code) if code else None
             future.set_result(CommitResult(error, with_errors(partitions, codes)))
