@@ -2,6 +2,7 @@
 
 The oldest is the lower bound of the requirement in pyproject.toml, the newest what pip resolves the
 requirement to today. All other tests run with the installed release, so it is not tested again.
+With a release below the bound, a consumer has to refuse it by name.
 Each release is installed into a temporary folder, without its dependencies, which precedes the
 environment on the path of the tests.
 """
@@ -33,6 +34,10 @@ class Client:
     extra: str
     module: str
     tests: tuple[str, ...]
+    below: str = ""
+    """A release below the lower bound."""
+    use: str = ""
+    """A program that has to raise UnsupportedClientError with that release."""
 
 
 CLIENTS = (
@@ -46,7 +51,15 @@ CLIENTS = (
             "integration/clients/test_groups.py::test_a_broker_without_a_rack",
         ),
     ),
-    Client("confluent-kafka", "confluent", "confluent_kafka", ("tests/assignors/confluent",)),
+    Client(
+        "confluent-kafka",
+        "confluent",
+        "confluent_kafka",
+        ("tests/assignors/confluent",),
+        below="2.11.1",
+        use="from assignors.confluent import Consumer; Consumer({'group.id': 'g',"
+        " 'partition.assignment.strategy': 'leader-rack-aware-range'})",
+    ),
     Client("aiokafka", "aiokafka", "aiokafka", ("tests/assignors/aiokafka",)),
 )
 
@@ -94,7 +107,10 @@ def to_test(lowest: str, highest: str, installed: str) -> list[str]:
 
 
 def run_tests(client: Client, release: str) -> bool:
-    """Run the tests of ``client`` with ``release``; return whether they pass."""
+    """Run the tests of ``client`` with ``release``; return whether they pass.
+
+    Below the bound, run its ``use`` instead; return whether it is refused.
+    """
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
@@ -107,14 +123,18 @@ def run_tests(client: Client, release: str) -> bool:
         environment["PYTHONPATH"] = os.pathsep.join((folder, str(ROOT)))
         check = f"import {client.module}; assert {client.module}.__file__.startswith({folder!r})"
         subprocess.run([sys.executable, "-c", check], check=True, env=environment, cwd=folder)
+        refused = release == client.below
+        tests = ["-m", "pytest", "-q", "-m", "not docker", *client.tests]
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-m", "not docker", *client.tests],
+            [sys.executable, *(["-c", client.use] if refused else tests)],
             check=False,
             env=environment,
             cwd=ROOT,
             timeout=TIMEOUT,
+            stderr=subprocess.PIPE if refused else None,
+            text=True,
         )
-    passed = done.returncode == 0
+    passed = "UnsupportedClientError: " in done.stderr if refused else done.returncode == 0
     result = "passed" if passed else "FAILED"
     print(
         f"{client.distribution} {release}: {result}, {time.monotonic() - started:.0f} s", flush=True
@@ -128,7 +148,7 @@ def main() -> None:
     for client in CLIENTS:
         required, installed = requirement(client), version(client.distribution)
         lowest, highest = oldest(required), newest(required)
-        versions = to_test(lowest, highest, installed)
+        versions = [*to_test(lowest, highest, installed), *filter(None, [client.below])]
         print(
             f"{required}: oldest {lowest}, newest {highest}; all other tests run with {installed};"
             f" to test here: {', '.join(versions) or 'none, there is no other'}",

@@ -5,10 +5,14 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
-import confluent_kafka.aio
-
 from assignors.confluent.consumer import Consumer
 from assignors.confluent.internals import check_aio_consumer
+from assignors.library_internals import unsupported_import
+
+try:
+    import confluent_kafka.aio
+except ImportError as error:
+    raise unsupported_import(error, "confluent-kafka", "confluent-kafka>=2.13,<3") from error
 
 if TYPE_CHECKING:
     from assignors.group_leader import Assignment

@@ -28,6 +28,7 @@ from assignors.confluent.offsets import (
     position_of,
     to_partitions,
     with_errors,
+    with_librdkafkas_metadata,
 )
 from assignors.confluent.polling import NativeConsumer, UnreturnedRecords
 from assignors.group_leader import format_list, log
@@ -221,13 +222,20 @@ class OffsetCommitter:
     ) -> Future[CommitResult]:
         """Commit the partitions that have an offset; see :meth:`GroupMember.commit`."""
         future: Future[CommitResult] = Future()
-        offsets = {key_of(each): position_of(each) for each in partitions if each.offset >= 0}
+        offsets = {
+            key_of(each): with_librdkafkas_metadata(position_of(each))
+            for each in partitions
+            if each.offset >= 0
+        }
 
         def on_response(code: int, codes: Mapping[PartitionKey, int]) -> None:
             self._tracker.record_committed(
                 {key: offsets[key] for key, failed in codes.items() if not failed}
             )
-            code = code or _overall_code(codes)
+            # As in librdkafka, the last error of a partition is that of the commit, and of all
+            # partitions without one.
+            code = code or next(filter(None, reversed([*codes.values()])), 0)
+            codes = {key: codes.get(key) or code for key in offsets}
             error = KafkaError(code) if code else None
             future.set_result(CommitResult(error, with_errors(partitions, codes)))
 
@@ -257,11 +265,6 @@ class OffsetCommitter:
                 if each.offset >= 0 and each.error is None
             }
         )
-
-
-def _overall_code(codes: Mapping[PartitionKey, int]) -> int:
-    """Return the last partition's error code if all have failed, else 0."""
-    return list(codes.values())[-1] if codes and all(codes.values()) else 0
 
 
 def _parse_commit_args(

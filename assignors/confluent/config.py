@@ -9,9 +9,10 @@ librdkafka gets all properties that it knows, so that it refuses what it always 
     through the membership instead.
 ``client.rack``
     It would fetch from followers. The rack is the assignor's.
-``rackward.refresh``, ``rackward.oauth.allow.http``
-    Not its properties. The first is a :class:`~assignors.RefreshPolicy`, which decides when moved
-    leaders justify a rebalance, or None for never. The second allows a token endpoint without TLS.
+``rackward.max_imbalance``, ``rackward.weights``, ``rackward.co_partitioned``, ``rackward.refresh``
+    Not its properties: the options of the assignors.
+``rackward.oauth.allow.http``
+    Not its property: allows a token endpoint without TLS.
 
 It keeps ``group.id``, which does not make it a member: only ``subscribe`` would. With a group id,
 partitions that the application assigns itself start at the group's committed offsets, and
@@ -23,6 +24,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +38,7 @@ from assignors.connection import (
     librdkafka_settings,
 )
 from assignors.connection.oidc import ALLOW_HTTP, CALLBACK, ENDPOINT, METHOD
-from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy, validate_refresh
+from assignors.leader_moves import validate_refresh
 from assignors.rack_discovery import RackSource, resolve_rack
 from placement_core import InvalidOptionError
 
@@ -45,7 +47,13 @@ RANGE = "leader-rack-aware-range"
 STRATEGIES = (COOPERATIVE, RANGE)
 
 STRATEGY_PROPERTY = "partition.assignment.strategy"
-REFRESH_PROPERTY = "rackward.refresh"
+OPTIONS = (
+    "rackward.max_imbalance",
+    "rackward.weights",
+    "rackward.co_partitioned",
+    "rackward.refresh",
+)
+"""The options of the assignors."""
 
 COORDINATOR_QUERY_MS = 10_000
 """Milliseconds between librdkafka's requests for the group coordinator. A member learns from its
@@ -75,13 +83,13 @@ class Configuration:
     """The properties of one consumer that are not librdkafka's alone.
 
     Times are in seconds, or in the unit that a name ends with. ``kafka_python`` are keyword
-    arguments of kafka-python's clients.
+    arguments of kafka-python's clients, ``options`` those of the assignor.
     """
 
     kafka_python: Mapping[str, Any]
     strategy: str
     rack: str | None
-    refresh: RefreshPolicy | None
+    options: Mapping[str, Any]
     group_id: str
     instance_id: str | None
     auto_commit: bool
@@ -116,7 +124,7 @@ def merge_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[An
 def validate(properties: Mapping[Any, Any]) -> None:
     """Raise KafkaException, as confluent does, for properties that this consumer cannot support."""
     _read_strategy(properties)
-    _read_refresh(properties)
+    _read_options(properties)
     if _get_str(properties, "group.protocol", "classic").lower() == "consumer":
         raise _invalid(
             "with group.protocol=consumer the broker assigns partitions, and it supports none of"
@@ -138,7 +146,7 @@ def librdkafka_config(
     config = {
         name: value
         for name, value in properties.items()
-        if name not in ("client.rack", STRATEGY_PROPERTY, REFRESH_PROPERTY, ALLOW_HTTP)
+        if name not in ("client.rack", STRATEGY_PROPERTY, ALLOW_HTTP, *OPTIONS)
     }
     if any(name in properties for name in _JAVA_ONLY):
         try:
@@ -204,7 +212,7 @@ def read_configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]
             else _get_str(named, "client.rack", "").strip() or None,
             environ,
         ),
-        refresh=_read_refresh(named),
+        options=_read_options(named),
         group_id=_get_str(named, "group.id", ""),
         instance_id=instance_id,
         auto_commit=_get_bool(named, "enable.auto.commit", True),
@@ -220,11 +228,40 @@ def read_configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]
     )
 
 
-def _read_refresh(properties: Mapping[Any, Any]) -> RefreshPolicy | None:
+def _read_options(properties: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the keyword arguments of the assignor. Numbers and booleans may be strings."""
+    options = {
+        name.removeprefix("rackward."): properties[name] for name in OPTIONS if name in properties
+    }
     try:
-        return validate_refresh(properties.get(REFRESH_PROPERTY, DEFAULT_REFRESH_POLICY))
+        validate_refresh(options.get("refresh"))
+        if "max_imbalance" in options:
+            options["max_imbalance"] = _read_imbalance(options["max_imbalance"])
     except InvalidOptionError as error:
-        raise _invalid(f"{REFRESH_PROPERTY}: {error}") from error
+        raise _invalid(f"rackward.{error}") from error
+    weights = options.get("weights")
+    if not (weights is None or callable(weights) or isinstance(weights, Mapping)):
+        raise _invalid(
+            f"rackward.weights is {weights!r}: give a dictionary from topics to the traffic of"
+            " each partition, or a function from a topic to that"
+        )
+    if "co_partitioned" in options:
+        text = str(options["co_partitioned"]).lower()
+        if text not in (*_TRUE, *_FALSE):
+            raise _invalid(f"rackward.co_partitioned is {text!r}: give True or False")
+        if _read_strategy(properties) != RANGE:
+            raise _invalid(f"rackward.co_partitioned is an option of {RANGE}: leave it out")
+        options["co_partitioned"] = text in _TRUE
+    return options
+
+
+def _read_imbalance(value: Any) -> float:
+    from assignors.model import load_factor  # Not at the top: it needs numpy.
+
+    with suppress(ValueError):
+        value = float(value) if isinstance(value, str) else value
+    load_factor(value)
+    return float(value)
 
 
 def _read_strategy(properties: Mapping[Any, Any]) -> str:

@@ -167,7 +167,7 @@ class DeferredAssignor:
         self.cooperative = configuration.cooperative
         self.rack = configuration.rack
         self.log_once = LogOnce()
-        self._refresh = configuration.refresh
+        self._options = configuration.options
         self._client_assignor: ClientAssignor | None = None
 
     def client_assignor(self) -> ClientAssignor:
@@ -180,7 +180,7 @@ class DeferredAssignor:
 
             strategy = CooperativeStickyClientAssignor if self.cooperative else RangeClientAssignor
             # The rack has been looked up: "" prevents that it is looked up again.
-            self._client_assignor = strategy(rack=self.rack or "", refresh=self._refresh)
+            self._client_assignor = strategy(rack=self.rack or "", **self._options)
         return self._client_assignor
 
     def assignments(self) -> tuple[Assignment, ...]:

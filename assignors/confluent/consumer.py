@@ -22,7 +22,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -348,6 +348,10 @@ class Consumer(confluent_kafka.Consumer):
                 self._member.close(LEAVE_TIMEOUT)
                 super().close()
         return None
+
+    def __enter__(self) -> Self:
+        """Return this consumer. confluent's has none before 2.13."""
+        return self
 
     def __exit__(self, exc_type: Any, exc_value: Any, exc_traceback: Any) -> None:
         """Close. confluent's own would call its own ``close``."""

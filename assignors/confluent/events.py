@@ -12,11 +12,18 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from kafka import errors as kafka_errors
 
+from assignors.confluent.internals import VERSION
 from assignors.confluent.offsets import PartitionKey, Position
 from assignors.kafka_python.commit_queue import NoCoordinatorError
 
@@ -77,8 +84,22 @@ class LogEvent:
     message: str
 
 
-Event = RebalanceEvent | CommitResult | FatalEvent | LogEvent | Message
-"""A Message is an error that ``poll`` and ``consume`` return."""
+class ErrorMessage:
+    """An error with the methods of a Message, which only confluent-kafka 2.13 can construct."""
+
+    def __init__(self, error: KafkaError, value: bytes, topic: str | None = None) -> None:
+        self.error = lambda: error
+        self.value = lambda: value
+        self.topic = lambda: topic
+        self.partition = self.offset = self.key = self.headers = lambda: None
+        self.latency = self.leader_epoch = lambda: None
+        self.timestamp = lambda: (TIMESTAMP_NOT_AVAILABLE, 0)
+
+
+Event = RebalanceEvent | CommitResult | FatalEvent | LogEvent | Message | ErrorMessage
+"""A message is an error that ``poll`` and ``consume`` return."""
+
+_MESSAGES = (Message, ErrorMessage)
 
 
 class EventQueue:
@@ -111,7 +132,7 @@ class EventQueue:
     def pop_event(self) -> Event | None:
         """Remove and return the oldest event; None if that is a message or there is none."""
         with self._lock:
-            if not self._events or isinstance(self._events[0], Message):
+            if not self._events or isinstance(self._events[0], _MESSAGES):
                 return None
             event = self._events.popleft()
             if isinstance(event, RebalanceEvent):
@@ -121,7 +142,7 @@ class EventQueue:
     def pop_message(self) -> Message | None:
         """Remove and return the oldest event if that is a message."""
         with self._lock:
-            if self._events and isinstance(self._events[0], Message):
+            if self._events and isinstance(self._events[0], _MESSAGES):
                 return self._events.popleft()  # type: ignore[return-value]
             return None
 
@@ -186,4 +207,4 @@ def error_message(code: int, reason: str, topic: str | None = None) -> Message:
     fields: dict[str, Any] = {"error": KafkaError(code, reason), "value": reason.encode()}
     if topic is not None:
         fields["topic"] = topic
-    return Message(**fields)
+    return (Message if VERSION >= (2, 13) else cast(Any, ErrorMessage))(**fields)

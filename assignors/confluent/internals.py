@@ -16,13 +16,15 @@ from confluent_kafka import cimpl
 from assignors.kafka_python.internals import check_kafka_python
 from assignors.library_internals import Internals, UnsupportedClientError, check_internals
 
-SUPPORTED = "confluent-kafka>=2.16,<3"
+SUPPORTED = "confluent-kafka>=2.12,<3"
 
 _GIL_ENABLED: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+VERSION = tuple(map(int, str(confluent_kafka.__version__).split(".")[:2]))
 
 INTERNALS: Internals = {
-    # Identifies the caller of a consumer's methods. Builds for a Python without the GIL have none.
-    cimpl: ["_reentry_identity_var"] if _GIL_ENABLED else [],
+    # Identifies the caller of a consumer's methods. There is none before 2.16, nor in builds for a
+    # Python without the GIL: these do not keep threads out of a consumer.
+    cimpl: ["_reentry_identity_var"] if _GIL_ENABLED and VERSION >= (2, 16) else [],
 }
 """What is read or assigned; see `assignors.library_internals`."""
 
@@ -42,6 +44,11 @@ GROUP_METADATA_MAGIC = b"CGMDv2:"
 @cache
 def check_clients() -> None:
     """Raise UnsupportedClientError if confluent-kafka or kafka-python lacks an internal."""
+    if VERSION < (2, 12):
+        raise UnsupportedClientError(
+            f"confluent-kafka {confluent_kafka.__version__} is older than rackward supports:"
+            f" install '{SUPPORTED}'"
+        )
     _check(INTERNALS)
     check_kafka_python()
 

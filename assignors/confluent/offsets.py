@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import (
@@ -154,6 +154,16 @@ def position_of(partition: TopicPartition) -> Position:
     """Return the offset with its leader epoch and metadata."""
     epoch = partition.leader_epoch
     return Position(partition.offset, -1 if epoch is None else epoch, partition.metadata)
+
+
+def with_librdkafkas_metadata(position: Position) -> Position:
+    """Return the position with its metadata in librdkafka's form, which ends with a NUL.
+
+    ``committed`` of librdkafka reads the metadata up to a NUL, past its end if there is none.
+    """
+    if position.metadata is None:
+        return position
+    return replace(position, metadata=position.metadata + "\0")
 
 
 def next_position(message: Message) -> TopicPartition:

@@ -98,3 +98,43 @@ def test_a_rack_without_leaders(cluster: Cluster) -> None:
     owned = assign(cluster, ["a", "b"] * 18, SIX_MEMBERS)
     assert loads(owned) == [6] * 6
     assert off_rack(cluster, owned, SIX_MEMBERS) == 12
+
+
+@pytest.mark.parametrize("cluster", ["local"], indirect=True)
+@pytest.mark.parametrize(
+    ("strategy", "options", "expected"),
+    [
+        # Partition i of both topics goes to one member, and their leaders are in different racks.
+        (RANGE, {}, ([2, 2], 2)),
+        (RANGE, {"rackward.co_partitioned": False}, ([2, 2], 0)),
+        # All leaders are in a: a1 gets two of four, or three.
+        (COOPERATIVE, {}, ([2, 2], 2)),
+        (COOPERATIVE, {"rackward.max_imbalance": "0.5"}, ([1, 3], 1)),
+    ],
+)
+def test_options_of_the_assignors(
+    cluster: Cluster, strategy: str, options: dict[str, object], expected: tuple[list[int], int]
+) -> None:
+    leaders = [["a", "b"], ["b", "a"]] if strategy == RANGE else [["a"] * 4]
+    topics = [create_topic(cluster, new_name("led"), replicas_led_from(row)) for row in leaders]
+    members = {"a1": "a", "b1": "b"}
+    with ConsumerGroup(cluster, topics=topics, client=Confluent(strategy)) as group:
+        for name, rack in members.items():
+            group.start(name, rack, **options)
+        everything = {
+            (topic, p) for topic, row in zip(topics, leaders, strict=True) for p in range(len(row))
+        }
+        owned = group.settle(everything, within=TEST_TIMEOUT)
+    assert (sorted(loads(owned)), off_rack(cluster, owned, members)) == expected
+
+
+@pytest.mark.parametrize("cluster", ["local"], indirect=True)
+def test_weights_decide_what_is_read_locally(cluster: Cluster) -> None:
+    # One of three partitions led in a has to be read from b: the one with the least traffic.
+    topic = create_topic(cluster, new_name("led"), replicas_led_from(["a", "a", "a", "b"]))
+    weights = {topic: [5.0, 1.0, 5.0, 5.0]}
+    with ConsumerGroup(cluster, topics=[topic], client=Confluent()) as group:
+        for rack in ("a", "b"):
+            group.start(rack, rack, **{"rackward.weights": weights})
+        owned = group.settle({(topic, p) for p in range(4)}, within=TEST_TIMEOUT)
+    assert owned["a"] == {(topic, 0), (topic, 2)}

@@ -12,7 +12,6 @@ from assignors import RefreshPolicy
 from assignors.confluent.config import (
     COOPERATIVE,
     RANGE,
-    REFRESH_PROPERTY,
     collects_statistics,
     group_metadata,
     librdkafka_config,
@@ -20,6 +19,7 @@ from assignors.confluent.config import (
     read_configuration,
     validate,
 )
+from assignors.confluent.connection import DeferredAssignor
 from assignors.rack_discovery import discover
 from tests.support.rack_sources import search_with_long_timeouts
 
@@ -68,7 +68,15 @@ def test_exactly_one_strategy_is_accepted(named: str, strategy: str) -> None:
         ({"group.protocol": "Consumer"}, "group.protocol=consumer"),
         ({"group.protocol.type": "connect"}, "group.protocol.type"),
         ({"test.mock.num.brokers": 3}, "test.mock.num.brokers"),
-        ({"rackward.refresh": "60 s"}, "rackward.refresh: refresh is '60 s': give a RefreshPolicy"),
+        ({"rackward.refresh": "60 s"}, "rackward.refresh is '60 s': give a RefreshPolicy"),
+        ({"rackward.max_imbalance": 4}, "rackward.max_imbalance is 4: give the share"),
+        ({"rackward.max_imbalance": "much"}, "rackward.max_imbalance is 'much': give the share"),
+        ({"rackward.weights": [1.0]}, "rackward.weights is [1.0]: give a dictionary"),
+        ({"rackward.co_partitioned": "maybe"}, "rackward.co_partitioned is 'maybe': give True"),
+        (
+            {"rackward.co_partitioned": True, "partition.assignment.strategy": COOPERATIVE},
+            "rackward.co_partitioned is an option of leader-rack-aware-range",
+        ),
     ],
 )
 def test_unsupported_properties_are_refused(wrong: dict[str, Any], message: str) -> None:
@@ -88,13 +96,27 @@ def test_properties_that_the_member_does_not_support_are_refused(
     assert message in refused(read_configuration, GROUP | wrong, {})
 
 
-def test_the_refresh_policy_is_not_passed_to_librdkafka() -> None:
-    policy = RefreshPolicy(stable_seconds=5)
-    assert read_configuration(GROUP, {}).refresh == RefreshPolicy()
-    assert read_configuration(GROUP | {REFRESH_PROPERTY: policy}, {}).refresh is policy
-    assert read_configuration(GROUP | {REFRESH_PROPERTY: None}, {}).refresh is None
-    assert librdkafka_config(GROUP | {REFRESH_PROPERTY: policy}, print).keys() == (
-        librdkafka_config(GROUP, print).keys()
+def test_options_go_to_the_assignor_and_not_to_librdkafka() -> None:
+    policy, weights = RefreshPolicy(stable_seconds=5), {"orders": [1.0, 2.0]}
+    given = {
+        "rackward.max_imbalance": "0.25",
+        "rackward.weights": weights,
+        "rackward.co_partitioned": "False",
+        "rackward.refresh": policy,
+    }
+    configuration = read_configuration(GROUP | given, {})
+    assert configuration.options == {
+        "max_imbalance": 0.25,
+        "weights": weights,
+        "co_partitioned": False,
+        "refresh": policy,
+    }
+    made = DeferredAssignor(configuration).client_assignor()
+    assert made.refresh is policy
+    assert librdkafka_config(GROUP | given, print) == librdkafka_config(GROUP, print)
+    assert read_configuration(GROUP, {}).options == {}
+    assert DeferredAssignor(read_configuration(GROUP, {})).client_assignor().refresh == (
+        RefreshPolicy()
     )
 
 

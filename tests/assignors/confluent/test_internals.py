@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, cimpl
 from kafka.net.manager import KafkaConnectionManager
 
-from assignors.confluent import AIOConsumer, Consumer, UnsupportedClientError, consumer, internals
+from assignors.confluent import Consumer, UnsupportedClientError, consumer, internals
 from assignors.confluent.config import COOPERATIVE
 from assignors.kafka_python.internals import check_kafka_python
 
@@ -35,6 +35,10 @@ def construct() -> None:
 
 
 def construct_async() -> None:
+    if internals.VERSION < (2, 13):
+        pytest.skip("before 2.13 there is no AIOConsumer")
+    from assignors.confluent import AIOConsumer
+
     async def run() -> None:
         await AIOConsumer(dict(SETTINGS)).close()
 
@@ -91,6 +95,12 @@ def test_an_error_callback_that_raises_does_not_replace_the_reason(
 def test_a_missing_part_of_kafka_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(KafkaConnectionManager, "bootstrap_async")
     with pytest.raises(UnsupportedClientError, match=r"kafka-python .* has no .*bootstrap_async"):
+        construct()
+
+
+def test_an_older_confluent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(internals, "VERSION", (2, 11))
+    with pytest.raises(UnsupportedClientError, match=r"older .*: install 'confluent-kafka>=2.12"):
         construct()
 
 
