@@ -300,28 +300,29 @@ def log_not_monitored(context: GroupContext, error: Exception) -> None:
 
 
 class ClassPatch:
-    """Replaces a class in the module where a client library looks it up; reversible.
+    """Replaces classes in the module where a client library looks them up; reversible.
 
-    Consumers that exist keep the class that they were constructed with.
+    Consumers that exist keep the classes that they were constructed with.
     """
 
-    def __init__(self, module: Any, name: str, replacement: type) -> None:
+    def __init__(self, module: Any, **replacements: type) -> None:
         self._module = module
-        self._name = name
-        self._replacement = replacement
-        self._replaced: Any = None
+        self._replacements = replacements
+        self._replaced: dict[str, Any] = {}
         self._lock = threading.Lock()
 
     def install(self) -> None:
-        """Replace the class; nothing if it is replaced already."""
+        """Replace each class that is not replaced already."""
         with self._lock:
-            current = getattr(self._module, self._name)
-            if current is not self._replacement:
-                self._replaced = current
-                setattr(self._module, self._name, self._replacement)
+            for name, replacement in self._replacements.items():
+                current = getattr(self._module, name)
+                if current is not replacement:
+                    self._replaced[name] = current
+                    setattr(self._module, name, replacement)
 
     def uninstall(self) -> None:
-        """Put back what was there; nothing if the class is not replaced by this."""
+        """Put back each class that is still replaced."""
         with self._lock:
-            if getattr(self._module, self._name) is self._replacement:
-                setattr(self._module, self._name, self._replaced)
+            for name, replacement in self._replacements.items():
+                if getattr(self._module, name) is replacement:
+                    setattr(self._module, name, self._replaced[name])

@@ -26,7 +26,8 @@ class LeaderRackAwareRangeAssignor(_AIOKafkaAssignor, RangeClientAssignor):
     """Assigns partition *i* of all topics to one member, in the rack of its leaders if possible.
 
     rack
-        Where this consumer runs; None: see :mod:`assignors.rack_discovery`.
+        Where this consumer runs; None: see :mod:`assignors.rack_discovery`; if none is found, the
+        consumer's ``client_rack``.
     weights
         A topic's traffic per partition, as a mapping or a function. Used by the group leader.
     refresh

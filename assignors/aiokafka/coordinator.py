@@ -23,6 +23,10 @@ Deleted topics
     aiokafka commits positions before a rebalance, and retries the commit for a deleted topic for
     ever: the member never joins again, and its group waits for it. Here it is tried once, as in
     Apache's client.
+The rack
+    An assignor without a rack joins with the consumer's ``client_rack``. The fetcher does not send
+    it, because brokers would redirect the consumer to followers, and assignment by the racks of
+    leaders be in vain.
 Several assignors
     aiokafka sends one JoinGroup per assignor of its list, each with one more of them. Each is a
     rebalance for all members, and members that are out of step can keep each other from completing
@@ -56,6 +60,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import aiokafka.consumer.consumer
+from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.protocol import ConsumerProtocol, ConsumerProtocolMemberMetadata
 from aiokafka.errors import (
@@ -74,6 +79,7 @@ from assignors.client_assignor import (
     ClassPatch,
     ClientAssignor,
     bind,
+    is_client_assignor,
     log_not_monitored,
     topics_of,
 )
@@ -93,6 +99,7 @@ from assignors.leader_moves import (
     PartitionMetadata,
     leads_since_before_restart,
 )
+from assignors.rack_discovery import member_rack
 
 UNKNOWN_EPOCH = -1
 """The leader epoch of every partition: aiokafka does not request it."""
@@ -102,7 +109,7 @@ RESPONSES_WITHOUT_TOPIC = 2
 
 
 def install() -> None:
-    """Make every AIOKafkaConsumer that is started from now on use RackAwareCoordinator.
+    """Make every AIOKafkaConsumer that is started from now on use the classes of this adapter.
 
     Constructing one of our assignors does this too. Idempotent and thread-safe. Raises
     UnsupportedClientError if the installed aiokafka lacks what the adapter relies on.
@@ -120,6 +127,21 @@ def uninstall() -> None:
     _patch.uninstall()
 
 
+class LinkedFetcher(Fetcher):  # type: ignore[misc]
+    """aiokafka's fetcher, which the coordinator of its consumer finds by their subscription."""
+
+    def __init__(self, client: Any, subscriptions: Any, **config: Any) -> None:
+        super().__init__(client, subscriptions, **config)
+        subscriptions.rackward_fetcher = self
+
+    def withhold_rack(self) -> str | None:
+        """Send no rack from now on; return the one that would have been sent."""
+        # aiokafka 0.13 has no client_rack.
+        rack: str | None = getattr(self, "_client_rack", None)
+        self._client_rack: str | None = None
+        return rack
+
+
 class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
     """aiokafka's coordinator, with a bound assignor for each of our assignors."""
 
@@ -134,11 +156,12 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         self._leads_since_before_restart = False
         # The monitor of the assignment that this member made last, and its generation.
         self._led: tuple[int, LeaderMoveMonitor] | None = None
-        assignors = bind(
-            config.get("assignors", ()), lambda each: AIOKafkaBoundAssignor(each, self)
-        )
-        self._has_bound = any(isinstance(each, AIOKafkaBoundAssignor) for each in assignors)
+        assignors = config.get("assignors", ())
+        self._has_bound = any(map(is_client_assignor, assignors))
         if self._has_bound:
+            fetcher = getattr(subscription, "rackward_fetcher", None)
+            client_rack = fetcher.withhold_rack() if fetcher else None
+            assignors = bind(assignors, lambda each: AIOKafkaBoundAssignor(each, self, client_rack))
             config = {**config, "assignors": assignors}
         super().__init__(client, subscription, **config)
         self._metadata_poller = MetadataPoller(self)
@@ -285,8 +308,11 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
 class AIOKafkaBoundAssignor(BoundAssignor):
     """A bound assignor as aiokafka's coordinator calls it."""
 
-    def __init__(self, assignor: ClientAssignor, coordinator: RackAwareCoordinator) -> None:
+    def __init__(
+        self, assignor: ClientAssignor, coordinator: RackAwareCoordinator, client_rack: str | None
+    ) -> None:
         super().__init__(assignor)
+        self._rack = member_rack(assignor.rack, client_rack, assignor.log_once)
         self._coordinator = coordinator
 
     def metadata(self, topics: Iterable[str]) -> Any:
@@ -303,7 +329,7 @@ class AIOKafkaBoundAssignor(BoundAssignor):
             last = self._coordinator.last_assignment
             owned = {topic: last[topic] for topic in subscribed if topic in last}
             generation = self._coordinator.last_generation
-        user_data = write_user_data(self.assignor.rack, owned, generation)
+        user_data = write_user_data(self._rack, owned, generation)
         return ConsumerProtocolMemberMetadata(0, subscribed, user_data)
 
 
@@ -387,4 +413,6 @@ def read_metadata(
     return read_leaders(known, attrgetter("leader"), racks, names), partitions
 
 
-_patch = ClassPatch(aiokafka.consumer.consumer, "GroupCoordinator", RackAwareCoordinator)
+_patch = ClassPatch(
+    aiokafka.consumer.consumer, GroupCoordinator=RackAwareCoordinator, Fetcher=LinkedFetcher
+)

@@ -23,7 +23,7 @@ except ImportError as error:
 
 INTERNALS: Internals = {
     # Looked up there when a consumer is started, and so replaced there.
-    aiokafka.consumer.consumer: ["GroupCoordinator"],
+    aiokafka.consumer.consumer: ["GroupCoordinator", "Fetcher"],
     GroupCoordinator: [
         # overridden
         "_send_req(self, request)",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import kafka.consumer.group
+from kafka.consumer.fetcher import Fetcher
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
 from assignors.client_assignor import (
@@ -12,6 +13,7 @@ from assignors.client_assignor import (
     ClientAssignor,
     CooperativeStickyClientAssignor,
     RangeClientAssignor,
+    is_client_assignor,
 )
 from assignors.group_leader import WeightSource
 from assignors.kafka_python.coordinator import RackAwareCoordinator
@@ -19,11 +21,26 @@ from assignors.kafka_python.internals import check_kafka_python
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from assignors.rack_discovery import RackSource
 
-_patch = ClassPatch(kafka.consumer.group, "ConsumerCoordinator", RackAwareCoordinator)
+
+class LeaderFetcher(Fetcher):  # type: ignore[misc]
+    """kafka-python's fetcher, which sends no rack if the consumer has one of our assignors.
+
+    Brokers with a rack-aware ``replica.selector.class`` would redirect it to followers.
+    """
+
+    def __init__(self, client: Any, subscriptions: Any, **configs: Any) -> None:
+        if any(map(is_client_assignor, configs.get("partition_assignment_strategy", ()))):
+            configs["client_rack"] = ""
+        super().__init__(client, subscriptions, **configs)
+
+
+_patch = ClassPatch(
+    kafka.consumer.group, ConsumerCoordinator=RackAwareCoordinator, Fetcher=LeaderFetcher
+)
 
 
 def install() -> None:
-    """Make every KafkaConsumer that is constructed from now on use RackAwareCoordinator.
+    """Make every KafkaConsumer that is constructed from now on use the classes of this adapter.
 
     Constructing one of our assignors does this too. Idempotent and thread-safe. Raises
     UnsupportedClientError if the installed kafka-python lacks what the adapter relies on.
@@ -61,7 +78,8 @@ class LeaderRackAwareRangeAssignor(_KafkaPythonAssignor, RangeClientAssignor):
     Eager: all partitions are revoked before a rebalance.
 
     rack
-        Where this consumer runs; None: see :mod:`assignors.rack_discovery`.
+        Where this consumer runs; None: see :mod:`assignors.rack_discovery`; if none is found, the
+        consumer's ``client_rack``.
     weights
         A topic's traffic per partition, as a mapping or a function. Used by the group leader.
     refresh

@@ -29,11 +29,10 @@ Partitions that are not revoked
     Partitions that a member still owns are withheld until it has revoked them and rejoined. If a
     foreign client does not, the leader requests the next rebalance itself, and its claims lapse:
     see :mod:`assignors.group_leader.ownership`.
-Reads from followers
-    Assignment by the racks of leaders has no effect if brokers redirect the consumer to followers.
-    Whether ``replica.selector.class`` is set can only be queried with rights that consumers seldom
-    have, but a redirect can be seen: kafka-python keeps the preferred replica per partition. It is
-    looked at shortly after each rebalance and with each metadata update, and logged once.
+The rack
+    An assignor without a rack joins with the consumer's ``client_rack``. The fetcher
+    (:class:`assignors.kafka_python.assignors.LeaderFetcher`) does not send it, because brokers
+    would redirect the consumer to followers, and assignment by the racks of leaders be in vain.
 Faults of kafka-python
     See :mod:`assignors.kafka_python.workarounds`, which lists them.
 """
@@ -50,11 +49,12 @@ from kafka.errors import KafkaError, RetriableError, for_code
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignors.consumer_protocol import NO_GENERATION, write_user_data
-from assignors.group_leader import GroupContext, LogOnce, format_error, log, sanitize
+from assignors.group_leader import GroupContext, LogOnce, format_error, log
 from assignors.kafka_python.internals import check_kafka_python
 from assignors.kafka_python.leaving import LeaveFixes
 from assignors.kafka_python.workarounds import wait_for
 from assignors.leader_moves import leads_since_before_restart
+from assignors.rack_discovery import member_rack
 
 if TYPE_CHECKING:
     from assignors.client_assignor import ClientAssignor
@@ -62,9 +62,6 @@ if TYPE_CHECKING:
 
 SUBSCRIPTION_VERSION = 3
 """The first version of ConsumerProtocolSubscription that has a field for the rack."""
-
-FOLLOWER_CHECK_SECONDS = 5.0
-"""Seconds after an assignment by which brokers have redirected the consumer, if they do."""
 
 
 def enable_workarounds(consumer: Any) -> None:
@@ -96,7 +93,7 @@ class RackAwareCoordinator(LeaveFixes):
         self._metadata_responses = 0
         self._leader: GroupLeader | None = None
         self._leads_since_before_restart = False
-        self._log_once = LogOnce()
+        self._client_rack = configs.get("client_rack")
         assignors = self._bind(configs.get("assignors", ()))
         self._bound = {
             each.name: each for each in assignors if isinstance(each, KafkaPythonBoundAssignor)
@@ -104,24 +101,14 @@ class RackAwareCoordinator(LeaveFixes):
         if self._bound:
             configs = {**configs, "assignors": assignors}
         super().__init__(client, subscription, **configs)
-        for bound in self._bound.values():
-            self._log_once = bound.assignor.log_once
         if self._bound and all(_wants_workarounds(each.assignor) for each in self._bound.values()):
             self.enable_workarounds()
-        if self._bound and configs.get("client_rack"):
-            self._log_once.log(
-                "client_rack",
-                "client_rack=%r is set: if brokers have a rack-aware replica.selector.class, this"
-                " consumer reads from followers, and leader-rack-aware assignment has no effect;"
-                " remove client_rack and pass the rack to the assignor",
-                configs["client_rack"],
-            )
 
     def _bind(self, assignors: Iterable[Any]) -> list[Any]:
         """Return ``assignors`` with each of ours replaced by a bound one."""
         from assignors.client_assignor import bind
 
-        return bind(assignors, lambda each: KafkaPythonBoundAssignor(each, self))
+        return bind(assignors, lambda each: KafkaPythonBoundAssignor(each, self, self._client_rack))
 
     # ---- used by bound assignors
 
@@ -206,8 +193,6 @@ class RackAwareCoordinator(LeaveFixes):
         self, generation: int, member_id: str, protocol: str, assignment: bytes
     ) -> None:
         self.last_generation = generation
-        if self._bound:
-            self.call_later(FOLLOWER_CHECK_SECONDS, self._warn_of_follower_reads)
         await super()._on_join_complete_async(generation, member_id, protocol, assignment)
         if self._leads_since_before_restart and protocol in self._bound:
             resume = partial(self._resume_leading, self._bound[protocol], self.context)
@@ -215,8 +200,6 @@ class RackAwareCoordinator(LeaveFixes):
 
     def _handle_metadata_update(self, cluster: Any) -> None:
         self._metadata_responses += 1
-        if self._bound:
-            self._warn_of_follower_reads()
         super()._handle_metadata_update(cluster)
 
     # ---- implementation
@@ -262,21 +245,6 @@ class RackAwareCoordinator(LeaveFixes):
             self._leader.on_revocation_timeout(assignor, context, withheld)
             self.request_rejoin()
 
-    def _warn_of_follower_reads(self) -> None:
-        for partition, state in list(self.subscription.assignment.items()):
-            replica = state.preferred_read_replica()
-            if replica is not None:
-                self._log_once.log(
-                    "followers",
-                    "brokers redirect this consumer to followers (%s-%d: broker %s), so"
-                    " leader-rack-aware assignment has no effect; unset the brokers'"
-                    " replica.selector.class, or this consumer's client_rack",
-                    sanitize(partition.topic),
-                    partition.partition,
-                    replica,
-                )
-                return
-
 
 class Strategy(Protocol):
     """The part of a ClientAssignor that a consumer uses before it leads its group."""
@@ -302,8 +270,11 @@ def _wants_workarounds(assignor: Strategy) -> bool:
 class KafkaPythonBoundAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     """One of our assignors in a consumer, as kafka-python's coordinator calls it."""
 
-    def __init__(self, assignor: Strategy, coordinator: RackAwareCoordinator) -> None:
+    def __init__(
+        self, assignor: Strategy, coordinator: RackAwareCoordinator, client_rack: str | None = None
+    ) -> None:
         self.assignor = assignor
+        self.rack = member_rack(assignor.rack, client_rack, assignor.log_once)
         self._coordinator = coordinator
 
     def client_assignor(self) -> ClientAssignor:
@@ -334,7 +305,7 @@ class KafkaPythonBoundAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         A cooperative strategy that is listed beside an eager one revokes everything before it
         joins. What it owned then goes into the user data, which is read as revoked.
         """
-        subscribed, rack = sorted(topics), self.assignor.rack
+        subscribed, rack = sorted(topics), self.rack
         subscription = ConsumerProtocolSubscription(
             version=SUBSCRIPTION_VERSION,
             topics=subscribed,

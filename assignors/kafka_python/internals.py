@@ -34,7 +34,7 @@ except ImportError as error:
 
 INTERNALS: Internals = {
     # Looked up there when a KafkaConsumer is constructed, and so replaced there.
-    kafka.consumer.group: ["ConsumerCoordinator"],
+    kafka.consumer.group: ["ConsumerCoordinator", "Fetcher"],
     kafka.KafkaConsumer: [
         "self.config",
         "self._client",
@@ -126,7 +126,7 @@ INTERNALS: Internals = {
         "self.subscribed_pattern",
         "self.subscription",
     ],
-    TopicPartitionState: ["clear_preferred_read_replica(self)", "preferred_read_replica(self)"],
+    TopicPartitionState: ["clear_preferred_read_replica(self)"],
     ClusterMetadata: [
         "add_coordinator(self, response, key_type, key, synthesize_node_id)",
         "broker_metadata(self, broker_id)",

@@ -9,7 +9,7 @@ A source that fails or hangs raises nothing: the search takes ``SEARCH_TIMEOUT``
 and the consumer starts without a rack.
 """
 
-from assignors.rack_discovery.resolve import discover, resolve_rack
+from assignors.rack_discovery.resolve import discover, member_rack, resolve_rack
 from assignors.rack_discovery.sources import RackSource, SourceError
 
-__all__ = ["RackSource", "SourceError", "discover", "resolve_rack"]
+__all__ = ["RackSource", "SourceError", "discover", "member_rack", "resolve_rack"]

@@ -48,7 +48,7 @@ from assignors.rack_discovery.sources import (
     plugin_source,
     variable_source,
 )
-from placement_core import InvalidOptionError, RackwardError
+from placement_core import InvalidOptionError, RackwardError, parse_rack
 
 RACK_VARIABLE = "RACKWARD_RACK"
 FILE_VARIABLE = "RACKWARD_RACK_FILE"
@@ -87,6 +87,22 @@ def resolve_rack(rack: object, environ: Mapping[str, str]) -> str | None:
     None.
     """
     return _resolver.resolve(rack, environ)
+
+
+def member_rack(rack: str | None, client_rack: str | None, log_once: LogOnce) -> str | None:
+    """Return the assignor's rack, or else the ``client_rack`` that its consumer is configured with.
+
+    If the two differ, a warning says so.
+    """
+    if rack and client_rack and parse_rack(rack) != parse_rack(client_rack):
+        log_once.log(
+            ("client_rack", client_rack),
+            "client_rack=%r is ignored: the rack of the assignor is %r; remove client_rack, or set"
+            " both to the same rack",
+            client_rack,
+            rack,
+        )
+    return rack or client_rack or None
 
 
 def discover(

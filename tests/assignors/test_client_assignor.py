@@ -157,7 +157,7 @@ def test_a_later_replacement_by_others_is_left_alone() -> None:
     class Foreign: ...
 
     module = SimpleNamespace(Coordinator=Original)
-    patch = ClassPatch(module, "Coordinator", Ours)
+    patch = ClassPatch(module, Coordinator=Ours)
     patch.install()
     module.Coordinator = Foreign
     patch.uninstall()
@@ -236,6 +236,7 @@ def test_only_our_assignors_are_bound_and_classes_of_them_are_instantiated() -> 
     ids=["kafka-python", "aiokafka"],
 )
 def test_topics_may_be_an_iterator(adapter: Any, bound_class: Any, coordinator: Any) -> None:
-    bound = bound_class(adapter.LeaderRackAwareCooperativeStickyAssignor(rack="a"), coordinator)
+    strategy = adapter.LeaderRackAwareCooperativeStickyAssignor(rack="a")
+    bound = bound_class(strategy, coordinator, None)
     encoded = [bound.metadata(topics).encode() for topics in (["t", "u"], (t for t in ("u", "t")))]
     assert encoded[0] == encoded[1]

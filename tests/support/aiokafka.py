@@ -14,7 +14,7 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 
-from assignors.aiokafka.coordinator import RackAwareCoordinator
+from assignors.aiokafka.coordinator import LinkedFetcher, RackAwareCoordinator
 
 RACKS: dict[int, str | None] = {0: "a", 1: "b", 2: "c"}
 STICKY = "leader-rack-aware-cooperative-sticky"
@@ -60,11 +60,16 @@ class OfflineClient(AIOKafkaClient):  # type: ignore[misc]
 
 
 class Consumer:
-    """A RackAwareCoordinator with its client and subscription, subscribed to ``t``."""
+    """A RackAwareCoordinator with its client and subscription, subscribed to ``t``.
 
-    def __init__(self, *strategies: Any, **config: Any) -> None:
+    With ``client_rack`` it has a fetcher, too.
+    """
+
+    def __init__(self, *strategies: Any, client_rack: str | None = None, **config: Any) -> None:
         self.client = OfflineClient()
         self.subscription = SubscriptionState()
+        if client_rack is not None:
+            LinkedFetcher(self.client, self.subscription)._client_rack = client_rack
         self.coordinator = RackAwareCoordinator(
             self.client, self.subscription, group_id="g", assignors=strategies, **config
         )

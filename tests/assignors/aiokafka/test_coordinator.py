@@ -65,6 +65,28 @@ async def test_the_subscription_has_the_rack_and_the_owned_partitions() -> None:
 
 
 @on_a_loop
+async def test_client_rack_is_the_members_and_is_not_fetched_with(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RACKWARD_RACK", raising=False)
+
+    async def racks(strategy: Any, name: str = STICKY) -> tuple[Any, Any]:
+        """Return the rack of a consumer with client_rack="b" when it joins, and in fetches."""
+        consumer = Consumer(strategy, client_rack="b")
+        fetcher = consumer.subscription.rackward_fetcher
+        await fetcher.close()
+        metadata = consumer.coordinator._lookup_assignor(name).metadata(["t"]).encode()
+        return SubscriptionReader().read(metadata).rack, fetcher._client_rack
+
+    assert await racks(Sticky()) == ("b", None)
+    assert await racks(Sticky(rack="b")) == ("b", None)
+    assert "client_rack" not in caplog.text
+    assert await racks(Sticky(rack="a")) == ("a", None)
+    assert "client_rack='b' is ignored: the rack of the assignor is 'a'" in caplog.text
+    assert await racks(RoundRobinPartitionAssignor, "roundrobin") == (None, "b")
+
+
+@on_a_loop
 async def test_claims_outlast_a_new_subscription_and_an_expired_session() -> None:
     consumer = Consumer(Sticky(rack="a"))
     await consumer.complete(7, {"t": [3]})

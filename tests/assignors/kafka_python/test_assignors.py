@@ -134,7 +134,10 @@ assert not any(logger.filters for logger in loggers if logger.name.startswith("k
 # The snapshot finds what constructing an assignor changes.
 assignors.kafka_python.LeaderRackAwareRangeAssignor()
 keys = changed(before, identities("kafka", "aiokafka"))
-assert {key[:2] for key in keys} == {("kafka.consumer.group", "ConsumerCoordinator")}
+assert {key[:2] for key in keys} == {
+        ("kafka.consumer.group", "ConsumerCoordinator"),
+        ("kafka.consumer.group", "Fetcher"),
+    }
 assignors.kafka_python.uninstall()
 assert changed(before, identities("kafka", "aiokafka")) == []
 """)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
-from kafka import TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.base import Generation
@@ -132,28 +132,37 @@ def test_an_invalid_topic_name_is_ignored(consumers: Consumers) -> None:
     assert perform(consumer, member_0) == {"m0": {"t": [0]}}
 
 
-def test_client_rack_is_logged_once(consumers: Consumers, caplog: pytest.LogCaptureFixture) -> None:
-    shared = Sticky(rack="a")
-    for _ in range(2):
-        consumers(shared, client_rack="a")
-    assert caplog.text.count("client_rack='a' is set") == 1
-    caplog.clear()
-    consumers(RangePartitionAssignor, client_rack="a")
+def rack_of(consumer: Any) -> str | None:
+    """Return the rack that the consumer joins with."""
+    encoded = dict(consumer._coordinator.group_protocols())[Sticky.name].encode()
+    return SubscriptionReader().read(encoded).rack
+
+
+def test_client_rack_is_the_rack_of_an_assignor_without_one(
+    consumers: Consumers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RACKWARD_RACK", raising=False)
+    shared = Sticky()
+    racks = ["a", "b", ""]
+    members = [consumers(shared, client_rack=rack) for rack in racks]
+    assert [rack_of(each) for each in members] == ["a", "b", None]
+    assert rack_of(consumers(Sticky(rack="a"), client_rack="/a")) == "a"
     assert "client_rack" not in caplog.text
 
 
-def test_a_redirect_to_a_follower_is_logged_once(
+def test_another_client_rack_is_logged_once_and_ignored(
     consumers: Consumers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    consumer = consumers(Sticky(rack="a"))
-    complete(consumer, 1, t=[0])
-    receive_metadata(consumer, t=[0])
-    assert "followers" not in caplog.text
-    state = consumer._subscription.assignment[TopicPartition("t", 0)]
-    state.update_preferred_read_replica(2, float("inf"))
-    for _ in range(2):
-        receive_metadata(consumer, t=[0])
-    assert caplog.text.count("brokers redirect this consumer to followers (t-0: broker 2)") == 1
+    shared = Sticky(rack="a")
+    assert [rack_of(consumers(shared, client_rack="b")) for _ in range(2)] == ["a", "a"]
+    assert caplog.text.count("client_rack='b' is ignored: the rack of the assignor is 'a'") == 1
+
+
+def test_no_rack_is_sent_in_fetches_for_an_assignor(consumers: Consumers) -> None:
+    for strategy in (Sticky(rack="a"), Sticky):
+        assert consumers(strategy, client_rack="a")._fetcher.config["client_rack"] == ""
+    stock = consumers(RangePartitionAssignor, client_rack="a")
+    assert stock._fetcher.config["client_rack"] == "a"
 
 
 def test_an_assignment_is_logged_and_recorded_with_group_and_generation(
