@@ -257,8 +257,9 @@ def write_user_data(rack: str | None, owned: Mapping[str, Sequence[int]], genera
 def write_assignments(plan: Mapping[str, Mapping[str, Sequence[int]]]) -> dict[str, bytes]:
     """Return the ConsumerProtocolAssignment of every member of ``plan``.
 
-    Version 0, with empty user data: later versions have the same fields, and every client reads
-    this one.
+    Version 0, with null user data: later versions have the same fields, and every client reads
+    this one. Sarama sends back user data that is not null when it joins again, and its sticky
+    leaders fail to decode empty data.
     """
     # Here, because a member that does not lead its group needs this module, and no numpy.
     from assignors.partition_arrays import AssignedPartitions
@@ -267,7 +268,7 @@ def write_assignments(plan: Mapping[str, Mapping[str, Sequence[int]]]) -> dict[s
         return plan.encode()
     names: dict[str, bytes] = {}
     return {
-        member: b"\0\0" + _pack_partitions(topics, names) + b"\0\0\0\0"
+        member: b"\0\0" + _pack_partitions(topics, names) + b"\xff\xff\xff\xff"
         for member, topics in plan.items()
     }
 

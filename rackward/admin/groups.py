@@ -24,7 +24,7 @@ OWN_PROTOCOLS = "leader-rack-aware-range", "leader-rack-aware-cooperative-sticky
 LEAD_CLIENT_ID = "rackward-lead"
 """Client id, or its prefix, of the members that ``rackward lead`` joins groups with."""
 
-LEADS = b"\0\0" + b"\0\0\0\1" + b"\0\x0erackward-leads" + b"\0\0\0\0" + b"\0\0\0\0"
+LEADS = b"\0\0" + b"\0\0\0\1" + b"\0\x0erackward-leads" + b"\0\0\0\0" + b"\xff" * 4
 """The assignment of such a member if it has assigned the partitions of all members: no partition of
 a topic of this name. It has no user data, with which brokers would refuse to turn the group into
 one of the new protocol."""

@@ -270,7 +270,7 @@ def test_kafka_python_decodes_the_assignments(plan: dict[str, Claims]) -> None:
         assert [(t, list(ps)) for t, ps in assignment.assigned_partitions] == list(
             plan[member].items()
         )
-        assert assignment.user_data == b""
+        assert assignment.user_data is None
 
 
 def test_partitions_in_user_data_are_released_and_those_in_the_subscription_are_not() -> None:
