@@ -123,6 +123,9 @@ class SubscriptionReader:
             return MemberSubscription(errors=(f"subscription: {error}",))
         try:
             own_data, at = _bytes(data, at)
+            if version == 1 and at == len(data):
+                # kafka-go sends version 1 with the fields of version 0.
+                version = 0
             if version >= 1:
                 owned, at = self._partitions(data, at)
             if version >= 2:
@@ -242,6 +245,28 @@ class SubscriptionReader:
         except struct.error as error:
             raise ConsumerProtocolError("truncated") from error
         return owned, at
+
+
+def split_user_data(metadata: bytes) -> tuple[bytes, bytes]:
+    """Return the subscription with null user data, and its user data.
+
+    A subscription that is truncated before the end of its user data is returned as it is.
+    """
+    try:
+        (count,) = struct.unpack_from(">i", metadata, 2)
+        at = 6
+        if not 0 <= count <= len(metadata) // 2:
+            return metadata, b""
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", metadata, at)
+            at += 2 + max(length, 0)
+        (length,) = struct.unpack_from(">i", metadata, at)
+    except struct.error:
+        return metadata, b""
+    end = at + 4 + max(length, 0)
+    if length <= 0 or end > len(metadata):
+        return metadata, b""
+    return metadata[:at] + b"\xff\xff\xff\xff" + metadata[end:], metadata[at + 4 : end]
 
 
 def write_user_data(rack: str | None, owned: Mapping[str, Sequence[int]], generation: int) -> bytes:

@@ -120,7 +120,7 @@ WITH_GO_OR_NODE: dict[str, MakeClient] = {
         for client, strategies in {
             "franz-go": ("range", "roundrobin", "sticky", "cooperative-sticky"),
             "sarama": ("range", "roundrobin", "sticky"),
-            "kafka-go": ("range", "roundrobin"),
+            "kafka-go": ("range", "roundrobin", "rack-affinity"),
         }.items()
         for strategy in strategies
     },
