@@ -123,6 +123,9 @@ class SubscriptionReader:
             return MemberSubscription(errors=(f"subscription: {error}",))
         try:
             own_data, at = _bytes(data, at)
+            if version == 1 and at == len(data):
+                # kafka-go sends version 1 with the fields of version 0.
+                version = 0
             if version >= 1:
                 owned, at = self._partitions(data, at)
             if version >= 2:
@@ -244,6 +247,28 @@ class SubscriptionReader:
         return owned, at
 
 
+def split_user_data(metadata: bytes) -> tuple[bytes, bytes]:
+    """Return the subscription with null user data, and its user data.
+
+    A subscription that is truncated before the end of its user data is returned as it is.
+    """
+    try:
+        (count,) = struct.unpack_from(">i", metadata, 2)
+        at = 6
+        if not 0 <= count <= len(metadata) // 2:
+            return metadata, b""
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", metadata, at)
+            at += 2 + max(length, 0)
+        (length,) = struct.unpack_from(">i", metadata, at)
+    except struct.error:
+        return metadata, b""
+    end = at + 4 + max(length, 0)
+    if length <= 0 or end > len(metadata):
+        return metadata, b""
+    return metadata[:at] + b"\xff\xff\xff\xff" + metadata[end:], metadata[at + 4 : end]
+
+
 def write_user_data(rack: str | None, owned: Mapping[str, Sequence[int]], generation: int) -> bytes:
     """Return the user data of a client that cannot send version 3 of the subscription."""
     parts = [
@@ -257,8 +282,9 @@ def write_user_data(rack: str | None, owned: Mapping[str, Sequence[int]], genera
 def write_assignments(plan: Mapping[str, Mapping[str, Sequence[int]]]) -> dict[str, bytes]:
     """Return the ConsumerProtocolAssignment of every member of ``plan``.
 
-    Version 0, with empty user data: later versions have the same fields, and every client reads
-    this one.
+    Version 0, with null user data: later versions have the same fields, and every client reads
+    this one. Sarama sends back user data that is not null when it joins again, and its sticky
+    leaders fail to decode empty data.
     """
     # Here, because a member that does not lead its group needs this module, and no numpy.
     from assignors.partition_arrays import AssignedPartitions
@@ -267,7 +293,7 @@ def write_assignments(plan: Mapping[str, Mapping[str, Sequence[int]]]) -> dict[s
         return plan.encode()
     names: dict[str, bytes] = {}
     return {
-        member: b"\0\0" + _pack_partitions(topics, names) + b"\0\0\0\0"
+        member: b"\0\0" + _pack_partitions(topics, names) + b"\xff\xff\xff\xff"
         for member, topics in plan.items()
     }
 

@@ -18,8 +18,8 @@ then cut. Example: m1 has t-0 and t-2, m2 has u-5::
     9         00 00 00 02              number of partitions
     13        00 00 00 00              partition 0
     17        00 00 00 02              partition 2
-    21        00 00 00 00              length of the user data
-    25        00 00, 00 00 00 01, 00 01 75, 00 00 00 01, 00 00 00 05, 00 00 00 00    of m2
+    21        ff ff ff ff              no user data
+    25        00 00, 00 00 00 01, 00 01 75, 00 00 00 01, 00 00 00 05, ff ff ff ff    of m2
 
 With the partitions sorted by member and topic, the position of each is a cumulative sum: 4 bytes
 for the partition before, and what lies between (13 = 6 + 3 + 4 before the first of m1; 4 + 13 from
@@ -44,7 +44,7 @@ from placement_core.flow import IntArray, Segments
 UNASSIGNED = -1
 """In an assignment: the partition has no member."""
 
-NOTHING_ASSIGNED = bytes(2 + 4 + 4)
+NOTHING_ASSIGNED = bytes(2 + 4) + b"\xff" * 4
 """The assignment of a member without partitions: version 0, no topics, no user data."""
 
 
@@ -252,8 +252,7 @@ class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
     def encode(self) -> dict[str, bytes]:
         """Return the ConsumerProtocolAssignment of each member; the layout is described above.
 
-        Version 0, with empty user data: later versions have the same fields, and every client
-        reads this one.
+        Version 0, with null user data, see `assignors.consumer_protocol.write_assignments`.
         """
         encoded = dict.fromkeys(self.ids, NOTHING_ASSIGNED)
         number, runs = self._rows()
@@ -284,6 +283,7 @@ class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
         int32[position] = number
         int32[count_at] = runs.lengths(len(number))
         int32[member_at + 2] = of_member.lengths(len(run_member))
+        int32[np.append(member_at[1:], end) - 4] = -1
         for size in set(map(len, fields)):
             of_size = (length == size).nonzero()[0]
             field = overlapping(text, f"V{size}")[field_at[run_topic[of_size]]]

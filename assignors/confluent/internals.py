@@ -13,8 +13,19 @@ from importlib.metadata import version
 import confluent_kafka
 from confluent_kafka import cimpl
 
+from assignors.kafka_python.internals import SUPPORTED as KAFKA_PYTHON
 from assignors.kafka_python.internals import check_kafka_python
-from assignors.library_internals import Internals, UnsupportedClientError, check_internals
+from assignors.library_internals import (
+    Internals,
+    UnsupportedClientError,
+    check_internals,
+    unsupported_import,
+)
+
+try:
+    from kafka.net.selector import NetworkSelector
+except ImportError as error:
+    raise unsupported_import(error, "kafka-python", KAFKA_PYTHON) from error
 
 SUPPORTED = "confluent-kafka>=2.12,<3"
 
@@ -27,6 +38,20 @@ INTERNALS: Internals = {
     cimpl: ["_reentry_identity_var"] if _GIL_ENABLED and VERSION >= (2, 16) else [],
 }
 """What is read or assigned; see `assignors.library_internals`."""
+
+EVENT_LOOP: Internals = {
+    NetworkSelector: [
+        "__init__(self, configs)",
+        "cancel(self, task)",
+        "call_later(self, delay, task)",
+        "call_soon_threadsafe(self, callback)",
+        "run(self, coro, args)",
+        "run_forever(self)",
+        "sleep(self, delay)",
+        "start(self)",
+    ],
+}
+"""The same of kafka-python's event loop, which this package extends."""
 
 AIO_CONSUMER = ["__init__(self, consumer_conf, max_workers, executor)", "self._consumer"]
 """The same of confluent's AIOConsumer, which constructs its consumer from the dictionary that it is
@@ -51,6 +76,9 @@ def check_clients() -> None:
         )
     _check(INTERNALS)
     check_kafka_python()
+    check_internals(
+        EVENT_LOOP, library="kafka-python", version=version("kafka-python"), supported=KAFKA_PYTHON
+    )
 
 
 def check_aio_consumer(consumer_class: type) -> None:

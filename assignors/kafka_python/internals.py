@@ -1,8 +1,9 @@
 """Every private part of kafka-python that rackward relies on, in one table.
 
-It covers this adapter, :mod:`assignors.confluent` (whose group membership is kafka-python's) and
-``rackward.admin``. kafka-python documents only its three clients, so the methods of its
-coordinator, connection manager and metadata count as private, whatever their names.
+It covers this adapter, :mod:`assignors.confluent` (whose group membership is kafka-python's; the
+event loop that it extends is in its own table) and ``rackward.admin``. kafka-python documents only
+its three clients, so the methods of its coordinator, connection manager and metadata count as
+private, whatever their names.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ try:
     from kafka.coordinator.heartbeat import Heartbeat
     from kafka.net.compat import KafkaNetClient
     from kafka.net.manager import KafkaConnectionManager
-    from kafka.net.selector import NetworkSelector
     from kafka.structs import MemberState
 except ImportError as error:
     if error.name == "kafka":  # Not installed.
@@ -177,16 +177,6 @@ INTERNALS: Internals = {
         "self._net",
     ],
     MemberState: ["STABLE", "UNJOINED"],
-    NetworkSelector: [
-        "__init__(self, configs)",
-        "cancel(self, task)",
-        "call_later(self, delay, task)",
-        "call_soon_threadsafe(self, callback)",
-        "run(self, coro, args)",
-        "run_forever(self)",
-        "sleep(self, delay)",
-        "start(self)",
-    ],
 }
 """What is overridden, called, read or assigned; see `assignors.library_internals`."""
 

@@ -32,7 +32,7 @@ from integration.support.program_clients import (
     RANGE,
     ROUND_ROBIN,
     STICKY,
-    FranzGo,
+    GoClient,
     Java,
     KafkaJS,
 )
@@ -116,8 +116,13 @@ STOCK: dict[str, MakeClient] = {
 
 WITH_GO_OR_NODE: dict[str, MakeClient] = {
     **{
-        f"franz-go-{strategy}": FranzGo(strategy)
-        for strategy in ("range", "roundrobin", "sticky", "cooperative-sticky")
+        f"{client}-{strategy}": GoClient(client, strategy)
+        for client, strategies in {
+            "franz-go": ("range", "roundrobin", "sticky", "cooperative-sticky"),
+            "sarama": ("range", "roundrobin", "sticky"),
+            "kafka-go": ("range", "roundrobin", "rack-affinity"),
+        }.items()
+        for strategy in strategies
     },
     "kafkajs-roundrobin": KafkaJS(),
 }
@@ -134,7 +139,7 @@ FAST = RefreshPolicy(
     check_interval=1.0,
 )
 
-SHORT = Timeouts(session=6.0, rebalance=20.0, heartbeat=0.2)
+SHORT = Timeouts(session=6.0, rebalance=80.0, heartbeat=0.2, alone=60.0)
 
 
 @contextmanager

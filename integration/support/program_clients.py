@@ -1,9 +1,9 @@
-"""Stock consumers of other languages as members of a `ConsumerGroup`: Java, franz-go, KafkaJS.
+"""Stock consumers of other languages as members of a `ConsumerGroup`: Java, Go, KafkaJS.
 
 Each runs in a process of its own that prints a JSON line per event, as Kafka's own
 VerifiableConsumer does: partitions assigned and revoked, and the offsets of consumed records. That
-one's jar is downloaded once, as Kafka is. The consumer of franz-go is built with Go, and KafkaJS is
-installed with npm, which must be there.
+one's jar is downloaded once, as Kafka is. The consumers of franz-go, Sarama and kafka-go are built
+with Go, and KafkaJS is installed with npm, which must be there.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ JVM_OPTIONS = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 CLOSE_SECONDS = 15.0
 
 
-def franz_go_consumer() -> Path:
-    """Return the consumer of franz-go, after building it if it has changed. Needs Go."""
+def go_consumer() -> Path:
+    """Return the program of the Go clients, after building it if it has changed. Needs Go."""
 
     def build(source: Path, folder: Path) -> None:
         command = ["go", "build", "-o", str(folder / "consumer"), "."]
         subprocess.run(command, cwd=source, check=True)
 
-    return _built("franz_go_consumer", build) / "consumer"
+    return _built("go_consumer", build) / "consumer"
 
 
 def kafkajs_consumer() -> Path:
@@ -235,16 +235,17 @@ class Java:
 
 
 @dataclass(frozen=True)
-class FranzGo:
-    """Constructs consumers of franz-go with this balancer. They have no settings."""
+class GoClient:
+    """Constructs consumers of franz-go, sarama or kafka-go. They have no settings."""
 
+    client: str
     strategy: str
 
     def __call__(self, config: MemberConfig) -> ProgramClient:
         def command(topics: Sequence[str], folder: Path) -> list[str]:  # noqa: ARG001
             return [
-                *(str(franz_go_consumer()), config.bootstrap, config.group_id, ",".join(topics)),
-                *(config.name, config.rack or "", self.strategy),
+                *(str(go_consumer()), self.client, config.bootstrap, config.group_id),
+                *(",".join(topics), config.name, config.rack or "", self.strategy),
             ]
 
         return ProgramClient(command)

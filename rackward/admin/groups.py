@@ -11,7 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assignors.consumer_protocol import ConsumerProtocolError, SubscriptionReader
+from assignors.consumer_protocol import (
+    ConsumerProtocolError,
+    SubscriptionReader,
+    split_user_data,
+)
 from placement_core import TopicPartition
 from rackward.admin.client import AdminConnection
 from rackward.admin.errors import COORDINATOR_LOADING, AdminError, TooOldError, from_code
@@ -24,10 +28,13 @@ OWN_PROTOCOLS = "leader-rack-aware-range", "leader-rack-aware-cooperative-sticky
 LEAD_CLIENT_ID = "rackward-lead"
 """Client id, or its prefix, of the members that ``rackward lead`` joins groups with."""
 
-LEADS = b"\0\0" + b"\0\0\0\1" + b"\0\x0erackward-leads" + b"\0\0\0\0" + b"\0\0\0\0"
+LEADS = b"\0\0" + b"\0\0\0\1" + b"\0\x0erackward-leads" + b"\0\0\0\0" + b"\xff" * 4
 """The assignment of such a member if it has assigned the partitions of all members: no partition of
 a topic of this name. It has no user data, with which brokers would refuse to turn the group into
 one of the new protocol."""
+
+RACK_AFFINITY = "rack-affinity"
+"""kafka-go's assignor by racks, whose members send theirs as their user data."""
 
 MAX_METADATA_BYTES = 1 << 20
 """Longer metadata of a member is not decoded: its topics, rack and assignment are then unknown."""
@@ -209,8 +216,8 @@ def parse_classic_member(
 ) -> GroupMember:
     """Return a member of a DescribeGroupsResponse, with as much of its metadata as decodes.
 
-    Its user data is read only if ``protocol``, the group's, is one of rackward's: each assignor has
-    a layout of its own.
+    Its user data is read only if ``protocol``, the group's, is one of rackward's or RACK_AFFINITY:
+    each assignor has a layout of its own.
     """
     metadata, assigned = member.member_metadata or b"", member.member_assignment or b""
     errors: list[str] = []
@@ -222,6 +229,8 @@ def parse_classic_member(
         if metadata:
             subscription = reader.read(bytes(metadata), user_data=protocol in OWN_PROTOCOLS)
             rack, topics = subscription.rack, subscription.topics
+            if protocol == RACK_AFFINITY:
+                rack = read_affinity_rack(split_user_data(bytes(metadata))[1])
             errors.extend(subscription.errors)
         if assigned:
             try:
@@ -238,8 +247,18 @@ def parse_classic_member(
         assignment=assignment,
         errors=tuple(errors),
         # Version 3 of ConsumerProtocolSubscription added the rack.
-        can_send_rack=int.from_bytes(metadata[:2]) >= 3 if metadata else None,
+        can_send_rack=(
+            protocol == RACK_AFFINITY or int.from_bytes(metadata[:2]) >= 3 if metadata else None
+        ),
     )
+
+
+def read_affinity_rack(user_data: bytes) -> str | None:
+    """Return the rack in the user data of RACK_AFFINITY; None if there is none."""
+    try:
+        return user_data.decode() or None
+    except UnicodeDecodeError:
+        return None
 
 
 def _describe(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from placement_core import parse_rack
-from rackward.admin.groups import CLASSIC, OWN_PROTOCOLS, Group, GroupMember
+from rackward.admin.groups import CLASSIC, OWN_PROTOCOLS, RACK_AFFINITY, Group, GroupMember
 from rackward.group_explanation import reference_protocol
 from rackward.group_readers import BALANCED_BY_TOPIC, assigned_by_rackward
 from rackward.lead.protocols import DEFAULT_PROTOCOLS, STREAMS_PROTOCOL
@@ -50,7 +50,11 @@ _CLIENT_IDS = (
 )
 """The client ids that libraries use by default."""
 
-_PROTOCOLS = {STREAMS_PROTOCOL: Library.STREAMS, "RoundRobinAssigner": Library.KAFKAJS}
+_PROTOCOLS = {
+    STREAMS_PROTOCOL: Library.STREAMS,
+    "RoundRobinAssigner": Library.KAFKAJS,
+    RACK_AFFINITY: Library.KAFKA_GO,
+}
 """Assignors that exist in one library only."""
 
 
@@ -167,6 +171,7 @@ _RACK_LINES: Mapping[Library | None, str] = {
     Library.LIBRDKAFKA: '"client.rack": "{rack}"',
     Library.FRANZ_GO: 'kgo.Rack("{rack}")',
     Library.SARAMA: 'config.RackID = "{rack}"',
+    Library.KAFKA_GO: 'kafka.RackAffinityGroupBalancer{{Rack: "{rack}"}}',
     None: "client.rack={rack}",
 }
 

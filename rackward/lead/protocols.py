@@ -8,6 +8,7 @@ protocol                       strategy     what a member says that it owns or o
 ============================== ============ =================================================
 range, roundrobin              eager        nothing
 RoundRobinAssigner (KafkaJS)   eager        nothing
+rack-affinity (kafka-go)       eager        nothing; its rack (user data)
 sticky                         eager        previous assignment, generation (user data)
 cooperative-sticky             cooperative  owned partitions, generation (fields, user data)
 leader-rack-aware-...          either       as in :mod:`assignors.consumer_protocol`
@@ -38,9 +39,11 @@ from assignors.consumer_protocol import (
     ConsumerProtocolError,
     MemberSubscription,
     SubscriptionReader,
+    split_user_data,
 )
 from assignors.group_leader import Assignor, JoinedMember
 from placement_core import InvalidOptionError
+from rackward.admin.groups import RACK_AFFINITY, read_affinity_rack
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ DEFAULT_PROTOCOLS: Mapping[str, Strategy] = {
     "sticky": STRATEGIES["sticky"],
     "roundrobin": STRATEGIES["sticky"],
     "RoundRobinAssigner": STRATEGIES["sticky"],
+    RACK_AFFINITY: STRATEGIES["sticky"],
     **OWN_PROTOCOLS,
 }
 """The protocols that are answered without any option."""
@@ -217,7 +221,7 @@ def read_members(
     read = {
         member.id: reader.read(member.metadata)
         if own
-        else _read_foreign(reader, member.metadata, cooperative=strategy.cooperative)
+        else _read_foreign(reader, member.metadata, protocol, cooperative=strategy.cooperative)
         for member in members
     }
     reading = [m for m in members if read[m.id].topics or read[m.id].owned or read[m.id].errors]
@@ -313,7 +317,7 @@ def _generation(data: bytes) -> int:
 
 
 def _read_foreign(
-    reader: SubscriptionReader, metadata: bytes, *, cooperative: bool
+    reader: SubscriptionReader, metadata: bytes, protocol: str, *, cooperative: bool
 ) -> MemberSubscription:
     """Return the subscription of a member whose user data is not rackward's.
 
@@ -322,6 +326,8 @@ def _read_foreign(
     """
     plain, user_data = split_user_data(metadata)
     subscription = reader.read(plain)
+    if protocol == RACK_AFFINITY:
+        return replace(subscription, rack=read_affinity_rack(user_data))
     more = read_foreign_user_data(user_data)
     generation = max(subscription.generation, more.generation)
     if subscription.owned:
@@ -329,25 +335,3 @@ def _read_foreign(
     return replace(
         subscription, owned=dict(more.owned), generation=generation, released=bool(more.owned)
     )
-
-
-def split_user_data(metadata: bytes) -> tuple[bytes, bytes]:
-    """Return the subscription with null user data, and its user data.
-
-    A subscription that is truncated before the end of its user data is returned as it is.
-    """
-    try:
-        (count,) = struct.unpack_from(">i", metadata, 2)
-        at = 6
-        if not 0 <= count <= len(metadata) // 2:
-            return metadata, b""
-        for _ in range(count):
-            (length,) = struct.unpack_from(">h", metadata, at)
-            at += 2 + max(length, 0)
-        (length,) = struct.unpack_from(">i", metadata, at)
-    except struct.error:
-        return metadata, b""
-    end = at + 4 + max(length, 0)
-    if length <= 0 or end > len(metadata):
-        return metadata, b""
-    return metadata[:at] + b"\xff\xff\xff\xff" + metadata[end:], metadata[at + 4 : end]

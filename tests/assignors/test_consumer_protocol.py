@@ -252,6 +252,13 @@ def test_strings_end_where_their_length_says() -> None:
             reader.read_string(wrong, 0)
 
 
+def test_version_1_with_the_fields_of_version_0_is_no_error() -> None:
+    """kafka-go's members send it."""
+    sent = b"\0\1" + subscription_bytes(["orders"], version=0, user_data=b"az1")[2:]
+    subscription = SubscriptionReader().read(sent, user_data=False)
+    assert (subscription.topics, subscription.errors) == (frozenset({"orders"}), ())
+
+
 def test_claims_on_one_topic_in_two_entries_are_merged() -> None:
     twice = subscription_bytes(["t"], version=1, owned={"t": [1], "u": [2]}).replace(b"u", b"t")
     assert to_lists(read(twice).owned) == {"t": [1, 2]}
@@ -270,7 +277,7 @@ def test_kafka_python_decodes_the_assignments(plan: dict[str, Claims]) -> None:
         assert [(t, list(ps)) for t, ps in assignment.assigned_partitions] == list(
             plan[member].items()
         )
-        assert assignment.user_data == b""
+        assert assignment.user_data is None
 
 
 def test_partitions_in_user_data_are_released_and_those_in_the_subscription_are_not() -> None:

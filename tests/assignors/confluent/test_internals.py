@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
@@ -113,3 +116,23 @@ def test_every_construction_checks_the_group_metadata(monkeypatch: pytest.Monkey
     monkeypatch.setattr(internals, "GROUP_METADATA_MAGIC", b"CGMDv9:")
     with pytest.raises(UnsupportedClientError, match="group metadata"):
         construct()
+
+
+def test_only_this_adapter_needs_kafka_pythons_event_loop() -> None:
+    """kafka-python 3.1 has another one: kafka.net.selector is gone."""
+    program = """
+        import kafka.net.selector
+        del kafka.net.selector.NetworkSelector
+        import assignors.kafka_python, rackward.admin, rackward.lead
+        import assignors.confluent
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    error = ended.stderr.splitlines()[-1]
+    assert error.startswith("assignors.library_internals.UnsupportedClientError: kafka-python 3.")
+    assert "NetworkSelector" in error
+    assert "kafka.net.selector" in error

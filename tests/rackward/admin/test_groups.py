@@ -89,8 +89,9 @@ def test_user_data_of_other_assignors_is_no_fault(user_data: bytes) -> None:
 class DescribingAdmin:
     """Returns one stable group with these members: member id, subscription and assignment."""
 
-    def __init__(self, *members: tuple[str, bytes, bytes]) -> None:
+    def __init__(self, *members: tuple[str, bytes, bytes], protocol: str = "range") -> None:
         self._members = members
+        self._protocol = protocol
 
     def send(self, operation: str, request: Any, *, node: int, deadline: Deadline) -> Any:  # noqa: ARG002
         members = [
@@ -109,10 +110,18 @@ class DescribingAdmin:
             group_id="g",
             group_state="Stable",
             protocol_type="consumer",
-            protocol_data="range",
+            protocol_data=self._protocol,
             members=members,
         )
         return SimpleNamespace(groups=[group])
+
+
+def test_the_rack_of_a_member_of_kafka_go() -> None:
+    metadata = b"\0\1" + b"\0\0\0\1\0\1t" + b"\0\0\0\3az1"
+    admin = DescribingAdmin(("m", metadata, b""), protocol="rack-affinity")
+    ((group,), _) = describe_classic_groups(admin, 0, ["g"], Deadline.after(1))  # type: ignore[arg-type]
+    (member,) = group.members
+    assert (member.rack, member.can_send_rack, member.errors) == ("az1", True, ())
 
 
 def test_members_that_lead_are_no_consumers() -> None:

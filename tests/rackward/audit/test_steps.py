@@ -68,6 +68,7 @@ def test_libraries_by_default_client_id(client_id: str, library: Library | None)
 def test_libraries_by_assignor_and_mixed_groups() -> None:
     assert libraries_of(group("any", protocol="stream")) == {Library.STREAMS: 1}
     assert libraries_of(group("any", protocol="RoundRobinAssigner")) == {Library.KAFKAJS: 1}
+    assert libraries_of(group("any", protocol="rack-affinity")) == {Library.KAFKA_GO: 1}
     mixed = libraries_of(group("x", "rdkafka", "rdkafka"))
     assert list(mixed.items()) == [(Library.LIBRDKAFKA, 2), (None, 1)]
 

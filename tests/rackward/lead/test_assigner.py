@@ -134,7 +134,7 @@ def test_racks_of_the_mapping_by_client_id_and_by_host() -> None:
 
 def test_without_mapping_hosts_are_needed_for_eager_members_that_say_nothing() -> None:
     needed = {name for name in DEFAULT_PROTOCOLS if assigner().needs_hosts(name)}
-    assert needed == {"sticky", "roundrobin", "RoundRobinAssigner"}
+    assert needed == {"sticky", "roundrobin", "RoundRobinAssigner", "rack-affinity"}
 
 
 def test_a_plan_that_takes_too_long_is_replaced_by_a_plain_one(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from rackward.lead.assigner import Figures
 from rackward.lead.metrics import LeadMetrics
-from rackward.lead.model import LEADING, WAITING, LeadStatus
+from rackward.lead.model import LEADING, REBALANCING, STATES, WAITING, LeadStatus
 
 GUIDE = Path(__file__).parents[3] / "docs" / "leading.md"
 
@@ -50,7 +50,24 @@ def test_figures_and_counters_of_a_group_that_is_led() -> None:
         "billing take_overs_total": 2,
         "billing successful_take_overs_total": 1,
         "billing last_assignment_timestamp_seconds": 1234.5,
+        "billing rebalancing_seconds": 0,
     }
+
+
+def test_the_state_and_the_age_of_a_rebalance() -> None:
+    since = datetime.now(UTC) - timedelta(seconds=90)
+    stuck = replace(BILLING, state=REBALANCING, rebalancing_since=since)
+    assert samples(stuck)["billing leading"] == 0
+    assert samples(stuck)["billing rebalancing_seconds"] == pytest.approx(90, abs=5)
+    registry = CollectorRegistry()
+    registry.register(LeadMetrics(lambda: [stuck]))
+    states = {
+        state: registry.get_sample_value(
+            "rackward_lead_state", {"group": "billing", "state": state}
+        )
+        for state in STATES
+    }
+    assert states == dict.fromkeys(STATES, 0) | {REBALANCING: 1}
 
 
 def test_without_the_lead_the_counters_and_the_time_remain() -> None:
@@ -60,6 +77,7 @@ def test_without_the_lead_the_counters_and_the_time_remain() -> None:
         "billing take_overs_total": 2,
         "billing successful_take_overs_total": 1,
         "billing last_assignment_timestamp_seconds": 1234.5,
+        "billing rebalancing_seconds": 0,
     }
 
 
@@ -76,4 +94,4 @@ def test_a_group_that_is_discarded_has_no_samples() -> None:
 
 def test_the_guide_names_every_metric_and_no_other() -> None:
     named = set(re.findall(r"`rackward_lead_(\w+)`", GUIDE.read_text(encoding="utf-8")))
-    assert named == {name.removeprefix("billing ") for name in samples(BILLING)}
+    assert named == {name.removeprefix("billing ") for name in samples(BILLING)} | {"state"}

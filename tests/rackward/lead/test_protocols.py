@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from assignors.consumer_protocol import EMPTY_SUBSCRIPTION
+from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, split_user_data
 from placement_core import InvalidOptionError
 from rackward.lead.protocols import (
     DEFAULT_PROTOCOLS,
@@ -24,7 +24,6 @@ from rackward.lead.protocols import (
     parse_protocols,
     read_foreign_user_data,
     read_members,
-    split_user_data,
 )
 
 NOTHING = PreviousAssignment()
@@ -101,6 +100,17 @@ class TestParseProtocols:
     def test_streams_cannot_be_added(self) -> None:
         with pytest.raises(InvalidOptionError, match="tasks"):
             parse_protocols("--protocol", ["stream=sticky"])
+
+
+def test_the_rack_of_kafka_gos_rack_affinity_is_its_user_data() -> None:
+    strategy = DEFAULT_PROTOCOLS["rack-affinity"]
+    members = [
+        RawMember(name, None, b"\0\1" + subscription(["t"], version=0, user_data=data)[2:])
+        for name, data in (("m1", b"az1"), ("m2", b"\xff"))
+    ]
+    joined = read_members("rack-affinity", strategy, members, PreviousAssignment())
+    assert [each.subscription.rack for each in joined] == ["az1", None]
+    assert [each.subscription.errors for each in joined] == [(), ()]
 
 
 class TestUserData:
