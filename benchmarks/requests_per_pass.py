@@ -49,8 +49,8 @@ class Discard:
     def last(self, _: str) -> float | None:
         return None
 
-    def write(self, _: Snapshot) -> bool:
-        return True
+    def write(self, _: Snapshot) -> None:
+        """Do nothing."""
 
     def flush(self) -> None:
         """Do nothing."""

@@ -137,7 +137,6 @@ def traffic_totals(hourly: DataFrame) -> dict[str, Any]:
             F.sum(F.when(level > 0, F.col("bytes")).otherwise(0)).alias("crossing"),
             F.sum(F.when(level.isNull(), F.col("bytes")).otherwise(0)).alias("unknown"),
             F.sum("estimated_bytes").alias("estimated"),
-            F.sum("reported_bytes").alias("reported"),
             F.sum("unsized_offsets").alias("unsized_offsets"),
             F.sum("cost").alias("cost"),
         )

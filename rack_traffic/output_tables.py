@@ -27,18 +27,16 @@ PARTITION_HOURS: Columns = {
     "to_rack": TEXT,
     "bytes": LONG,
     "estimated_bytes": LONG,
-    "reported_bytes": LONG,
     "unsized_offsets": LONG,
 }
 """Bytes of a partition in the hour that begins at ``hour``.
 
 ``kind`` is ``consume`` (from the leader's rack to the member's), ``replicate`` (from the leader's
 rack to a follower's) or ``produce`` (from an unknown rack to the leader's); ``group`` is null for
-the last two. ``estimated_bytes`` and ``reported_bytes`` are parts of ``bytes``: the former could
-not be derived from offsets exactly: they are the usual rate of the partition (an offset was reset,
-a topic was recreated), or the mean size of what compaction left; the latter are exact values from
-clients. ``unsized_offsets`` were read or written
-too, but the size on disk is unknown: ``bytes`` does not include them."""
+the last two. ``estimated_bytes`` are a part of ``bytes`` that could not be derived from offsets
+exactly: the usual rate of the partition (an offset was reset, a topic was recreated), or the mean
+size of what compaction left. ``unsized_offsets`` were read or written too, but the size on disk is
+unknown: ``bytes`` does not include them."""
 
 HOURLY: Columns = {
     "cluster": TEXT,
@@ -51,7 +49,6 @@ HOURLY: Columns = {
     "crossed_level": INT,
     "bytes": LONG,
     "estimated_bytes": LONG,
-    "reported_bytes": LONG,
     "unsized_offsets": LONG,
     "price_per_gb": DOUBLE,
     "cost": DOUBLE,

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 
 from rack_traffic.options import EstimationOptions
 from rack_traffic.schemas import PARTITION_HOURS
-from rack_traffic.transforms.client_reports import replace_estimates, reported_hours
 from rack_traffic.transforms.collectors import one_collector, several_collectors
 from rack_traffic.transforms.commit_intervals import commit_intervals, ownership_events
 from rack_traffic.transforms.consumption import consumption, log_growth
@@ -32,7 +31,6 @@ class Snapshots:
     partitions: DataFrame
     members: DataFrame
     commits: DataFrame
-    client_reports: DataFrame | None = None
 
 
 def partition_hours(snapshots: Snapshots, estimation: EstimationOptions) -> DataFrame:
@@ -47,8 +45,6 @@ def partition_hours(snapshots: Snapshots, estimation: EstimationOptions) -> Data
     racks = broker_racks(snapshots.brokers)
     states = partition_states(snapshots.partitions, racks)
     consumed = consumed_hours(snapshots, states, estimation)
-    if snapshots.client_reports is not None:
-        consumed = replace_estimates(consumed, reported_hours(snapshots.client_reports))
     growth = log_growth(states, racks, estimation)
     appended = sum_by_hour(split_by_hour(growth, _APPENDED_KEYS), _APPENDED_KEYS)
     return consumed.unionByName(_with_all_columns(appended))
@@ -65,7 +61,7 @@ def consumed_hours(
 
 def _with_all_columns(sums: DataFrame, **constants: str) -> DataFrame:
     """Return ``sums`` in the columns of PARTITION_HOURS, with ``constants`` for those it lacks."""
-    defaults: dict[str, object] = {"group": None, "reported_bytes": 0, **constants}
+    defaults: dict[str, object] = {"group": None, **constants}
     return sums.select(
         *(
             (F.col(each.name) if each.name in sums.columns else F.lit(defaults[each.name]))

@@ -4,8 +4,8 @@ Collectors write them and the pipeline reads them. This module needs neither Spa
 :mod:`rack_traffic.schemas` has the same tables as Spark schemas, :func:`arrow_schema` as Arrow
 schemas.
 
-Files are ``ROOT/<table>/date=YYYY-MM-DD/*.parquet``; the date is the UTC date of the table's
-``TIME_COLUMN``. On a Kafka topic the value of a message is JSON,
+Files are ``ROOT/<table>/date=YYYY-MM-DD/*.parquet``; the date is the UTC date of ``taken_at``. On
+a Kafka topic the value of a message is JSON,
 ``{"table": "commits", "rows": [{...}, ...]}``, with column names as keys and times as ISO 8601 in
 UTC (``2026-11-21T13:00:00.000Z``).
 
@@ -117,34 +117,13 @@ COMMITS: Columns = {
 
 ``collector`` is as in PARTITIONS."""
 
-CLIENT_REPORTS: Columns = {
-    "cluster": TEXT,
-    "group": TEXT,
-    "member_id": TEXT,
-    "topic": TEXT,
-    "partition": INT,
-    "from_rack": TEXT,
-    "to_rack": TEXT,
-    "bytes": LONG,
-    "from_at": TIME,
-    "to_at": TIME,
-}
-"""The exact bytes that a member fetched of a partition between two times, from the rack of a broker
-to its own rack. They replace the estimates for that time."""
-
 SNAPSHOT_TABLES: Mapping[str, Columns] = {
     "brokers": BROKERS,
     "partitions": PARTITIONS,
     "members": MEMBERS,
     "commits": COMMITS,
-    "client_reports": CLIENT_REPORTS,
 }
 """Table name to columns."""
-
-TIME_COLUMN: Mapping[str, str] = {
-    table: "to_at" if table == "client_reports" else "taken_at" for table in SNAPSHOT_TABLES
-}
-"""Table name to the column that determines the date folder of a row."""
 
 
 @cache

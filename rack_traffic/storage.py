@@ -18,7 +18,6 @@ from rack_traffic.errors import InputError
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.schemas import REJECTED_ROWS, SNAPSHOTS
 from rack_traffic.session import summarize_error
-from rack_traffic.snapshot_tables import TIME_COLUMN
 from rack_traffic.validation import RULES, RowCounts, ValidatedTable, count_rows, validate
 
 
@@ -58,11 +57,9 @@ def read_valid_snapshots(
     )
 
 
-def validate_tables(tables: dict[str, DataFrame | None]) -> ValidatedSnapshots:
-    """Validate each table; None stands for an optional table that is absent. Raise InputError."""
-    validated = {
-        name: validate(rows, RULES[name]) for name, rows in tables.items() if rows is not None
-    }
+def validate_tables(tables: dict[str, DataFrame]) -> ValidatedSnapshots:
+    """Validate each table. Raise InputError."""
+    validated = {name: validate(rows, RULES[name]) for name, rows in tables.items()}
     snapshots = Snapshots(**{name: table.valid for name, table in validated.items()})
     return ValidatedSnapshots(snapshots, validated)
 
@@ -73,9 +70,8 @@ def read_snapshots(
     table: str,
     since: datetime | None = None,
     until: datetime | None = None,
-) -> DataFrame | None:
-    """Return the rows of ``root/table`` taken in [since, until); None if an optional table is
-    absent.
+) -> DataFrame:
+    """Return the rows of ``root/table`` taken in [since, until).
 
     Only the date folders of that time are read. Raise InputError if the table cannot be read.
     """
@@ -88,21 +84,18 @@ def read_snapshots(
         # Over Spark Connect the path is first looked up when the schema is needed.
         columns = rows.schema
     except AnalysisException as error:
-        if RULES[table].optional and error.getCondition() == "PATH_NOT_FOUND":
-            return None
         raise InputError(
             f"cannot read the snapshots in {path}: {summarize_error(str(error))} (run `rackward "
             "traffic collect` first, or give the folder that contains brokers, partitions, members "
             "and commits)"
         ) from error
-    time = TIME_COLUMN[table]
     has_date = "date" in columns.names and isinstance(columns["date"].dataType, DateType)
     if since is not None:
-        rows = rows.filter(F.col(time) >= F.lit(since))
+        rows = rows.filter(F.col("taken_at") >= F.lit(since))
         if has_date:
             rows = rows.filter(F.col("date") >= F.lit(since.date()))
     if until is not None:
-        rows = rows.filter(F.col(time) < F.lit(until))
+        rows = rows.filter(F.col("taken_at") < F.lit(until))
         if has_date:
             rows = rows.filter(F.col("date") <= F.lit(until.date()))
     return rows

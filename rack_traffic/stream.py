@@ -52,7 +52,6 @@ from rack_traffic.progress import (
 )
 from rack_traffic.schemas import HOURLY, PARTITION_HOURS, REJECTED_ROWS, SNAPSHOTS
 from rack_traffic.session import KAFKA_CONNECTOR, log
-from rack_traffic.snapshot_tables import TIME_COLUMN
 from rack_traffic.storage import validate_tables
 from rack_traffic.transforms.hourly import hourly
 
@@ -226,7 +225,7 @@ def _append_batch(
     validated = validate_tables({table: rows_of_messages(messages, table) for table in SNAPSHOTS})
     for table in given:
         rows = validated.tables[table].valid
-        dated = rows.withColumn("date", F.to_date(TIME_COLUMN[table]))
+        dated = rows.withColumn("date", F.to_date("taken_at"))
         delta.append_once(dated, options.store(table), query, number)
     rejected = [validated.tables[table].rejected for table in given]
     if present - set(SNAPSHOTS):
@@ -307,9 +306,7 @@ def _stored(
     rows = delta.read(spark, options.store(table))
     if since is None:
         return rows
-    return rows.filter(
-        (F.col("date") >= F.lit(since.date())) & (F.col(TIME_COLUMN[table]) >= F.lit(since))
-    )
+    return rows.filter((F.col("date") >= F.lit(since.date())) & (F.col("taken_at") >= F.lit(since)))
 
 
 # Maintenance.

@@ -29,13 +29,12 @@ class TableRules:
     """What makes a row of ``table`` valid.
 
     ``required`` columns are never null. ``invalid_if`` maps a reason to the SQL condition of the
-    rows that are rejected for it; a null condition is false. ``optional`` tables may be absent.
+    rows that are rejected for it; a null condition is false.
     """
 
     table: str
     required: tuple[str, ...]
     invalid_if: Mapping[str, str]
-    optional: bool = False
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -98,19 +97,6 @@ RULES: dict[str, TableRules] = {
             | _TAKEN_AT
             | _PARTITION
             | {"committed_offset is negative": "committed_offset < 0"},
-        ),
-        TableRules(
-            "client_reports",
-            ("cluster", "group", "member_id", "topic", "partition", "bytes", "from_at", "to_at"),
-            _CLUSTER
-            | _PARTITION
-            | {
-                "from_at is out of range": "from_at < '2020-01-01' or from_at >= '2200-01-01'",
-                "to_at is not after from_at": "to_at <= from_at",
-                "the report is longer than a day": "to_at > from_at + interval 1 day",
-                "bytes is negative": "bytes < 0",
-            },
-            optional=True,
         ),
     )
 }

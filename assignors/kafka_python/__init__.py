@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from assignors.kafka_python.coordinator import enable_workarounds
     from assignors.kafka_python.nearest_fetcher import NearestReplicas, read_from_nearest
     from assignors.kafka_python.nearest_replica import NearestPolicy
-    from assignors.kafka_python.traffic_reporter import TrafficReporter
     from assignors.library_internals import UnsupportedClientError
 else:
     __getattr__ = lazy_exports(
@@ -41,7 +40,6 @@ else:
             "assignors.kafka_python.coordinator": ["enable_workarounds"],
             "assignors.kafka_python.nearest_fetcher": ["NearestReplicas", "read_from_nearest"],
             "assignors.kafka_python.nearest_replica": ["NearestPolicy"],
-            "assignors.kafka_python.traffic_reporter": ["TrafficReporter"],
             "assignors.library_internals": ["UnsupportedClientError"],
         },
     )
@@ -52,7 +50,6 @@ __all__ = [
     "LeaderRackAwareRangeAssignor",
     "NearestPolicy",
     "NearestReplicas",
-    "TrafficReporter",
     "UnsupportedClientError",
     "enable_workarounds",
     "install",

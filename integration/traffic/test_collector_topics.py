@@ -1,18 +1,17 @@
-"""The collector on a real cluster: its output topic, client reports, and a broker that dies."""
+"""The collector on a real cluster: its output topic, and a broker that dies."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
+from kafka.structs import OffsetAndMetadata
 
-from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor, TrafficReporter
 from integration.support.collecting import (
     Rows,
     fill,
@@ -48,96 +47,55 @@ def topic(cluster: Cluster) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class CollectedReports:
-    """Output of two collectors that read the same client reports."""
-
-    root: Path
-    """Folder of the files of one of them."""
-    faults: int
-    messages: list[tuple[str, Rows]]
-    """Table and rows of each message that the other one sent to a topic."""
-
-
-def test_snapshots_and_client_reports_are_written_and_sent_to_a_topic(
-    cluster: Cluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_snapshots_are_written_and_sent_to_a_topic(
+    cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:
-    # Long timeouts: reports that are dropped or postponed are not tested here.
-    monkeypatch.setattr("assignors.kafka_python.traffic_reporter.CLOSE_SECONDS", TEST_TIMEOUT)
-    monkeypatch.setattr("rackward.collector.client_reports.READ_SECONDS", TEST_TIMEOUT)
-    view, collected = with_stable_state(
-        lambda: layout(cluster, topic), lambda: read_and_collect(cluster, topic, tmp_path)
+    _, (root, messages) = with_stable_state(
+        lambda: layout(cluster, topic), lambda: collect(cluster, topic, tmp_path)
     )
-    reports = read_table(collected.root, "client_reports")
-    sizes = {
-        row["partition"]: row["size_bytes"] for row in read_table(collected.root, "partitions")
-    }
-    racks = {
-        tp.partition: cluster.racks[broker]
-        for tp, broker in view.known_leaders.items()
-        if tp.topic == topic
-    }
-    for row in reports:
-        assert row["cluster"] == "here"
-        assert row["topic"] == topic
-        assert row["from_rack"] == racks[row["partition"]]
-        assert row["to_rack"] == "a"
-        assert row["bytes"] == sizes[row["partition"]]
-    assert sorted(row["partition"] for row in reports) == list(range(PARTITIONS))
-    assert collected.faults == 1, "the invalid report is skipped and counted"
-    # Client reports that one collector has read are not read by the other one.
-    tables = [table for table, _ in collected.messages]
-    assert tables == ["brokers", "partitions", "members", "commits"] * 2
-    for table, rows in collected.messages:
-        written = read_table(collected.root, table)
+    assert [table for table, _ in messages] == ["brokers", "partitions", "members", "commits"] * 2
+    for table, rows in messages:
+        written = read_table(root, table)
         keys = [name for name in written[0] if name != "taken_at"]
         assert [{key: row[key] for key in keys} for row in rows] == [
             {key: row[key] for key in keys} for row in written
         ], table
 
 
-def read_and_collect(cluster: Cluster, topic: str, folder: Path) -> CollectedReports:
-    """Read the topic with a consumer that reports; run one collector once, another one twice."""
-    reports, out = new_name("reports"), new_name("snapshots")
-    for name in (reports, out):
-        create_topic(cluster, name, [[0, 2, 4]])
+def collect(cluster: Cluster, topic: str, folder: Path) -> tuple[Path, list[tuple[str, Rows]]]:
+    """Write one snapshot to files and send two to a topic, all of a group that has left.
+
+    Return the folder of the files, and table and rows of each message.
+    """
+    out = create_topic(cluster, new_name("snapshots"), [[0, 2, 4]])
     properties = {"bootstrap.servers": cluster.bootstrap_servers}
-    group = f"{reports}-group"
+    group = f"{out}-group"
     selection = Selection(Patterns([group]), Patterns([topic]))
-    cluster_source = source(cluster, selection=selection, reports_topic=reports)
-    consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=cluster.bootstrap("a").split(","),
-        group_id=group,
-        auto_offset_reset="earliest",
-        partition_assignment_strategy=[LeaderRackAwareCooperativeStickyAssignor(rack="a")],
-    )
-    root = folder / reports
-    worker = Worker(
-        cluster_source, TopicSink(properties, out, TEST_TIMEOUT), open_source, _now, _no_wait
-    )
-    files = Worker(cluster_source, ParquetSink(root), open_source, _now, _no_wait)
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers.split(","), group_id=group)
     try:
-        with TrafficReporter(consumer, reports, every=3600.0):
-            read: set[tuple[int, int]] = set()
-
-            def reads_all() -> bool:
-                for records in consumer.poll(500).values():
-                    read.update((record.partition, record.offset) for record in records)
-                return len(read) == PARTITIONS * RECORDS
-
-            wait_until(reads_all, TEST_TIMEOUT, "the consumer reads all records")
-            consumer.commit()
-        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","))
-        producer.send(reports, b"no report").get(TEST_TIMEOUT)
-        producer.close()
-        for each in (files, worker, worker):
-            assert each.run_once(), each.result
+        consumer.assign([KafkaTopicPartition(topic, number) for number in range(PARTITIONS)])
+        consumer.seek_to_end()
+        consumer.commit(
+            {
+                each: OffsetAndMetadata(consumer.position(each), "", -1)
+                for each in consumer.assignment()
+            }
+        )
     finally:
-        worker.close()
-        files.close()
         consumer.close()
-    return CollectedReports(root, files.result.faults, _messages(cluster, out))
+    cluster_source = source(cluster, selection=selection)
+    for sink, passes in (
+        (ParquetSink(folder / out), 1),
+        (TopicSink(properties, out, TEST_TIMEOUT), 2),
+    ):
+        worker = Worker(cluster_source, sink, open_source, _now, _no_wait)
+        try:
+            for _ in range(passes):
+                assert worker.run_once(), worker.result
+        finally:
+            worker.close()
+            sink.close()
+    return folder / out, _messages(cluster, out)
 
 
 def test_a_snapshot_lacks_only_the_data_of_a_dead_broker(

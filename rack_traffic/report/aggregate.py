@@ -224,7 +224,7 @@ def _seconds(row: Mapping[str, Any]) -> float:
     return max((row["hours"] or 0.0) * 3600, 1e-6)
 
 
-_VALUES = ("bytes", "estimated_bytes", "reported_bytes", "unsized_offsets", "cost")
+_VALUES = ("bytes", "estimated_bytes", "unsized_offsets", "cost")
 _LOCAL, _CROSSING, _UNKNOWN = 0, 1, 2
 
 
@@ -360,7 +360,6 @@ def _traffic(row: dict[str, Any]) -> Traffic:
         crossing_bytes=size if traffic_class == _CROSSING else 0,
         unknown_bytes=size if traffic_class == _UNKNOWN else 0,
         estimated_bytes=row["estimated_bytes"] or 0,
-        reported_bytes=row["reported_bytes"] or 0,
         unsized_offsets=row["unsized_offsets"] or 0,
         cost=row["cost"] or 0.0,
     )

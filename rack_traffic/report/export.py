@@ -43,7 +43,7 @@ JSON_FORMAT = """\
  "what_if": {"since", "until"},
  "rejected_rows": null or [{"table", "reason", "rows"}]}
 TRAFFIC is "local_bytes", "crossing_bytes", "unknown_bytes",
- "estimated_bytes", "reported_bytes", "unsized_offsets", "cost".
+ "estimated_bytes", "unsized_offsets", "cost".
 kind is consume, replicate or produce. Unknown racks are null.
 Times are UTC; "until" and "last" are the beginnings of hours."""
 
@@ -167,7 +167,6 @@ def _traffic(traffic: Traffic) -> dict[str, Any]:
         "crossing_bytes": traffic.crossing_bytes,
         "unknown_bytes": traffic.unknown_bytes,
         "estimated_bytes": traffic.estimated_bytes,
-        "reported_bytes": traffic.reported_bytes,
         "unsized_offsets": traffic.unsized_offsets,
         "cost": _cost(traffic.cost),
     }
@@ -188,7 +187,6 @@ _TRAFFIC = {
     "crossing_bytes": _LONG,
     "unknown_bytes": _LONG,
     "estimated_bytes": _LONG,
-    "reported_bytes": _LONG,
     "unsized_offsets": _LONG,
     "cost": _REAL,
 }

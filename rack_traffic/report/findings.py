@@ -311,21 +311,18 @@ def _saving(each: GroupTotal) -> float:
     return each.change.saving_per_month if each.change is not None else 0.0
 
 
-ReliabilityLevel = Literal["exact", "good", "fair", "rough", "none"]
+ReliabilityLevel = Literal["good", "fair", "rough", "none"]
 
-MIN_EXACT_SHARE = 0.95
 MAX_GOOD_DOUBTFUL_SHARE = 0.05
 MAX_FAIR_DOUBTFUL_SHARE = 0.25
 
 LEVEL_NAMES: dict[ReliabilityLevel, str] = {
-    "exact": "exact",
     "good": "measured",
     "fair": "partly known",
     "rough": "rough",
     "none": "no data",
 }
 LEVEL_MEANINGS: dict[ReliabilityLevel, str] = {
-    "exact": "clients reported at least 95 % of the bytes exactly",
     "good": "measured from committed offsets; at most 5 % estimated or of unknown rack",
     "fair": "at most 25 % estimated or of unknown rack, or records of unknown size are left out",
     "rough": "more than 25 % estimated or of unknown rack, or no size is known",
@@ -335,10 +332,9 @@ LEVEL_MEANINGS: dict[ReliabilityLevel, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """A level, and the shares of exact, estimated and unknown-rack bytes that it follows from."""
+    """A level, and the shares of estimated and unknown-rack bytes that it follows from."""
 
     level: ReliabilityLevel
-    exact: float
     estimated: float
     unknown: float
 
@@ -352,21 +348,18 @@ def reliability_of(traffic: Traffic) -> Reliability:
     """Return the reliability of the bytes and the cost of ``traffic``."""
     size = traffic.bytes
     if not size:
-        return Reliability("rough" if traffic.unsized_offsets else "none", 0.0, 0.0, 0.0)
-    exact = traffic.reported_bytes / size
+        return Reliability("rough" if traffic.unsized_offsets else "none", 0.0, 0.0)
     estimated = traffic.estimated_bytes / size
     unknown = traffic.unknown_bytes / size
     doubtful = estimated + unknown
     level: ReliabilityLevel = "rough"
     if traffic.unsized_offsets and doubtful <= MAX_FAIR_DOUBTFUL_SHARE:
         level = "fair"
-    elif exact >= MIN_EXACT_SHARE and doubtful <= MAX_GOOD_DOUBTFUL_SHARE:
-        level = "exact"
     elif doubtful <= MAX_GOOD_DOUBTFUL_SHARE:
         level = "good"
     elif doubtful <= MAX_FAIR_DOUBTFUL_SHARE:
         level = "fair"
-    return Reliability(level, exact, estimated, unknown)
+    return Reliability(level, estimated, unknown)
 
 
 def reliability_of_groups(groups: Iterable[GroupTotal]) -> Reliability:

@@ -36,7 +36,6 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "crossed_level",
         "bytes",
         "estimated_bytes",
-        "reported_bytes",
         "unsized_offsets",
         "cost",
     ),

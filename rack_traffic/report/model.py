@@ -22,18 +22,16 @@ over the day. Without a what-if none is shown."""
 class Traffic:
     """Bytes within a rack, across racks, and of unknown racks.
 
-    These three add up to all bytes. ``estimated_bytes`` and ``reported_bytes`` are parts of all
-    bytes: the former are a usual rate because nothing could be measured, the latter are exact
-    values from clients. ``unsized_offsets`` are records and control records of unknown size, which
-    the bytes do not include. ``cost`` is that of ``crossing_bytes``; bytes of unknown racks have
-    none.
+    These three add up to all bytes. ``estimated_bytes`` are a part of all bytes: a usual rate,
+    because nothing could be measured. ``unsized_offsets`` are records and control records of
+    unknown size, which the bytes do not include. ``cost`` is that of ``crossing_bytes``; bytes of
+    unknown racks have none.
     """
 
     local_bytes: int = 0
     crossing_bytes: int = 0
     unknown_bytes: int = 0
     estimated_bytes: int = 0
-    reported_bytes: int = 0
     unsized_offsets: int = 0
     cost: float = 0.0
 
@@ -53,7 +51,6 @@ class Traffic:
             self.crossing_bytes + other.crossing_bytes,
             self.unknown_bytes + other.unknown_bytes,
             self.estimated_bytes + other.estimated_bytes,
-            self.reported_bytes + other.reported_bytes,
             self.unsized_offsets + other.unsized_offsets,
             self.cost + other.cost,
         )

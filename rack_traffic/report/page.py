@@ -368,7 +368,6 @@ def _measured_hours(summary: Summary) -> float:
 def _reliability_text(summary: Summary) -> str:
     reliability = reliability_of(summary.consumed)
     parts = (
-        ("exact", reliability.exact),
         ("estimated", reliability.estimated),
         ("of unknown rack", reliability.unknown),
     )

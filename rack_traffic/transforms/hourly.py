@@ -114,7 +114,7 @@ def _halves() -> Column:
 # ---- Bytes and cost per pair of racks and hour.
 
 _KEYS = ("cluster", "kind", "group", "topic", "from_rack", "to_rack", "hour")
-_VALUES = ("bytes", "estimated_bytes", "reported_bytes", "unsized_offsets")
+_VALUES = ("bytes", "estimated_bytes", "unsized_offsets")
 
 
 def hourly(partition_hours: DataFrame, prices: PriceTable) -> DataFrame:

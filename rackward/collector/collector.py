@@ -15,12 +15,11 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from placement_core import RackwardError
 from rackward.admin import AdminConnection, AdminError
-from rackward.collector.client_reports import TABLE, ClientReports
 from rackward.collector.config import ClusterSource, SinkError, SourceError, StoppedError
 from rackward.collector.snapshot_reader import Sink, Snapshot, take_snapshot
 
@@ -184,11 +183,6 @@ class Worker:
         self._limiter = RateLimiter(source.requests_per_second, time.monotonic, wait)
         self._admin: AdminConnection | None = None
         self._brokers: frozenset[object] = frozenset()
-        self._reports = (
-            ClientReports(source.properties, source.reports_topic, source.name)
-            if source.reports_topic
-            else None
-        )
         self._failing_since = 0.0
         self._logged_failure: type[RackwardError] | None = None
         self._logged_faults: set[str] = set()
@@ -200,10 +194,8 @@ class Worker:
         """
         started, requests = self._clock(), self._limiter.requests
         try:
-            snapshot = self._add_reports(self._take())
-            stored = self._sink.write(snapshot)
-            if stored and self._reports is not None:
-                self._reports.commit()
+            snapshot = self._take()
+            self._sink.write(snapshot)
         except (AdminError, SinkError) as error:
             self._on_failure(error, started)
             return False
@@ -213,10 +205,8 @@ class Worker:
         return True
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connection."""
         self._disconnect()
-        if self._reports is not None:
-            self._reports.close()
 
     def _take(self) -> Snapshot:
         if self._admin is None:
@@ -229,19 +219,6 @@ class Worker:
             self._limiter.acquire,
             lambda: datetime.fromtimestamp(self._clock(), UTC),
             collector_id(),
-        )
-
-    def _add_reports(self, snapshot: Snapshot) -> Snapshot:
-        if self._reports is None:
-            return snapshot
-        try:
-            rows, faults = self._reports.read()
-        except AdminError as error:
-            return replace(snapshot, faults=(*snapshot.faults, str(error)))
-        return replace(
-            snapshot,
-            tables={**snapshot.tables, TABLE: rows},
-            faults=(*snapshot.faults, *dict.fromkeys(faults)),
         )
 
     def _on_success(self, snapshot: Snapshot, started: float, requests: int) -> None:
@@ -283,9 +260,6 @@ class Worker:
             log.warning("%s: snapshot failed: %s", self.source.name, error)
         if isinstance(error, AdminError):
             self._disconnect()
-        if self._reports is not None:
-            # These reports were not stored, so they are read again from the committed offset.
-            self._reports.close()
 
     def _log_faults(self, faults: set[str]) -> None:
         new = sorted(faults - self._logged_faults)
@@ -383,11 +357,10 @@ class RateLimiter:
 
 def _counts(snapshot: Snapshot) -> str:
     rows = {table: len(each) for table, each in snapshot.tables.items()}
-    text = (
+    return (
         f"brokers={rows['brokers']} partitions={rows['partitions']} groups={snapshot.groups} "
         f"members={rows['members']} commits={rows['commits']}"
     )
-    return text + (f" {TABLE}={rows[TABLE]}" if TABLE in rows else "")
 
 
 def _rng(seed: int | None, name: str) -> random.Random:

@@ -6,7 +6,6 @@
         requests_per_second: 10
         exclude_groups: [test-*]
         racks: {10.1.0.0/16: use1-az1, 10.2.0.0/16: use1-az2}
-        reports_topic: rackward-client-reports
       staging:
         bootstrap_servers: kafka-1:9092,kafka-2:9092
 
@@ -100,7 +99,6 @@ class ClusterSource:
     selection: Selection = field(default_factory=Selection)
     racks: HostRacks = field(default_factory=HostRacks)
     requests_per_second: float = DEFAULT_REQUESTS_PER_SECOND
-    reports_topic: str | None = None
 
 
 def read_sources(
@@ -151,7 +149,6 @@ class _Cluster(msgspec.Struct, forbid_unknown_fields=True):
         Annotated[dict[Any, Any], Meta(description="addresses or networks, each with its rack")]
         | None
     ) = None
-    reports_topic: Text | None = None
 
 
 def _source(
@@ -186,7 +183,6 @@ def _source(
         ),
         racks=racks,
         requests_per_second=settings.requests_per_second or defaults.requests_per_second,
-        reports_topic=settings.reports_topic or defaults.reports_topic,
     )
 
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from rack_traffic.atomic_write import UNFINISHED_PREFIX, write_atomically
-from rack_traffic.snapshot_tables import SNAPSHOT_TABLES, TIME_COLUMN, arrow_schema
+from rack_traffic.snapshot_tables import SNAPSHOT_TABLES, arrow_schema
 from rackward.collector.config import SinkError
 from rackward.collector.snapshot_reader import Row, Snapshot
 
@@ -72,18 +72,17 @@ class ParquetSink:
         ]
         return max(times, default=None)
 
-    def write(self, snapshot: Snapshot) -> bool:
+    def write(self, snapshot: Snapshot) -> None:
         """See Sink."""
         with self._lock:
             pending = self._pending.setdefault(snapshot.cluster, [])
             pending.append(snapshot)
             if snapshot.cluster in self._begun and len(pending) < self._per_file:
                 self._check_open()
-                return False
+                return
             # Removed first, so that snapshots that cannot be written do not accumulate.
             self._write(self._pending.pop(snapshot.cluster))
             self._begun.add(snapshot.cluster)
-            return True
 
     def flush(self) -> None:
         """See Sink."""
@@ -146,8 +145,8 @@ def arrow_table(table: str, rows: list[Row]) -> pa.Table:
 
 
 def _by_date(table: str, rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """Return the rows by the UTC date of their time column, in order."""
-    column = list(SNAPSHOT_TABLES[table]).index(TIME_COLUMN[table])
+    """Return the rows by the UTC date of their ``taken_at``, in order."""
+    column = list(SNAPSHOT_TABLES[table]).index("taken_at")
     dates: dict[str, list[Row]] = {}
     for row in rows:
         at = row[column]

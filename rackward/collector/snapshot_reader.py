@@ -175,11 +175,8 @@ class Sink(Protocol):
         None if there is none, or if the sink cannot be read.
         """
 
-    def write(self, snapshot: Snapshot) -> bool:
-        """Write a snapshot; return whether it and all earlier ones of the cluster are durable.
-
-        Raises SinkError.
-        """
+    def write(self, snapshot: Snapshot) -> None:
+        """Write a snapshot, now or with later ones. Raises SinkError."""
 
     def flush(self) -> None:
         """Make all snapshots durable. Raises SinkError."""

@@ -80,8 +80,8 @@ class TopicSink:
         """See Sink."""
         return None
 
-    def write(self, snapshot: Snapshot) -> bool:
-        """See Sink; returns True once all in-sync replicas have it."""
+    def write(self, snapshot: Snapshot) -> None:
+        """See Sink; returns once all in-sync replicas have it."""
         with self._lock:
             if self._closed:
                 raise SinkError(f"topic {self._topic} is closed: the collector has ended")
@@ -89,7 +89,6 @@ class TopicSink:
                 self._producer.send(to_messages(snapshot))
             except AdminError as error:
                 raise SinkError(f"sending a snapshot of {snapshot.cluster}: {error}") from error
-        return True
 
     def flush(self) -> None:
         """See Sink; nothing is buffered."""

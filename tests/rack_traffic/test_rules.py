@@ -22,7 +22,6 @@ from tests.support.traffic_frames import stored
 
 BEGIN = datetime(2026, 3, 2, 10, tzinfo=UTC)
 RACKS = ("a", "b", "c")
-TABLES = (*traffic_sql.TABLES, "client_reports")
 
 Values = dict[str, Any]
 
@@ -32,8 +31,8 @@ class Case:
     """Rows of tables (a missing one has the default), and what they give.
 
     ``hours`` maps (kind or group, hour from 0) to the rows there; other kinds, groups and hours
-    may have any. A row is (from rack, to rack, bytes, estimated bytes, unsized offsets, reported
-    bytes); the last ones may be left out if they are 0.
+    may have any. A row is (from rack, to rack, bytes, estimated bytes, unsized offsets); the
+    last ones may be left out if they are 0.
     """
 
     hours: dict[tuple[str, int], list[tuple[Any, ...]]]
@@ -45,7 +44,6 @@ class Case:
     brokers: list[Values] = field(
         default_factory=lambda: [broker(0, number, rack) for number, rack in enumerate(RACKS)]
     )
-    client_reports: list[Values] = field(default_factory=list)
 
 
 def at(minute: float) -> datetime:
@@ -111,12 +109,6 @@ def owner(
         "assignment": assignment,
         "taken_at": at(minute),
     }
-
-
-def report(first: float, last: float, size: int, rack: str = "a") -> Values:
-    times = {"from_at": at(first), "to_at": at(last)}
-    member = {"group": "g", "member_id": "m", "topic": "t", "partition": 0}
-    return member | times | {"from_rack": rack, "to_rack": "x", "bytes": size}
 
 
 # Twenty log segments of 10 bytes per offset; from the eighteenth on the log is 5,000 bytes smaller.
@@ -287,11 +279,6 @@ CASES: dict[str, Case] = {
         },
         logs=changed(steps(4, replicas=[0, 1]), 2, leader=1),
     ),
-    "18 reports of clients": Case(
-        # Of the hour, a quarter is covered once, and the racks of a report count once.
-        {("g", 0): [("a", "x", 2250 + 70, 0, 0, 70), ("b", "x", 30, 0, 0, 30)]},
-        client_reports=[report(0, 15, 70), report(0, 15, 70), report(0, 15, 30, "b")],
-    ),
 }
 
 
@@ -301,7 +288,7 @@ def rows_of_all() -> dict[str, list[Values]]:
         table: [
             {"cluster": name, **row} for name, case in CASES.items() for row in _of(case, table)
         ]
-        for table in TABLES
+        for table in traffic_sql.TABLES
     }
 
 
@@ -316,10 +303,10 @@ Cells = dict[tuple[str, str, int], list[tuple[Any, ...]]]
 def cells(rows: Iterable[tuple[Any, ...]]) -> Cells:
     """Return (cluster, kind or group, hour) to the rows there, in the form of ``Case.hours``."""
     found: Cells = {}
-    for cluster, kind, group, _, _, hour, from_rack, to_rack, size, estimated, reported, un in rows:
+    for cluster, kind, group, _, _, hour, from_rack, to_rack, size, estimated, unsized in rows:
         seconds = hour.timestamp() if isinstance(hour, datetime) else hour
         key = (cluster, group or kind, int(seconds - BEGIN.timestamp()) // 3600)
-        found.setdefault(key, []).append((from_rack, to_rack, size, estimated, un, reported))
+        found.setdefault(key, []).append((from_rack, to_rack, size, estimated, unsized))
     return {key: sorted(values, key=str) for key, values in found.items()}
 
 
@@ -330,8 +317,8 @@ def computed(
     """Return the rows of the pipeline, and those of the other program."""
     folder = tmp_path_factory.mktemp("snapshots")
     rows = partition_hours(stored(spark, rows_of_all(), folder), EstimationOptions()).collect()
-    connection = traffic_sql.connect(str(folder), reports=True)
-    query = traffic_sql.partition_hours(connection, reports=True)
+    connection = traffic_sql.connect(str(folder))
+    query = traffic_sql.partition_hours(connection)
     return rows, connection.execute(query).fetchall()
 
 
@@ -339,7 +326,7 @@ def computed(
 def test_a_rule(computed: tuple[list[Row], list[tuple[Any, ...]]], name: str) -> None:
     found = cells(computed[0])
     for (kind, hour), rows in CASES[name].hours.items():
-        expected = [(*row, *[0] * (6 - len(row))) for row in rows]
+        expected = [(*row, *[0] * (5 - len(row))) for row in rows]
         assert found.get((name, kind, hour), []) == sorted(expected, key=str), (kind, hour)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -37,16 +37,6 @@ VALID: dict[str, dict[str, Any]] = {
         "committed_offset": 0,
         "taken_at": AT,
     },
-    "client_reports": {
-        "cluster": "c",
-        "group": "g",
-        "member_id": "m",
-        "topic": "t",
-        "partition": 0,
-        "bytes": 0,
-        "from_at": AT,
-        "to_at": AT + timedelta(seconds=1),
-    },
 }
 INVALID: list[tuple[str, dict[str, Any], str]] = [
     ("brokers", {"broker": -1}, "broker is negative"),
@@ -65,9 +55,6 @@ INVALID: list[tuple[str, dict[str, Any], str]] = [
     ("commits", {"committed_offset": -1}, "committed_offset is negative"),
     ("commits", {"topic": ""}, "topic is empty"),
     ("commits", {"taken_at": datetime(1970, 1, 1, tzinfo=UTC)}, "taken_at is out of range"),
-    ("client_reports", {"to_at": AT}, "to_at is not after from_at"),
-    ("client_reports", {"bytes": -1}, "bytes is negative"),
-    ("client_reports", {"to_at": AT + timedelta(days=2)}, "the report is longer than a day"),
 ]
 
 

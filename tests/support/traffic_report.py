@@ -95,7 +95,6 @@ def hourly_row(
         "crossed_level": level,
         "bytes": size,
         "estimated_bytes": 0,
-        "reported_bytes": 0,
         "unsized_offsets": 0,
         "price_per_gb": None if level is None else 0.02 * level,
         "cost": None if level is None else PRICE * size * level,
@@ -210,7 +209,6 @@ def platform(
                         hourly_row(
                             when, size, one, other, cluster=cluster, group=group, topic=name,
                             estimated_bytes=estimated,
-                            reported_bytes=size if number % 5 == 1 else 0,
                         )
                     )  # fmt: skip
                     read += size

@@ -44,7 +44,6 @@ The file for --clusters (YAML, JSON or TOML):
       requests_per_second: 10
       exclude_groups: [test-*]
       racks: {10.1.0.0/16: use1-az1, 10.2.0.0/16: use1-az2}
-      reports_topic: rackward-client-reports
 
 \b
 JSON: {schema_version: 1, command,
@@ -100,13 +99,6 @@ def collect(
             metavar="FILE",
             help="Racks for members without client.rack, by host, IP address or CIDR block, in "
             "YAML, JSON or TOML.",
-        ),
-    ] = None,
-    reports_topic: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOPIC",
-            help="Also collect the bytes that members report to this topic of their cluster.",
         ),
     ] = None,
     requests_per_second: Annotated[
@@ -209,7 +201,6 @@ def collect(
             Patterns(_split_names(topics), _split_names(exclude_topics)),
         ),
         requests_per_second=requests_per_second,
-        reports_topic=reports_topic,
     )
     if rack_map is not None:
         defaults = replace(defaults, racks=read_host_racks(rack_map))

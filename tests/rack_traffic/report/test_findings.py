@@ -98,13 +98,11 @@ def test_unknown_racks_of_members_and_of_brokers() -> None:
     [
         (Traffic(), "none"),
         (Traffic(100), "good"),
-        (Traffic(100, reported_bytes=95), "exact"),
-        (Traffic(100, reported_bytes=94), "good"),
         (Traffic(95, estimated_bytes=2, unknown_bytes=5), "fair"),
         (Traffic(100, estimated_bytes=6), "fair"),
         (Traffic(100, estimated_bytes=26), "rough"),
-        (Traffic(70, unknown_bytes=30, reported_bytes=100), "rough"),
-        (Traffic(100, reported_bytes=100, unsized_offsets=59_800_000), "fair"),
+        (Traffic(70, unknown_bytes=30), "rough"),
+        (Traffic(100, unsized_offsets=59_800_000), "fair"),
         (Traffic(unsized_offsets=7), "rough"),
     ],
 )

@@ -309,13 +309,12 @@ def test_tables_on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -
             GB,
             0,
             0,
-            0,
         )
         for group in ("bad", "good", "absent")
         for partition in range(4)
         for hour in (0, 1)
     ]
-    hours.append(("c", "produce", None, "t", 0, BEGIN, None, "a", GB, 0, 0, 0))
+    hours.append(("c", "produce", None, "t", 0, BEGIN, None, "a", GB, 0, 0))
     given = spark.createDataFrame(hours, PARTITION_HOURS)
     inputs = group_inputs(tables(spark), given, Interval.HOUR, timedelta(hours=1)).persist()
     # Older snapshots have no type.

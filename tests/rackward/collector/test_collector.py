@@ -29,11 +29,10 @@ class MemorySink:
     def last(self, cluster: str) -> float | None:  # noqa: ARG002
         return None
 
-    def write(self, snapshot: Snapshot) -> bool:
+    def write(self, snapshot: Snapshot) -> None:
         if self.error is not None:
             raise self.error
         self.snapshots.append(snapshot)
-        return True
 
     def flush(self) -> None:
         self.flushed += 1

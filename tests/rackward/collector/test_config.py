@@ -21,7 +21,6 @@ clusters:
     groups: [billing, audit-*]
     exclude_topics: tmp-*
     racks: {10.1.0.0/16: az1}
-    reports_topic: reports
     internal_topics: true
   west:
     bootstrap_servers: [w1:9092, w2:9092]
@@ -33,7 +32,6 @@ requests_per_second = 10
 groups = ["billing", "audit-*"]
 exclude_topics = "tmp-*"
 racks = { "10.1.0.0/16" = "az1" }
-reports_topic = "reports"
 internal_topics = true
 [clusters.west]
 bootstrap_servers = "w1:9092,w2:9092"
@@ -42,7 +40,7 @@ JSON = """
 {"clusters": {
   "east": {"command_config": "sub/east.properties", "requests_per_second": 10,
            "groups": ["billing", "audit-*"], "exclude_topics": "tmp-*",
-           "racks": {"10.1.0.0/16": "az1"}, "reports_topic": "reports", "internal_topics": true},
+           "racks": {"10.1.0.0/16": "az1"}, "internal_topics": true},
   "west": {"bootstrap_servers": "w1:9092,w2:9092"}}}
 """
 
@@ -70,12 +68,10 @@ def test_yaml_toml_and_json(tmp_path: Path, suffix: str, text: str) -> None:
     assert not east.selection.topics.matches("tmp-1")
     assert east.selection.internal
     assert east.racks.rack("/10.1.2.3") == "az1"
-    assert east.reports_topic == "reports"
     assert "secret" not in repr(east)
     assert west.properties["bootstrap.servers"] == "w1:9092,w2:9092"
     assert west.requests_per_second == 7.0
     assert west.selection == DEFAULTS.selection
-    assert west.reports_topic is None
 
 
 @pytest.mark.parametrize(

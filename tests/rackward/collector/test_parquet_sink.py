@@ -28,7 +28,7 @@ def read(root: Path, table: str) -> pa.Table:
 def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
     sink = ParquetSink(tmp_path / "out")
     original = snapshot()
-    assert sink.write(original)
+    sink.write(original)
     for table, rows in original.tables.items():
         result = read(tmp_path / "out", table).drop_columns(["date"])
         assert result.schema.equals(arrow_schema(table)), table
@@ -45,7 +45,6 @@ def test_empty_tables_are_written_once(tmp_path: Path) -> None:
     result = read(tmp_path, "commits")
     assert result.num_rows == 0
     assert result.drop_columns(["date"]).schema.equals(arrow_schema("commits"))
-    assert not (tmp_path / "client_reports").exists()
 
 
 def test_rows_are_partitioned_by_date(tmp_path: Path) -> None:
@@ -79,9 +78,11 @@ def test_the_time_of_the_last_snapshot_is_read_from_the_files(tmp_path: Path) ->
 
 def test_several_snapshots_share_a_file(tmp_path: Path) -> None:
     sink = ParquetSink(tmp_path, per_file=3)
-    durable = [sink.write(snapshot(at=AT + timedelta(minutes=n))) for n in range(5)]
-    assert durable == [True, False, False, True, False]
-    assert read(tmp_path, "brokers").num_rows == 4
+    written = []
+    for n in range(5):
+        sink.write(snapshot(at=AT + timedelta(minutes=n)))
+        written.append(read(tmp_path, "brokers").num_rows)
+    assert written == [1, 1, 1, 4, 4]
     assert len(list(tmp_path.glob("brokers/*/*.parquet"))) == 2
     sink.flush()
     assert read(tmp_path, "brokers").num_rows == 5
@@ -126,7 +127,8 @@ def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Monke
         sink.write(snapshot())
     monkeypatch.undo()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-    assert sink.write(snapshot())
+    sink.write(snapshot())
+    assert read(tmp_path, "brokers").num_rows == 1
 
 
 def test_a_folder_that_cannot_be_created(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ LOG = 'cluster, topic, "partition", topic_id'
 AGES = (1, 4, 16, 64, 256)
 
 
-def connect(root: str, *, reports: bool = False) -> duckdb.DuckDBPyConnection:
+def connect(root: str) -> duckdb.DuckDBPyConnection:
     """Return a database with a view of each snapshot table in the Parquet files below ``root``."""
     connection = duckdb.connect()
-    for table in (*TABLES, "client_reports") if reports else TABLES:
+    for table in TABLES:
         connection.execute(
             f"CREATE VIEW {table} AS "
             f"FROM read_parquet('{root}/{table}/**/*.parquet', union_by_name = true)"
@@ -43,9 +43,7 @@ def _comparable(row: Sequence[object]) -> tuple[object, ...]:
     return tuple(int(each.timestamp()) if isinstance(each, datetime) else each for each in row)
 
 
-def partition_hours(
-    connection: duckdb.DuckDBPyConnection, *, reports: bool = False, max_gap_hours: float = 24.0
-) -> str:
+def partition_hours(connection: duckdb.DuckDBPyConnection, *, max_gap_hours: float = 24.0) -> str:
     """Compute PARTITION_HOURS in a database of :func:`connect`; return the query for its rows.
 
     Hours are in seconds since 1970.
@@ -57,10 +55,10 @@ def partition_hours(
         "ends": _ends(connection),
         "reads": _reads(gap),
         "writes": _writes(gap),
-        "estimates": ESTIMATES,
+        "hours": HOURS,
     }.items():
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
-    return WITH_REPORTS if reports else "FROM estimates"
+    return "FROM hours"
 
 
 RACKS = """
@@ -309,7 +307,7 @@ def _writes(max_gap: int) -> str:
     """
 
 
-ESTIMATES = f"""
+HOURS = f"""
     WITH halves AS (
         SELECT *, ts - ts0 AS length, ts0 + (ts - ts0) // 2 AS middle,
             unnest(CASE WHEN (from0 IS DISTINCT FROM from1 OR to0 IS DISTINCT FROM to1)
@@ -333,45 +331,6 @@ ESTIMATES = f"""
     SELECT cluster, kind, "group", topic, "partition", hour * 3600 AS hour,
         from_rack, to_rack, sum(round(bytes * share))::BIGINT AS bytes,
         sum(CASE WHEN estimated THEN round(bytes * share) ELSE 0 END)::BIGINT AS estimated_bytes,
-        0::BIGINT AS reported_bytes, sum(round(unsized * share))::BIGINT AS unsized_offsets
+        sum(round(unsized * share))::BIGINT AS unsized_offsets
     FROM parts GROUP BY ALL HAVING sum(round(bytes * share)) > 0 OR sum(round(unsized * share)) > 0
-"""
-
-WITH_REPORTS = f"""
-    -- 18
-    WITH reported AS (
-        SELECT *, least(last, (number + 1) * {HOUR}) - greatest(first, number * {HOUR}) AS overlap,
-            number * 3600 AS hour
-        FROM (
-            SELECT *, unnest(range(first // {HOUR}, (last - 1) // {HOUR} + 1)) AS number
-            FROM (
-                SELECT DISTINCT ON ({SERIES}, member_id, from_rack, to_rack, first, last) *
-                FROM (
-                    SELECT *, epoch_us(from_at) AS first, epoch_us(to_at) AS last
-                    FROM client_reports
-                )
-            )
-        )
-    ),
-    covered AS (
-        SELECT {SERIES}, hour, 1 - least(sum(overlap), {HOUR}) / {HOUR} AS uncovered
-        FROM (SELECT DISTINCT {SERIES}, hour, member_id, first, last, overlap FROM reported)
-        GROUP BY ALL
-    ),
-    both_kinds AS (
-        SELECT cluster, kind, "group", topic, "partition", hour, from_rack, to_rack,
-            round(bytes * coalesce(uncovered, 1)) AS bytes,
-            round(estimated_bytes * coalesce(uncovered, 1)) AS estimated_bytes,
-            0 AS reported_bytes, round(unsized_offsets * coalesce(uncovered, 1)) AS unsized_offsets
-        FROM estimates LEFT JOIN covered USING ({SERIES}, hour)
-        UNION ALL
-        SELECT cluster, 'consume', "group", topic, "partition", hour, from_rack, to_rack,
-            round(bytes * overlap / (last - first)), 0, round(bytes * overlap / (last - first)), 0
-        FROM reported
-    )
-    SELECT cluster, kind, "group", topic, "partition", hour, from_rack, to_rack,
-        sum(bytes)::BIGINT AS bytes, sum(estimated_bytes)::BIGINT AS estimated_bytes,
-        sum(reported_bytes)::BIGINT AS reported_bytes,
-        sum(unsized_offsets)::BIGINT AS unsized_offsets
-    FROM both_kinds GROUP BY ALL HAVING sum(bytes) > 0 OR sum(unsized_offsets) > 0
 """
