@@ -11,11 +11,13 @@ from placement_core.errors import (
 )
 from placement_core.lazy_exports import lazy_exports
 from placement_core.racks import (
+    RACK_AWARE_SELECTOR,
     RackPath,
     common_levels,
     levels_crossed,
     nearest_replica,
     parse_rack,
+    source_rack,
     tie_break,
 )
 
@@ -27,6 +29,7 @@ else:
     )
 
 __all__ = [
+    "RACK_AWARE_SELECTOR",
     "Broker",
     "ClusterView",
     "InvalidGroupError",
@@ -43,5 +46,6 @@ __all__ = [
     "moves_between",
     "nearest_replica",
     "parse_rack",
+    "source_rack",
     "tie_break",
 ]

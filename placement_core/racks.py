@@ -1,4 +1,4 @@
-"""Rack ids, their levels, the distance between racks, and the nearest replica.
+"""Rack ids, their levels, the distance between racks, and the replica that a client reads.
 
 A rack id is an opaque string (``use1-az1``) or, if it begins with a slash, a path whose levels run
 from the widest to the narrowest: ``/dc1/room2/r7`` (KIP-879). An absent or empty id means that the
@@ -16,7 +16,7 @@ Distance is the number of levels crossed between two racks. With ids of up to tw
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from zlib import crc32
 
 RackPath = tuple[str, ...]
@@ -95,6 +95,31 @@ def nearest_replica(
         return leader
     equals = sorted(broker for broker, levels in crossed.items() if levels == minimum)
     return equals[tie_break % len(equals)]
+
+
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The ``replica.selector.class`` of brokers that select replicas by rack (KIP-392)."""
+
+
+def source_rack(
+    client: str | None, leader: str | None, in_sync: Collection[str], sends_rack: bool | None
+) -> str | None:
+    """Return the rack that a client reads a partition from; None if it is unknown.
+
+    ``client`` and ``leader`` are the racks of the client and the leader. ``in_sync`` are the racks
+    of the in-sync replicas if the leader's broker has the RACK_AWARE_SELECTOR; else it is empty.
+    That selector compares racks as a whole: a client whose rack has an in-sync replica reads there,
+    any other client from the leader, however near another replica is (see `nearest_replica`).
+    ``sends_rack`` is whether the client fetches with its rack; None: unknown.
+
+    >>> [source_rack(rack, "a", {"a", "b"}, True) for rack in ("a", "b", "c")]
+    ['a', 'b', 'a']
+    >>> [source_rack("b", "a", {"a", "b"}, sends) for sends in (False, None)]
+    ['a', None]
+    """
+    if sends_rack is False or not client or client == leader or client not in in_sync:
+        return leader
+    return client if sends_rack else None
 
 
 def tie_break(topic: str, partition: int) -> int:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
 from assignors.explain import Explanation, LocalityFinding, Reason, Remedy, RemedyKind, explain
 from assignors.model import Assignor
-from placement_core import ClusterView, InvalidOptionError, TopicPartition, parse_rack
+from placement_core import (
+    ClusterView,
+    InvalidOptionError,
+    TopicPartition,
+    parse_rack,
+    source_rack,
+)
 from placement_core.leaders import CurrentAssignment, plan_leaders
 from rackward.admin import AdminConnection, read_state
 from rackward.admin.groups import CLASSIC, CONSUMER, Group, GroupMember
@@ -18,10 +24,13 @@ from rackward.group_readers import (
     BALANCED_BY_TOPIC,
     COOPERATIVE_STICKY,
     RANGE,
+    Reader,
     assigned_by_rackward,
     current_assignment,
+    in_sync_racks,
     is_stable,
-    member_rack,
+    partition_readers,
+    readers_by_id,
     subscribed_topics,
     topics_read,
 )
@@ -33,7 +42,7 @@ class RackLocality:
     """Partitions of a group by rack (None: unknown).
 
     ``leaders`` are partitions led in the rack. ``reads`` are partitions assigned to the rack's
-    members, ``local`` those of them that are led in the rack.
+    members, ``local`` those of them that they read in the rack.
     """
 
     rack: str | None
@@ -47,20 +56,28 @@ class RackLocality:
 class ExplainedGroup:
     """A group and the explanation of its off-rack partitions.
 
-    racks
-        Rack of each member, by member id; None: unknown.
+    readers
+        How each member reads, by member id.
     reference
         Name of rackward's assignor that balances as the group's assignor does. The optimum is
         that assignor's.
     view
         The topics that the group reads, and no others.
+    in_sync
+        The result of `rackward.group_readers.in_sync_racks`.
     """
 
     group: Group
-    racks: Mapping[str, str | None]
+    readers: Mapping[str, Reader]
     reference: str
     explanation: Explanation
     view: ClusterView
+    in_sync: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def racks(self) -> dict[str, str | None]:
+        """Rack of each member, by member id; None: unknown."""
+        return {member: reader.rack for member, reader in self.readers.items()}
 
     @property
     def uses_rackward(self) -> bool:
@@ -70,7 +87,7 @@ class ExplainedGroup:
     @property
     def rackless_members(self) -> int:
         """Number of members whose rack is unknown."""
-        return sum(parse_rack(rack) is None for rack in self.racks.values())
+        return sum(parse_rack(reader.rack) is None for reader in self.readers.values())
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -78,16 +95,21 @@ class ExplainedGroup:
         return tuple(sorted({tp.topic for tp in self.view.replicas}))
 
     def local_partitions(self, member: GroupMember) -> int:
-        """Return how many of a member's partitions are led in its rack."""
-        rack = parse_rack(self.racks[member.id])
+        """Return how many of a member's partitions it reads in its rack."""
+        reader = self.readers[member.id]
+        rack = parse_rack(reader.rack)
         if rack is None:
             return 0
-        broker_racks = self.view.racks()
-        leaders = map(self.view.leader, _assignment(member))
-        return sum(
-            leader is not None and parse_rack(broker_racks.get(leader)) == rack
-            for leader in leaders
-        )
+        sources = _sources(self.view, dict.fromkeys(_assignment(member), reader), self.in_sync)
+        return sum(parse_rack(source) == rack for source in sources.values())
+
+    @property
+    def read_from_followers(self) -> int:
+        """Number of partitions that are read from another rack than their leader's."""
+        readers = _current_readers(self.group, self.readers)
+        leaders = _sources(self.view, readers, {})
+        sources = _sources(self.view, readers, self.in_sync)
+        return sum(rack is not None and rack != leaders[tp] for tp, rack in sources.items())
 
     def locality_by_rack(self) -> list[RackLocality]:
         """Return a row for each rack that has members or leaders; the unknown rack is last."""
@@ -97,10 +119,11 @@ class ExplainedGroup:
             for tp in self.view.replicas
         )
         rows = []
+        racks = self.racks
         for rack in sorted(
-            {*leaders, *self.racks.values()}, key=lambda name: (name is None, name or "")
+            {*leaders, *racks.values()}, key=lambda name: (name is None, name or "")
         ):
-            members = [each for each in self.group.members if self.racks[each.id] == rack]
+            members = [each for each in self.group.members if racks[each.id] == rack]
             rows.append(
                 RackLocality(
                     rack=rack,
@@ -168,36 +191,84 @@ def leader_advice(group: Group) -> str:
 
 
 def explain_live_group(
-    admin: AdminConnection, group: Group, host_racks: HostRacks
+    admin: AdminConnection, group: Group, host_racks: HostRacks, selectors: Mapping[int, str]
 ) -> ExplainedGroup:
-    """Read the topics of ``group`` and explain it. Raises AdminError."""
-    view = read_state(admin, topics_read(group), reassignments=False).view
-    return explain_group(group, view, host_racks)
+    """Read the topics of ``group`` and explain it. Raises AdminError.
+
+    ``selectors`` is the replica.selector.class of each broker, as far as it is known.
+    """
+    state = read_state(admin, topics_read(group), reassignments=False)
+    return explain_group(group, state.view, host_racks, in_sync_racks(state, selectors))
 
 
 def explain_group(
-    group: Group, view: ClusterView, host_racks: HostRacks, *, remedies: bool = True
+    group: Group,
+    view: ClusterView,
+    host_racks: HostRacks,
+    in_sync: Mapping[TopicPartition, frozenset[str]] | None = None,
+    *,
+    remedies: bool = True,
 ) -> ExplainedGroup:
     """Explain ``group``; ``view`` has the topics that it reads, and no others.
 
-    ``remedies`` False leaves out the remedies, see `assignors.explain.explain`.
+    ``in_sync`` is the result of `rackward.group_readers.in_sync_racks`. A partition that a follower
+    serves is explained as if that follower led it. ``remedies`` False leaves out the remedies, see
+    `assignors.explain.explain`.
     """
-    racks = {member.id: member_rack(member, host_racks) for member in group.members}
+    in_sync = in_sync or {}
+    readers = readers_by_id(group, host_racks)
+    current = _current_readers(group, readers)
+    leaders, sources = _sources(view, current, {}), _sources(view, current, in_sync)
+    leader_racks = view.leader_racks()
+    for tp, rack in sources.items():
+        leader_racks[tp.topic][tp.partition] = rack
     explanation = explain(
-        members_of(group, racks),
-        view.leader_racks(),
+        members_of(group, {member: reader.rack for member, reader in readers.items()}),
+        leader_racks,
         {member.id: member.assignment for member in group.members},
         reference_assignor(group),
         leaders={(tp.topic, tp.partition): leader for tp, leader in view.known_leaders.items()},
+        replica_unknown={
+            (tp.topic, tp.partition)
+            for tp, rack in sources.items()
+            if rack is None and leaders[tp] is not None
+        },
         remedies=remedies,
     )
+    if in_sync:
+        # Whoever gets a partition may be served by a follower.
+        best = partition_readers(explanation.best, readers)
+        optimum = sum(
+            parse_rack(rack) not in (None, parse_rack(best[tp].rack))
+            for tp, rack in _sources(view, best, in_sync).items()
+        )
+        uneven = explanation.uneven and optimum > explanation.off_rack
+        explanation = replace(explanation, optimum=optimum, uneven=uneven)
     if remedies and not assigned_by_rackward(group):
         fit = fit_leaders(view, current_assignment(group, host_racks), explanation.off_rack)
         explanation = replace(
             explanation,
             findings=tuple(_possible_remedies(group, each, fit) for each in explanation.findings),
         )
-    return ExplainedGroup(group, racks, reference_protocol(group), explanation, view)
+    return ExplainedGroup(group, readers, reference_protocol(group), explanation, view, in_sync)
+
+
+def _current_readers(group: Group, readers: Mapping[str, Reader]) -> dict[TopicPartition, Reader]:
+    return partition_readers({each.id: each.assignment for each in group.members}, readers)
+
+
+def _sources(
+    view: ClusterView,
+    readers: Mapping[TopicPartition, Reader],
+    in_sync: Mapping[TopicPartition, frozenset[str]],
+) -> dict[TopicPartition, str | None]:
+    """Return the rack that each partition with a leader is read from."""
+    leaders, racks = view.known_leaders, view.racks()
+    return {
+        tp: source_rack(reader.rack, racks.get(leaders[tp]), in_sync.get(tp, ()), reader.sends_rack)
+        for tp, reader in readers.items()
+        if tp in leaders
+    }
 
 
 def reference_protocol(group: Group) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
-from placement_core import InvalidOptionError, TopicPartition
+from placement_core import RACK_AWARE_SELECTOR, InvalidOptionError, TopicPartition, parse_rack
 from placement_core.leaders import DEFAULT_MAX_IMBALANCE, ConsumerDemand, CurrentAssignment
 from placement_core.plugins import parse_properties
 from rackward.admin import AdminConnection, ClusterState
@@ -171,17 +172,73 @@ def current_assignment(group: Group, host_racks: HostRacks) -> CurrentAssignment
 
     As for `groups explain`, no one reads a partition that several members own.
     """
-    owners: dict[TopicPartition, list[str | None]] = {}
-    for member in group.members:
-        rack = member_rack(member, host_racks)
-        for topic, numbers in member.assignment.items():
-            for number in numbers:
-                owners.setdefault(TopicPartition(topic, number), []).append(rack)
-    return CurrentAssignment(
-        group.id,
-        topics_read(group),
-        {tp: racks[0] for tp, racks in sorted(owners.items()) if len(racks) == 1},
+    readers = partition_readers(
+        {member.id: member.assignment for member in group.members}, readers_by_id(group, host_racks)
     )
+    return CurrentAssignment(
+        group.id, topics_read(group), {tp: reader.rack for tp, reader in readers.items()}
+    )
+
+
+class Reader(NamedTuple):
+    """A member's rack (None: unknown), and ``sends_rack`` as in `placement_core.source_rack`."""
+
+    rack: str | None
+    sends_rack: bool | None
+
+
+def readers_by_id(group: Group, host_racks: HostRacks) -> dict[str, Reader]:
+    """Return how each member reads, by member id.
+
+    Members of rackward's assignors read from leaders. Others that send a rack when they join fetch
+    with it. Those that do not may do so nevertheless, and brokers do not tell: kafka-python's and
+    aiokafka's ``client_rack``, say.
+    """
+    own = group.protocol in OWN_PROTOCOLS
+    return {
+        member.id: Reader(
+            member_rack(member, host_racks),
+            False if own else True if parse_rack(member.rack) is not None else None,
+        )
+        for member in group.members
+    }
+
+
+def partition_readers(
+    assigned: Mapping[str, Mapping[str, Sequence[int]]], readers: Mapping[str, Reader]
+) -> dict[TopicPartition, Reader]:
+    """Return the readers of the partitions that exactly one member owns, sorted by partition.
+
+    ``assigned`` is member id to topic to partitions.
+    """
+    owners: dict[TopicPartition, list[str]] = {}
+    for member, share in assigned.items():
+        for topic, numbers in share.items():
+            for number in numbers:
+                owners.setdefault(TopicPartition(topic, number), []).append(member)
+    return {tp: readers[ids[0]] for tp, ids in sorted(owners.items()) if len(ids) == 1}
+
+
+def in_sync_racks(
+    state: ClusterState, selectors: Mapping[int, str]
+) -> dict[TopicPartition, frozenset[str]]:
+    """Return what `placement_core.source_rack` needs of each partition.
+
+    Only of partitions whose leader selects replicas by rack. ``selectors`` is the
+    replica.selector.class of each broker, as far as it is known.
+    """
+    selecting = {broker for broker, name in selectors.items() if name == RACK_AWARE_SELECTOR}
+    broker_racks = state.view.racks()
+    racks_of: dict[tuple[int, ...], frozenset[str]] = {}
+    racks = {}
+    for tp, leader in state.view.known_leaders.items():
+        if leader in selecting:
+            in_sync = state.in_sync.get(tp, ())
+            if in_sync not in racks_of:
+                known = map(broker_racks.get, in_sync)
+                racks_of[in_sync] = frozenset(rack for rack in known if rack)
+            racks[tp] = racks_of[in_sync]
+    return racks
 
 
 def topics_read(group: Group) -> frozenset[str]:

@@ -8,7 +8,7 @@ the subscriptions, or the balance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -136,16 +136,20 @@ def current_reasons(
     analysis: Analysis,
     leaders: LeaderBrokers | None,
     previous_leader_racks: LeaderRacks | None,
+    replica_unknown: Collection[tuple[str, int]],
 ) -> dict[int, Reason]:
     """Return the reason of each partition that is not local in the assignment in force.
 
     ``leaders`` has the broker that leads each partition, ``previous_leader_racks`` the racks of
-    the leaders when the assignment was made; None if unknown.
+    the leaders when the assignment was made; None if unknown. ``replica_unknown`` are partitions
+    that may be read from a leader or a follower.
     """
     current = analysis.current
     reasons: dict[int, Reason] = {}
     for partition in np.flatnonzero(~analysis.leader_rack_known).tolist():
-        if leaders is None:
+        if analysis.topic_partition(partition) in replica_unknown:
+            reasons[partition] = Reason.REPLICA_UNKNOWN
+        elif leaders is None:
             reasons[partition] = Reason.LEADER_UNKNOWN
         elif analysis.topic_partition(partition) in leaders:
             reasons[partition] = Reason.RACKLESS_BROKER

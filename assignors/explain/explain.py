@@ -5,7 +5,7 @@ The claims of remedies are not estimates: the group is assigned again as it woul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,6 +47,7 @@ def explain(
     *,
     leaders: LeaderBrokers | None = None,
     previous_leader_racks: LeaderRacks | None = None,
+    replica_unknown: Collection[tuple[str, int]] = (),
     remedies: bool = True,
 ) -> Explanation:
     """Return why each partition that is not read in its leader's rack is not, and remedies.
@@ -65,6 +66,9 @@ def explain(
     previous_leader_racks
         The racks of the leaders when the assignment was made, to distinguish leaders that moved
         since from an assignment that was not optimal. None: unknown.
+    replica_unknown
+        Partitions without a rack in ``leader_racks`` because it is not known which replica their
+        member reads.
     remedies
         False leaves out the remedies, which take several times as long as all the rest.
 
@@ -75,7 +79,7 @@ def explain(
     """
     members = tuple(replace(member, owned={}) for member in members)
     analysis = analyse(members, leader_racks, assigned, assignor, weights)
-    reasons = current_reasons(analysis, leaders, previous_leader_racks)
+    reasons = current_reasons(analysis, leaders, previous_leader_racks, replica_unknown)
     found = _findings(analysis, reasons, leader_racks)
     findings = [finding for _, finding in found]
     if remedies:

@@ -16,9 +16,9 @@ Partitions = Mapping[str, tuple[int, ...]]
 class Reason(Enum):
     """Why a partition is not read in its leader's rack.
 
-    Each such partition has one reason: the first of these that applies. The first four are those
-    of partitions that are not off-rack, because no member reads them or their leader's rack is
-    unknown.
+    Each such partition has one reason: the first of these that applies. The first five are those
+    of partitions that are not off-rack, because no member reads them or the rack that they are read
+    from is unknown.
     """
 
     UNREAD = "unread"
@@ -32,6 +32,9 @@ class Reason(Enum):
 
     LEADER_UNKNOWN = "leader-unknown"
     """It has no leader, or its broker has no rack, and it is not known which."""
+
+    REPLICA_UNKNOWN = "replica-unknown"
+    """It is not known whether its member reads it from the leader or from a follower."""
 
     LEADER_MOVED = "leader-moved"
     """It was led in its member's rack when it was assigned. A rebalance fixes it."""
@@ -62,8 +65,13 @@ class Reason(Enum):
 
     @property
     def rack_unknown(self) -> bool:
-        """Whether the rack of the partition's leader is unknown."""
-        return self in (Reason.NO_LEADER, Reason.RACKLESS_BROKER, Reason.LEADER_UNKNOWN)
+        """Whether the rack that the partition is read from is unknown."""
+        return self in (
+            Reason.NO_LEADER,
+            Reason.RACKLESS_BROKER,
+            Reason.LEADER_UNKNOWN,
+            Reason.REPLICA_UNKNOWN,
+        )
 
     @property
     def fixed_by_rebalance(self) -> bool:

@@ -21,6 +21,11 @@ def reason_text(finding: LocalityFinding) -> str:
             return "their leader's broker has no rack"
         case Reason.LEADER_UNKNOWN:
             return "they have no leader, or its broker has no rack"
+        case Reason.REPLICA_UNKNOWN:
+            return (
+                "brokers have a replica selector, and do not tell whether these clients fetch with "
+                "a rack (client.rack, client_rack): with one, they read replicas in their rack"
+            )
         case Reason.LEADER_MOVED:
             return "their leaders have moved to the racks of other members since the assignment"
         case Reason.NOT_OPTIMAL:

@@ -84,6 +84,7 @@ COMMANDS: Mapping[str, Part] = {
             _describe(TOPIC): "missing, or without Describe: 1 topic ({topic})",
             _DESCRIBE_CLUSTER: _ON_CLUSTER,
             _TOPIC_CONFIGS: _CONFIGS,
+            _BROKER_CONFIGS: _CLUSTER_CONFIGS,
         },
         ("audit", "{group}"),
     ),
@@ -92,11 +93,16 @@ COMMANDS: Mapping[str, Part] = {
             _describe(GROUP): _ON_GROUP,
             _describe(TOPIC): "missing, or without Describe: 1 topic ({topic})",
             _DESCRIBE_CLUSTER: _ON_CLUSTER,
+            _BROKER_CONFIGS: _CLUSTER_CONFIGS,
         },
         ("groups", "list", "{group}"),
     ),
     "groups explain": Part(
-        {_describe(GROUP): _ON_GROUP, _describe(TOPIC): _ON_TOPIC},
+        {
+            _describe(GROUP): _ON_GROUP,
+            _describe(TOPIC): _ON_TOPIC,
+            _BROKER_CONFIGS: _CLUSTER_CONFIGS,
+        },
         ("groups", "explain", "{group}"),
     ),
     "groups rebalance": Part(
@@ -176,6 +182,7 @@ COMMANDS: Mapping[str, Part] = {
             _describe(GROUP): _ON_GROUP,
             _describe(TOPIC): "({topic}): grant this user Describe on them",
             _DESCRIBE_CLUSTER: _ON_CLUSTER,
+            _BROKER_CONFIGS: _CLUSTER_CONFIGS,
         },
         ("traffic", "collect", "--once", "--groups", "{group}", "--output", "{file}"),
     ),

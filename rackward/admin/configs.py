@@ -12,6 +12,7 @@ from rackward.admin.metadata import batches
 from rackward.units import Deadline
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+_REPLICA_SELECTOR = "replica.selector.class"
 _MAX_CHANGED_PER_REQUEST = 200
 
 
@@ -175,6 +176,11 @@ def read_default_min_isr(
     """Return min.insync.replicas of topics without their own; see `read_broker_configs`."""
     configs = read_broker_configs(admin, broker, [MIN_INSYNC_REPLICAS], deadline)
     return int(configs.get(MIN_INSYNC_REPLICAS, "1"))
+
+
+def read_replica_selector(admin: AdminConnection, broker: int) -> str:
+    """Return replica.selector.class, empty if it is not set; see `read_broker_configs`."""
+    return read_broker_configs(admin, broker, [_REPLICA_SELECTOR]).get(_REPLICA_SELECTOR, "")
 
 
 def parse_min_isr(configs: Mapping[str, Mapping[str, str]]) -> dict[str, int]:

@@ -6,13 +6,14 @@ unreachable once is not asked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 from placement_core import TopicPartition
 from rackward.admin.client import AdminConnection
+from rackward.admin.configs import read_replica_selector
 from rackward.admin.errors import AdminError, AdminTimeoutError, TooLargeError, UnreachableError
 from rackward.admin.groups import (
     CLASSIC,
@@ -127,6 +128,21 @@ class TolerantReader:
         read = partial(read_log_offsets, self.admin, leader, timestamp=timestamp)
         for found in self.batches(leader, partitions, read):
             offsets.update(found)
+
+    def replica_selectors(self, brokers: Iterable[int]) -> dict[int, str]:
+        """Return the replica.selector.class of each broker, empty if it is not set.
+
+        Brokers that cannot be read are missing. After a refusal no more are asked: the right to
+        read them is one for the cluster.
+        """
+        selectors: dict[int, str] = {}
+        for broker in brokers:
+            selector = self.request(broker, partial(read_replica_selector, self.admin, broker))
+            if selector is not None:
+                selectors[broker] = selector
+            elif broker not in self.unreachable:
+                break
+        return selectors
 
     def listed_groups(self, broker: int) -> list[ListedGroup]:
         """Return the groups that ``broker`` coordinates; none, with a fault, if it fails."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from placement_core import TopicPartition
@@ -48,13 +48,15 @@ class ClusterReading:
     """A cluster and its groups, sorted by name.
 
     ``faults`` are lines about what could not be read. ``min_isr`` is min.insync.replicas by topic;
-    None if it could not be read.
+    None if it could not be read. ``selectors`` is replica.selector.class by broker, empty if it is
+    not set; brokers that could not be read are missing.
     """
 
     state: ClusterState
     groups: tuple[GroupReading, ...]
     faults: tuple[str, ...] = ()
     min_isr: Mapping[str, int] | None = None
+    selectors: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def topics_read(self) -> frozenset[str]:
@@ -91,11 +93,10 @@ def read_cluster(
             for name, refusal in refused.items():
                 groups[name] = replace(groups[name], error=str(refusal))
             progress(f"Reading groups: {format_count(len(groups), 'group')}")
-    return ClusterReading(
-        state,
-        tuple(_with_reason(groups[name], reader) for name in sorted(groups)),
-        tuple(reader.faults),
-    )
+    readings = tuple(_with_reason(groups[name], reader) for name in sorted(groups))
+    progress("Reading the configuration of brokers")
+    selectors = reader.replica_selectors(sorted(state.view.racks()))
+    return ClusterReading(state, readings, tuple(reader.faults), selectors=selectors)
 
 
 def _with_reason(reading: GroupReading, reader: TolerantReader) -> GroupReading:

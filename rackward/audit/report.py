@@ -2,12 +2,15 @@
 
 For each group there are three figures of what it reads across racks:
 
-1. *now*: its assignment and the leaders as they are;
+1. *now*: its assignment and the leaders as they are, and the followers that it reads if brokers
+   have a replica selector (`placement_core.source_rack`);
 2. *assignor*: with rackward's assignor that balances alike, and the same members and leaders. The
    number of off-rack partitions is the minimum of all balanced assignments, proved by the solver;
 3. *layout*: with leaders moved as well. Groups that share topics are laid out together, as
    ``rackward leaders plan --group A --group B`` does. A group that no assignor of ours can serve
-   (the new protocol, Kafka Streams) keeps its assignment, and leaders move to its members.
+   (the new protocol, Kafka Streams) keeps its assignment, and leaders move to its members. Leaders
+   do not move for a group that may read followers: what a moved leader makes local, it reads there
+   already, or does so once its members send their racks.
 
 Topics that the same groups read, directly or through other groups, form a component. Components do
 not affect each other but by the number of leaders that a broker may have, so each is solved alone,
@@ -21,12 +24,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from assignors.explain import LocalityFinding
-from placement_core import ClusterView, InvalidOptionError, TopicPartition, parse_rack
+from placement_core import (
+    ClusterView,
+    InvalidOptionError,
+    TopicPartition,
+    parse_rack,
+    source_rack,
+)
 from placement_core.audit import Finding, audit
 from placement_core.leaders import components, plan_leaders
 from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import GB, PriceTable
-from rackward.admin.groups import Group
+from rackward.admin.groups import OWN_PROTOCOLS, Group
 from rackward.audit.rates import Rates, RateSource, ReadRates
 from rackward.audit.reader import ClusterReading, GroupReading
 from rackward.audit.steps import Gains, LedBy, Library, Step, can_follow, led_by, libraries_of
@@ -41,8 +50,11 @@ from rackward.group_explanation import (
 from rackward.group_readers import (
     BALANCED_BY_TOPIC,
     AssignmentKind,
-    current_assignment,
+    Reader,
+    in_sync_racks,
     member_rack,
+    partition_readers,
+    readers_by_id,
     readers_of_groups,
     topics_read,
 )
@@ -51,8 +63,8 @@ from rackward.topics.health import without_adding_replicas
 
 SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
 
-Owners = Mapping[TopicPartition, str | None]
-"""Partition to the rack of the one member that reads it; None: unknown."""
+Owners = Mapping[TopicPartition, Reader]
+"""Partition to the one member that reads it."""
 
 LeaderRacks = Mapping[TopicPartition, str | None]
 """Partition to the rack of its leader. A partition without one, or with a rackless one: None."""
@@ -63,11 +75,11 @@ class Reads:
     """What a group reads with one assignment and one layout of leaders.
 
     off_rack
-        Partitions whose leader's rack is known and is not their member's.
+        Partitions that are read from a rack that is known and is not their member's.
     crossing
         Bytes per second that are read from another rack; both racks are known.
     unknown
-        Bytes per second between a member and a leader of which one has no known rack.
+        Bytes per second of which the member's rack, or the one that it reads from, is unknown.
     cost
         Price of ``crossing`` per month, in the currency of the price table.
     """
@@ -91,8 +103,8 @@ class GroupAudit:
     topics, missing_topics
         The topics that it reads, and those among them that do not exist, or may not be described.
     partitions, local, unknown
-        Numbers of partitions of ``topics``: all, those read in their leader's rack, and those that
-        no member reads or whose leader's rack is unknown.
+        Numbers of partitions of ``topics``: all, those read in their member's rack, and those that
+        no member reads or that are read from an unknown rack.
     rackless_members
         Number of members whose rack is unknown.
     rate, rate_source
@@ -149,6 +161,9 @@ class AuditReport:
         Findings of ``rackward placement check``, the most severe first.
     faults
         Lines about what could not be read.
+    selectors
+        replica.selector.class to the number of live brokers that have it; empty: it is not set.
+        None: it could not be read.
     """
 
     cluster_id: str | None
@@ -159,6 +174,7 @@ class AuditReport:
     rates: ReadRates
     findings: tuple[Finding, ...] = ()
     faults: tuple[str, ...] = ()
+    selectors: Mapping[str | None, int] = field(default_factory=dict)
 
     @property
     def audited(self) -> tuple[GroupAudit, ...]:
@@ -178,21 +194,25 @@ class AuditReport:
 
 @dataclass
 class Tariff:
-    """Sums up reads and their cost; the price of each pair of racks is looked up once."""
+    """Sums up reads and their cost; the price of each pair of racks is looked up once.
+
+    ``in_sync`` is the result of `rackward.group_readers.in_sync_racks`.
+    """
 
     prices: PriceTable
     cluster: str
+    in_sync: Mapping[TopicPartition, frozenset[str]]
     _pairs: dict[tuple[str | None, str | None], tuple[bool, float | None]] = field(
         default_factory=dict
     )
 
     def reads(self, owners: Owners, leader_racks: LeaderRacks, rates: Rates) -> Reads:
-        """Return what is read from ``leader_racks`` by ``owners``."""
+        """Return what is read from leaders in ``leader_racks``, or followers, by ``owners``."""
         off_rack, crossing, unknown, cost = 0, 0.0, 0.0, 0.0
-        for tp, rack in owners.items():
+        for tp, reader in owners.items():
             if tp not in leader_racks:
                 continue
-            pair = leader_racks[tp], rack
+            pair = self.source(tp, reader, leader_racks), reader.rack
             if pair not in self._pairs:
                 self._pairs[pair] = self._price(*pair)
             is_off_rack, price = self._pairs[pair]
@@ -205,9 +225,14 @@ class Tariff:
                 cost += rate * price
         return Reads(off_rack, crossing, unknown, cost / GB * SECONDS_PER_MONTH)
 
-    def _price(self, leader: str | None, member: str | None) -> tuple[bool, float | None]:
-        is_off_rack = parse_rack(leader) is not None and parse_rack(leader) != parse_rack(member)
-        return is_off_rack, self.prices.price(self.cluster, leader, member)
+    def source(self, tp: TopicPartition, reader: Reader, leader_racks: LeaderRacks) -> str | None:
+        """Return the rack that a member reads a partition from; None if it is unknown."""
+        leader, in_sync = leader_racks[tp], self.in_sync.get(tp, ())
+        return source_rack(reader.rack, leader, in_sync, reader.sends_rack)
+
+    def _price(self, source: str | None, member: str | None) -> tuple[bool, float | None]:
+        is_off_rack = parse_rack(source) is not None and parse_rack(source) != parse_rack(member)
+        return is_off_rack, self.prices.price(self.cluster, source, member)
 
 
 def audit_cluster(
@@ -226,7 +251,8 @@ def audit_cluster(
     out all but what groups read now.
     """
     state = reading.state
-    auditor = _Auditor(reading, rates, Tariff(prices, state.cluster_id or ""), host_racks, mapping)
+    tariff = Tariff(prices, state.cluster_id or "", in_sync_racks(state, reading.selectors))
+    auditor = _Auditor(reading, rates, tariff, host_racks, mapping)
     groups = [auditor.now(each) for each in reading.groups]
     if best:
         groups = auditor.with_best(groups, progress)
@@ -246,6 +272,7 @@ def audit_cluster(
         rates=rates,
         findings=findings,
         faults=reading.faults,
+        selectors=Counter(reading.selectors.get(broker.id) for broker in state.view.brokers),
     )
 
 
@@ -307,11 +334,12 @@ class _Auditor:
         if described.reason is not None:
             return described
         rates, source = self.rates.of(group.id)
-        assignment = current_assignment(group, self.host_racks)
-        now = self.tariff.reads(assignment.racks, self.leader_racks, rates)
+        owners = self._current_owners(group)
+        now = self.tariff.reads(owners, self.leader_racks, rates)
         partitions = [tp for topic in topics for tp in self.by_topic.get(topic, ())]
         unknown = sum(
-            tp not in assignment.racks or self.leader_racks[tp] is None for tp in partitions
+            tp not in owners or self.tariff.source(tp, owners[tp], self.leader_racks) is None
+            for tp in partitions
         )
         rackless = _rackless_members(group, self.host_racks)
         return replace(
@@ -320,10 +348,14 @@ class _Auditor:
             local=len(partitions) - unknown - now.off_rack,
             unknown=unknown,
             rackless_members=len(rackless),
-            rate=sum(rates.get(tp, 0.0) for tp in assignment.racks if tp in self.leader_racks),
+            rate=sum(rates.get(tp, 0.0) for tp in owners if tp in self.leader_racks),
             rate_source=source,
             now=now,
         )
+
+    def _current_owners(self, group: Group) -> Owners:
+        assigned = {member.id: member.assignment for member in group.members}
+        return partition_readers(assigned, readers_by_id(group, self.host_racks))
 
     # What they would read at best.
 
@@ -338,14 +370,19 @@ class _Auditor:
                 continue
             progress(f"Solving assignments: {number:,} of {len(groups):,} groups")
             view = self.view_of(row.topics)
-            explanation = explain_group(row.group, view, self.host_racks, remedies=False)
+            explanation = explain_group(
+                row.group, view, self.host_racks, self.tariff.in_sync, remedies=False
+            )
             explained[row.id] = explanation
-            best = self._owners(explanation, explanation.explanation.best)
+            best = partition_readers(explanation.explanation.best, explanation.readers)
             rates = self.rates.of(row.id)[0]
             reads = self.tariff.reads(best, self.leader_racks, rates)
             findings = explanation.explanation.findings
             rows[row.id] = replace(row, assignor=reads, findings=findings)
-        parts = groups_sharing_topics({name: rows[name].topics for name in explained})
+        following = {name for name, each in explained.items() if self._may_follow(each.group)}
+        parts = groups_sharing_topics(
+            {name: rows[name].topics for name in explained if name not in following}
+        )
         elsewhere = Counter(row[0] for row in self.view.replicas.values() if row)
         for number, names in enumerate(parts):
             progress(f"Solving leader layouts: {number:,} of {len(parts):,}")
@@ -353,17 +390,14 @@ class _Auditor:
             rows.update(
                 (each.id, each) for each in self._with_layout(of_part, explained, elsewhere)
             )
+        for name in following:
+            row = replace(rows[name], layout=_reachable(rows[name]))
+            rows[name] = replace(row, steps=self._steps(row, explained[name].group, ()))
         return list(rows.values())
 
-    def _owners(
-        self, explained: ExplainedGroup, assigned: Mapping[str, Mapping[str, Sequence[int]]]
-    ) -> dict[TopicPartition, str | None]:
-        return {
-            TopicPartition(topic, number): explained.racks[member]
-            for member, share in assigned.items()
-            for topic, numbers in share.items()
-            for number in numbers
-        }
+    def _may_follow(self, group: Group) -> bool:
+        """Return whether members may read from followers."""
+        return bool(self.tariff.in_sync) and group.protocol not in OWN_PROTOCOLS
 
     def _with_layout(
         self,
@@ -433,8 +467,7 @@ class _Auditor:
         """Return what a group reads with other leaders, after its assignor has followed."""
         group, rates, leader_racks = explained.group, self.rates.of(row.id)[0], layout.racks
         if not can_follow(group):
-            owners: Owners = current_assignment(group, self.host_racks).racks
-            return self.tariff.reads(owners, leader_racks, rates)
+            return self.tariff.reads(self._current_owners(group), leader_racks, rates)
         tps = [tp for topic in row.topics for tp in self.by_topic.get(topic, ())]
         if all(leader_racks[tp] == self.leader_racks[tp] for tp in tps):
             return row.assignor or Reads()
@@ -451,7 +484,8 @@ class _Auditor:
             by_topic[tp.topic][tp.partition] = leader_racks[tp]
         members = members_of(group, explained.racks)
         plan = reference_assignor(group).assign(members, by_topic)
-        return self.tariff.reads(self._owners(explained, plan.partitions), leader_racks, rates)
+        owners = partition_readers(plan.partitions, explained.readers)
+        return self.tariff.reads(owners, leader_racks, rates)
 
     def _steps(self, row: GroupAudit, group: Group, sharing: Sequence[str]) -> tuple[Step, ...]:
         assert row.now is not None
@@ -463,6 +497,11 @@ class _Auditor:
             rackless_brokers=[b for b, rack in self.broker_racks.items() if rack is None],
             racks=sorted({rack for rack in self.broker_racks.values() if rack}),
             rackless_members=_rackless_members(group, self.host_racks),
+            members_not_sending_rack=frozenset(
+                each.id
+                for each in group.members
+                if self._may_follow(group) and parse_rack(each.rack) is None
+            ),
             assignor_helps=follows and row.assignor.off_rack < row.now.off_rack,
             layout_helps=row.layout.off_rack < before.off_rack,
             sharing=sharing,

@@ -136,6 +136,8 @@ class Gains:
         The other groups that the layout takes into account, sorted.
     mapping
         The option ``--mapping``, for the commands.
+    members_not_sending_rack
+        Ids of the members that join without a rack, if brokers have a replica selector.
     """
 
     rackless_brokers: Sequence[int]
@@ -145,6 +147,7 @@ class Gains:
     layout_helps: bool
     sharing: Sequence[str] = ()
     mapping: str | None = None
+    members_not_sending_rack: frozenset[str] = frozenset()
 
 
 def next_steps(group: Group, gains: Gains) -> tuple[Step, ...]:
@@ -154,7 +157,9 @@ def next_steps(group: Group, gains: Gains) -> tuple[Step, ...]:
         ids = ", ".join(map(str, gains.rackless_brokers))
         noun = "broker" if len(gains.rackless_brokers) == 1 else "brokers"
         steps.append(Step(StepKind.SET_BROKER_RACK, f"set broker.rack of {noun} {ids}"))
-    if gains.rackless_members and gains.racks:
+    if gains.members_not_sending_rack and gains.racks:
+        steps.append(_fetch_rack_step(group, gains))
+    elif gains.rackless_members and gains.racks:
         steps.append(_rack_step(group, gains))
     elif gains.assignor_helps and can_follow(group):
         steps.append(_assignor_step(group, gains))
@@ -176,11 +181,36 @@ _RACK_LINES: Mapping[Library | None, str] = {
 }
 
 
+_FETCH_RACK_LINES: Mapping[Library | None, str] = {
+    **_RACK_LINES,
+    Library.KAFKA_PYTHON: 'client_rack="{rack}"',
+    Library.AIOKAFKA: 'client_rack="{rack}"',
+    Library.KAFKAJS: 'rackId: "{rack}"',
+}
+"""What makes members fetch with a rack; some of these clients join without it."""
+
+
+def _fetch_rack_step(group: Group, gains: Gains) -> Step:
+    """Return how the members without a rack read from followers."""
+    members = [each for each in group.members if each.id in gains.members_not_sending_rack]
+    line = _FETCH_RACK_LINES.get(_main_library(group, members), _FETCH_RACK_LINES[None])
+    return Step(
+        StepKind.SET_CLIENT_RACK,
+        "set client.rack of each member, unless it is set, to the broker.rack of its host "
+        f"({_first_racks(gains)}): brokers have a replica selector",
+        (line.format(rack=gains.racks[0]),),
+    )
+
+
+def _first_racks(gains: Gains) -> str:
+    return ", ".join(gains.racks[:3]) + (", ..." if len(gains.racks) > 3 else "")
+
+
 def _rack_step(group: Group, gains: Gains) -> Step:
     """Return how the members without a rack get one."""
     members = [each for each in group.members if each.id in gains.rackless_members]
     library = _main_library(group, members)
-    names = ", ".join(gains.racks[:3]) + (", ..." if len(gains.racks) > 3 else "")
+    names = _first_racks(gains)
     rack = next((each for each in gains.racks if parse_rack(each) is not None), "RACK")
     if library in _OWN_ASSIGNORS and group.protocol not in OWN_PROTOCOLS:
         # These libraries send no rack with their own assignors.

@@ -40,10 +40,11 @@ Examples:
   rackward audit --prices prices.csv --json    for programs
 
 It reads, and changes nothing. Each group has three figures, as the share of partitions that are
-read in their leader's rack, and as cost per month:
+read in the rack of their member, and as cost per month:
 
 \b
-  now        its assignment and the leaders as they are
+  now        its assignment and the leaders as they are, or followers where
+             brokers have Kafka's RackAwareReplicaSelector
   assignor   with rackward's assignor, or led by rackward lead: the optimum of
              all balanced assignments, with the same members and leaders
   + leaders  with leaders moved as well (rackward leaders plan); groups that
@@ -59,7 +60,8 @@ last hour where the log is younger. With it, rates are measured by committed off
 logs and their sizes; Ctrl-C ends the measurement early. A cost with + has a part of unknown racks
 in addition: see client.rack, and --mapping.
 
-Needs Describe on the groups and their topics, and for log sizes on the cluster. A group that cannot
+Needs Describe on the groups and their topics, and for log sizes on the cluster; DescribeConfigs on
+the cluster for the brokers' replica.selector.class. A group that cannot
 be read is a line with the reason.
 
 Exit status: 0 success; 2 error (reason on stderr), such as a cluster that cannot be reached.
@@ -67,6 +69,7 @@ Exit status: 0 success; 2 error (reason on stderr), such as a cluster that canno
 \b
 JSON: {{schema_version: 1, command, cluster_id,
  racks: [{{rack, brokers}}], topics, partitions,
+ replica_selectors: [{{class ("": not set, null: not readable), brokers}}],
  rates: {{watched_seconds (null: logs), unsized_partitions,
          assumptions: [text]}}, currency,
  totals: {{now: READS, assignor: READS, layout: READS}},

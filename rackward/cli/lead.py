@@ -17,6 +17,7 @@ from placement_core import InvalidOptionError
 from placement_core.plugins import parse_properties
 from rackward.admin import AdminConnection, AdminError, read_state
 from rackward.admin.groups import CONSUMER, Group
+from rackward.admin.tolerant_reader import TolerantReader
 from rackward.cli import options
 from rackward.cli.console import (
     confirm,
@@ -245,6 +246,7 @@ def plan_rows(
     """Return, for each group, its figures now and at best, and what leading it would begin with."""
     brokers = read_state(admin, (), reassignments=False).view.racks()
     found = find_groups(admin, brokers, names)
+    selectors = TolerantReader(admin).replica_selectors(sorted(brokers))
     rows = []
     for name in names:
         group = found.get(name)
@@ -259,7 +261,9 @@ def plan_rows(
             "action": _action(group, lead_options),
         }
         if group is not None and group.members and is_stable(group):
-            explanation = explain_live_group(admin, group, lead_options.host_racks).explanation
+            explanation = explain_live_group(
+                admin, group, lead_options.host_racks, selectors
+            ).explanation
             row["partitions"] = explanation.partitions
             row["off_rack"] = explanation.off_rack
             row["optimum"] = explanation.optimum

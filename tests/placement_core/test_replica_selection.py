@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_core import nearest_replica, tie_break
+from placement_core import nearest_replica, source_rack, tie_break
 
 STRETCHED = {1: "/dc1/r1", 2: "/dc1/r2", 3: "/dc2/r1", 4: "/dc2/r2", 5: "/dc3/r1"}
 ROOMS = {1: "/dc1/a/r1", 2: "/dc1/a/r2", 3: "/dc1/b/r1", 4: "/dc2/a/r1", 5: "/dc2/b/r1"}
@@ -122,3 +122,33 @@ def test_ties_are_spread_over_partitions_and_topics() -> None:
 
 def test_the_tie_break_is_the_same_in_every_process() -> None:
     assert (tie_break("orders", 0), tie_break("orders", 7)) == (3845127662, 3845127669)
+
+
+@pytest.mark.parametrize(
+    ("client", "leader", "in_sync", "sends_rack", "source"),
+    [
+        ("b", "a", "abc", True, "b"),
+        ("a", "a", "abc", True, "a"),
+        ("d", "a", "abc", True, "a"),
+        # Not in sync, or brokers without a selector.
+        ("b", "a", "ac", True, "a"),
+        ("b", "a", "", True, "a"),
+        # Racks are compared as a whole: another rack of the data centre is not nearer.
+        ("/dc2/r9", "/dc1/r1", ("/dc1/r1", "/dc2/r1"), True, "/dc1/r1"),
+        ("b", None, "bc", True, "b"),
+        # Clients that fetch without a rack, and those of which it is unknown.
+        ("b", "a", "abc", False, "a"),
+        ("b", "a", "abc", None, None),
+        ("d", "a", "abc", None, "a"),
+        ("a", "a", "abc", None, "a"),
+        (None, "a", "abc", None, "a"),
+    ],
+)
+def test_source_rack(
+    client: str | None,
+    leader: str | None,
+    in_sync: tuple[str, ...] | str,
+    sends_rack: bool | None,
+    source: str | None,
+) -> None:
+    assert source_rack(client, leader, tuple(in_sync), sends_rack) == source

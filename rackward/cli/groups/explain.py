@@ -10,6 +10,7 @@ import typer
 from placement_core import InvalidOptionError
 from rackward.admin import AdminConnection, read_state
 from rackward.admin.groups import CLASSIC, CONSUMER
+from rackward.admin.tolerant_reader import TolerantReader
 from rackward.cli import options
 from rackward.cli.console import print_json, stderr, stdout
 from rackward.cli.options import ClusterOptions
@@ -25,8 +26,10 @@ Examples:
   rackward groups explain billing
   rackward groups explain billing --mapping 10.0.1.0/24=az1,10.0.2.0/24=az2
 
-A partition is off-rack if the rack of its leader is known and is not the rack of the member that
-reads it. Partitions that are not read in their leader's rack are listed by reason:
+A partition is off-rack if the rack that it is read from is known and is not that of the member that
+reads it. That is its leader's or, if brokers have Kafka's RackAwareReplicaSelector and the member
+joins with a rack, its own where a replica is in sync there; members of rackward's assignors always
+read from leaders. Partitions that are not read in their member's rack are listed by reason:
 
 \b
   too-many-leaders        the rack has more leaders than its members read if
@@ -37,7 +40,8 @@ reads it. Partitions that are not read in their leader's rack are listed by reas
                           member, and those of others are led in its rack
   rackless-member         the member's rack is unknown: see --mapping
   not-optimal             another balanced assignment would read it locally
-  no-leader, rackless-broker, unread: do not count as off-rack
+  no-leader, rackless-broker, replica-unknown (a follower, or the leader),
+  unread: do not count as off-rack
 
 "At best" is the optimum that rackward's assignor reaches with balanced loads, computed exactly. The
 figure of a remedy is the optimum after this remedy alone and a rebalance. The group's max_imbalance
@@ -66,6 +70,7 @@ GROUP: group, type, state, protocol, assignor (the group's own),
  leader (member id if rackward lead leads the group, else null),
  waiting: [id] (its members that wait to lead),
  partitions, local, off_rack, unknown, unread, optimum, uneven,
+ read_from_followers (in another rack than the leader's),
  racks: [{rack, leaders, members, reads, local}],
  members: [{id, instance_id, client_id, host, rack, partitions, local}],
  findings: [{reason, off_rack, why, rack, count, led, members_there, load,
@@ -103,6 +108,8 @@ def explain(
         brokers = read_state(admin, (), reassignments=False).view.racks()
         names, optional = _match(admin, brokers, groups)
         found = find_groups(admin, brokers, names)
+        reader = TolerantReader(admin)
+        selectors = reader.replica_selectors(sorted(brokers))
         for number, name in enumerate(names):
             progress(f"Explaining groups: {number:,} of {len(names):,}")
             try:
@@ -112,7 +119,7 @@ def explain(
                     raise
                 skipped[name] = str(error)
             else:
-                explained.append(explain_live_group(admin, live, host_racks))
+                explained.append(explain_live_group(admin, live, host_racks, selectors))
     explained.sort(key=lambda each: (-each.explanation.off_rack, each.group.id))
     if as_json:
         fields = [explanation_json(each) for each in explained]
@@ -133,6 +140,8 @@ def explain(
         show_explanation(each, console, mapping)
     for reason in skipped.values():
         stderr().print(f"Not explained: {reason}", style="yellow")
+    for fault in reader.faults:
+        stderr().print(f"Assumed that consumers read from leaders: {fault}", style="yellow")
 
 
 def _match(

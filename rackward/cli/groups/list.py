@@ -24,6 +24,7 @@ Exit status: 0 success; 2 error (reason on stderr).
 \b
 JSON: {{schema_version: 1, command, cluster_id,
  racks: [{{rack, brokers}}], topics, partitions,
+ replica_selectors: [{{class ("": not set, null: not readable), brokers}}],
  rates: {{watched_seconds, unsized_partitions, assumptions: [text]}},
  currency, totals: {{now: READS}},
  {GROUP_JSON}}}], faults: [text]}}

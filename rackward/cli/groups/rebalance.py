@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from placement_core import InvalidOptionError
 from rackward.admin import AdminConnection, read_state
 from rackward.admin.groups import Group
+from rackward.admin.tolerant_reader import TolerantReader
 from rackward.cli import options
 from rackward.cli.console import (
     confirm,
@@ -72,7 +74,8 @@ def rebalance(
         live = check_explainable(group, find_groups(admin, brokers, [group]).get(group))
         if not assigned_by_rackward(live):
             raise InvalidOptionError(f"group {group}: {leader_advice(live)}")
-        off_rack, optimum, partitions = _locality(admin, live, host_racks)
+        selectors = TolerantReader(admin).replica_selectors(sorted(brokers))
+        off_rack, optimum, partitions = _locality(admin, live, host_racks, selectors)
         console.print(
             f"Group {escape_controls(group)}: {off_rack:,} of "
             f"{format_count(partitions, 'partition')} off-rack, {optimum:,} at best."
@@ -94,7 +97,7 @@ def rebalance(
         request_rebalance(admin, cluster.connect, live)
         live = wait_until_stable(admin, group, max(timeout, REBALANCE_SECONDS))
         seconds = time.monotonic() - began
-        off_rack, _, partitions = _locality(admin, live, host_racks)
+        off_rack, _, partitions = _locality(admin, live, host_racks, selectors)
     if as_json:
         more = {"off_rack_after": off_rack, "seconds": round(seconds, 1)}
         print_json("groups rebalance", {**fields, **more})
@@ -104,7 +107,9 @@ def rebalance(
     )
 
 
-def _locality(admin: AdminConnection, group: Group, host_racks: HostRacks) -> tuple[int, int, int]:
+def _locality(
+    admin: AdminConnection, group: Group, host_racks: HostRacks, selectors: Mapping[int, str]
+) -> tuple[int, int, int]:
     """Return the off-rack partitions of the group now and at best, and all its partitions."""
-    explanation = explain_live_group(admin, group, host_racks).explanation
+    explanation = explain_live_group(admin, group, host_racks, selectors).explanation
     return explanation.off_rack, explanation.optimum, explanation.partitions

@@ -53,6 +53,11 @@ def show_explanation(explained: ExplainedGroup, console: Console, mapping: str |
     console.print(
         f"At best         {_locality(explanation.optimum, explanation.partitions)}  {best}"
     )
+    if followers := explained.read_from_followers:
+        console.print(
+            f"From followers  {format_count(followers, 'partition')} in the member's rack: brokers "
+            "have a replica selector"
+        )
     if explained.rackless_members:
         members = format_count(explained.rackless_members, "member")
         console.print(f"The racks of {members} are unknown: see --mapping", style="yellow")
@@ -60,7 +65,7 @@ def show_explanation(explained: ExplainedGroup, console: Console, mapping: str |
     console.print(_rack_table(explained))
     console.print()
     if not explanation.findings:
-        console.print("Every partition is read in its leader's rack.")
+        console.print("Every partition is read in its member's rack.")
         return
     console.print(_finding_table(explained, wide=console.soft_wrap))
     for line in _recommended_commands(explained, mapping):
@@ -248,6 +253,7 @@ def explanation_json(explained: ExplainedGroup) -> dict[str, Any]:
         "unread": explanation.unread,
         "optimum": explanation.optimum,
         "uneven": explanation.uneven,
+        "read_from_followers": explained.read_from_followers,
         "racks": [
             {
                 "rack": each.rack,

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from placement_core import RACK_AWARE_SELECTOR
 from placement_core.audit import Severity
 from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import PriceTable
@@ -88,7 +89,7 @@ def total_lines(report: AuditReport, currency: Currency) -> Iterator[str]:
         )
     if now.unknown:
         unknown = bytes_a_day(now.unknown)
-        yield f"Unknown:           {unknown} a day, of members or leaders without a rack"
+        yield f"Unknown:           {unknown} a day: a rack, or the replica read, is unknown"
 
 
 def bytes_a_day(rate: float) -> str:
@@ -285,6 +286,7 @@ def assumption_lines(report: AuditReport, currency: Currency, prices: PriceTable
             f"{format_count(by_source[RateSource.WRITTEN], 'group')} committed nothing, and are "
             "assumed to read what was written."
         )
+    yield from selector_lines(report)
     if rates.unsized:
         yield (
             f"Assumed: {ASSUMED_RECORD_BYTES:,.0f} bytes per record of "
@@ -296,6 +298,29 @@ def assumption_lines(report: AuditReport, currency: Currency, prices: PriceTable
         yield f"Price: {per_gb} per GB across racks, for {month} (--prices)."
     else:
         yield f"Price: {len(prices.rules)} rules, for {month}."
+
+
+def selector_lines(report: AuditReport) -> Iterator[str]:
+    """Yield which replicas consumers are assumed to read, unless leaders for certain."""
+    brokers = sum(report.selectors.values())
+    for name, count in report.selectors.items():
+        of_all = f"{count:,} of {format_count(brokers, 'broker')}"
+        if name is None:
+            yield (
+                f"Assumed: consumers read from leaders: replica.selector.class of {of_all} cannot "
+                "be read."
+            )
+        elif name == RACK_AWARE_SELECTOR:
+            yield (
+                f"Follower fetching: on ({of_all}). Members that join with a rack read from a "
+                "replica in it, those of rackward's assignors from leaders. Whether others do "
+                "(client_rack of kafka-python and aiokafka) is unknown."
+            )
+        elif name:
+            yield (
+                f"Assumed: consumers read from leaders: {of_all} have the replica.selector.class "
+                f"{escape_controls(name)}, whose choice is not known."
+            )
 
 
 def _print_faults(report: AuditReport, console: Console) -> None:
@@ -379,6 +404,9 @@ def report_json(
         "racks": [{"rack": rack, "brokers": count} for rack, count in report.racks.items()],
         "topics": report.topics,
         "partitions": report.partitions,
+        "replica_selectors": [
+            {"class": name, "brokers": count} for name, count in report.selectors.items()
+        ],
         "rates": {
             "watched_seconds": report.rates.watched_seconds,
             "unsized_partitions": report.rates.unsized,

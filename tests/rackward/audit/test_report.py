@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from placement_core import ClusterView, TopicPartition, parse_rack
+from assignors.explain import Reason
+from placement_core import RACK_AWARE_SELECTOR, ClusterView, TopicPartition, parse_rack
 from placement_core.leaders import plan_leaders
 from rack_traffic.prices import PriceRule, PriceTable
 from rackward.admin import ClusterState
@@ -273,3 +275,70 @@ def test_the_figures_now_alone() -> None:
         (),
     )
     assert report.findings == ()
+
+
+SELECTORS = dict.fromkeys(range(6), RACK_AWARE_SELECTOR)
+
+
+def audit_with_selectors(*groups: Group, mapping: str | None = None, **fields: Any) -> AuditReport:
+    """Return an audit of brokers with a replica selector; 1 MB/s is written to each partition."""
+    return audit_cluster(
+        replace(reading(STATE, *groups), **{"selectors": SELECTORS, **fields}),
+        ReadRates(written=dict.fromkeys(STATE.view.replicas, 1e6)),
+        PriceTable(),
+        HostRacks.parse_option("--mapping", mapping),
+    )
+
+
+def test_members_that_send_a_rack_read_from_followers() -> None:
+    shares = [(4, 5), (0, 1), (2, 3)]
+    far, new = group("far", shares), group("new", shares, type="consumer", protocol="uniform")
+    own = group("own", shares, protocol="leader-rack-aware-range")
+    report = audit_with_selectors(far, new, own)
+    rows = {row.id: row for row in report.groups}
+    for name in ("far", "new"):
+        row = rows[name]
+        assert row.now is not None
+        assert (row.local, row.now.off_rack, row.now.crossing, row.now.cost) == (6, 0, 0, 0)
+        assert (row.findings, row.steps, row.layout) == ((), (), row.assignor)
+    assert rows["own"].now is not None
+    assert (rows["own"].now.off_rack, rows["own"].now.crossing) == (6, 6e6)
+    # The leaders move for the group that reads from them, and for no other.
+    assert rows["own"].steps[-1].lines[0] == "rackward leaders plan --group own -o leaders.json"
+    assert report.selectors == {RACK_AWARE_SELECTOR: 6}
+
+
+def test_a_follower_that_is_not_in_sync_is_not_read() -> None:
+    far = group("far", [(4, 5), (0, 1), (2, 3)])
+    behind = {**STATE.in_sync, TopicPartition("t", 0): (0, 4)}
+    report = audit_with_selectors(far, state=replace(STATE, in_sync=behind))
+    (row,) = report.groups
+    assert row.now is not None
+    assert (row.now.off_rack, row.now.crossing) == (1, 1e6)
+    assert [(each.count, each.rack) for each in row.findings] == [(1, "a")]
+
+
+def test_members_that_join_without_a_rack_read_from_unknown_replicas() -> None:
+    shares = group("g", [(4, 5), (0, 1), (2, 3)])
+    silent = replace(
+        shares,
+        members=tuple(
+            replace(each, rack=None, client_id="kafka-python-3.0.12", host=f"/10.0.{n}.1")
+            for n, each in enumerate(shares.members)
+        ),
+    )
+    (row,) = audit_with_selectors(silent, mapping="10.0.0.1=a,10.0.1.1=b,10.0.2.1=c").groups
+    assert row.now is not None
+    assert (row.now.off_rack, row.now.crossing, row.now.unknown, row.unknown) == (0, 0, 6e6, 6)
+    assert [each.reason for each in row.findings] == [Reason.REPLICA_UNKNOWN]
+    assert [(step.kind, step.lines) for step in row.steps] == [
+        (StepKind.SET_CLIENT_RACK, ('client_rack="a"',))
+    ]
+
+
+def test_selectors_of_other_classes_and_unreadable_ones_count_as_none() -> None:
+    far = group("far", [(4, 5), (0, 1), (2, 3)])
+    for selectors in ({}, dict.fromkeys(range(6), "com.example.Selector")):
+        (row,) = audit_with_selectors(far, selectors=selectors).groups
+        assert row.now is not None
+        assert row.now.off_rack == 6

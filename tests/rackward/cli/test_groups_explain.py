@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from assignors.explain import Reason
 from placement_core import ClusterView, InvalidOptionError
 from rackward.admin.groups import Group, GroupMember
 from rackward.cli.console import print_json, stdout
@@ -89,7 +90,7 @@ def test_a_group_without_off_rack_partitions() -> None:
         {TOPIC: [LED["a"]] * 4 + [LED["b"]] * 3 + [LED["c"]] * 3 + [LED["b"], LED["c"]]}
     )
     text = render(explain(LOPSIDED, view.view))
-    assert "Every partition is read in its leader's rack." in text
+    assert "Every partition is read in its member's rack." in text
     assert "leaders plan" not in text
 
 
@@ -281,3 +282,25 @@ def test_in_a_pipe_lines_are_not_wrapped_and_as_long_as_their_text(
     lines = capsys.readouterr().out.splitlines()
     assert any("Rack a leads 10 partitions, and its member reads 4 in balance" in x for x in lines)
     assert max(map(len, lines)) < 250
+
+
+def test_partitions_read_from_followers_are_local() -> None:
+    far = group(
+        member("a1", "a", {TOPIC: (10, 11)}),
+        member("b1", "b", {TOPIC: (0, 1, 2, 3, 4)}),
+        member("c1", None, {TOPIC: (5, 6, 7, 8, 9)}),
+        protocol="range",
+    )
+    in_sync = dict.fromkeys(VIEW.replicas, frozenset("abc"))
+    explained = explain_group(far, VIEW, HostRacks.parse_option("--mapping", "10.0.0.7=c"), in_sync)
+    explanation = explained.explanation
+    assert (explanation.local, explanation.off_rack, explanation.unknown) == (7, 0, 5)
+    (finding,) = explanation.findings
+    assert (finding.reason, finding.count) == (Reason.REPLICA_UNKNOWN, 5)
+    assert explained.read_from_followers == 7
+    assert [(row.rack, row.local) for row in explained.locality_by_rack()][:2] == [
+        ("a", 2),
+        ("b", 5),
+    ]
+    text = " ".join(render(explained).split())
+    assert "From followers 7 partitions in the member's rack" in text
