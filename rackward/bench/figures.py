@@ -1,11 +1,9 @@
-"""From what was measured to figures: prediction, latency, pauses, and the result of a run. Pure."""
+"""From what was measured to figures: prediction, latency and pauses. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import msgspec
 
 from assignors import LeaderRackAwareCooperativeSticky, Member
 from placement_core import ClusterView, TopicPartition
@@ -24,121 +22,6 @@ from rackward.measurement.strategies import Strategy
 
 BURST_SECONDS = 1.5
 """Changes of members' assignments that are no further apart belong to one rebalance."""
-
-FORMAT = 1
-
-Matrix = dict[str, dict[str, int]]
-"""Rack of the readers to rack of the brokers to bytes."""
-
-
-class StepFigures(msgspec.Struct, frozen=True):
-    """A strategy in one step.
-
-    ``crossing`` is the number of partitions that were read from another rack when the step ended,
-    and ``optimum`` the minimum for a balanced assignment of these members to these leaders.
-    """
-
-    event: str
-    crossing: int
-    optimum: int
-    moved: int
-    bytes: int
-    crossing_bytes: int
-    predicted_bytes: int
-    predicted_crossing_bytes: int
-
-
-class Result(msgspec.Struct, frozen=True):
-    """One strategy under one workload, once.
-
-    produced_bytes, log_bytes
-        Values written, and what the logs grew by (with headers of records and batches).
-    groups, members, partitions
-        Numbers; members are those of all groups together at the start.
-    bytes
-        Sent to the members, as brokers count them.
-    what_if
-        By scenario of the pipeline's what-if, for the group as it was in the first step: the share
-        (0 to 1) of the bytes that would cross racks.
-    spread
-        Bytes of the member that reads most, divided by the mean over members, in the worst step.
-    min_partitions, max_partitions
-        Per member, in the step in which they differ most.
-    revoked
-        Partitions that members had to give up, including those that they got back at once.
-    rebalances
-        After the start.
-    records_read, records_again
-        All records that members read, and how many of them had been read before.
-    longest_pause
-        Seconds for which records of a partition waited while none of it was read, at most.
-    latency_p50, latency_p99
-        Seconds from a record's production to its arrival at the application.
-    """
-
-    workload: str
-    strategy: str
-    repetition: int
-    seed: int
-    seconds: float
-    produced_bytes: int
-    log_bytes: int
-    groups: int
-    members: int
-    partitions: int
-    bytes: Matrix
-    steps: list[StepFigures]
-    what_if: dict[str, float]
-    spread: float
-    min_partitions: int
-    max_partitions: int
-    revoked: int
-    rebalances: int
-    records_read: int
-    records_again: int
-    longest_pause: float
-    latency_p50: float
-    latency_p99: float
-    format: int = FORMAT
-
-    @property
-    def total_bytes(self) -> int:
-        """All bytes sent to the members."""
-        return sum(size for row in self.bytes.values() for size in row.values())
-
-    @property
-    def crossing_bytes(self) -> int:
-        """Bytes sent to members in another rack."""
-        return sum(
-            size
-            for reader, row in self.bytes.items()
-            for rack, size in row.items()
-            if rack != reader
-        )
-
-    @property
-    def crossing_share(self) -> float:
-        """Share (0 to 1) of the bytes that crossed racks."""
-        return self.crossing_bytes / self.total_bytes if self.total_bytes else 0.0
-
-    @property
-    def predicted_crossing_share(self) -> float:
-        """The same, of the prediction."""
-        whole = sum(step.predicted_bytes for step in self.steps)
-        crossing = sum(step.predicted_crossing_bytes for step in self.steps)
-        return crossing / whole if whole else 0.0
-
-    @property
-    def overhead(self) -> float:
-        """Bytes sent beyond those of the logs that all groups read, as a share of the latter."""
-        expected = self.log_bytes * self.groups
-        return self.total_bytes / expected - 1 if expected else 0.0
-
-    @property
-    def moved(self) -> int:
-        """Partitions taken from members that stayed, over all steps."""
-        return sum(step.moved for step in self.steps)
-
 
 # ---- Prediction.
 

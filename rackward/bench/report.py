@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackward.bench.checks import Check, Results, check_results
-from rackward.bench.figures import Result
 from rackward.bench.plots import Bar, bar_plot, line_plot
-from rackward.bench.results import Run
+from rackward.bench.results import Result, Run
 from rackward.bench.strategies import STRATEGIES
 from rackward.bench.workloads import WORKLOADS, Workload
 from rackward.measurement.assignments import SECONDS_PER_MONTH

@@ -25,9 +25,6 @@ from rackward.admin.topics import NewPartitions, create_partitions, wait_for_lay
 from rackward.bench import BenchError
 from rackward.bench.figures import (
     GroupState,
-    Matrix,
-    Result,
-    StepFigures,
     bursts,
     divided_at_change,
     group_case,
@@ -36,7 +33,7 @@ from rackward.bench.figures import (
     read_figures,
     what_if,
 )
-from rackward.bench.results import Options, ResultFolder
+from rackward.bench.results import Matrix, Options, Result, ResultFolder, StepResult
 from rackward.bench.strategies import batches, select_strategies
 from rackward.bench.workloads import (
     BROKERS,
@@ -152,8 +149,7 @@ def run(options: Options, folder: ResultFolder, logs: Path, log: Log) -> list[st
                     f"{batch.repetition}: {names}; {max(1, round(left / 60))} min left"
                 )
                 try:
-                    for result in BatchRunner(cluster, batch, options, logs, log).run():
-                        folder.write(result)
+                    folder.add(BatchRunner(cluster, batch, options, logs, log).run())
                 except (MeasurementError, BenchError) as error:
                     failures.append(f"{batch.workload.key}, {names}: {error}")
                     log(f"failed: {error}")
@@ -190,12 +186,11 @@ class _Run:
     groups: list[GroupProcess] = field(default_factory=list)
     topics: list[dict[str, tuple[str, ...]]] = field(default_factory=list)
     """Of each group: member to the topics that it subscribes to."""
-    steps: list[StepFigures] = field(default_factory=list)
+    steps: list[StepResult] = field(default_factory=list)
     forecast: dict[str, float] = field(default_factory=dict)
     predicted: list[ScenarioMetrics] = field(default_factory=list)
     """Of each group and sample in this step."""
     spread: float = 1.0
-    partition_range: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -533,8 +528,12 @@ class BatchRunner:
         crossing = cross_rack_bytes(after.matrices[run.slot]) - cross_rack_bytes(
             before.matrices[run.slot]
         )
+        fewest, most = max(
+            ((each.min_partitions, each.max_partitions) for each in metrics),
+            key=lambda loads: loads[1] - loads[0],
+        )
         run.steps.append(
-            StepFigures(
+            StepResult(
                 event=event.value,
                 crossing=sum(each.off_rack_partitions for each in metrics),
                 optimum=sum(map(optimum, cases)),
@@ -548,15 +547,14 @@ class BatchRunner:
                 crossing_bytes=crossing,
                 predicted_bytes=sum(each.bytes for each in run.predicted),
                 predicted_crossing_bytes=sum(each.crossing_bytes for each in run.predicted),
+                min_partitions=fewest,
+                max_partitions=most,
             )
         )
         run.predicted = []
         for each in metrics:
             if each.mean_bytes:
                 run.spread = max(run.spread, each.max_bytes / each.mean_bytes)
-            loads = each.min_partitions, each.max_partitions
-            if loads[1] - loads[0] >= run.partition_range[1] - run.partition_range[0]:
-                run.partition_range = loads
         if event is Event.START:
             scenarios = what_if(cases)
             run.forecast = {
@@ -592,8 +590,6 @@ class BatchRunner:
             steps=run.steps,
             what_if=run.forecast,
             spread=round(run.spread, 4),
-            min_partitions=run.partition_range[0],
-            max_partitions=run.partition_range[1],
             revoked=revoked,
             rebalances=sum(bursts(history.changes, began) for history in histories),
             records_read=sum(each.records_read for each in reads),

@@ -47,8 +47,9 @@ Examples:
   rackward bench run --config bench.yaml --output results
 
 Clusters are started on this machine and removed; the first use downloads Kafka and a Java runtime.
-A result is written when its strategy is measured. After Ctrl-C, or if something failed, the same
-command continues with what is missing. At the end it writes {PAGE} and its plots to the folder.
+Results are written when their strategies are measured: JSON Lines, the run and then a line each.
+After Ctrl-C, or if something failed, the same command continues with what is missing. At the end
+it writes {PAGE} and its plots to the folder.
 
 \b
 The options of FILE (YAML, TOML or JSON), and their defaults:
@@ -167,10 +168,10 @@ def report_bench(
 
 def _write_report(folder: ResultFolder, page: Path) -> Report:
     """Write the page and its plots; print the checks. Raises BenchError without results."""
-    results = folder.read()
-    if not results:
-        raise BenchError(f"{folder.folder} has no results: run rackward bench run first")
-    report = make_report(folder.run(), results)
+    results = folder.results()
+    if folder.run is None or not results:
+        raise BenchError(f"{folder.path} has no results: run rackward bench run first")
+    report = make_report(folder.run, results)
     for name, plot in report.plots.items():
         write_page(page.parent / name, plot)
     before = page.read_text(encoding="utf-8") if page.exists() else ""
