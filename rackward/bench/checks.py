@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rackward.bench.figures import reads_followers
 from rackward.bench.results import Result
 from rackward.bench.strategies import STRATEGIES
 from rackward.bench.workloads import WORKLOADS
@@ -153,7 +152,7 @@ def _no_peer_is_better(results: Results) -> Check:
 def _peers(results: Results, workload: str) -> Iterator[Result]:
     for (key, name), repetitions in results.items():
         strategy = STRATEGIES[name]
-        if key == workload and not strategy.is_rackward and not reads_followers(strategy):
+        if key == workload and not strategy.is_rackward and not strategy.reads_followers:
             for each in repetitions:
                 fewest, most = each.partition_range
                 if most - fewest <= 1:

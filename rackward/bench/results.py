@@ -11,13 +11,16 @@ from msgspec import Meta
 
 from rack_traffic.atomic_write import write_atomically
 from rackward.bench import BenchError
-from rackward.bench.strategies import STRATEGIES, select_strategies
+from rackward.bench.strategies import STRATEGIES, Strategy, select_strategies
 from rackward.bench.workloads import WORKLOADS, select_workloads
 from rackward.config_files import convert, load
-from rackward.measurement.strategies import Strategy
 
 RESULTS_FILE = "results.jsonl"
 FORMAT = 2
+
+SECONDS_PER_MONTH = 730 * 3600
+"""Cloud providers bill a month as 730 hours."""
+
 SHORT_WORKLOAD = "even"
 
 Keys = Annotated[list[str], Meta(min_length=1, description="a list of keys")]
@@ -199,6 +202,10 @@ class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind"):
     def moved(self) -> int:
         """Partitions taken from members that stayed, over all steps."""
         return sum(step.moved for step in self.steps)
+
+    def cost_per_month(self, price_per_gb: float) -> float:
+        """Return the cost of a month at the measured rate of bytes across racks."""
+        return self.crossing_bytes / self.seconds * SECONDS_PER_MONTH / 1e9 * price_per_gb
 
     @property
     def partition_range(self) -> tuple[int, int]:

@@ -107,7 +107,9 @@ def run_bench(
     ] = DEFAULT_FOLDER,
     keep_logs: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", file_okay=False, help="Keep the logs of groups in DIR."),
+        typer.Option(
+            metavar="DIR", file_okay=False, help="Keep the logs of brokers and groups in DIR."
+        ),
     ] = None,
 ) -> None:
     """Measure the bytes across racks of many assignors and clients on real clusters.
@@ -117,7 +119,8 @@ def run_bench(
     brokers, with and without follower fetching, and rackward's through each client.
     """
     # Imported here: it needs the client libraries, which a report does not.
-    from rackward.bench.runner import plan_batches, run
+    from rackward.bench.progress import Progress
+    from rackward.bench.schedule import plan_batches, run_all
 
     options = Options() if config is None else read_options(config)
     if short:
@@ -126,26 +129,24 @@ def run_bench(
     folder = ResultFolder(output)
     folder.begin(_describe(options, config, short=short))
     console = stderr()
-    start = time.monotonic()
-
-    def log(text: str) -> None:
-        console.print(f"{time.monotonic() - start:5.0f} s  {text}", markup=False, highlight=False)
-
+    progress = Progress(
+        lambda text: console.print(text, markup=False, highlight=False), time.monotonic
+    )
     try:
         with tempfile.TemporaryDirectory(
             prefix="rackward-bench-", ignore_cleanup_errors=True
         ) as temporary:
             logs = Path(temporary) if keep_logs is None else keep_logs
             logs.mkdir(parents=True, exist_ok=True)
-            failures = run(options, folder, logs, log)
+            failures = run_all(options, folder, logs, progress)
     except BaseException:
         count = sum(len(batch.strategies) for batch in plan_batches(options, folder))
         if count:
-            log(f"{count} results are missing: the same command continues")
+            progress.log(f"{count} results are missing: the same command continues")
         raise
     report = _write_report(folder, output / PAGE)
     for failure in failures:
-        log(f"failed: {failure}")
+        progress.log(f"failed: {failure}")
     if failures or _contradicted(report.checks):
         raise typer.Exit(1)
 

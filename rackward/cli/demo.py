@@ -14,21 +14,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from rackward.clusters import Cluster, DockerCluster, LocalCluster
+from rackward.bench.demo import DEMO_STRATEGIES, DemoResult, demo_batch, demo_result
+from rackward.bench.progress import Progress
+from rackward.bench.results import Options
+from rackward.bench.runner import BatchRunner
+from rackward.bench.sites import existing_site, own_site
+from rackward.cli.console import check_folder
+from rackward.cli.render.demo import print_introduction, print_result, progress_on
 from rackward.clusters.base import DEFAULT_RACKS
-from rackward.demo import DemoError
-from rackward.demo.environment import Environment, existing_cluster
-from rackward.demo.metrics import STRATEGIES
-from rackward.demo.output import (
-    SCHEMA,
-    ProgressReporter,
-    print_introduction,
-    print_result,
-    progress_reporter,
-    to_json,
-)
-from rackward.demo.runner import DemoRunner, Options
-from rackward.measurement.meter import client_racks
 
 
 class ClusterType(StrEnum):
@@ -38,7 +31,7 @@ class ClusterType(StrEnum):
     DOCKER = "docker"
 
 
-EPILOG = f"""
+EPILOG = """
 \b
 Examples:
   rackward demo
@@ -47,10 +40,8 @@ Examples:
 Exit status: 0 success; 1 a group with an assignor of rackward was not optimal after a rebalance;
 2 error; 130 interrupted with Ctrl-C.
 
-The JSON of --json and --output (bytes are integers, shares are between 0 and 1):
-
-\b
-{SCHEMA}
+The JSON of --json and --output has the cluster, is_optimal and, for each strategy, a result in the
+form of the results of "rackward bench run". Bytes are integers, shares are between 0 and 1.
 """
 
 
@@ -136,69 +127,51 @@ def demo(
     """
     if bootstrap_server is not None and cluster is ClusterType.DOCKER:
         raise typer.BadParameter("--bootstrap-server and --cluster docker exclude each other")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise DemoError(
-            f"--output {output}: the folder {output.absolute().parent} does not exist; create it"
-        )
+    if output is not None:
+        check_folder("--output", output)
     console = Console(stderr=as_json)
+    options = Options(
+        seed=seed, partitions=partitions, rate=rate, step_seconds=step_seconds, price=price
+    )
     with (
         _log_folder(keep_logs) as logs,
-        progress_reporter(console, time.monotonic, os.environ) as progress,
+        progress_on(console, time.monotonic, os.environ) as progress,
     ):
-        options = Options(
-            partitions=partitions,
-            rate=rate * 1e6,
-            step_seconds=step_seconds,
-            seed=seed,
-            price_per_gb=price,
-            logs=logs,
-        )
         print_introduction(console, own_cluster=bootstrap_server is None)
-        with closing(DemoRunner(options, progress)) as runner:
-            if bootstrap_server is not None:
-                result = runner.run(existing_cluster(bootstrap_server))
-            else:
-                with _own_cluster(cluster, progress, logs) as environment:
-                    result = runner.run(environment)
-                    progress.status("Stopping the brokers")
+        if bootstrap_server is None:
+            docker = cluster is ClusterType.DOCKER
+            result = _on_own_cluster(options, docker, logs, progress)
+        else:
+            result = _on_existing_cluster(options, bootstrap_server, logs, progress)
     print_result(result, console)
     if as_json:
-        typer.echo(to_json(result), nl=False)
+        typer.echo(result.to_json(), nl=False)
     if output is not None:
-        output.write_text(to_json(result), encoding="utf-8")
+        output.write_text(result.to_json(), encoding="utf-8")
     if not result.is_optimal:
         raise typer.Exit(1)
 
 
-@contextmanager
-def _own_cluster(
-    cluster_type: ClusterType, progress: ProgressReporter, logs: Path
-) -> Iterator[Environment]:
-    """Start a cluster with a listener per strategy and rack; write the brokers' logs at the end."""
-    progress.status("Starting Kafka")
-    is_local = cluster_type is ClusterType.LOCAL
-    strategies = [strategy.key for strategy in STRATEGIES]
-    cluster: Cluster
-    with (LocalCluster if is_local else DockerCluster)(
-        DEFAULT_RACKS,
-        client_racks=client_racks(strategies, sorted(set(DEFAULT_RACKS))),
-        server_properties={
-            # There are 13 listeners per broker, so one network thread for each is enough.
-            "num.network.threads": "1",
-            # The members of a group start within a second, so they form it in one rebalance.
-            "group.initial.rebalance.delay.ms": "1000",
-            # By default 9 s pass until the partitions of a dead broker get new leaders.
-            "broker.session.timeout.ms": "6000",
-        },
-        progress=progress.log,
-    ) as cluster:
-        try:
-            racks = {broker: rack for broker, rack in cluster.racks.items() if rack is not None}
-            description = "a local cluster" if is_local else "a Docker cluster"
-            yield Environment(description, cluster.bootstrap_servers, racks, cluster)
-        finally:
-            for broker in cluster.racks:
-                (logs / f"broker-{broker}.log").write_text(cluster.log(broker), encoding="utf-8")
+def _on_own_cluster(options: Options, docker: bool, logs: Path, progress: Progress) -> DemoResult:
+    racks = sorted(set(DEFAULT_RACKS))
+    batch = demo_batch(racks, own_cluster=True)
+    # The processes of the groups import for seconds: meanwhile the cluster starts.
+    with (
+        closing(BatchRunner(batch, options, logs, progress)) as runner,
+        own_site(DEFAULT_RACKS, len(DEMO_STRATEGIES), logs, progress, docker=docker) as site,
+    ):
+        results = runner.run(site)
+        progress.status("Stopping the brokers")
+    return demo_result(site, batch, results, options.price)
+
+
+def _on_existing_cluster(
+    options: Options, bootstrap_server: str, logs: Path, progress: Progress
+) -> DemoResult:
+    site = existing_site(bootstrap_server)
+    batch = demo_batch(site.rack_names, own_cluster=False)
+    with closing(BatchRunner(batch, options, logs, progress)) as runner:
+        return demo_result(site, batch, runner.run(site), options.price)
 
 
 @contextmanager

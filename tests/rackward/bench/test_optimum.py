@@ -1,4 +1,4 @@
-"""The demo's formula for the optimum, compared with all assignments."""
+"""The formula for the optimum, compared with all assignments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
-from rackward.measurement.assignments import min_off_rack
+from rackward.bench.figures import min_off_rack
 
 RACKS = st.sampled_from([None, "a", "b", "c"])
 

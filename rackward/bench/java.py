@@ -14,18 +14,20 @@ from pathlib import Path
 from typing import IO, Any
 
 from placement_core import TopicPartition
-from rackward.clusters.distribution import cache_directory, fetch_tools, java_home
-from rackward.clusters.errors import ClusterTimeoutError
-from rackward.clusters.processes import Processes
-from rackward.measurement.clients import (
+from rackward.bench.clients import (
+    FETCH_MAX_WAIT_MS,
+    FETCH_MIN_BYTES,
     HEARTBEAT_MS,
     METADATA_MAX_AGE_MS,
     POLL_SECONDS,
     SESSION_TIMEOUT_MS,
-    Batch,
     MemberSpec,
     OnChange,
+    Read,
 )
+from rackward.clusters.distribution import cache_directory, fetch_tools, java_home
+from rackward.clusters.errors import ClusterTimeoutError
+from rackward.clusters.processes import Processes
 
 JVM_OPTIONS = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 CLOSE_SECONDS = 6.0
@@ -46,7 +48,7 @@ class JavaConsumer:
     def __init__(self, spec: MemberSpec, on_change: OnChange) -> None:
         self._on_change = on_change
         self._owned: frozenset[TopicPartition] = frozenset()
-        self._batches: list[Batch] = []
+        self._reads: list[Read] = []
         self._line = ""
         self._processes = Processes()
         try:
@@ -57,17 +59,17 @@ class JavaConsumer:
             self._processes.close()
             raise
 
-    def poll(self) -> Iterable[Batch]:
+    def poll(self) -> Iterable[Read]:
         """See `PolledConsumer`. Raises RuntimeError if the process has ended."""
         deadline = time.monotonic() + POLL_SECONDS
-        while not self._batches and time.monotonic() < deadline:
+        while not self._reads and time.monotonic() < deadline:
             time.sleep(READ_INTERVAL)
             self._read()
-        if not self._batches and (code := self._processes.exit_code(_NAME)) is not None:
+        if not self._reads and (code := self._processes.exit_code(_NAME)) is not None:
             self._output.seek(0)
             raise RuntimeError(f"the process ended with {code}: {self._output.read()[-1000:]}")
-        batches, self._batches = self._batches, []
-        return batches
+        reads, self._reads = self._reads, []
+        return reads
 
     def assignment(self) -> frozenset[TopicPartition]:
         """See `PolledConsumer`."""
@@ -99,8 +101,8 @@ class JavaConsumer:
         match event["name"]:
             case "records_consumed":
                 for each in event["partitions"]:
-                    self._batches.append(
-                        Batch(
+                    self._reads.append(
+                        Read(
                             TopicPartition(each["topic"], each["partition"]),
                             each["minOffset"],
                             each["maxOffset"],
@@ -126,9 +128,9 @@ def _command(spec: MemberSpec, folder: Path) -> list[str]:
         "heartbeat.interval.ms": HEARTBEAT_MS,
         "metadata.max.age.ms": METADATA_MAX_AGE_MS,
         "auto.commit.interval.ms": 1000,
-        "fetch.min.bytes": spec.fetch.min_bytes,
-        "fetch.max.wait.ms": spec.fetch.max_wait_ms,
-        **({"client.rack": spec.rack} if spec.strategy.sends_rack else {}),
+        "fetch.min.bytes": FETCH_MIN_BYTES,
+        "fetch.max.wait.ms": FETCH_MAX_WAIT_MS,
+        "client.rack": spec.rack,
     }
     path = folder / "consumer.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))

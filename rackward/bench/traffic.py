@@ -1,11 +1,12 @@
-"""A producer with a constant rate, which knows when it wrote each record."""
+"""Traffic: a producer with a constant rate, and the bytes that brokers send to each group."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,9 +14,15 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from placement_core import TopicPartition
-from rackward.measurement import MeasurementError
+from rackward.bench import BenchError
+from rackward.clusters import Cluster
 
 RECORD_BYTES = 4096
+
+TrafficMatrix = Mapping[tuple[str, str], int]
+"""(rack of the reading member, rack of the sending broker) to bytes."""
+
+# ---- What is written.
 
 
 def weighted_cycle(weights: Sequence[int]) -> list[int]:
@@ -79,9 +86,9 @@ class BackgroundProducer:
         return [len(times) for times in self.sent]
 
     def check(self) -> None:
-        """Raise MeasurementError if it has failed."""
+        """Raise BenchError if it has failed."""
         if self._failure is not None:
-            raise MeasurementError(f"the producer failed: {self._failure}")
+            raise BenchError(f"the producer failed: {self._failure}")
 
     def stop(self) -> None:
         """Stop; return when all records are acknowledged, after 20 s at most."""
@@ -117,3 +124,45 @@ class BackgroundProducer:
 class _Producer(KafkaProducer):  # type: ignore[misc]
     def __del__(self) -> None:
         """Do nothing: the base class would flush again, and log errors, after a failed close."""
+
+
+# ---- What is read.
+
+
+def client_rack(group: str, rack: str) -> str:
+    """Return the client rack of a group's members in ``rack``: it has a listener of its own."""
+    return f"{group}:{rack}"
+
+
+def client_racks(groups: Iterable[str], racks: Sequence[str]) -> tuple[str, ...]:
+    """Return all client racks, for a cluster that counts the bytes of each group."""
+    return tuple(client_rack(group, rack) for group in groups for rack in racks)
+
+
+class BrokerMeter:
+    """Bytes since its construction, as counted by the brokers of a cluster with `client_racks`.
+
+    Each group's members in each rack have a listener of their own on every broker, so the
+    brokers' counters per listener distinguish them.
+    """
+
+    def __init__(self, cluster: Cluster, racks: Mapping[int, str]) -> None:
+        self._cluster = cluster
+        self._racks = racks
+        self._total: dict[str, Counter[tuple[str, str]]] = {}
+        self._last = cluster.bytes_out()
+
+    def read(self, groups: Iterable[str], /) -> dict[str, TrafficMatrix]:
+        """Return the bytes so far of these groups."""
+        for counter, size in self._cluster.bytes_out().items():
+            label, broker = counter
+            group, reader_rack = label.split(":", 1)
+            matrix = self._total.setdefault(group, Counter())
+            matrix[reader_rack, self._racks[broker]] += size - self._last.get(counter, 0)
+            self._last[counter] = size
+        return {group: dict(self._total.get(group, {})) for group in groups}
+
+    def reset_broker(self, broker_id: int) -> None:
+        """Expect the counters of a broker that was killed to start at zero again."""
+        for counter in [counter for counter in self._last if counter[1] == broker_id]:
+            del self._last[counter]

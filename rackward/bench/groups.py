@@ -6,7 +6,8 @@ over a pipe and the group's process answers each with a `GroupReport`: ``("join"
 ``("leave", name)`` and ``("report", None)``; ``("history", None)`` is answered with a `History`.
 The group's process exits when the pipe closes, which it also does when the measuring process dies.
 
-Partitions are numbers: their position in the list of all partitions that the group may read.
+In a report, partitions are numbers: their position in the list of all partitions that the group
+may read.
 """
 
 from __future__ import annotations
@@ -26,10 +27,9 @@ from typing import Any
 
 from assignors import RefreshPolicy
 from placement_core import TopicPartition
-from rackward.measurement import MeasurementError
-from rackward.measurement.assignments import Assignment
-from rackward.measurement.clients import FetchSize, MemberSpec, open_consumer
-from rackward.measurement.strategies import Strategy
+from rackward.bench import BenchError
+from rackward.bench.clients import MemberSpec, Read, open_consumer
+from rackward.bench.strategies import Strategy
 
 RESPONSE_TIMEOUT = 60.0
 SETTLE_TIMEOUT = 180.0
@@ -38,21 +38,10 @@ LEAVE_TIMEOUT = 8.0
 QUIET_SECONDS = 1.5
 """A group has settled when its assignments have not changed for this long."""
 
+Assignment = Mapping[str, frozenset[int]]
+"""Member to the partitions that it reads."""
+
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Records that a poll returned: a partition, its first and last offset, and their number.
-
-    ``at`` is in seconds since the epoch.
-    """
-
-    partition: int
-    first: int
-    last: int
-    records: int
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +71,6 @@ class MemberState:
     joined: bool
     revoked: int
     quiet_seconds: float
-    records: int
     positions: Mapping[int, int]
 
 
@@ -96,7 +84,6 @@ class GroupReport:
 
     members: Mapping[str, MemberState]
     revoked: int
-    records: int
     positions: Mapping[int, int]
     failures: tuple[str, ...]
 
@@ -123,29 +110,23 @@ class GroupReport:
 class GroupProcess:
     """The consumer group of one strategy, in a process of its own.
 
-    ``partitions`` are all that its members may read; the default of what they subscribe to is
-    their topics. ``refresh`` is when our assignors rebalance after leaders have moved; None: their
-    default. ``key`` identifies the group among others that are waited for; default: that of its
-    strategy.
+    ``partitions`` are all that its members may read. ``refresh`` is when rackward's assignors
+    rebalance after leaders have moved; None: their default. ``key`` identifies the group among
+    others that are waited for.
     """
 
     def __init__(
         self,
+        key: str,
         strategy: Strategy,
         partitions: Sequence[TopicPartition],
         group: str,
         log_file: Path,
-        *,
-        fetch: FetchSize,
         refresh: RefreshPolicy | None = None,
-        key: str | None = None,
     ) -> None:
+        self.key = key
         self.strategy = strategy
-        self.key = key or strategy.key
         self.group = group
-        self.member_racks: dict[str, str] = {}
-        self._topics = tuple(dict.fromkeys(each.topic for each in partitions))
-        self._fetch = fetch
         self._refresh = refresh
         context = multiprocessing.get_context("spawn")
         self._pipe, child_pipe = context.Pipe()
@@ -159,34 +140,28 @@ class GroupProcess:
             self._process.start()
         child_pipe.close()
 
-    def join(
-        self, member: str, rack: str, bootstrap: str, topics: Collection[str] | None = None
-    ) -> None:
-        """Start a member in ``rack`` that bootstraps from ``bootstrap``; default: all topics."""
+    def join(self, member: str, rack: str, bootstrap: str, topics: Sequence[str]) -> None:
+        """Start a member in ``rack`` that bootstraps from ``bootstrap``."""
         spec = MemberSpec(
-            name=f"{self.strategy.key}-{member}",
+            name=member,
             rack=rack,
-            topics=self._topics if topics is None else tuple(topics),
+            topics=tuple(topics),
             group=self.group,
             bootstrap=bootstrap,
             strategy=self.strategy,
-            fetch=self._fetch,
             refresh=self._refresh,
         )
         self._request("join", spec)
-        self.member_racks[spec.name] = rack
 
     def leave(self, member: str) -> None:
         """Let a member leave the group."""
-        name = f"{self.strategy.key}-{member}"
-        self._request("leave", name)
-        del self.member_racks[name]
+        self._request("leave", member)
 
     def report(self) -> GroupReport:
-        """Return the present state. Raises MeasurementError if a member failed."""
+        """Return the present state. Raises BenchError if a member failed."""
         report: GroupReport = self._request("report")
         if report.failures:
-            raise MeasurementError(f"{self.strategy.title}: {'; '.join(report.failures)}")
+            raise BenchError(f"{self.strategy.title}: {'; '.join(report.failures)}")
         return report
 
     def history(self) -> History:
@@ -210,11 +185,11 @@ class GroupProcess:
                 return self._pipe.recv()
         except (EOFError, OSError) as error:
             self._process.join(1)
-            raise MeasurementError(
+            raise BenchError(
                 f"the process of {self.strategy.title} exited with status "
                 f"{self._process.exitcode}: see its log (--keep-logs)"
             ) from error
-        raise MeasurementError(
+        raise BenchError(
             f"the process of {self.strategy.title} did not respond within {RESPONSE_TIMEOUT:.0f} s:"
             " see its log (--keep-logs)"
         )
@@ -224,7 +199,7 @@ class GroupProcess:
 def _sigint_blocked() -> Iterator[None]:
     """Block Ctrl-C while a process starts; it is delivered to this process afterwards.
 
-    The terminal sends SIGINT to all our processes. A new one inherits the blocked signal, and
+    The terminal sends SIGINT to all processes. A new one inherits the blocked signal, and
     would otherwise die with a traceback before it has set its own handler.
     """
     # The first spawned process starts the resource tracker, which unblocks the signal.
@@ -239,29 +214,23 @@ def _sigint_blocked() -> Iterator[None]:
 def wait_until_settled(
     groups: Sequence[GroupProcess],
     partitions: int,
-    tick: Callable[[Mapping[str, GroupReport]], None],
+    tick: Callable[[], None],
     clock: Callable[[], float],
 ) -> None:
-    """Wait until every group has settled; ``tick`` is called with the reports of each round.
+    """Wait until every group has settled; ``tick`` waits between two rounds.
 
-    Raises MeasurementError, with the names of the groups, after SETTLE_TIMEOUT seconds.
+    Raises BenchError, with the names of the groups, after SETTLE_TIMEOUT seconds.
     """
     deadline = clock() + SETTLE_TIMEOUT
-    while True:
-        reports = {group.key: group.report() for group in groups}
-        tick(reports)
-        unsettled = [
-            group.strategy.title
-            for group in groups
-            if not reports[group.key].is_settled(partitions)
-        ]
-        if not unsettled:
-            return
+    while unsettled := [
+        group.strategy.title for group in groups if not group.report().is_settled(partitions)
+    ]:
         if clock() > deadline:
-            raise MeasurementError(
+            raise BenchError(
                 f"still rebalancing after {SETTLE_TIMEOUT:.0f} s: {', '.join(unsettled)}; "
                 "see the logs of groups and brokers (--keep-logs)"
             )
+        tick()
 
 
 # What follows runs in the group's process.
@@ -312,7 +281,6 @@ def _report(present: Mapping[str, _Member], left: Sequence[_Member]) -> GroupRep
     return GroupReport(
         members=states,
         revoked=sum(state.revoked for state in all_states),
-        records=sum(state.records for state in all_states),
         positions=positions,
         failures=tuple(
             f"{member.name}: {type(member.failure).__name__}: {member.failure}"
@@ -340,9 +308,8 @@ class _Member(threading.Thread):
         self._numbers = numbers
         self._leaving = threading.Event()
         self._last_change = time.monotonic()
-        self._state = MemberState(frozenset(), -1, False, 0, 0.0, 0, {})
+        self._state = MemberState(frozenset(), -1, False, 0, 0.0, {})
         self._revoked = 0
-        self._records = 0
         self._positions: dict[int, int] = {}
 
     def leave(self) -> None:
@@ -365,21 +332,12 @@ class _Member(threading.Thread):
             consumer = open_consumer(self._spec, self._on_change)
             try:
                 while not self._leaving.is_set():
-                    for batch in consumer.poll():
-                        self._record(
-                            Read(
-                                self._numbers[batch.partition],
-                                batch.first,
-                                batch.last,
-                                batch.records,
-                                batch.at,
-                            )
-                        )
+                    for read in consumer.poll():
+                        self._record(read)
                     self._state = replace(
                         self._state,
                         partitions=frozenset(self._numbers[each] for each in consumer.assignment()),
                         generation=consumer.generation(),
-                        records=self._records,
                     )
             finally:
                 consumer.close()
@@ -389,8 +347,7 @@ class _Member(threading.Thread):
 
     def _record(self, read: Read) -> None:
         self.reads.append(read)
-        self._records += read.records
-        self._positions[read.partition] = read.last + 1
+        self._positions[self._numbers[read.partition]] = read.last + 1
 
     def _on_change(self, kind: str, partitions: Collection[TopicPartition]) -> None:
         self._last_change = time.monotonic()

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from rackward.measurement import MeasurementError
-from rackward.measurement.groups import GroupReport, MemberState, wait_until_settled
+from rackward.bench import BenchError
+from rackward.bench.groups import GroupReport, MemberState, wait_until_settled
 
 
 def state(
@@ -19,14 +19,13 @@ def state(
         joined=joined,
         revoked=0,
         quiet_seconds=quiet,
-        records=0,
         positions={},
     )
 
 
 def report(*states: MemberState) -> GroupReport:
     members = {f"m-{index}": each for index, each in enumerate(states)}
-    return GroupReport(members, revoked=0, records=0, positions={}, failures=())
+    return GroupReport(members, revoked=0, positions={}, failures=())
 
 
 def test_settled_with_one_generation_and_one_reader_per_partition() -> None:
@@ -52,8 +51,6 @@ def test_not_settled(states: list[MemberState]) -> None:
 
 def test_the_error_after_the_timeout_names_the_groups() -> None:
     class Unsettled:
-        key = "sticky"
-
         class strategy:
             title = "kafka-python CooperativeSticky"
 
@@ -61,10 +58,10 @@ def test_the_error_after_the_timeout_names_the_groups() -> None:
             return report(state([0]))
 
     seconds = iter(range(300))
-    with pytest.raises(MeasurementError, match="after 180 s: kafka-python CooperativeSticky"):
+    with pytest.raises(BenchError, match="after 180 s: kafka-python CooperativeSticky"):
         wait_until_settled(
             [Unsettled()],  # type: ignore[list-item]
             3,
-            tick=lambda _reports: None,
+            tick=lambda: None,
             clock=lambda: float(next(seconds)),
         )

@@ -7,25 +7,25 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from rackward.demo import DemoError, command
-from rackward.demo.environment import Environment
-from rackward.demo.metrics import DemoResult
-from rackward.demo.output import to_json
-from tests.support.demo_results import demo_result
+from placement_core import InvalidOptionError
+from rackward.bench.demo import DemoResult
+from rackward.bench.sites import Site
+from rackward.cli import demo
+from tests.support.demo_results import demo_result_of
 
-RESULT = demo_result()
+RESULT = demo_result_of(own_cluster=False)
 
 
 class FakeRunner:
     """Returns a result at once, without a cluster."""
 
-    result = RESULT
+    result: DemoResult = RESULT
 
     def __init__(self, *_arguments: object) -> None:
         pass
 
-    def run(self, _environment: Environment) -> DemoResult:
-        return self.result
+    def run(self, _site: Site) -> object:
+        return self.result.results
 
     def close(self) -> None:
         pass
@@ -33,13 +33,13 @@ class FakeRunner:
 
 @pytest.fixture(autouse=True)
 def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = Environment("the cluster at kafka:9092", "kafka:9092", {0: "a", 1: "b"})
-    monkeypatch.setattr(command, "existing_cluster", lambda _servers: environment)
-    monkeypatch.setattr(command, "DemoRunner", FakeRunner)
+    site = Site("a local cluster", "kafka:9092", dict(enumerate("aabbcc")))
+    monkeypatch.setattr(demo, "existing_site", lambda _servers: site)
+    monkeypatch.setattr(demo, "BatchRunner", FakeRunner)
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(command.app, ["--bootstrap-server", "kafka:9092", *arguments])
+    return CliRunner().invoke(demo.app, ["--bootstrap-server", "kafka:9092", *arguments])
 
 
 def test_the_tables_go_to_stdout_by_default() -> None:
@@ -53,14 +53,14 @@ def test_the_tables_go_to_stdout_by_default() -> None:
 def test_json_prints_nothing_but_json_to_stdout() -> None:
     result = run("--json")
     assert result.exit_code == 0
-    assert result.stdout == to_json(RESULT)
+    assert result.stdout == RESULT.to_json()
     assert "Optimal: after every rebalance" in result.stderr
 
 
 def test_output_writes_the_json_to_a_file_beside_the_tables(tmp_path: Path) -> None:
     file = tmp_path / "demo.json"
     result = run("--output", str(file))
-    assert file.read_text(encoding="utf-8") == to_json(RESULT)
+    assert file.read_text(encoding="utf-8") == RESULT.to_json()
     assert "Optimal: after every rebalance" in result.stdout
 
 
@@ -72,12 +72,12 @@ def test_json_and_output_can_be_combined(tmp_path: Path) -> None:
 def test_an_output_folder_that_does_not_exist_is_an_error_before_the_run(tmp_path: Path) -> None:
     file = tmp_path / "missing" / "demo.json"
     error = run("--output", str(file)).exception
-    assert isinstance(error, DemoError)
+    assert isinstance(error, InvalidOptionError)
     assert str(error) == (
-        f"--output {file}: the folder {tmp_path / 'missing'} does not exist; create it"
+        f"--output {file}: the folder {tmp_path / 'missing'} does not exist: create it first"
     )
 
 
 def test_a_suboptimal_result_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeRunner, "result", demo_result(suboptimal=True))
+    monkeypatch.setattr(FakeRunner, "result", demo_result_of(suboptimal=True, own_cluster=False))
     assert run("--json").exit_code == 1

@@ -1,8 +1,8 @@
 """Consumers of each client library behind one interface, which a member's thread polls.
 
-All read alike: from the earliest record, automatic commits, and fetches that wait as `FetchSize`
-says. Small fetches would cost more CPU time than a machine with many groups has, and their headers
-would count as bytes.
+All read alike: from the earliest record, with automatic commits, and with fetches that wait for
+many records. Small fetches would cost more CPU time than a machine with many groups has, and their
+headers would count as bytes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from assignors.kafka_python import (
 )
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY
 from placement_core import TopicPartition
+from rackward.bench.strategies import Client, Strategy
 from rackward.clusters.errors import requires_extra
-from rackward.measurement.strategies import Client, Strategy
 
 SESSION_TIMEOUT_MS = 30_000
 """No member is removed because a machine is busy."""
@@ -39,24 +39,19 @@ HEARTBEAT_MS = 1000
 BOOTSTRAP_TIMEOUT_MS = 120_000
 METADATA_MAX_AGE_MS = 5000
 """After a leader moved, or its broker died, consumers must learn of the new one soon."""
+FETCH_MIN_BYTES = 65536
+FETCH_MAX_WAIT_MS = 500
+"""A broker responds to a fetch with so many bytes, or after so many milliseconds."""
 POLL_SECONDS = 0.5
 IDLE_PAUSE = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class FetchSize:
-    """When a broker responds to a fetch: with so many bytes, or after so many milliseconds."""
-
-    min_bytes: int
-    max_wait_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
     """The configuration of a member.
 
-    ``topics`` are those that it subscribes to. ``refresh`` is when our assignors rebalance after
-    leaders have moved; None: their default.
+    ``topics`` are those that it subscribes to. ``refresh`` is when rackward's assignors rebalance
+    after leaders have moved; None: their default.
     """
 
     name: str
@@ -65,18 +60,17 @@ class MemberSpec:
     group: str
     bootstrap: str
     strategy: Strategy
-    fetch: FetchSize
     refresh: RefreshPolicy | None = None
 
     @property
     def refresh_policy(self) -> RefreshPolicy:
-        """The policy of our assignors."""
+        """The policy of rackward's assignors."""
         return self.refresh or DEFAULT_REFRESH_POLICY
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Records of one partition that a poll returned: the offsets of the first and the last.
+class Read:
+    """Records of a partition that a poll returned: their first and last offset, and their number.
 
     ``at`` is when they were returned, in seconds since the epoch.
     """
@@ -95,7 +89,7 @@ OnChange = Callable[[str, Collection[TopicPartition]], None]
 class PolledConsumer(Protocol):
     """A consumer that has subscribed. All methods are called in one thread."""
 
-    def poll(self) -> Iterable[Batch]:
+    def poll(self) -> Iterable[Read]:
         """Return records; wait for the first one for POLL_SECONDS, or until a rebalance ends.
 
         Raises what the library raises, unless it can be polled again.
@@ -122,7 +116,7 @@ def open_consumer(spec: MemberSpec, on_change: OnChange) -> PolledConsumer:
             return AIOKafkaConsumer(spec, on_change)
         case Client.JAVA:
             # Imported by groups of Java only: a module of its own process.
-            from rackward.measurement.java import JavaConsumer
+            from rackward.bench.java import JavaConsumer
 
             return JavaConsumer(spec, on_change)
 
@@ -169,8 +163,8 @@ class KafkaPythonConsumer:
             reconnect_backoff_max_ms=1000,
             # Dozens of members start at once, on a machine that may be busy.
             bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
-            fetch_min_bytes=spec.fetch.min_bytes,
-            fetch_max_wait_ms=spec.fetch.max_wait_ms,
+            fetch_min_bytes=FETCH_MIN_BYTES,
+            fetch_max_wait_ms=FETCH_MAX_WAIT_MS,
             max_poll_records=5000,
             metrics_enabled=False,
         )
@@ -178,7 +172,7 @@ class KafkaPythonConsumer:
             read_from_nearest(self._consumer, rack=spec.rack)
         self._consumer.subscribe(list(spec.topics), listener=_Listener(on_change))
 
-    def poll(self) -> Iterable[Batch]:
+    def poll(self) -> Iterable[Read]:
         """See `PolledConsumer`."""
         try:
             # A rebalance that begins in a poll commits within the poll's timeout or not at all,
@@ -190,7 +184,7 @@ class KafkaPythonConsumer:
                 raise
             time.sleep(0.2)
             return []
-        return _batches(polled)
+        return _reads(polled)
 
     def assignment(self) -> frozenset[TopicPartition]:
         """See `PolledConsumer`."""
@@ -205,10 +199,10 @@ class KafkaPythonConsumer:
         self._consumer.close(timeout_ms=5000)
 
 
-def _batches(polled: Mapping[Any, Any]) -> list[Batch]:
+def _reads(polled: Mapping[Any, Any]) -> list[Read]:
     now = time.time()
     return [
-        Batch(
+        Read(
             TopicPartition(tp.topic, tp.partition),
             records[0].offset,
             records[-1].offset,
@@ -255,11 +249,11 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._on_change("revoked", _keys(revoked))
 
 
-# ---- confluent-kafka, and our Consumer with its interface.
+# ---- confluent-kafka, and rackward's Consumer with its interface.
 
 
 class ConfluentConsumer:
-    """confluent-kafka's Consumer, or ours for our assignors."""
+    """confluent-kafka's Consumer, or rackward's for its assignors."""
 
     def __init__(self, spec: MemberSpec, on_change: OnChange) -> None:
         with requires_extra("confluent"):
@@ -274,8 +268,8 @@ class ConfluentConsumer:
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": 1000,
             "topic.metadata.refresh.interval.ms": METADATA_MAX_AGE_MS,
-            "fetch.min.bytes": spec.fetch.min_bytes,
-            "fetch.wait.max.ms": spec.fetch.max_wait_ms,
+            "fetch.min.bytes": FETCH_MIN_BYTES,
+            "fetch.wait.max.ms": FETCH_MAX_WAIT_MS,
             "log_level": 0,
         }
         if strategy.by_brokers:
@@ -286,7 +280,7 @@ class ConfluentConsumer:
                 "session.timeout.ms": SESSION_TIMEOUT_MS,
                 "heartbeat.interval.ms": HEARTBEAT_MS,
             }
-        if strategy.sends_rack or strategy.is_rackward:
+        if strategy.sends_rack:
             config["client.rack"] = spec.rack
         if strategy.is_rackward and not strategy.led:
             self._consumer: Any = assignors.confluent.Consumer(
@@ -305,7 +299,7 @@ class ConfluentConsumer:
             list(spec.topics), on_assign=assigned, on_revoke=revoked, on_lost=revoked
         )
 
-    def poll(self) -> Iterable[Batch]:
+    def poll(self) -> Iterable[Read]:
         """See `PolledConsumer`."""
         found: dict[TopicPartition, list[int]] = {}
         for message in self._consumer.consume(5000, POLL_SECONDS):
@@ -317,7 +311,7 @@ class ConfluentConsumer:
                 raise RuntimeError(str(error))
         now = time.time()
         return [
-            Batch(partition, offsets[0], offsets[-1], len(offsets), now)
+            Read(partition, offsets[0], offsets[-1], len(offsets), now)
             for partition, offsets in found.items()
         ]
 
@@ -369,8 +363,8 @@ class AIOKafkaConsumer:
                 session_timeout_ms=SESSION_TIMEOUT_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 metadata_max_age_ms=METADATA_MAX_AGE_MS,
-                fetch_min_bytes=spec.fetch.min_bytes,
-                fetch_max_wait_ms=spec.fetch.max_wait_ms,
+                fetch_min_bytes=FETCH_MIN_BYTES,
+                fetch_max_wait_ms=FETCH_MAX_WAIT_MS,
             )
             try:
                 await consumer.start()
@@ -386,12 +380,12 @@ class AIOKafkaConsumer:
             self._loop.close()
             raise
 
-    def poll(self) -> Iterable[Batch]:
+    def poll(self) -> Iterable[Read]:
         """See `PolledConsumer`."""
         polled = self._loop.run_until_complete(
             self._consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000))
         )
-        return _batches(polled)
+        return _reads(polled)
 
     def assignment(self) -> frozenset[TopicPartition]:
         """See `PolledConsumer`."""
