@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -117,3 +118,14 @@ def existing_site(bootstrap_servers: str) -> Site:
             "without levels are supported"
         )
     return Site(f"the cluster at {bootstrap_servers}", bootstrap_servers, racks)
+
+
+@contextmanager
+def log_folder(keep: Path | None) -> Iterator[Path]:
+    """Yield the folder for logs: ``keep``, or a temporary folder that is removed at the end."""
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        yield keep
+        return
+    with tempfile.TemporaryDirectory(prefix="rackward-logs-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -121,6 +120,7 @@ def run_bench(
     # Imported here: it needs the client libraries, which a report does not.
     from rackward.bench.progress import Progress
     from rackward.bench.schedule import plan_batches, run_all
+    from rackward.bench.sites import log_folder
 
     options = Options() if config is None else read_options(config)
     if short:
@@ -133,11 +133,7 @@ def run_bench(
         lambda text: console.print(text, markup=False, highlight=False), time.monotonic
     )
     try:
-        with tempfile.TemporaryDirectory(
-            prefix="rackward-bench-", ignore_cleanup_errors=True
-        ) as temporary:
-            logs = Path(temporary) if keep_logs is None else keep_logs
-            logs.mkdir(parents=True, exist_ok=True)
+        with log_folder(keep_logs) as logs:
             failures = run_all(options, folder, logs, progress)
     except BaseException:
         count = sum(len(batch.strategies) for batch in plan_batches(options, folder))

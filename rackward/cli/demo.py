@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +16,7 @@ from rackward.bench.demo import DEMO_STRATEGIES, DemoResult, demo_batch, demo_re
 from rackward.bench.progress import Progress
 from rackward.bench.results import Options
 from rackward.bench.runner import BatchRunner
-from rackward.bench.sites import existing_site, own_site
+from rackward.bench.sites import existing_site, log_folder, own_site
 from rackward.cli.console import check_folder
 from rackward.cli.render.demo import print_introduction, print_result, progress_on
 from rackward.clusters.base import DEFAULT_RACKS
@@ -134,7 +132,7 @@ def demo(
         seed=seed, partitions=partitions, rate=rate, step_seconds=step_seconds, price=price
     )
     with (
-        _log_folder(keep_logs) as logs,
+        log_folder(keep_logs) as logs,
         progress_on(console, time.monotonic, os.environ) as progress,
     ):
         print_introduction(console, own_cluster=bootstrap_server is None)
@@ -172,14 +170,3 @@ def _on_existing_cluster(
     batch = demo_batch(site.rack_names, own_cluster=False)
     with closing(BatchRunner(batch, options, logs, progress)) as runner:
         return demo_result(site, batch, runner.run(site), options.price)
-
-
-@contextmanager
-def _log_folder(keep: Path | None) -> Iterator[Path]:
-    """Yield the folder for logs: ``keep``, or a temporary folder that is removed at the end."""
-    if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
-        yield keep
-        return
-    with tempfile.TemporaryDirectory(prefix="rackward-demo-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
