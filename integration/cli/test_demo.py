@@ -18,17 +18,18 @@ from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.timeout(600)
 
-KAFKA_PYTHON = ("kafka-python-range", "kafka-python-sticky")
-RACKWARD = ("rackward-range", "rackward-sticky")
+KAFKA_PYTHON = ("kafka-python-range", "kafka-python-cooperative-sticky")
+RACKWARD = ("rackward-range", "rackward-kafka-python")
 QUICK = ("--rate", "1", "--step-seconds", "2")
 STEPS = [
-    ("start", True),
-    ("leaders-move", False),
-    ("member-leaves", True),
-    ("member-joins", True),
-    ("broker-dies", False),
-    ("broker-returns", False),
+    "start",
+    "leaders-move",
+    "member-leaves",
+    "member-joins",
+    "broker-dies",
+    "broker-returns",
 ]
+RECORD_BYTES = 4096
 
 
 def demo(*arguments: str, folder: Path) -> tuple[dict[str, Any], str]:
@@ -56,59 +57,64 @@ def demo(*arguments: str, folder: Path) -> tuple[dict[str, Any], str]:
     return document, completed.stdout
 
 
-def check_strategies(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Check what holds in every run; return the strategies by key."""
+def check_results(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Check what holds in every run; return the results by strategy."""
     assert document["is_optimal"] is True
-    strategies = {strategy["key"]: strategy for strategy in document["strategies"]}
-    assert list(strategies) == [*KAFKA_PYTHON, *RACKWARD]
-    for strategy in strategies.values():
-        cells = [size for row in strategy["bytes"].values() for size in row.values()]
-        assert sum(cells) == strategy["total_bytes"]
-        assert min(cells) >= 0
+    results = {result["strategy"]: result for result in document["results"]}
+    assert list(results) == [*KAFKA_PYTHON, *RACKWARD]
+    crossing = {}
+    for key, result in results.items():
+        cells = {
+            (reader, broker): size
+            for reader, row in result["bytes"].items()
+            for broker, size in row.items()
+        }
+        assert min(cells.values()) >= 0
+        total = sum(cells.values())
+        crossing[key] = sum(size for (reader, broker), size in cells.items() if reader != broker)
+        assert sum(step["bytes"] for step in result["steps"]) == total
         # Each record was read once; headers and repeated reads add few bytes.
-        assert 0.9 < strategy["total_bytes"] / document["produced_bytes"] < 1.4
-        assert strategy["records_read"] >= 0.99 * document["produced_records"]
-        assert strategy["max_partitions"] - strategy["min_partitions"] <= 1
-        for step in strategy["steps"]:
-            assert step["off_rack"] >= step["optimum"]
-    for key in RACKWARD:
-        for step in strategies[key]["steps"]:
-            assert step["is_optimal"] or not step["rebalances"]
-        for other in KAFKA_PYTHON:
-            cross_rack_bytes = strategies[other]["cross_rack_bytes"]
-            assert strategies[key]["cross_rack_bytes"] < cross_rack_bytes / 2
-    return strategies
+        assert 0.9 < total / result["produced_bytes"] < 1.4
+        assert result["records_read"] >= 0.99 * result["produced_bytes"] / RECORD_BYTES
+        for step in result["steps"]:
+            assert step["max_partitions"] - step["min_partitions"] <= 1
+            assert step["crossing"] >= step["optimum"]
+            if key in RACKWARD and step["event"] in ("start", "member-leaves", "member-joins"):
+                assert step["crossing"] == step["optimum"]
+    assert max(crossing[key] for key in RACKWARD) < min(crossing[key] for key in KAFKA_PYTHON) / 2
+    return results
 
 
 def test_all_steps_on_a_new_cluster(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     document, printed = demo("--partitions", "36", "--keep-logs", str(logs), folder=tmp_path)
-    strategies = check_strategies(document)
+    results = check_results(document)
     assert document["bytes_source"] == "brokers"
-    for strategy in strategies.values():
-        assert [(step["key"], step["rebalances"]) for step in strategy["steps"]] == STEPS
-    start = strategies["rackward-sticky"]["steps"][0]
-    assert (start["off_rack"], start["optimum"]) == (0, 0)
-    assert start["cross_rack_bytes"] < 0.05 * start["total_bytes"]
+    for result in results.values():
+        assert [step["event"] for step in result["steps"]] == STEPS
+    start, leaders_move, *_ = results["rackward-kafka-python"]["steps"]
+    assert (start["crossing"], start["optimum"]) == (0, 0)
+    assert start["crossing_bytes"] < 0.05 * start["bytes"]
     # Leader moves do not make a group rebalance.
-    assert strategies["rackward-sticky"]["steps"][1]["revoked"] == 0
+    assert leaders_move["moved"] == 0
+    assert leaders_move["crossing"] > 0
     assert "Optimal: after every rebalance" in printed
     assert "\x1b" not in printed
     assert sorted(file.name for file in logs.iterdir()) == [
         *(f"broker-{number}.log" for number in range(6)),
-        *(f"{key}.log" for key in (*KAFKA_PYTHON, *RACKWARD)),
+        *sorted(f"{key}-0.log" for key in (*KAFKA_PYTHON, *RACKWARD)),
     ]
-    assert "leader-rack-aware" in (logs / "rackward-sticky.log").read_text()
+    assert "leader-rack-aware" in (logs / "rackward-kafka-python-0.log").read_text()
 
 
 @pytest.mark.slow
 def test_an_existing_cluster_is_not_changed(cluster: Cluster, tmp_path: Path) -> None:
     before = cluster.view()
     document, printed = demo("--bootstrap-server", cluster.bootstrap_servers, folder=tmp_path)
-    strategies = check_strategies(document)
+    results = check_results(document)
     assert document["bytes_source"] == "estimate"
     assert document["skipped_steps"] == ["leaders-move", "broker-dies", "broker-returns"]
-    assert [step["key"] for step in strategies["kafka-python-range"]["steps"]] == [
+    assert [step["event"] for step in results["kafka-python-range"]["steps"]] == [
         "start",
         "member-leaves",
         "member-joins",

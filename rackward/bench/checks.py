@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rackward.bench.figures import Result, reads_followers
+from rackward.bench.results import Result
 from rackward.bench.strategies import STRATEGIES
 from rackward.bench.workloads import WORKLOADS
 
@@ -152,10 +152,11 @@ def _no_peer_is_better(results: Results) -> Check:
 def _peers(results: Results, workload: str) -> Iterator[Result]:
     for (key, name), repetitions in results.items():
         strategy = STRATEGIES[name]
-        if key == workload and not strategy.is_rackward and not reads_followers(strategy):
-            yield from (
-                each for each in repetitions if each.max_partitions - each.min_partitions <= 1
-            )
+        if key == workload and not strategy.is_rackward and not strategy.reads_followers:
+            for each in repetitions:
+                fewest, most = each.partition_range
+                if most - fewest <= 1:
+                    yield each
 
 
 def _name(result: Result) -> str:

@@ -1,11 +1,12 @@
-"""From what was measured to figures: prediction, latency, pauses, and the result of a run. Pure."""
+"""From what was measured to figures: bytes, moves, prediction, latency and pauses. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
+import numpy as np
 
 from assignors import LeaderRackAwareCooperativeSticky, Member
 from placement_core import ClusterView, TopicPartition
@@ -18,162 +19,111 @@ from rack_traffic.what_if.cases import (
     scenario_metrics,
 )
 from rack_traffic.what_if.leader_layout import leader_layout
-from rackward.measurement.assignments import Assignment, min_off_rack
-from rackward.measurement.groups import Read
-from rackward.measurement.strategies import Strategy
+from rackward.bench.clients import Read
+from rackward.bench.groups import Assignment
+from rackward.bench.strategies import Strategy
+from rackward.bench.traffic import TrafficMatrix
 
 BURST_SECONDS = 1.5
 """Changes of members' assignments that are no further apart belong to one rebalance."""
 
-FORMAT = 1
-
-Matrix = dict[str, dict[str, int]]
-"""Rack of the readers to rack of the brokers to bytes."""
+# ---- What crosses racks, and what moved.
 
 
-class StepFigures(msgspec.Struct, frozen=True):
-    """A strategy in one step.
+def cross_rack_bytes(matrix: TrafficMatrix) -> int:
+    """Return the bytes sent from a broker in one rack to members in another."""
+    return sum(size for (reader, broker), size in matrix.items() if reader != broker)
 
-    ``crossing`` is the number of partitions that were read from another rack when the step ended,
-    and ``optimum`` the minimum for a balanced assignment of these members to these leaders.
+
+def nested(matrix: TrafficMatrix) -> dict[str, dict[str, int]]:
+    """Return the bytes as they are in a `Result`."""
+    rows: dict[str, dict[str, int]] = {}
+    for (reader, broker), size in sorted(matrix.items()):
+        rows.setdefault(reader, {})[broker] = size
+    return rows
+
+
+def moved_partitions(before: Assignment, after: Assignment) -> int:
+    """Return the number of partitions taken from members that are in both assignments."""
+    return sum(
+        len(partitions - after[member]) for member, partitions in before.items() if member in after
+    )
+
+
+def min_off_rack(member_racks: Iterable[str | None], leader_racks: Sequence[str | None]) -> int:
+    """Return the minimum number of off-rack partitions that a balanced group can have.
+
+    Groups with rackward's assignors are compared with this number, so it is a formula and not the
+    result of the solver that made the assignment. It holds for groups whose members all subscribe
+    to the same partitions, and for racks without levels. ``leader_racks`` holds the rack of each
+    partition's leader; None (unknown) is never off-rack. Raises ValueError for a group without
+    members.
+
+    Of P partitions and N members, every member reads b = P // N or b + 1, and exactly
+    e = P % N members read b + 1. Let rack r have n members and lead L partitions. If x of its
+    members are among the e, they read at most min(L, n·b + x) partitions in their own rack.
+    Each unit of x adds one local partition until L is reached, so at most
+    min(n, max(0, L - n·b)) units are useful in this rack. Units are interchangeable and there
+    are e of them, hence
+
+        local = Σ min(L, n·b) + min(e, Σ min(n, max(0, L - n·b)))
+
+    The bound is reached: assign that many local partitions in each rack, and the other
+    partitions to the remaining capacity, which is exactly as large. Partitions with a known
+    leader rack that are not local are off-rack.
     """
-
-    event: str
-    crossing: int
-    optimum: int
-    moved: int
-    bytes: int
-    crossing_bytes: int
-    predicted_bytes: int
-    predicted_crossing_bytes: int
-
-
-class Result(msgspec.Struct, frozen=True):
-    """One strategy under one workload, once.
-
-    produced_bytes, log_bytes
-        Values written, and what the logs grew by (with headers of records and batches).
-    groups, members, partitions
-        Numbers; members are those of all groups together at the start.
-    bytes
-        Sent to the members, as brokers count them.
-    what_if
-        By scenario of the pipeline's what-if, for the group as it was in the first step: the share
-        (0 to 1) of the bytes that would cross racks.
-    spread
-        Bytes of the member that reads most, divided by the mean over members, in the worst step.
-    min_partitions, max_partitions
-        Per member, in the step in which they differ most.
-    revoked
-        Partitions that members had to give up, including those that they got back at once.
-    rebalances
-        After the start.
-    records_read, records_again
-        All records that members read, and how many of them had been read before.
-    longest_pause
-        Seconds for which records of a partition waited while none of it was read, at most.
-    latency_p50, latency_p99
-        Seconds from a record's production to its arrival at the application.
-    """
-
-    workload: str
-    strategy: str
-    repetition: int
-    seed: int
-    seconds: float
-    produced_bytes: int
-    log_bytes: int
-    groups: int
-    members: int
-    partitions: int
-    bytes: Matrix
-    steps: list[StepFigures]
-    what_if: dict[str, float]
-    spread: float
-    min_partitions: int
-    max_partitions: int
-    revoked: int
-    rebalances: int
-    records_read: int
-    records_again: int
-    longest_pause: float
-    latency_p50: float
-    latency_p99: float
-    format: int = FORMAT
-
-    @property
-    def total_bytes(self) -> int:
-        """All bytes sent to the members."""
-        return sum(size for row in self.bytes.values() for size in row.values())
-
-    @property
-    def crossing_bytes(self) -> int:
-        """Bytes sent to members in another rack."""
-        return sum(
-            size
-            for reader, row in self.bytes.items()
-            for rack, size in row.items()
-            if rack != reader
-        )
-
-    @property
-    def crossing_share(self) -> float:
-        """Share (0 to 1) of the bytes that crossed racks."""
-        return self.crossing_bytes / self.total_bytes if self.total_bytes else 0.0
-
-    @property
-    def predicted_crossing_share(self) -> float:
-        """The same, of the prediction."""
-        whole = sum(step.predicted_bytes for step in self.steps)
-        crossing = sum(step.predicted_crossing_bytes for step in self.steps)
-        return crossing / whole if whole else 0.0
-
-    @property
-    def overhead(self) -> float:
-        """Bytes sent beyond those of the logs that all groups read, as a share of the latter."""
-        expected = self.log_bytes * self.groups
-        return self.total_bytes / expected - 1 if expected else 0.0
-
-    @property
-    def moved(self) -> int:
-        """Partitions taken from members that stayed, over all steps."""
-        return sum(step.moved for step in self.steps)
+    members = Counter(member_racks)
+    if not members:
+        raise ValueError("a group without members has no optimum")
+    leaders = Counter(rack for rack in leader_racks if rack is not None)
+    base, extra = divmod(len(leader_racks), members.total())
+    local = useful_extra = 0
+    for rack, led in leaders.items():
+        capacity = members[rack] * base
+        local += min(led, capacity)
+        useful_extra += min(members[rack], max(0, led - capacity))
+    return leaders.total() - local - min(extra, useful_extra)
 
 
 # ---- Prediction.
 
 
 @dataclass(frozen=True, slots=True)
-class GroupState:
-    """A group at the end of a step: member to rack, to subscribed topics, to partitions."""
+class MemberInfo:
+    """The rack of a member, and the topics that it subscribes to."""
 
-    racks: Mapping[str, str]
-    topics: Mapping[str, tuple[str, ...]]
-    assignment: Assignment
+    rack: str
+    topics: tuple[str, ...]
 
 
 def group_case(
     name: str,
     strategy: Strategy,
-    state: GroupState,
+    members: Mapping[str, MemberInfo],
+    assignment: Assignment,
     partitions: Sequence[TopicPartition],
     view: ClusterView,
     log_bytes: Sequence[int],
 ) -> GroupCase:
-    """Return the group as the pipeline's what-if has it; ``log_bytes``, index = partition."""
-    members = []
-    for member, rack in sorted(state.racks.items()):
+    """Return a group as the pipeline's what-if has it.
+
+    ``members`` may have more than the present ones, which are those of ``assignment``.
+    ``log_bytes`` is by the number of a partition.
+    """
+    present = []
+    for member, numbers in sorted(assignment.items()):
+        info = members[member]
         owned: dict[str, list[int]] = {}
-        for number in sorted(state.assignment.get(member, ())):
+        for number in sorted(numbers):
             owned.setdefault(partitions[number].topic, []).append(partitions[number].partition)
-        members.append(Member(member, frozenset(state.topics[member]), rack, owned=owned))
+        present.append(Member(member, frozenset(info.topics), info.rack, owned=owned))
     leaders = view.known_leaders
     return GroupCase(
         cluster="bench",
         group=name,
         assignor=strategy.assignor,
         hours=1.0,
-        members=tuple(members),
+        members=tuple(present),
         partitions={
             tp: PartitionCase(leaders.get(tp), view.replicas[tp], view.replicas[tp], size)
             for tp, size in zip(partitions, log_bytes, strict=True)
@@ -204,16 +154,27 @@ def divided_at_change(
     return first, [size - part for size, part in zip(read, first, strict=True)]
 
 
-def reads_followers(strategy: Strategy) -> bool:
-    """Whether members read the replica in their rack."""
-    return strategy.follower_fetching or strategy.nearest
-
-
 def predicted(strategy: Strategy, case: GroupCase) -> ScenarioMetrics:
     """Return what the group reads as it is, from leaders or from the replica in its rack."""
     as_is, follower_fetching = present_assignments(case)
-    scenario = follower_fetching if reads_followers(strategy) else as_is
+    scenario = follower_fetching if strategy.reads_followers else as_is
     return scenario_metrics(case, scenario, as_is, PriceTable())
+
+
+def bytes_by_racks(case: GroupCase) -> TrafficMatrix:
+    """Return what the members read from the leaders of their partitions, by racks.
+
+    Partitions without a reader, or without a leader in a known rack, are left out.
+    """
+    matrix: Counter[tuple[str, str]] = Counter()
+    for member in case.members:
+        for topic, numbers in member.owned.items():
+            for number in numbers:
+                partition = case.partitions[TopicPartition(topic, number)]
+                leader_rack = case.rack_of(partition.leader)
+                if member.rack is not None and leader_rack is not None:
+                    matrix[member.rack, leader_rack] += partition.bytes
+    return matrix
 
 
 def what_if(cases: Sequence[GroupCase]) -> list[dict[str, ScenarioMetrics]]:
@@ -232,11 +193,24 @@ def what_if(cases: Sequence[GroupCase]) -> list[dict[str, ScenarioMetrics]]:
     return metrics
 
 
+def forecast(cases: Sequence[GroupCase]) -> dict[str, float]:
+    """Return the share (0 to 1) of all bytes that would cross racks, by scenario of `what_if`."""
+    scenarios = what_if(cases)
+    return {
+        name: round(
+            sum(each[name].crossing_bytes for each in scenarios)
+            / max(1, sum(each[name].bytes for each in scenarios)),
+            6,
+        )
+        for name in scenarios[0]
+    }
+
+
 def optimum(case: GroupCase) -> int:
     """Return the minimum of off-rack partitions of a balanced assignment.
 
-    If all members read the same topics, it is a formula of its own; otherwise the minimum that the
-    solver of our assignors proves.
+    If all members read the same topics, it is `min_off_rack`; otherwise the minimum that the solver
+    of rackward's assignors proves.
     """
     leader_racks = case.leader_racks()
     if len({member.topics for member in case.members}) == 1:
@@ -262,14 +236,16 @@ class ReadFigures:
     latency_p99: float
 
 
-def read_figures(reads: Sequence[Read], sent: Sequence[Sequence[float]]) -> ReadFigures:
+def read_figures(
+    reads: Sequence[Read], sent: Mapping[TopicPartition, Sequence[float]]
+) -> ReadFigures:
     """Return the figures of a group; ``reads`` are in order of time.
 
     ``sent`` has the time of each record by partition and offset, in the same clock. Only the first
     read of a record has a latency.
     """
-    read_to = [0] * len(sent)
-    read_at = [0.0] * len(sent)
+    read_to = dict.fromkeys(sent, 0)
+    read_at = dict.fromkeys(sent, 0.0)
     latencies: list[float] = []
     pause = 0.0
     records = again = 0
@@ -284,18 +260,12 @@ def read_figures(reads: Sequence[Read], sent: Sequence[Sequence[float]]) -> Read
         pause = max(pause, read.at - waited_since)
         latencies += [read.at - at for at in times[begin:end]]
         read_to[read.partition], read_at[read.partition] = end, read.at
-    latencies.sort()
-    return ReadFigures(records, again, pause, quantile(latencies, 0.5), quantile(latencies, 0.99))
-
-
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return the smallest value that at least ``share`` of the sorted values do not exceed.
-
-    Returns 0 if there are none.
-    """
-    if not ordered:
-        return 0.0
-    return ordered[max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1)]
+    p50, p99 = (
+        np.quantile(latencies, (0.5, 0.99), method="inverted_cdf").tolist()
+        if latencies
+        else (0.0, 0.0)
+    )
+    return ReadFigures(records, again, pause, p50, p99)
 
 
 def bursts(times: Sequence[float], since: float) -> int:

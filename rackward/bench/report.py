@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from rackward.bench.checks import Check, Results, check_results
-from rackward.bench.figures import Result
 from rackward.bench.plots import Bar, bar_plot, line_plot
-from rackward.bench.results import Run
+from rackward.bench.results import SECONDS_PER_MONTH, Result, Run
 from rackward.bench.strategies import STRATEGIES
 from rackward.bench.workloads import WORKLOADS, Workload
-from rackward.measurement.assignments import SECONDS_PER_MONTH
 
 BEGIN = "<!-- rackward bench: begin -->"
 END = "<!-- rackward bench: end -->"
@@ -143,98 +142,85 @@ def _summary_lines(results: Results) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column: its heading, the value that is compared (less is better), and its text."""
+    """A column of a workload's table.
+
+    ``form`` is filled with the means of ``values``. ``least`` is what is compared: the strategy
+    with the least of it is the best. ``ranged`` adds the lowest and the highest repetition.
+    """
 
     heading: str
-    value: Callable[[Result], float] | None
-    text: Callable[[Sequence[Result]], str]
+    form: str
+    values: tuple[Callable[[Result], float], ...]
+    least: Callable[[Result], float] | None = None
+    unit: str = ""
+    ranged: bool = False
+
+    def text(self, results: Sequence[Result]) -> str:
+        """Return a cell."""
+        text = self.form.format(*(_mean(results, value) for value in self.values)) + self.unit
+        if not self.ranged:
+            return text
+        values = [self.values[0](result) for result in results]
+        low, high = self.form.format(min(values)), self.form.format(max(values))
+        return text if low == high else f"{text} ({low} to {high})"
+
+    def best(self, found: Mapping[str, Sequence[Result]]) -> set[str]:
+        """Return the strategies with the best cell; none if most have it."""
+        if self.least is None:
+            return set()
+        means = {name: _mean(results, self.least) for name, results in found.items()}
+        text = self.text(found[min(means, key=lambda name: means[name])])
+        names = {name for name, results in found.items() if self.text(results) == text}
+        return names if 2 * len(names) <= len(found) else set()
+
+
+def _columns(price: float) -> list[_Column]:
+    def crossing_partitions(result: Result) -> float:
+        return sum(step.crossing for step in result.steps) / len(result.steps)
+
+    def whole(result: Result) -> float:
+        return result.partitions * result.groups
+
+    def local_partitions(result: Result) -> float:
+        return whole(result) - crossing_partitions(result)
+
+    def local_share(result: Result) -> float:
+        return 1 - result.crossing_share
+
+    def megabytes(result: Result) -> float:
+        return result.crossing_bytes / 1e6
+
+    def cost(result: Result) -> float:
+        return result.crossing_share * COST_RATE * 1e6 * SECONDS_PER_MONTH / 1e9 * price
+
+    def throughput(result: Result) -> float:
+        return result.total_bytes / result.groups / result.seconds / 1e6
+
+    share, predicted = attrgetter("crossing_share"), attrgetter("predicted_crossing_share")
+    spread, overhead = attrgetter("spread"), attrgetter("overhead")
+    rebalances, moved = attrgetter("rebalances"), attrgetter("moved")
+    pause = attrgetter("longest_pause")
+    median, tail = attrgetter("latency_p50"), attrgetter("latency_p99")
+    return [
+        _Column(
+            "local partitions", "{:.3g} of {:g}", (local_partitions, whole), crossing_partitions
+        ),
+        _Column("local bytes", "{:.1%}", (local_share,), share),
+        _Column("across", "{:.1%}", (share,), share, ranged=True),
+        _Column("predicted", "{:.1%}", (predicted,)),
+        _Column("MB across", "{:.2f}", (megabytes,)),
+        _Column("overhead", "{:.1%}", (overhead,)),
+        _Column("cost", "$ {:,.0f}", (cost,), cost),
+        _Column("spread", "{:.2f}", (spread,), spread),
+        _Column("rebalances, moved", "{:.3g}, {:.3g}", (rebalances, moved), moved),
+        _Column("pause", "{:.1f}", (pause,), pause, unit=" s", ranged=True),
+        _Column("latency", "{:.2f}, {:.2f}", (median, tail), median, unit=" s"),
+        _Column("read", "{:.2f}", (throughput,), unit=" MB/s"),
+    ]
 
 
 def _mean(results: Sequence[Result], value: Callable[[Result], float]) -> float:
     return sum(map(value, results)) / len(results)
-
-
-def _ranged(
-    results: Sequence[Result], value: Callable[[Result], float], form: str, unit: str = ""
-) -> str:
-    values = sorted(map(value, results))
-    text = format(_mean(results, value), form) + unit
-    low, high = format(values[0], form), format(values[-1], form)
-    return text if low == high else f"{text} ({low} to {high})"
-
-
-def _crossing_partitions(result: Result) -> float:
-    return sum(step.crossing for step in result.steps) / len(result.steps)
-
-
-def _columns(price: float) -> list[_Column]:
-    def cost(result: Result) -> float:
-        return result.crossing_share * COST_RATE * 1e6 * SECONDS_PER_MONTH / 1e9 * price
-
-    def local(results: Sequence[Result]) -> str:
-        whole = results[0].partitions * results[0].groups
-        return f"{whole - _mean(results, _crossing_partitions):.3g} of {whole}"
-
-    return [
-        _Column("local partitions", _crossing_partitions, local),
-        _Column(
-            "local bytes",
-            lambda each: each.crossing_share,
-            lambda all: f"{1 - _mean(all, lambda each: each.crossing_share):.1%}",
-        ),
-        _Column(
-            "across",
-            lambda each: each.crossing_share,
-            lambda all: _ranged(all, lambda each: each.crossing_share, ".1%"),
-        ),
-        _Column(
-            "predicted",
-            None,
-            lambda all: f"{_mean(all, lambda each: each.predicted_crossing_share):.1%}",
-        ),
-        _Column(
-            "MB across",
-            None,
-            lambda all: f"{_mean(all, lambda each: each.crossing_bytes) / 1e6:.2f}",
-        ),
-        _Column("overhead", None, lambda all: f"{_mean(all, lambda each: each.overhead):.1%}"),
-        _Column("cost", cost, lambda all: f"$ {_mean(all, cost):,.0f}"),
-        _Column(
-            "spread",
-            lambda each: round(each.spread, 2),
-            lambda all: f"{_mean(all, lambda each: each.spread):.2f}",
-        ),
-        _Column(
-            "rebalances, moved",
-            lambda each: each.moved,
-            lambda all: (
-                f"{_mean(all, lambda each: each.rebalances):.3g}, "
-                f"{_mean(all, lambda each: each.moved):.3g}"
-            ),
-        ),
-        _Column(
-            "pause",
-            lambda each: each.longest_pause,
-            lambda all: _ranged(all, lambda each: each.longest_pause, ".1f", " s"),
-        ),
-        _Column(
-            "latency",
-            lambda each: each.latency_p50,
-            lambda all: (
-                f"{_mean(all, lambda each: each.latency_p50):.2f}, "
-                f"{_mean(all, lambda each: each.latency_p99):.2f} s"
-            ),
-        ),
-        _Column(
-            "read",
-            None,
-            lambda all: f"{_mean(all, _throughput):.2f} MB/s",
-        ),
-    ]
-
-
-def _throughput(result: Result) -> float:
-    return result.total_bytes / result.groups / result.seconds / 1e6
 
 
 def _workload_lines(
@@ -275,13 +261,11 @@ def _workload_lines(
         "| strategy | " + " | ".join(column.heading for column in columns) + " |",
         "|---|" + "---:|" * len(columns),
     ]
-    best = [_best(column, found) for column in columns]
+    best = [column.best(found) for column in columns]
     for name, results in found.items():
         cells = [
-            f"**{column.text(results)}**"
-            if of_best is not None and name in of_best
-            else column.text(results)
-            for column, of_best in zip(columns, best, strict=True)
+            f"**{column.text(results)}**" if name in names else column.text(results)
+            for column, names in zip(columns, best, strict=True)
         ]
         lines.append(f"| {STRATEGIES[name].title} | " + " | ".join(cells) + " |")
     return [*lines, "", *_forecast_lines(workload, found)]
@@ -315,16 +299,6 @@ def _forecast_lines(workload: Workload, found: Mapping[str, Sequence[Result]]) -
         f"{'; '.join(parts)}.",
         "",
     ]
-
-
-def _best(column: _Column, found: Mapping[str, Sequence[Result]]) -> set[str] | None:
-    """Return the strategies with the best text of a column; None if most have it."""
-    if column.value is None:
-        return None
-    values = {name: _mean(results, column.value) for name, results in found.items()}
-    text = column.text(found[min(values, key=lambda name: values[name])])
-    names = {name for name, results in found.items() if column.text(results) == text}
-    return names if 2 * len(names) <= len(found) else None
 
 
 def _plot_name(workload: Workload, what: str) -> str:

@@ -1,29 +1,27 @@
-"""The options of a run, and its folder: a small JSON file per workload, strategy and repetition.
-
-Files are indented and in the order of their fields, so that two runs can be compared with diff.
-"""
+"""The options of a run, and its results: values, and the JSON Lines file that holds them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from rack_traffic.atomic_write import write_atomically
 from rackward.bench import BenchError
-from rackward.bench.figures import FORMAT, Result
-from rackward.bench.strategies import STRATEGIES, select_strategies
+from rackward.bench.strategies import STRATEGIES, Strategy, select_strategies
 from rackward.bench.workloads import WORKLOADS, select_workloads
 from rackward.config_files import convert, load
-from rackward.measurement.strategies import Strategy
 
-RUN_FILE = "run.json"
+RESULTS_FILE = "results.jsonl"
+FORMAT = 2
+
+SECONDS_PER_MONTH = 730 * 3600
+"""Cloud providers bill a month as 730 hours."""
+
 SHORT_WORKLOAD = "even"
-
-Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 Keys = Annotated[list[str], Meta(min_length=1, description="a list of keys")]
 
@@ -78,7 +76,7 @@ def read_options(path: Path) -> Options:
     return convert(load(path), Options, str(path))
 
 
-class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="run", tag_field="kind"):
     """A run: its options, and on what it was made. ``began`` is a date; ``load`` is the number of
     processes that wanted to run in the minute before."""
 
@@ -91,11 +89,144 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: int = FORMAT
 
 
+Matrix = dict[str, dict[str, int]]
+"""Rack of the readers to rack of the brokers to bytes."""
+
+
+class StepResult(msgspec.Struct, frozen=True):
+    """A strategy in one step.
+
+    crossing, optimum
+        Partitions that were read from another rack when the step ended, and the minimum for a
+        balanced assignment of these members to these leaders.
+    moved
+        Partitions taken from members that stayed.
+    min_partitions, max_partitions
+        Per member, in the group in which they differ most.
+    """
+
+    event: str
+    crossing: int
+    optimum: int
+    moved: int
+    bytes: int
+    crossing_bytes: int
+    predicted_bytes: int
+    predicted_crossing_bytes: int
+    min_partitions: int
+    max_partitions: int
+
+
+class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind"):
+    """One strategy under one workload, once.
+
+    produced_bytes, log_bytes
+        Values written, and what the logs grew by (with headers of records and batches).
+    groups, members, partitions
+        Numbers; members are those of all groups together at the start.
+    bytes
+        Sent to the members, as brokers count them.
+    what_if
+        By scenario of the pipeline's what-if, for the group as it was in the first step: the share
+        (0 to 1) of the bytes that would cross racks.
+    spread
+        Bytes of the member that reads most, divided by the mean over members, in the worst step.
+    revoked
+        Partitions that members had to give up, including those that they got back at once.
+    rebalances
+        After the start.
+    records_read, records_again
+        All records that members read, and how many of them had been read before.
+    longest_pause
+        Seconds for which records of a partition waited while none of it was read, at most.
+    latency_p50, latency_p99
+        Seconds from a record's production to its arrival at the application.
+    """
+
+    workload: str
+    strategy: str
+    repetition: int
+    seed: int
+    seconds: float
+    produced_bytes: int
+    log_bytes: int
+    groups: int
+    members: int
+    partitions: int
+    bytes: Matrix
+    steps: list[StepResult]
+    what_if: dict[str, float]
+    spread: float
+    revoked: int
+    rebalances: int
+    records_read: int
+    records_again: int
+    longest_pause: float
+    latency_p50: float
+    latency_p99: float
+
+    @property
+    def total_bytes(self) -> int:
+        """All bytes sent to the members."""
+        return sum(size for row in self.bytes.values() for size in row.values())
+
+    @property
+    def crossing_bytes(self) -> int:
+        """Bytes sent to members in another rack."""
+        return sum(
+            size
+            for reader, row in self.bytes.items()
+            for rack, size in row.items()
+            if rack != reader
+        )
+
+    @property
+    def crossing_share(self) -> float:
+        """Share (0 to 1) of the bytes that crossed racks."""
+        return self.crossing_bytes / self.total_bytes if self.total_bytes else 0.0
+
+    @property
+    def predicted_crossing_share(self) -> float:
+        """The same, of the prediction."""
+        whole = sum(step.predicted_bytes for step in self.steps)
+        crossing = sum(step.predicted_crossing_bytes for step in self.steps)
+        return crossing / whole if whole else 0.0
+
+    @property
+    def overhead(self) -> float:
+        """Bytes sent beyond those of the logs that all groups read, as a share of the latter."""
+        expected = self.log_bytes * self.groups
+        return self.total_bytes / expected - 1 if expected else 0.0
+
+    @property
+    def moved(self) -> int:
+        """Partitions taken from members that stayed, over all steps."""
+        return sum(step.moved for step in self.steps)
+
+    def cost_per_month(self, price_per_gb: float) -> float:
+        """Return the cost of a month at the measured rate of bytes across racks."""
+        return self.crossing_bytes / self.seconds * SECONDS_PER_MONTH / 1e9 * price_per_gb
+
+    @property
+    def partition_range(self) -> tuple[int, int]:
+        """Partitions per member, minimum and maximum, in the step where they differ most."""
+        ranges = [(step.min_partitions, step.max_partitions) for step in self.steps]
+        return max(ranges, key=lambda loads: loads[1] - loads[0])
+
+
 class ResultFolder:
-    """A folder of results. Raises BenchError for files that cannot be read."""
+    """The results in ``folder``, in one JSON Lines file: the run, then a line per result.
+
+    Lines are in the order of workloads, strategies and repetitions, so that ``diff`` compares two
+    runs. Raises BenchError for a file that is not valid.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.path = folder / RESULTS_FILE
+        self.run: Run | None = None
+        self._results: dict[tuple[str, str, int], Result] = {}
+        if self.path.exists():
+            self._read()
 
     def begin(self, run: Run) -> None:
         """Write the run, unless its results are continued: then what is run may change only.
@@ -103,64 +234,69 @@ class ResultFolder:
         Raises BenchError if the results that are there were made with other options, or other
         versions.
         """
-        path = self.folder / RUN_FILE
-        if path.exists():
-            before = self.run()
-            if not run.options.same_measurement(before.options):
+        if self.run is not None:
+            if not run.options.same_measurement(self.run.options):
                 raise BenchError(
-                    f"the results in {self.folder} were made with other options: give another "
-                    f"folder with --output, or the options of {path}"
+                    f"the results in {self.path} were made with other options: give another "
+                    "folder with --output, or the options in the first line of the file"
                 )
-            if run.versions != before.versions:
+            if run.versions != self.run.versions:
                 raise BenchError(
-                    f"the results in {self.folder} were made with other versions: give another "
-                    f"folder with --output; {path} has the versions"
+                    f"the results in {self.path} were made with other versions: give another "
+                    "folder with --output; the first line of the file has the versions"
                 )
-            run = msgspec.structs.replace(before, options=run.options, command=run.command)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        _write(path, run)
-
-    def run(self) -> Run:
-        """Return the last run."""
-        return _read(self.folder / RUN_FILE, Run)
-
-    def path(self, workload: str, strategy: str, repetition: int) -> Path:
-        """Return the file of a result."""
-        return self.folder / workload / f"{strategy}.{repetition}.json"
+            run = msgspec.structs.replace(self.run, options=run.options, command=run.command)
+        self.run = run
+        self._write()
 
     def missing(
         self, workload: str, strategies: Sequence[Strategy], repetition: int
     ) -> list[Strategy]:
         """Return those of the strategies that have no result yet."""
         return [
-            each for each in strategies if not self.path(workload, each.key, repetition).exists()
+            strategy
+            for strategy in strategies
+            if (workload, strategy.key, repetition) not in self._results
         ]
 
-    def write(self, result: Result) -> None:
-        """Write a result, whole or not at all."""
-        path = self.path(result.workload, result.strategy, result.repetition)
-        path.parent.mkdir(exist_ok=True)
-        _write(path, result)
+    def add(self, results: Sequence[Result]) -> None:
+        """Add results of the run, and write the file: whole or not at all."""
+        for result in results:
+            self._results[result.workload, result.strategy, result.repetition] = result
+        self._write()
 
-    def read(self) -> Mapping[tuple[str, str], list[Result]]:
+    def results(self) -> Mapping[tuple[str, str], list[Result]]:
         """Return the results by workload and strategy, both in their usual order."""
         found: dict[tuple[str, str], list[Result]] = {}
-        for workload in WORKLOADS:
-            for strategy in STRATEGIES:
-                paths = sorted((self.folder / workload).glob(f"{strategy}.*.json"))
-                if paths:
-                    found[workload, strategy] = [_read(path, Result) for path in paths]
+        for result in self._ordered():
+            found.setdefault((result.workload, result.strategy), []).append(result)
         return found
 
+    def _ordered(self) -> list[Result]:
+        workloads, strategies = list(WORKLOADS), list(STRATEGIES)
+        return sorted(
+            self._results.values(),
+            key=lambda result: (
+                workloads.index(result.workload),
+                strategies.index(result.strategy),
+                result.repetition,
+            ),
+        )
 
-def _write(path: Path, value: msgspec.Struct) -> None:
-    with write_atomically(path) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+    def _read(self) -> None:
+        try:
+            first, *others = self.path.read_bytes().splitlines()
+            self.run = msgspec.json.decode(first, type=Run)
+            for line in others:
+                result = msgspec.json.decode(line, type=Result)
+                select_workloads([result.workload])
+                select_strategies([result.strategy])
+                self._results[result.workload, result.strategy, result.repetition] = result
+        except (OSError, ValueError, BenchError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise BenchError(f"{self.path} cannot be read: {reason}") from error
 
-
-def _read(path: Path, kind: type[Kind]) -> Kind:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise BenchError(f"{path} cannot be read: {reason}") from error
+    def _write(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with write_atomically(self.path) as file:
+            file.write(msgspec.json.Encoder().encode_lines([self.run, *self._ordered()]))

@@ -1,73 +1,119 @@
-"""The strategies that are compared."""
+"""The strategies that are compared: a client, its assignor, and who decides what it reads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 
 from rackward.bench import BenchError
-from rackward.measurement.strategies import Client, Strategy
 
-OURS = "leader-rack-aware-cooperative-sticky"
-OUR_RANGE = "leader-rack-aware-range"
+COOPERATIVE_STICKY = "leader-rack-aware-cooperative-sticky"
+RANGE = "leader-rack-aware-range"
+
+
+class Client(Enum):
+    """A client library."""
+
+    KAFKA_PYTHON = "kafka-python"
+    CONFLUENT = "confluent"
+    AIOKAFKA = "aiokafka"
+    JAVA = "Java"
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How the members of a group are configured, and what else decides what they read.
+
+    key, title
+        Identifies it in results, group ids and log files, and names it in tables.
+    client, assignor
+        The library, and the assignor as the library's configuration has it.
+    is_rackward
+        Whether the assignor is rackward's, so that assignments are compared with the optimum.
+    by_brokers
+        Whether brokers assign (KIP-848); ``assignor`` is then that of the brokers.
+    led
+        Whether ``rackward lead`` assigns.
+    follower_fetching
+        Whether brokers have the RackAwareReplicaSelector (KIP-392).
+    nearest
+        Whether members choose the nearest replica themselves.
+    leader_layout
+        Whether leaders were moved to the racks of the members before.
+    """
+
+    key: str
+    title: str
+    client: Client
+    assignor: str
+    is_rackward: bool = False
+    by_brokers: bool = False
+    led: bool = False
+    follower_fetching: bool = False
+    nearest: bool = False
+    leader_layout: bool = False
+
+    @property
+    def sends_rack(self) -> bool:
+        """Whether members have ``client.rack``, or the rack of rackward's assignors."""
+        return (
+            self.client is Client.JAVA
+            or self.by_brokers
+            or self.follower_fetching
+            or self.is_rackward
+        )
+
+    @property
+    def reads_followers(self) -> bool:
+        """Whether members read the replica in their rack."""
+        return self.follower_fetching or self.nearest
 
 
 def _strategies() -> list[Strategy]:
-    python, confluent, java = Client.KAFKA_PYTHON, Client.CONFLUENT, Client.JAVA
-    found = [
-        Strategy(f"kafka-python-{name}", f"kafka-python {name}", python, name)
-        for name in ("range", "roundrobin", "sticky", "cooperative-sticky")
-    ]
+    python, confluent, aiokafka, java = Client
     classic = ("range", "roundrobin", "cooperative-sticky")
-    found += [
-        Strategy(f"confluent-{name}", f"confluent {name}", confluent, name) for name in classic
-    ]
-    found += [
-        Strategy(f"java-{name}", f"Java {name}, client.rack (KIP-881)", java, name, sends_rack=True)
-        for name in ("range", "cooperative-sticky")
-    ]
-    found += [
-        Strategy(
-            f"brokers-{name}",
-            f"brokers' {name} (KIP-848)",
-            confluent,
-            name,
-            sends_rack=True,
-            by_brokers=True,
-        )
-        for name in ("uniform", "range")
-    ]
-    found += [
-        Strategy("rackward-kafka-python", "rackward, kafka-python", python, OURS, is_rackward=True),
-        Strategy(
-            "rackward-range", "rackward Range, kafka-python", python, OUR_RANGE, is_rackward=True
+    return [
+        *(
+            Strategy(f"kafka-python-{name}", f"kafka-python {name}", python, name)
+            for name in ("range", "roundrobin", "sticky", "cooperative-sticky")
         ),
-        Strategy("rackward-confluent", "rackward, confluent", confluent, OURS, is_rackward=True),
-        Strategy(
-            "rackward-aiokafka", "rackward, aiokafka", Client.AIOKAFKA, OURS, is_rackward=True
+        *(Strategy(f"confluent-{name}", f"confluent {name}", confluent, name) for name in classic),
+        *(
+            Strategy(f"java-{name}", f"Java {name}, client.rack (KIP-881)", java, name)
+            for name in ("range", "cooperative-sticky")
         ),
-        Strategy(
-            "rackward-led-java",
-            "rackward lead, Java",
-            java,
-            "cooperative-sticky",
-            is_rackward=True,
-            sends_rack=True,
-            led=True,
+        *(
+            Strategy(
+                f"brokers-{name}", f"brokers' {name} (KIP-848)", confluent, name, by_brokers=True
+            )
+            for name in ("uniform", "range")
         ),
-        Strategy(
-            "rackward-led-confluent",
-            "rackward lead, confluent",
-            confluent,
-            "cooperative-sticky",
-            is_rackward=True,
-            sends_rack=True,
-            led=True,
+        *(
+            Strategy(key, title, client, assignor, is_rackward=True)
+            for key, title, client, assignor in (
+                ("rackward-kafka-python", "rackward, kafka-python", python, COOPERATIVE_STICKY),
+                ("rackward-range", "rackward Range, kafka-python", python, RANGE),
+                ("rackward-confluent", "rackward, confluent", confluent, COOPERATIVE_STICKY),
+                ("rackward-aiokafka", "rackward, aiokafka", aiokafka, COOPERATIVE_STICKY),
+            )
+        ),
+        *(
+            Strategy(
+                f"rackward-led-{client.value.lower()}",
+                f"rackward lead, {client.value}",
+                client,
+                "cooperative-sticky",
+                is_rackward=True,
+                led=True,
+            )
+            for client in (java, confluent)
         ),
         Strategy(
             "rackward-layout",
             "rackward after a leader layout",
             python,
-            OURS,
+            COOPERATIVE_STICKY,
             is_rackward=True,
             leader_layout=True,
         ),
@@ -78,32 +124,23 @@ def _strategies() -> list[Strategy]:
             "cooperative-sticky",
             nearest=True,
         ),
+        *(
+            Strategy(
+                f"followers-{client.value.lower()}-{name}",
+                f"{client.value} {name}, follower fetching",
+                client,
+                name,
+                follower_fetching=True,
+            )
+            for client, name in (
+                *((confluent, name) for name in classic),
+                (java, "cooperative-sticky"),
+            )
+        ),
     ]
-    found += [
-        Strategy(
-            f"followers-confluent-{name}",
-            f"confluent {name}, follower fetching",
-            confluent,
-            name,
-            sends_rack=True,
-            follower_fetching=True,
-        )
-        for name in classic
-    ]
-    found += [
-        Strategy(
-            "followers-java-cooperative-sticky",
-            "Java cooperative-sticky, follower fetching",
-            java,
-            "cooperative-sticky",
-            sends_rack=True,
-            follower_fetching=True,
-        )
-    ]
-    return found
 
 
-STRATEGIES: dict[str, Strategy] = {each.key: each for each in _strategies()}
+STRATEGIES: dict[str, Strategy] = {strategy.key: strategy for strategy in _strategies()}
 
 
 def select_strategies(keys: Sequence[str] | None) -> list[Strategy]:
@@ -114,38 +151,3 @@ def select_strategies(keys: Sequence[str] | None) -> list[Strategy]:
         if key not in STRATEGIES:
             raise BenchError(f"there is no strategy {key!r}: give one of {', '.join(STRATEGIES)}")
     return [STRATEGIES[key] for key in dict.fromkeys(keys)]
-
-
-def batches(strategies: Sequence[Strategy], size: int) -> list[list[Strategy]]:
-    """Divide strategies into those that run at the same time on one cluster, at most ``size``.
-
-    Those that need other leaders run apart. Those that need a replica selector run apart from
-    others whose clients may send a rack, which it would change; the rest run with either. Batches
-    have equal numbers of strategies, and of Java processes, as far as that allows.
-    """
-    laid_out, with_selector, without, either = [], [], [], []
-    for each in sorted(strategies, key=lambda each: each.client is not Client.JAVA):
-        if each.leader_layout:
-            laid_out.append(each)
-        elif each.follower_fetching:
-            with_selector.append(each)
-        elif each.is_rackward or each.sends_rack:
-            without.append(each)
-        else:
-            either.append(each)
-    selecting = _empty_batches(len(with_selector), size)
-    number = len(with_selector) + len(without) + len(either)
-    plain = _empty_batches(max(len(without), number - len(selecting) * size), size)
-    for kind, possible in (
-        (without, plain),
-        (with_selector, selecting),
-        (either, [*plain, *selecting]),
-    ):
-        for each in kind:
-            min(possible, key=len).append(each)
-    apart = [laid_out[start : start + size] for start in range(0, len(laid_out), size)]
-    return [*plain, *apart, *selecting]
-
-
-def _empty_batches(strategies: int, size: int) -> list[list[Strategy]]:
-    return [[] for _ in range(-(-max(0, strategies) // size))]

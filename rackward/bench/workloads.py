@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 
 from rackward.bench import BenchError
-from rackward.measurement.strategies import Client, Strategy
+from rackward.bench.strategies import Client, Strategy
 
 RACKS = ("a", "b", "c")
-BROKERS: Mapping[int, str] = {0: "a", 1: "b", 2: "c"}
-
 MOVED_SHARE = 0.1
 """The share of the leaders that move at once."""
-
-EVEN = (1, 1, 1)
 
 
 class Event(Enum):
@@ -26,15 +23,40 @@ class Event(Enum):
     LEADERS_MOVE = "leaders-move"
     MEMBER_LEAVES = "member-leaves"
     MEMBER_JOINS = "member-joins"
+    BROKER_DIES = "broker-dies"
+    BROKER_RETURNS = "broker-returns"
+
+    @property
+    def title(self) -> str:
+        """What happens, in words."""
+        return _TITLES[self]
+
+    @property
+    def rebalances(self) -> bool:
+        """Whether every group rebalances, so that each assignor has assigned anew."""
+        return self in (Event.START, Event.MEMBER_LEAVES, Event.MEMBER_JOINS)
+
+
+_TITLES = {
+    Event.START: "all members start",
+    Event.LEADERS_MOVE: "a tenth of the leaders move",
+    Event.MEMBER_LEAVES: "a member leaves",
+    Event.MEMBER_JOINS: "a member joins",
+    Event.BROKER_DIES: "a broker dies",
+    Event.BROKER_RETURNS: "the broker returns",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class TopicShape:
-    """A topic: its share of the partitions, and the shares of the racks in its leaders."""
+    """A topic: its share of the partitions, and the weights of racks whose brokers lead more.
+
+    A broker leads in proportion to the weight of its rack; default: 1.
+    """
 
     name: str
     share: int = 1
-    leaders: tuple[int, int, int] = EVEN
+    leaders: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +95,9 @@ class Workload:
         if a member is not subscribed to a topic of another one (3.0.12): where it skips such a
         member, it takes a pair of ids for the id of the next.
         """
+        every_topic = tuple(topic.name for topic in self.topics)
         subscribed = {
-            self.topics if member.topics is None else member.topics
+            every_topic if member.topics is None else member.topics
             for group in self.groups
             for member in group
         }
@@ -83,6 +106,15 @@ class Workload:
         if strategy.client is Client.KAFKA_PYTHON and strategy.assignor == "roundrobin":
             return len(subscribed) == 1
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Strategies that run at the same time, under one workload, for one repetition."""
+
+    workload: Workload
+    repetition: int
+    strategies: tuple[Strategy, ...]
 
 
 def _group(racks: str) -> tuple[MemberShape, ...]:
@@ -98,7 +130,7 @@ WORKLOADS: dict[str, Workload] = {
         Workload(
             "one-rack-leads",
             "One rack leads most",
-            topics=(TopicShape("t", leaders=(4, 1, 1)),),
+            topics=(TopicShape("t", leaders={"a": 4}),),
             groups=_SIX,
         ),
         Workload("rack-without-members", "A rack without members", groups=(_group("aaabbb"),)),
@@ -141,25 +173,57 @@ def divide(count: int, shares: Sequence[int]) -> list[int]:
     return parts
 
 
-def replicas(shape: TopicShape, partitions: int, random: Random) -> list[tuple[int, ...]]:
-    """Return the replicas of each partition, the leader first: one in each rack.
+def replicas(
+    shape: TopicShape, partitions: int, racks: Mapping[int, str], random: Random
+) -> list[tuple[int, ...]]:
+    """Return the replicas of each partition, the leader first; ``racks`` are the brokers'.
 
-    Leaders are shuffled: in step with partition numbers they would favour or penalise an
+    Every partition has a replica in each of up to three racks. Followers are spread evenly within
+    a rack. Leaders are shuffled: in step with partition numbers they would favour or penalise an
     assignor by coincidence.
     """
-    brokers = list(BROKERS)
-    leaders = [
-        broker
-        for broker, count in zip(brokers, divide(partitions, shape.leaders), strict=True)
-        for _ in range(count)
-    ]
+    by_rack: dict[str, list[int]] = defaultdict(list)
+    for broker, rack in sorted(racks.items()):
+        by_rack[rack].append(broker)
+    brokers = sorted(racks)
+    counts = divide(partitions, [shape.leaders.get(racks[broker], 1) for broker in brokers])
+    leaders = [broker for broker, count in zip(brokers, counts, strict=True) for _ in range(count)]
     random.shuffle(leaders)
+    followed: Counter[int] = Counter()
     layout = []
     for leader in leaders:
-        others = [broker for broker in brokers if broker != leader]
-        random.shuffle(others)
-        layout.append((leader, *others))
+        other_racks = sorted(rack for rack in by_rack if rack != racks[leader])
+        followers = []
+        for rack in random.sample(other_racks, min(2, len(other_racks))):
+            follower = min(by_rack[rack], key=lambda broker: (followed[broker], broker))
+            followed[follower] += 1
+            followers.append(follower)
+        layout.append((leader, *followers))
     return layout
+
+
+def choose_leader_moves(
+    replicas: Sequence[Sequence[int]],
+    leaders: Sequence[int],
+    racks: Mapping[int, str],
+    share: float,
+    random: Random,
+) -> dict[int, int]:
+    """Return new leaders by partition, for ``share`` of the partitions (at least one).
+
+    Each new leader is a replica in another rack: a move within a rack changes nothing that is
+    measured.
+    """
+    candidates = {
+        partition: others
+        for partition, brokers in enumerate(replicas)
+        if (others := [each for each in brokers if racks[each] != racks[leaders[partition]]])
+    }
+    count = min(len(candidates), max(1, round(share * len(replicas))))
+    return {
+        partition: random.choice(candidates[partition])
+        for partition in sorted(random.sample(list(candidates), count))
+    }
 
 
 def traffic_weights(workload: Workload, partitions: int, random: Random) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -47,8 +46,9 @@ Examples:
   rackward bench run --config bench.yaml --output results
 
 Clusters are started on this machine and removed; the first use downloads Kafka and a Java runtime.
-A result is written when its strategy is measured. After Ctrl-C, or if something failed, the same
-command continues with what is missing. At the end it writes {PAGE} and its plots to the folder.
+Results are written when their strategies are measured: JSON Lines, the run and then a line each.
+After Ctrl-C, or if something failed, the same command continues with what is missing. At the end
+it writes {PAGE} and its plots to the folder.
 
 \b
 The options of FILE (YAML, TOML or JSON), and their defaults:
@@ -106,7 +106,9 @@ def run_bench(
     ] = DEFAULT_FOLDER,
     keep_logs: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", file_okay=False, help="Keep the logs of groups in DIR."),
+        typer.Option(
+            metavar="DIR", file_okay=False, help="Keep the logs of brokers and groups in DIR."
+        ),
     ] = None,
 ) -> None:
     """Measure the bytes across racks of many assignors and clients on real clusters.
@@ -116,7 +118,9 @@ def run_bench(
     brokers, with and without follower fetching, and rackward's through each client.
     """
     # Imported here: it needs the client libraries, which a report does not.
-    from rackward.bench.runner import plan_batches, run
+    from rackward.bench.progress import Progress
+    from rackward.bench.schedule import plan_batches, run_all
+    from rackward.bench.sites import log_folder
 
     options = Options() if config is None else read_options(config)
     if short:
@@ -125,26 +129,20 @@ def run_bench(
     folder = ResultFolder(output)
     folder.begin(_describe(options, config, short=short))
     console = stderr()
-    start = time.monotonic()
-
-    def log(text: str) -> None:
-        console.print(f"{time.monotonic() - start:5.0f} s  {text}", markup=False, highlight=False)
-
+    progress = Progress(
+        lambda text: console.print(text, markup=False, highlight=False), time.monotonic
+    )
     try:
-        with tempfile.TemporaryDirectory(
-            prefix="rackward-bench-", ignore_cleanup_errors=True
-        ) as temporary:
-            logs = Path(temporary) if keep_logs is None else keep_logs
-            logs.mkdir(parents=True, exist_ok=True)
-            failures = run(options, folder, logs, log)
+        with log_folder(keep_logs) as logs:
+            failures = run_all(options, folder, logs, progress)
     except BaseException:
         count = sum(len(batch.strategies) for batch in plan_batches(options, folder))
         if count:
-            log(f"{count} results are missing: the same command continues")
+            progress.log(f"{count} results are missing: the same command continues")
         raise
     report = _write_report(folder, output / PAGE)
     for failure in failures:
-        log(f"failed: {failure}")
+        progress.log(f"failed: {failure}")
     if failures or _contradicted(report.checks):
         raise typer.Exit(1)
 
@@ -167,10 +165,10 @@ def report_bench(
 
 def _write_report(folder: ResultFolder, page: Path) -> Report:
     """Write the page and its plots; print the checks. Raises BenchError without results."""
-    results = folder.read()
-    if not results:
-        raise BenchError(f"{folder.folder} has no results: run rackward bench run first")
-    report = make_report(folder.run(), results)
+    results = folder.results()
+    if folder.run is None or not results:
+        raise BenchError(f"{folder.path} has no results: run rackward bench run first")
+    report = make_report(folder.run, results)
     for name, plot in report.plots.items():
         write_page(page.parent / name, plot)
     before = page.read_text(encoding="utf-8") if page.exists() else ""

@@ -42,7 +42,7 @@ COMMANDS = {
         "Show what consumer groups read across racks, what it costs, and what to do next.",
     ),
     "demo": LazyCommand(
-        "rackward.demo.command",
+        "rackward.cli.demo",
         "Measure cross-rack traffic of groups with and without rackward.",
     ),
     "bench": LazyCommand(

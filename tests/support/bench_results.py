@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
-from rackward.bench.figures import Result, StepFigures
-from rackward.bench.results import Options, Run
+from rackward.bench.results import Options, Result, Run, StepResult
 
-STEP = StepFigures(
+STEP = StepResult(
     event="start",
     crossing=0,
     optimum=0,
@@ -18,10 +17,12 @@ STEP = StepFigures(
     crossing_bytes=0,
     predicted_bytes=1_000_000,
     predicted_crossing_bytes=0,
+    min_partitions=6,
+    max_partitions=6,
 )
 
 
-def step(**changes: Any) -> StepFigures:
+def step(**changes: Any) -> StepResult:
     """Return a step in which nothing crosses racks, with these fields changed."""
     return msgspec.structs.replace(STEP, **changes)
 
@@ -43,8 +44,6 @@ def result(strategy: str = "rackward-kafka-python", **changes: Any) -> Result:
         steps=[STEP],
         what_if={"as_is": 0.0},
         spread=1.0,
-        min_partitions=6,
-        max_partitions=6,
         revoked=0,
         rebalances=0,
         records_read=240,

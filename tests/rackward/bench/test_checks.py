@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rackward.bench.checks import check_results, prediction_error
-from rackward.bench.figures import Result
+from rackward.bench.results import Result
 from tests.support.bench_results import crossing_result, result, step
 
 GOOD = [result(), crossing_result("java-range"), crossing_result("confluent-range")]
@@ -73,7 +73,7 @@ def test_a_peer_with_fewer_bytes_across_racks_is_found_if_its_loads_are_as_even(
         "one-rack-leads, Java range, client.rack (KIP-881): 0.0% of the bytes across racks, "
         "rackward 59.9%",
     )
-    uneven = result("java-range", workload="one-rack-leads", max_partitions=9)
+    uneven = result("java-range", workload="one-rack-leads", steps=[step(max_partitions=9)])
     assert faults(ours, uneven)[PEERS] == ()
     # Followers are read where they are: that is no assignor's merit.
     nearest = result("rackward-nearest", workload="one-rack-leads")

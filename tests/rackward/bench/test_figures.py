@@ -5,19 +5,23 @@ from __future__ import annotations
 import pytest
 
 from placement_core import Broker, ClusterView, TopicPartition
+from rack_traffic.what_if.cases import GroupCase
+from rackward.bench.clients import Read
 from rackward.bench.figures import (
-    GroupState,
+    MemberInfo,
     bursts,
+    bytes_by_racks,
+    cross_rack_bytes,
     divided_at_change,
     group_case,
+    moved_partitions,
     optimum,
     predicted,
-    quantile,
     read_figures,
     what_if,
 )
+from rackward.bench.groups import Assignment
 from rackward.bench.strategies import STRATEGIES
-from rackward.measurement.groups import Read
 from tests.support.bench_results import crossing_result, result
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
@@ -26,18 +30,20 @@ VIEW = ClusterView(
     dict(zip(PARTITIONS, [(0, 1), (0, 1), (1, 0)], strict=True)),
     leaders=dict(zip(PARTITIONS, [0, 0, 1], strict=True)),
 )
-STATE = GroupState(
-    {"m-a": "a", "m-b": "b"},
-    {"m-a": ("t",), "m-b": ("t",)},
-    {"m-a": frozenset({0, 2}), "m-b": frozenset({1})},
-)
+MEMBERS = {"m-a": MemberInfo("a", ("t",)), "m-b": MemberInfo("b", ("t",))}
+ASSIGNMENT = {"m-a": frozenset({0, 2}), "m-b": frozenset({1})}
+
+
+def case_of(strategy: str, assignment: Assignment = ASSIGNMENT) -> GroupCase:
+    return group_case(
+        "g", STRATEGIES[strategy], MEMBERS, assignment, PARTITIONS, VIEW, [100, 20, 3]
+    )
 
 
 def scenarios(strategy: str) -> dict[str, tuple[int, int]]:
-    case = group_case("g", STRATEGIES[strategy], STATE, PARTITIONS, VIEW, [100, 20, 3])
     return {
         name: (each.off_rack_partitions, each.crossing_bytes)
-        for name, each in what_if([case])[0].items()
+        for name, each in what_if([case_of(strategy)])[0].items()
     }
 
 
@@ -62,7 +68,7 @@ def test_the_prediction_of_followers_is_that_of_their_scenario(
     strategy: str, crossing: int
 ) -> None:
     chosen = STRATEGIES[strategy]
-    case = group_case("g", chosen, STATE, PARTITIONS, VIEW, [100, 20, 3])
+    case = case_of(strategy)
     metrics = predicted(chosen, case)
     name = "follower_fetching" if crossing == 0 else "as_is"
     assert metrics.crossing_bytes == what_if([case])[0][name].crossing_bytes
@@ -71,9 +77,7 @@ def test_the_prediction_of_followers_is_that_of_their_scenario(
 
 
 def test_a_partition_without_an_owner_crosses_nothing() -> None:
-    state = GroupState(STATE.racks, STATE.topics, {"m-a": frozenset({0})})
-    strategy = STRATEGIES["kafka-python-range"]
-    case = group_case("g", strategy, state, PARTITIONS, VIEW, [100, 20, 3])
+    case = case_of("kafka-python-range", {"m-a": frozenset({0}), "m-b": frozenset()})
     assert what_if([case])[0]["as_is"].crossing_bytes == 0
 
 
@@ -90,23 +94,36 @@ def test_what_was_read_is_divided_between_the_snapshots_before_and_after() -> No
 
 def test_the_optimum_with_equal_and_with_different_subscriptions() -> None:
     strategy = STRATEGIES["rackward-confluent"]
-    case = group_case("g", strategy, STATE, PARTITIONS, VIEW, [1, 1, 1])
-    assert optimum(case) == 0
+    assert optimum(case_of("rackward-confluent")) == 0
     tps = [*PARTITIONS, TopicPartition("u", 0)]
     rows = {**VIEW.replicas, tps[3]: (0, 1)}
     view = ClusterView(VIEW.brokers, rows, leaders={**VIEW.known_leaders, tps[3]: 0})
     # m-b alone reads u, whose leader is in a.
-    state = GroupState(STATE.racks, {"m-a": ("t",), "m-b": ("t", "u")}, STATE.assignment)
-    assert optimum(group_case("g", strategy, state, tps, view, [1] * 4)) == 1
+    members = {**MEMBERS, "m-b": MemberInfo("b", ("t", "u"))}
+    case = group_case("g", strategy, members, ASSIGNMENT, tps, view, [1] * 4)
+    assert optimum(case) == 1
+
+
+def test_moved_counts_partitions_taken_from_members_that_stay() -> None:
+    before = {"m-1": frozenset({0, 1}), "m-2": frozenset({2, 3}), "m-3": frozenset({4})}
+    after = {"m-1": frozenset({0, 2}), "m-2": frozenset({3, 4, 1})}
+    assert moved_partitions(before, after) == 2
+    assert moved_partitions({}, before) == 0
+
+
+def test_bytes_are_from_the_rack_of_the_leader_to_that_of_the_reader() -> None:
+    matrix = bytes_by_racks(case_of("kafka-python-range"))
+    assert matrix == {("a", "a"): 100, ("a", "b"): 3, ("b", "a"): 20}
+    assert cross_rack_bytes(matrix) == 23
 
 
 # ---- Reads.
 
-SENT = [[10.0, 11.0, 12.0, 13.0], [10.0]]
+SENT = {PARTITIONS[0]: [10.0, 11.0, 12.0, 13.0], PARTITIONS[1]: [10.0]}
 
 
 def read(first: int, last: int, at: float, partition: int = 0) -> Read:
-    return Read(partition, first, last, last - first + 1, at)
+    return Read(PARTITIONS[partition], first, last, last - first + 1, at)
 
 
 def test_latency_and_pause() -> None:
@@ -136,13 +153,6 @@ def test_records_that_are_read_again_have_no_latency() -> None:
 
 def test_nothing_read() -> None:
     assert read_figures([], SENT).latency_p50 == 0.0
-
-
-@pytest.mark.parametrize(
-    ("count", "share", "value"), [(1, 0.5, 1), (2, 0.5, 1), (3, 0.5, 2), (100, 0.99, 99), (4, 1, 4)]
-)
-def test_quantiles(count: int, share: float, value: int) -> None:
-    assert quantile(list(range(1, count + 1)), share) == value
 
 
 def test_changes_in_a_burst_are_one_rebalance() -> None:

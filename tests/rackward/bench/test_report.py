@@ -149,7 +149,8 @@ FOLDER = ResultFolder(ROOT / "benchmarks" / "bytes")
 
 
 def test_the_page_and_its_plots_are_those_of_the_results() -> None:
-    report = make_report(FOLDER.run(), FOLDER.read())
+    assert FOLDER.run is not None
+    report = make_report(FOLDER.run, FOLDER.results())
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert insert_section(page, report.markdown) == page
     for name, plot in report.plots.items():
@@ -157,5 +158,6 @@ def test_the_page_and_its_plots_are_those_of_the_results() -> None:
 
 
 def test_no_result_contradicts_a_claim() -> None:
-    report = make_report(FOLDER.run(), FOLDER.read())
+    assert FOLDER.run is not None
+    report = make_report(FOLDER.run, FOLDER.results())
     assert {check.claim: check.faults for check in report.checks if check.faults} == {}

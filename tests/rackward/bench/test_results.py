@@ -1,4 +1,4 @@
-"""Options from files, and the folder of results."""
+"""Options from files, and the file of results."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_short_form_is_one_workload_with_every_strategy_once() -> None:
     assert short.rate == 2.0
 
 
-def test_results_are_read_as_they_were_written_in_the_order_of_the_tables(tmp_path: Path) -> None:
+def test_results_are_read_as_written_in_the_order_of_tables(tmp_path: Path) -> None:
     folder = ResultFolder(tmp_path / "results")
     folder.begin(bench_run())
     ours, range_, again = (
@@ -57,29 +57,39 @@ def test_results_are_read_as_they_were_written_in_the_order_of_the_tables(tmp_pa
         crossing_result("kafka-python-range"),
         crossing_result("kafka-python-range", repetition=2),
     )
-    for each in (ours, again, range_):
-        folder.write(each)
-    found = folder.read()
+    folder.add([ours, again])
+    folder.add([range_])
+    read = ResultFolder(tmp_path / "results")
+    found = read.results()
     assert list(found) == [("even", "kafka-python-range"), ("even", "rackward-kafka-python")]
     assert found["even", "kafka-python-range"] == [range_, again]
-    assert folder.run() == bench_run()
+    assert read.run == bench_run()
 
 
-def test_files_can_be_compared_line_by_line(tmp_path: Path) -> None:
+def test_the_file_has_the_run_and_then_a_line_per_result(tmp_path: Path) -> None:
     folder = ResultFolder(tmp_path)
     folder.begin(bench_run())
-    folder.write(crossing_result("java-range"))
-    text = folder.path("even", "java-range", 1).read_text()
-    assert ' "workload": "even",\n "strategy": "java-range",\n' in text
-    assert '  "a": {\n   "a": 405000,\n' in text
-    assert len(text) < 2000
+    folder.add([crossing_result("java-range")])
+    run, line = folder.path.read_text().splitlines()
+    assert run.startswith('{"kind":"run","options":{"workloads":null,')
+    assert line.startswith('{"kind":"result","workload":"even","strategy":"java-range",')
+    assert len(line) < 1000
+
+
+def test_a_result_measured_again_replaces_the_former_one(tmp_path: Path) -> None:
+    folder = ResultFolder(tmp_path)
+    folder.begin(bench_run())
+    folder.add([result(revoked=1)])
+    folder.add([result(revoked=2)])
+    (found,) = ResultFolder(tmp_path).results()["even", "rackward-kafka-python"]
+    assert found.revoked == 2
 
 
 def test_only_what_is_missing_is_run_again(tmp_path: Path) -> None:
     folder = ResultFolder(tmp_path)
     folder.begin(bench_run())
     two = select_strategies(["java-range", "rackward-kafka-python"])
-    folder.write(result())
+    folder.add([result()])
     assert folder.missing("even", two, 1) == [two[0]]
     assert folder.missing("even", two, 2) == two
     assert folder.missing("decay", two, 1) == two
@@ -104,14 +114,29 @@ def test_a_run_that_is_continued_keeps_its_date(tmp_path: Path) -> None:
         bench_run(Options(workloads=["decay"])), began="2031-01-01", command="rackward bench run"
     )
     folder.begin(later)
-    assert folder.run() == msgspec.structs.replace(later, began="2030-01-02")
+    assert ResultFolder(tmp_path).run == msgspec.structs.replace(later, began="2030-01-02")
 
 
-def test_a_file_that_is_no_result_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"kind":"result"}', "cannot be read: .*missing"),
+        ('{"kind":"result","workl', "cannot be read: .*truncated"),
+    ],
+)
+def test_a_line_that_is_no_result_is_an_error(tmp_path: Path, line: str, message: str) -> None:
     folder = ResultFolder(tmp_path)
     folder.begin(bench_run())
-    folder.write(result())
-    path = folder.path("even", "rackward-kafka-python", 1)
-    path.write_text("{}")
-    with pytest.raises(BenchError, match=r"rackward-kafka-python.1.json cannot be read: .*missing"):
-        folder.read()
+    with folder.path.open("a") as file:
+        file.write(line)
+    with pytest.raises(BenchError, match=f"results.jsonl {message}"):
+        ResultFolder(tmp_path)
+
+
+def test_a_result_of_an_unknown_workload_is_an_error(tmp_path: Path) -> None:
+    folder = ResultFolder(tmp_path)
+    folder.begin(bench_run())
+    folder.add([result()])
+    folder.path.write_text(folder.path.read_text().replace('"even"', '"evn"'))
+    with pytest.raises(BenchError, match=r"cannot be read: there is no workload 'evn'"):
+        ResultFolder(tmp_path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rackward.bench import BenchError
-from rackward.bench.strategies import STRATEGIES, batches, select_strategies
-from rackward.measurement.strategies import Client
+from rackward.bench.schedule import divide
+from rackward.bench.strategies import STRATEGIES, Client, select_strategies
 
 
 def test_every_key_and_every_title_is_there_once() -> None:
@@ -22,7 +22,7 @@ def test_ours_are_measured_through_every_client() -> None:
 
 @pytest.mark.parametrize("size", range(1, 13))
 def test_batches_have_every_strategy_once_and_one_kind_of_brokers_and_leaders(size: int) -> None:
-    divided = batches(list(STRATEGIES.values()), size)
+    divided = divide(list(STRATEGIES.values()), size)
     assert sorted(each.key for batch in divided for each in batch) == sorted(STRATEGIES)
     for batch in divided:
         assert 1 <= len(batch) <= size
@@ -33,7 +33,7 @@ def test_batches_have_every_strategy_once_and_one_kind_of_brokers_and_leaders(si
 
 @pytest.mark.parametrize(("size", "sizes"), [(6, [6, 6, 5, 1, 5]), (11, [11, 1, 11])])
 def test_batches_are_few_and_equally_large(size: int, sizes: list[int]) -> None:
-    divided = batches(list(STRATEGIES.values()), size)
+    divided = divide(list(STRATEGIES.values()), size)
     assert [len(batch) for batch in divided] == sizes
     assert [any(each.follower_fetching for each in batch) for batch in divided] == [
         *[False] * (len(sizes) - 1),
@@ -42,14 +42,14 @@ def test_batches_are_few_and_equally_large(size: int, sizes: list[int]) -> None:
 
 
 def test_batches_share_out_the_processes_of_java() -> None:
-    divided = batches([each for each in STRATEGIES.values() if not each.follower_fetching], 6)
+    divided = divide([each for each in STRATEGIES.values() if not each.follower_fetching], 6)
     assert max(sum(each.client is Client.JAVA for each in batch) for batch in divided) == 1
 
 
 def test_a_batch_is_not_divided_without_need() -> None:
     two = select_strategies(["java-range", "rackward-confluent"])
-    assert batches(two, 2) == [two]
-    assert batches([], 2) == []
+    assert divide(two, 2) == [two]
+    assert divide([], 2) == []
 
 
 def test_an_unknown_strategy_is_an_error_that_lists_the_known_ones() -> None:

@@ -11,20 +11,19 @@ import pytest
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from rackward.bench import BenchError
-from rackward.bench.strategies import STRATEGIES
+from rackward.bench.strategies import STRATEGIES, Client
 from rackward.bench.workloads import (
-    BROKERS,
     RACKS,
     WORKLOADS,
     Event,
     TopicShape,
+    choose_leader_moves,
     divide,
     events,
     replicas,
     select_workloads,
     traffic_weights,
 )
-from rackward.measurement.strategies import Client
 
 
 @pytest.mark.parametrize(
@@ -41,12 +40,57 @@ def test_divided_by_shares(count: int, shares: tuple[int, ...], parts: list[int]
     assert divide(count, shares) == parts
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_leaders_have_their_shares_and_every_rack_has_a_replica(seed: int) -> None:
-    layout = replicas(TopicShape("t", leaders=(4, 1, 1)), 36, Random(seed))
-    assert Counter(BROKERS[row[0]] for row in layout) == {"a": 24, "b": 6, "c": 6}
-    assert all(sorted(BROKERS[broker] for broker in row) == list(RACKS) for row in layout)
-    assert layout != sorted(layout)
+SIX_BROKERS = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
+SHAPE = TopicShape("t")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_leaders_are_even_and_each_rack_has_a_replica(seed: int) -> None:
+    layout = replicas(SHAPE, 72, SIX_BROKERS, Random(seed))
+    assert Counter(row[0] for row in layout) == dict.fromkeys(SIX_BROKERS, 12)
+    for row in layout:
+        assert {SIX_BROKERS[broker] for broker in row} == {"a", "b", "c"}
+        assert len(row) == 3
+
+
+def test_leaders_are_not_in_step_with_partitions() -> None:
+    layout = replicas(SHAPE, 72, SIX_BROKERS, Random(1))
+    assert [row[0] for row in layout] != [index % 6 for index in range(72)]
+
+
+def test_the_layout_depends_on_the_seed_only() -> None:
+    assert replicas(SHAPE, 36, SIX_BROKERS, Random(1)) == replicas(
+        SHAPE, 36, SIX_BROKERS, Random(1)
+    )
+    assert replicas(SHAPE, 36, SIX_BROKERS, Random(1)) != replicas(
+        SHAPE, 36, SIX_BROKERS, Random(2)
+    )
+
+
+def test_two_racks_have_two_replicas() -> None:
+    layout = replicas(SHAPE, 4, {1: "x", 2: "y"}, Random(1))
+    assert all(sorted(row) == [1, 2] for row in layout)
+
+
+def test_a_tenth_of_the_leaders_moves_to_replicas_in_other_racks() -> None:
+    layout = replicas(SHAPE, 72, SIX_BROKERS, Random(1))
+    leaders = [row[0] for row in layout]
+    moves = choose_leader_moves(layout, leaders, SIX_BROKERS, 0.1, Random(1))
+    assert len(moves) == 7
+    for partition, broker in moves.items():
+        assert broker in layout[partition]
+        assert SIX_BROKERS[broker] != SIX_BROKERS[leaders[partition]]
+
+
+def test_at_least_one_leader_moves_if_any_can() -> None:
+    assert len(choose_leader_moves([(0, 2), (2, 0)], [0, 2], SIX_BROKERS, 0.01, Random(1))) == 1
+    assert choose_leader_moves([(0, 1)], [0], SIX_BROKERS, 1.0, Random(1)) == {}
+
+
+def test_a_rack_with_more_weight_leads_more() -> None:
+    racks = dict(enumerate(RACKS))
+    layout = replicas(TopicShape("t", leaders={"a": 4}), 36, racks, Random(1))
+    assert Counter(racks[row[0]] for row in layout) == {"a": 24, "b": 6, "c": 6}
 
 
 def test_traffic_is_even_unless_the_workload_is_skewed() -> None:

@@ -19,9 +19,8 @@ def bench(*arguments: str) -> Result:
 def a_folder(tmp_path: Path, *, contradicted: bool = False) -> Path:
     folder = ResultFolder(tmp_path / "results")
     folder.begin(bench_run())
-    folder.write(result(spread=1.5 if contradicted else 1.0))
-    folder.write(crossing_result("java-range"))
-    return folder.folder
+    folder.add([result(spread=1.5 if contradicted else 1.0), crossing_result("java-range")])
+    return folder.path.parent
 
 
 def test_the_report_is_written_into_the_folder_with_its_plots(tmp_path: Path) -> None:
@@ -54,7 +53,7 @@ def test_a_check_that_fails_is_an_exit_status_of_1(tmp_path: Path) -> None:
 def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
     error = bench("report", str(tmp_path)).exception
     assert isinstance(error, BenchError)
-    assert str(error) == f"{tmp_path} has no results: run rackward bench run first"
+    assert str(error) == f"{tmp_path}/results.jsonl has no results: run rackward bench run first"
 
 
 def test_other_options_are_an_error_before_a_cluster_is_started(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_help_of_demo() -> None:
     for word in (
         "--bootstrap-server",
         "--seed",
-        '"cross_rack_bytes": int',
+        "has the cluster, is_optimal and",
         "Exit status: 0 success; 1",
     ):
         assert word in done.stdout

@@ -1,0 +1,150 @@
+"""Java consumers: Kafka's own VerifiableConsumer, a process each, which prints what it does.
+
+It prints a JSON line per event: partitions assigned and revoked, and the offsets of the records of
+each poll. The time of a batch is the one that it prints.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+from placement_core import TopicPartition
+from rackward.bench.clients import (
+    FETCH_MAX_WAIT_MS,
+    FETCH_MIN_BYTES,
+    HEARTBEAT_MS,
+    METADATA_MAX_AGE_MS,
+    POLL_SECONDS,
+    SESSION_TIMEOUT_MS,
+    MemberSpec,
+    OnChange,
+    Read,
+)
+from rackward.clusters.distribution import cache_directory, fetch_tools, java_home
+from rackward.clusters.errors import ClusterTimeoutError
+from rackward.clusters.processes import Processes
+
+JVM_OPTIONS = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+CLOSE_SECONDS = 6.0
+READ_INTERVAL = 0.05
+
+ASSIGNORS = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+
+
+_NAME = "consumer"
+
+
+class JavaConsumer:
+    """A consumer in a process of its own, which ends with this one."""
+
+    def __init__(self, spec: MemberSpec, on_change: OnChange) -> None:
+        self._on_change = on_change
+        self._owned: frozenset[TopicPartition] = frozenset()
+        self._reads: list[Read] = []
+        self._line = ""
+        self._processes = Processes()
+        try:
+            path = self._processes.folder / "output"
+            self._processes.start(_NAME, _command(spec, self._processes.folder), path)
+            self._output: IO[str] = path.open(encoding="utf-8", errors="replace")
+        except BaseException:
+            self._processes.close()
+            raise
+
+    def poll(self) -> Iterable[Read]:
+        """See `PolledConsumer`. Raises RuntimeError if the process has ended."""
+        deadline = time.monotonic() + POLL_SECONDS
+        while not self._reads and time.monotonic() < deadline:
+            time.sleep(READ_INTERVAL)
+            self._read()
+        if not self._reads and (code := self._processes.exit_code(_NAME)) is not None:
+            self._output.seek(0)
+            raise RuntimeError(f"the process ended with {code}: {self._output.read()[-1000:]}")
+        reads, self._reads = self._reads, []
+        return reads
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """See `PolledConsumer`."""
+        return self._owned
+
+    def generation(self) -> int:
+        """See `PolledConsumer`."""
+        return 0
+
+    def close(self) -> None:
+        """See `PolledConsumer`: SIGTERM lets the consumer leave."""
+        try:
+            self._processes.signal(_NAME, signal.SIGTERM)
+            self._processes.wait(_NAME, CLOSE_SECONDS)
+        except ClusterTimeoutError:
+            pass  # It is killed.
+        finally:
+            self._output.close()
+            self._processes.close()
+
+    def _read(self) -> None:
+        """Handle all lines that are complete."""
+        *lines, self._line = (self._line + self._output.read()).split("\n")
+        for line in lines:
+            if line.startswith("{"):
+                self._handle(json.loads(line))
+
+    def _handle(self, event: dict[str, Any]) -> None:
+        match event["name"]:
+            case "records_consumed":
+                for each in event["partitions"]:
+                    self._reads.append(
+                        Read(
+                            TopicPartition(each["topic"], each["partition"]),
+                            each["minOffset"],
+                            each["maxOffset"],
+                            each["count"],
+                            event["timestamp"] / 1000,
+                        )
+                    )
+            case "partitions_assigned" | "partitions_revoked" as name:
+                changed = frozenset(
+                    TopicPartition(each["topic"], each["partition"]) for each in event["partitions"]
+                )
+                if name == "partitions_assigned":
+                    self._owned |= changed
+                    self._on_change("assigned", changed)
+                else:
+                    self._owned -= changed
+                    self._on_change("revoked", changed)
+
+
+def _command(spec: MemberSpec, folder: Path) -> list[str]:
+    properties = {
+        "client.id": spec.name,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+        "metadata.max.age.ms": METADATA_MAX_AGE_MS,
+        "auto.commit.interval.ms": 1000,
+        "fetch.min.bytes": FETCH_MIN_BYTES,
+        "fetch.max.wait.ms": FETCH_MAX_WAIT_MS,
+        "client.rack": spec.rack,
+    }
+    path = folder / "consumer.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    return [
+        str(java_home() / "bin" / "java"),
+        *JVM_OPTIONS,
+        *("-cp", fetch_tools(cache_directory())),
+        "org.apache.kafka.tools.VerifiableConsumer",
+        *("--bootstrap-server", spec.bootstrap),
+        *("--group-id", spec.group),
+        *("--topic", ",".join(spec.topics)),
+        *("--assignment-strategy", ASSIGNORS[spec.strategy.assignor]),
+        *("--reset-policy", "earliest"),
+        *("--session-timeout", str(SESSION_TIMEOUT_MS)),
+        "--enable-autocommit",
+        *("--command-config", str(path)),
+    ]

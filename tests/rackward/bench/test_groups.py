@@ -1,0 +1,67 @@
+"""Conditions under which a group is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from rackward.bench import BenchError
+from rackward.bench.groups import GroupReport, MemberState, wait_until_settled
+
+
+def state(
+    partitions: Iterable[int], generation: int = 3, quiet: float = 9.0, joined: bool = True
+) -> MemberState:
+    return MemberState(
+        partitions=frozenset(partitions),
+        generation=generation,
+        joined=joined,
+        revoked=0,
+        quiet_seconds=quiet,
+        positions={},
+    )
+
+
+def report(*states: MemberState) -> GroupReport:
+    members = {f"m-{index}": each for index, each in enumerate(states)}
+    return GroupReport(members, revoked=0, positions={}, failures=())
+
+
+def test_settled_with_one_generation_and_one_reader_per_partition() -> None:
+    assert report(state([0, 1]), state([2])).is_settled(3)
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        pytest.param([state([0, 1]), state([])], id="a partition without a reader"),
+        pytest.param([state([0, 1]), state([1, 2])], id="a partition with two readers"),
+        pytest.param([state([0, 1]), state([2], generation=4)], id="two generations"),
+        pytest.param([state([0, 1], -1), state([2], -1)], id="during a rebalance"),
+        pytest.param([state([0, 1]), state([2], quiet=0.2)], id="just changed"),
+        # confluent-kafka has no generation: measuring began while one member read everything.
+        pytest.param([state([0, 1, 2], 0), state([], 0, joined=False)], id="one has not joined"),
+        pytest.param([], id="no members"),
+    ],
+)
+def test_not_settled(states: list[MemberState]) -> None:
+    assert not report(*states).is_settled(3)
+
+
+def test_the_error_after_the_timeout_names_the_groups() -> None:
+    class Unsettled:
+        class strategy:
+            title = "kafka-python CooperativeSticky"
+
+        def report(self) -> GroupReport:
+            return report(state([0]))
+
+    seconds = iter(range(300))
+    with pytest.raises(BenchError, match="after 180 s: kafka-python CooperativeSticky"):
+        wait_until_settled(
+            [Unsettled()],  # type: ignore[list-item]
+            3,
+            tick=lambda: None,
+            clock=lambda: float(next(seconds)),
+        )
