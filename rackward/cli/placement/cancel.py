@@ -82,7 +82,7 @@ def cancel(
     if plan is not None and reassignment_json_file is not None:
         raise InvalidOptionError("PLAN and --reassignment-json-file: give one of the two")
     require_confirmation(yes, dry_run, plan or reassignment_json_file)
-    loaded = None if plan is None else load_plan(plan, PlanKind.PLACEMENT)
+    loaded = None if plan is None else load_plan(plan, PlanKind.PLACEMENT, "cancel")
     target = None if reassignment_json_file is None else load_kafka_json(reassignment_json_file)
     with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
         reassignments = read_reassignments(admin)
