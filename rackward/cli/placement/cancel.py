@@ -26,7 +26,7 @@ from rackward.cli.placement.apply import (
 )
 from rackward.cli.render.plan import replicas_text
 from rackward.cli.render.progress import progress_reporter
-from rackward.reassignment import ExecutionOptions, LiveCluster, PlanKind
+from rackward.reassignment import LiveCluster, PlanKind
 from rackward.reassignment.cancel import Cancellation
 from rackward.reassignment.cancel import cancel as execute_cancellation
 from rackward.reassignment.plan_file import display_name, load_kafka_json, load_plan
@@ -122,7 +122,7 @@ def _run(
     elif throttled:
         confirm("Remove the throttle?", options.yes)
     with progress_reporter(COMMAND, console, "", options.as_json) as emit:
-        result = execute_cancellation(cancellation, cluster, ExecutionOptions(), emit)
+        result = execute_cancellation(cancellation, cluster, emit)
     print_result(COMMAND, result, console, options.as_json, "as before", cluster.throttle)
 
 
