@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from placement_core import RACK_AWARE_SELECTOR, InvalidOptionError, TopicPartition, parse_rack
@@ -25,6 +24,7 @@ from rackward.admin.groups import (
     list_groups,
 )
 from rackward.host_racks import HostRacks
+from rackward.units import matches_name
 
 BALANCED_BY_TOPIC = frozenset({"range", "leader-rack-aware-range"})
 """Assignors that balance each topic on its own, instead of all topics together."""
@@ -73,7 +73,7 @@ def list_matching_groups(
         group
         for broker in sorted(brokers)
         for group in list_groups(admin, broker)
-        if group.type in types and any(fnmatchcase(group.id, pattern) for pattern in patterns)
+        if group.type in types and any(matches_name(group.id, pattern) for pattern in patterns)
     ]
 
 

@@ -1,4 +1,5 @@
-"""Quantities as text (bytes, durations, counts, broker ids, names), addresses, and deadlines."""
+"""Quantities as text (bytes, durations, counts, broker ids, names), addresses, patterns of
+names, and deadlines."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from placement_core import InvalidOptionError
 from rack_traffic.report.format import bytes_text as format_bytes
@@ -17,6 +19,7 @@ __all__ = [
     "format_count",
     "format_duration",
     "format_list",
+    "matches_name",
     "parse_bytes",
     "parse_listen_address",
 ]
@@ -24,6 +27,11 @@ __all__ = [
 _BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtp])(i?)b?|b)?(/s)?", re.IGNORECASE)
 _MAX_PORT = 65535
 _EXPONENTS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+
+
+def matches_name(name: str, pattern: str) -> bool:
+    """Return whether ``pattern`` is the name, or matches it: ``*`` any characters, ``?`` one."""
+    return name == pattern or fnmatchcase(name, pattern)
 
 
 def parse_listen_address(text: str) -> tuple[str, int]:

@@ -246,6 +246,9 @@ def test_groups_are_listed_by_what_they_read_across_racks(side_by_side: Groups) 
     assert costs == sorted(costs, reverse=True)
     text = rackward(side_by_side.cluster, "groups", "list", *names).out
     assert all(name in text for name in names)
+    for command in (("audit",), ("groups", "list")):
+        absent = rackward(side_by_side.cluster, *command, names[0], "no-such-group", status=2)
+        assert "no-such-group: the cluster has no such group" in one_line(absent)
 
 
 def test_patterns_explain_several_groups(side_by_side: Groups) -> None:

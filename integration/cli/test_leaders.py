@@ -86,6 +86,14 @@ def test_after_a_rebalance_everything_is_local(
     done = rackward(cluster, "leaders", "apply", path, "--yes", "--json")
     assert done.events[-1]["ok"]
     assert done.events[1]["pending"] == 0
+    # Back to the replica lists, and the leaders, from before.
+    refused = rackward(cluster, "placement", "cancel", path, "--yes", status=2)
+    assert "is a plan of kind leaders: use rackward leaders cancel" in one_line(refused)
+    for pending in (done.events[1]["completed"], 0):
+        back = rackward(cluster, "leaders", "cancel", path, "--yes", "--json")
+        assert (back.events[1]["pending"], back.events[-1]["ok"]) == (pending, True)
+    cluster.await_metadata()
+    assert cluster.view([topic]) == before
     delete_topic(cluster, topic)
 
 

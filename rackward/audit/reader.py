@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 
 from placement_core import TopicPartition
 from rackward.admin import AdminConnection, AdminError, ClusterState, read_state
@@ -27,7 +26,7 @@ from rackward.audit.rates import (
 )
 from rackward.group_readers import topics_read
 from rackward.topics.creator import read_min_isr
-from rackward.units import format_count, format_duration
+from rackward.units import format_count, format_duration, matches_name
 
 Progress = Callable[[str], None]
 """Is called with what is being done, whenever that changes."""
@@ -84,7 +83,7 @@ def read_cluster(
         listed = [
             each
             for each in reader.listed_groups(broker)
-            if any(fnmatchcase(each.id, pattern) for pattern in patterns)
+            if any(matches_name(each.id, pattern) for pattern in patterns)
         ]
         groups.update((each.id, GroupReading(each, broker)) for each in listed)
         for described, refused in reader.described_groups(broker, listed):

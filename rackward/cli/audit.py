@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,10 +14,12 @@ from typing import Annotated
 
 import typer
 
+from placement_core import InvalidOptionError
 from rack_traffic.prices import PriceTable
 from rack_traffic.report.format import Currency
 from rackward.audit import (
     AuditReport,
+    ClusterReading,
     audit_cluster,
     read_cluster,
     read_rates,
@@ -30,6 +32,7 @@ from rackward.cli.options import ClusterOptions
 from rackward.cli.render.group_audit import GROUP_JSON, report_json, show_report
 from rackward.cli.render.progress import step_reporter
 from rackward.host_racks import HostRacks
+from rackward.units import matches_name
 
 EPILOG = f"""
 \b
@@ -64,7 +67,8 @@ Needs Describe on the groups and their topics, and for log sizes on the cluster;
 the cluster for the brokers' replica.selector.class. A group that cannot
 be read is a line with the reason.
 
-Exit status: 0 success; 2 error (reason on stderr), such as a cluster that cannot be reached.
+Exit status: 0 success; 2 error (reason on stderr), such as a cluster that cannot be reached or a
+GROUP that matches no group.
 
 \b
 JSON: {{schema_version: 1, command, cluster_id,
@@ -153,6 +157,7 @@ def read_report(
         progress("Connecting")
         with cluster.connect() as admin:
             reading = read_cluster(admin, groups or ["*"], progress)
+            check_patterns(groups or (), reading)
             if best:
                 reading = with_min_isr(admin, reading)
             if watch is None:
@@ -170,6 +175,18 @@ def read_report(
             best=best,
             progress=progress,
         )
+
+
+def check_patterns(patterns: Collection[str], reading: ClusterReading) -> None:
+    """Raise InvalidOptionError if a name or pattern matches no group of a cluster that was read
+    without a fault."""
+    for pattern in patterns:
+        found = any(matches_name(each.listed.id, pattern) for each in reading.groups)
+        if not found and not reading.faults:
+            raise InvalidOptionError(
+                f"{pattern}: the cluster has no such group, or this user may not describe it: "
+                f"check the name, or grant this user Describe on group {pattern}"
+            )
 
 
 @contextmanager

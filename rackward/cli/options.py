@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +21,7 @@ from rackward.cli.settings import MAX_TIMEOUT, MIN_TIMEOUT
 from rackward.rack_locators import load_locator
 from rackward.reassignment import BatchLimits
 from rackward.topics.planner import PlacementOptions
-from rackward.units import parse_bytes
+from rackward.units import matches_name, parse_bytes
 
 DEFAULT_TIMEOUT = TIMEOUT_SECONDS
 
@@ -396,7 +395,7 @@ def match_topics(
     """
     chosen = frozenset(names) if topics is None else frozenset[str]()
     for pattern in _split_patterns("--topics", topics):
-        matching = {name for name in names if fnmatchcase(name, pattern)}
+        matching = {name for name in names if matches_name(name, pattern)}
         if not matching:
             raise InvalidOptionError(
                 f"--topics {pattern}: the cluster has no such topic, or this user may not describe "
@@ -405,7 +404,7 @@ def match_topics(
         chosen |= matching
     excluded = _split_patterns("--exclude", exclude)
     left = frozenset(
-        name for name in chosen if not any(fnmatchcase(name, pattern) for pattern in excluded)
+        name for name in chosen if not any(matches_name(name, pattern) for pattern in excluded)
     )
     if chosen and not left:
         raise InvalidOptionError(f"--exclude {exclude}: no topic is left: exclude fewer")

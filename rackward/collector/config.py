@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +25,7 @@ from msgspec import Meta
 from placement_core import RackwardError
 from rackward.config_files import Flag, Text, Texts, convert, load
 from rackward.host_racks import HostRacks
+from rackward.units import matches_name
 
 # ---- Errors of the collector.
 
@@ -66,9 +66,9 @@ class Patterns:
 
     def matches(self, name: str) -> bool:
         """Return whether ``name`` is included and not excluded."""
-        if self.include and not any(fnmatchcase(name, each) for each in self.include):
+        if self.include and not any(matches_name(name, each) for each in self.include):
             return False
-        return not any(fnmatchcase(name, each) for each in self.exclude)
+        return not any(matches_name(name, each) for each in self.exclude)
 
     @property
     def match_all(self) -> bool:

@@ -41,7 +41,7 @@ from rackward.placement_service.protocol import (
 )
 from rackward.units import Deadline
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 
 _CLIENT_ID = "rackward"
 _MAX_INT16, _MAX_INT32 = (1 << 15) - 1, (1 << 31) - 1

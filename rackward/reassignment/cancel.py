@@ -15,9 +15,9 @@ from rackward.admin import ClusterState, Reassignment
 from rackward.reassignment.cluster import ReassignableCluster, leads_to
 from rackward.reassignment.executor import verify
 from rackward.reassignment.progress import (
+    PROPAGATION_SECONDS,
     Clock,
     EventHandler,
-    ExecutionOptions,
     ExecutionResult,
     PartitionFailed,
     ReassignmentsCancelled,
@@ -94,7 +94,6 @@ def _never_completes(reassignment: Reassignment, move: Move) -> bool:
 def cancel(
     cancellation: Cancellation,
     cluster: ReassignableCluster,
-    options: ExecutionOptions,
     emit: EventHandler,
     clock: Clock | None = None,
 ) -> ExecutionResult:
@@ -113,14 +112,13 @@ def cancel(
     if cancelled := len(cancellation.in_progress - failed.keys()):
         emit(ReassignmentsCancelled(cancelled))
     former = {tp: move.after for tp, move in cancellation.moves.items() if tp not in failed}
-    request(_out_of_order(former, cluster, options, clock))
+    request(_out_of_order(former, cluster, clock))
     remove_throttle(cluster.throttle, lambda: cancellation.others, emit, clock)
     return verify(
         cancellation.moves,
         {tp: reason for tp, reason in failed.items() if tp in cancellation.moves},
         {},
         cluster,
-        options,
         clock,
         check_leaders=False,
         check_throttle=not cancellation.others,
@@ -130,13 +128,12 @@ def cancel(
 def _out_of_order(
     replicas: Mapping[TopicPartition, tuple[int, ...]],
     cluster: ReassignableCluster,
-    options: ExecutionOptions,
     clock: Clock,
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """Wait for the cancellations; return those of ``replicas`` that are in another order."""
-    deadline = clock.now() + options.propagation_seconds
+    deadline = clock.now() + PROPAGATION_SECONDS
     topics = sorted({tp.topic for tp in replicas})
-    for pause in clock.pauses(options.max_pause):
+    for pause in clock.pauses():
         state, reassignments = cluster.describe(topics)
         now = {tp: state.view.replicas.get(tp) for tp in replicas}
         settled = not replicas.keys() & reassignments.keys() and all(

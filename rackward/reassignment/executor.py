@@ -30,6 +30,7 @@ from rackward.reassignment.cluster import (
     partition_state,
 )
 from rackward.reassignment.progress import (
+    PROPAGATION_SECONDS,
     BatchStarted,
     Clock,
     EventHandler,
@@ -131,7 +132,6 @@ class Executor:
             self._failed,
             self._wrong_leader,
             self._cluster,
-            self._options,
             self._clock,
             check_throttle=(rate is not None or take_over) and not self._others(),
         )
@@ -236,12 +236,10 @@ class Executor:
         Unless ``wait_for_brokers``, stop as soon as the rest waits for brokers that are down.
         """
         left = {tp: self._moves[tp] for tp in partitions}
-        detector = StallDetector(
-            self._options.stall_timeout, self._options.propagation_seconds, self._clock.now()
-        )
+        detector = StallDetector(self._options.stall_timeout, self._clock.now())
         request_failed = False
         reported: Mapping[TopicPartition, tuple[int, ...]] = {}
-        for pause in self._clock.pauses(self._options.max_pause):
+        for pause in self._clock.pauses():
             try:
                 state, _ = self._cluster.describe(_topics(left))
             except AdminError as error:
@@ -296,9 +294,7 @@ class Executor:
     def _elect(self, partitions: Iterable[TopicPartition]) -> None:
         moves = {tp: self._moves[tp] for tp in partitions}
         if moves:
-            self._wrong_leader.update(
-                elect_leaders(moves, self._cluster, self._options, self._emit, self._clock)
-            )
+            self._wrong_leader.update(elect_leaders(moves, self._cluster, self._emit, self._clock))
 
     def _fail(
         self, failures: Mapping[TopicPartition, str], *, still_in_progress: bool = False
@@ -341,7 +337,6 @@ def _cancelled_reason(tp: TopicPartition, state: ClusterState) -> str:
 def elect_leaders(
     moves: Moves,
     cluster: ReassignableCluster,
-    options: ExecutionOptions,
     emit: EventHandler,
     clock: Clock,
 ) -> dict[TopicPartition, str]:
@@ -351,12 +346,12 @@ def elect_leaders(
     the partitions that have another leader in the end, with the reason; deleted partitions are
     skipped. Raises AdminError.
     """
-    deadline = clock.now() + options.propagation_seconds
+    deadline = clock.now() + PROPAGATION_SECONDS
     topics = _topics(moves)
     state, _ = cluster.describe(topics)
     before = waiting = _other_leaders(moves, state)
     refused: Mapping[TopicPartition, AdminError] = {}
-    for pause in clock.pauses(options.max_pause):
+    for pause in clock.pauses():
         if not waiting or clock.now() >= deadline:
             break
         refused = cluster.elect_preferred_leaders(sorted(waiting))
@@ -394,7 +389,6 @@ def verify(
     failed: Mapping[TopicPartition, str],
     wrong_leader: Mapping[TopicPartition, str],
     cluster: ReassignableCluster,
-    options: ExecutionOptions,
     clock: Clock,
     *,
     check_leaders: bool = True,
@@ -406,9 +400,9 @@ def verify(
     ``check_leaders``: the first replica of each partition should be its leader;
     ``check_throttle``: nothing of our throttle should be left. Raises AdminError.
     """
-    deadline = clock.now() + options.propagation_seconds
+    deadline = clock.now() + PROPAGATION_SECONDS
     topics = _topics(moves)
-    for pause in clock.pauses(options.max_pause):
+    for pause in clock.pauses():
         state, _ = cluster.describe(topics)
         leftovers = cluster.throttle.leftovers(topics) if check_throttle else ()
         result = _result(moves, failed, wrong_leader, state, leftovers, check_leaders)

@@ -403,13 +403,16 @@ def _validate(source: str, rows: list[tuple[TopicPartition, tuple[int, ...]]]) -
             raise PlanFileError(f"{source}: {topic}-{number} has a broker twice: {list(brokers)}")
 
 
-def load_plan(path: str, kind: PlanKind) -> Plan:
-    """Read the plan at ``path`` (``-``: standard input). Raises PlanFileError."""
+def load_plan(path: str, kind: PlanKind, verb: str = "apply") -> Plan:
+    """Read the plan at ``path`` (``-``: standard input). Raises PlanFileError.
+
+    ``verb`` is what the user asked for, which another command does for another kind of plan.
+    """
     plan = parse_plan(display_name(path), read_text(path))
     if plan.kind is not kind:
         raise PlanFileError(
             f"{display_name(path)} is a plan of kind {plan.kind.value}: use rackward "
-            f"{plan.kind.value} apply"
+            f"{plan.kind.value} {verb}"
         )
     return plan
 

@@ -26,8 +26,10 @@ DEFAULT_LEADER_BATCH_PARTITIONS = 1000
 DEFAULT_STALL_TIMEOUT = 600.0
 RATE_WINDOW_SECONDS = 30.0
 """The copy rate is the average over this time."""
+PROPAGATION_SECONDS = 10.0
+"""Time in which brokers learn of a change that the controller made."""
 
-_FIRST_PAUSE_SECONDS = 0.1
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
 _PAUSE_GROWTH = 1.5
 _MAX_GROWTH_STEPS = 20
 
@@ -46,10 +48,6 @@ class ExecutionOptions:
         Take over, or remove, the throttle of an earlier run, which was killed.
     allow_foreign
         Run beside foreign reassignments, and replace those of the plan's own partitions.
-    propagation_seconds
-        Time in which brokers learn of a change that the controller made.
-    max_pause
-        Longest pause between two requests for the status, in seconds.
     """
 
     max_batch_partitions: int | None = DEFAULT_BATCH_PARTITIONS
@@ -58,8 +56,6 @@ class ExecutionOptions:
     stall_timeout: float = DEFAULT_STALL_TIMEOUT
     take_over: bool = False
     allow_foreign: bool = False
-    propagation_seconds: float = 10.0
-    max_pause: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +65,11 @@ class Clock:
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
-    def pauses(self, longest: float) -> Iterator[float]:
+    def pauses(self) -> Iterator[float]:
         """Yield the pauses between status requests: short at first, since many moves are quick."""
         return (
-            min(longest, _FIRST_PAUSE_SECONDS * _PAUSE_GROWTH ** min(step, _MAX_GROWTH_STEPS))
-            for step in count()
+            min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * _PAUSE_GROWTH**step)
+            for step in (min(each, _MAX_GROWTH_STEPS) for each in count())
         )
 
 
@@ -219,7 +215,6 @@ class StallDetector:
     """
 
     stall_timeout: float
-    propagation_seconds: float
     last_progress: float
     _best: tuple[int, int] = (-1, -1)
     _diverged_since: dict[TopicPartition, float] = field(default_factory=dict)
@@ -235,12 +230,10 @@ class StallDetector:
         return now - self.last_progress >= self.stall_timeout
 
     def lasting(self, now: float, diverged: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Return those that have been diverged for ``propagation_seconds`` without a break."""
+        """Return those that have been diverged for PROPAGATION_SECONDS without a break."""
         self._diverged_since = {tp: self._diverged_since.get(tp, now) for tp in diverged}
         return {
-            tp
-            for tp, since in self._diverged_since.items()
-            if now - since >= self.propagation_seconds
+            tp for tp, since in self._diverged_since.items() if now - since >= PROPAGATION_SECONDS
         }
 
 

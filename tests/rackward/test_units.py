@@ -13,6 +13,7 @@ from rackward.units import (
     format_count,
     format_duration,
     format_list,
+    matches_name,
     parse_bytes,
 )
 
@@ -96,3 +97,17 @@ def test_format_brokers_keeps_the_order(brokers: tuple[int, ...], text: str) -> 
 def test_format_list_is_cut() -> None:
     assert format_list("abcde") == "a, b, c, d, e"
     assert format_list("abcdef") == "a, b, c, d, e, ..."
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "expected"),
+    [
+        ("app[1]", "app[1]", True),
+        ("app1", "app[1]", True),
+        ("app[1]", "app*", True),
+        ("app[1]", "app?1?", True),
+        ("app[1]", "app", False),
+    ],
+)
+def test_a_pattern_matches_its_own_name(name: str, pattern: str, expected: bool) -> None:
+    assert matches_name(name, pattern) is expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 
 from placement_core import RackwardError
 from rackward.admin import AdminConnection, ClusterState, read_state
@@ -29,7 +30,8 @@ Examples:
   rackward leaders apply leaders.json
   rackward leaders apply leaders.json --dry-run
 
-{APPLY_STATUSES} After an interruption, apply the plan again to resume.
+{APPLY_STATUSES} After an interruption, apply the plan again to resume, or go back with rackward
+leaders cancel.
 
 {APPLY_JSON}"""
 COMMAND = "leaders apply"
@@ -53,30 +55,52 @@ def apply(
     assign partitions by the new leaders at their next rebalance, which groups rebalance requests;
     the last line has the command.
     """
-    require_confirmation(yes, dry_run, plan)
-    overrides = parse_batch_limits(None, batch_count, None)
-    loaded = load_plan(plan, PlanKind.LEADERS)
+    run_options = RunOptions(yes, dry_run, as_json, every_partition)
+    cluster = ClusterOptions(bootstrap_server, command_config, timeout)
+    run_leaders_plan(COMMAND, plan, run_options, cluster, batch_count, stall_timeout)
+
+
+def run_leaders_plan(
+    command: str,
+    path: str,
+    run_options: RunOptions,
+    cluster: ClusterOptions,
+    batch_count: int | None,
+    stall_timeout: float,
+    *,
+    back: bool = False,
+) -> None:
+    """Execute the plan at ``path``; ``back``: from its replica lists to those before it.
+
+    Raises RackwardError, and typer.Exit(1) if the result differs from the plan.
+    """
+    require_confirmation(run_options.yes, run_options.dry_run, path)
+    loaded = load_plan(path, PlanKind.LEADERS, "cancel" if back else "apply")
+    if back:
+        moves = tuple(move.reversed() for move in loaded.moves)
+        loaded = replace(loaded, moves=moves, localities=())
 
     def check(state: ClusterState) -> None:
-        check_preconditions(display_name(plan), loaded, state)
+        check_preconditions(display_name(path), loaded, state)
 
-    with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
+    with cluster.connect() as admin:
         view = read_state(admin, reassignments=False).view
+        limits = parse_batch_limits(None, batch_count, None)
         run_plan(
-            COMMAND,
-            ExecutionRequest.of_plan(loaded, view, overrides),
+            command,
+            ExecutionRequest.of_plan(loaded, view, limits),
             LiveCluster(admin),
-            RunOptions(yes, dry_run, as_json, every_partition),
+            run_options,
             check,
-            source=plan,
+            source=path,
             stall_timeout=stall_timeout,
             default_batch_partitions=DEFAULT_LEADER_BATCH_PARTITIONS,
         )
-        if not dry_run and not as_json:
+        if not run_options.dry_run and not run_options.as_json:
             for group in _following_groups(admin, loaded, view.racks()):
-                command = escape_controls(shlex.join(["rackward", "groups", "rebalance", group]))
-                table_console(as_json).print(
-                    f"The group assigns by the new leaders at its next rebalance. Now: {command}",
+                rebalance = escape_controls(shlex.join(["rackward", "groups", "rebalance", group]))
+                table_console(run_options.as_json).print(
+                    f"The group assigns by the new leaders at its next rebalance. Now: {rebalance}",
                     soft_wrap=True,
                 )
 

@@ -26,7 +26,7 @@ from rackward.cli.placement.apply import (
 )
 from rackward.cli.render.plan import replicas_text
 from rackward.cli.render.progress import progress_reporter
-from rackward.reassignment import ExecutionOptions, LiveCluster, PlanKind
+from rackward.reassignment import LiveCluster, PlanKind
 from rackward.reassignment.cancel import Cancellation
 from rackward.reassignment.cancel import cancel as execute_cancellation
 from rackward.reassignment.plan import display_name, load_kafka_json, load_plan
@@ -82,7 +82,7 @@ def cancel(
     if plan is not None and reassignment_json_file is not None:
         raise InvalidOptionError("PLAN and --reassignment-json-file: give one of the two")
     require_confirmation(yes, dry_run, plan or reassignment_json_file)
-    loaded = None if plan is None else load_plan(plan, PlanKind.PLACEMENT)
+    loaded = None if plan is None else load_plan(plan, PlanKind.PLACEMENT, "cancel")
     target = None if reassignment_json_file is None else load_kafka_json(reassignment_json_file)
     with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
         reassignments = read_reassignments(admin)
@@ -122,7 +122,7 @@ def _run(
     elif throttled:
         confirm("Remove the throttle?", options.yes)
     with progress_reporter(COMMAND, console, "", options.as_json) as emit:
-        result = execute_cancellation(cancellation, cluster, ExecutionOptions(), emit)
+        result = execute_cancellation(cancellation, cluster, emit)
     print_result(COMMAND, result, console, options.as_json, "as before", cluster.throttle)
 
 

@@ -12,16 +12,20 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
+from placement_core import InvalidOptionError
 from rack_traffic.prices import PriceRule, PriceTable
 from rack_traffic.report.format import Currency
-from rackward.audit import AuditReport
-from rackward.cli.audit import EPILOG
+from rackward.admin.groups import ListedGroup
+from rackward.audit import AuditReport, ClusterReading
+from rackward.audit.reader import GroupReading
+from rackward.cli.audit import EPILOG, check_patterns
 from rackward.cli.console import format_json
 from rackward.cli.groups.list import EPILOG as LIST_EPILOG
 from rackward.cli.render.audit_page import render_page
 from rackward.cli.render.group_audit import report_json, show_groups, show_report
 from rackward.cli.render.progress import step_reporter
 from tests.support.group_audits import REFUSED, UNTRUSTED_NAME, audit_report, watched
+from tests.support.simulated_cluster import cluster_state
 
 DOLLAR, PRICES = Currency("$"), PriceTable()
 REPORT = audit_report()
@@ -106,6 +110,15 @@ def test_no_groups_and_nothing_to_do() -> None:
     assert "No consumer groups are visible" in page
     refused = AuditReport("c", {"a": 2}, 0, 0, REPORT.groups[-1:], REPORT.rates)
     assert "No step would make a group more local." in render(refused)
+
+
+def test_a_name_that_matches_no_group_is_an_error() -> None:
+    listed = GroupReading(ListedGroup("app[1]", "consumer"), 0)
+    reading = ClusterReading(cluster_state({}), (listed,))
+    check_patterns(["app[1]", "app*"], reading)
+    with pytest.raises(InvalidOptionError, match=r"^absent-\*: the cluster has no such group, "):
+        check_patterns(["app*", "absent-*"], reading)
+    check_patterns(["absent"], replace(reading, faults=("broker 1 is down",)))
 
 
 @pytest.mark.parametrize("width", [80, 100_000])

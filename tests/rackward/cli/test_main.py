@@ -86,7 +86,7 @@ HELP_PAGES = {
     "bench": ("run", "report"),
     "topics": ("create", "add-partitions", "describe"),
     "placement": ("check", "plan", "apply", "cancel", "throttle", "suggest"),
-    "leaders": ("plan", "apply"),
+    "leaders": ("plan", "apply", "cancel"),
     "lead": (),
     "controller": (),
     "groups": ("list", "explain", "rebalance"),

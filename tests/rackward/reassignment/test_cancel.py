@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placement_core.cluster import Move
 from rackward.admin import Reassignment
-from rackward.reassignment import Event, ExecutionOptions, ExecutionResult
+from rackward.reassignment import Event, ExecutionResult
 from rackward.reassignment import progress as events
 from rackward.reassignment.cancel import Cancellation, cancel
 from rackward.reassignment.throttle import ThrottleRemoved
@@ -32,8 +32,7 @@ def run(
     cluster: SimulatedCluster, cancellation: Cancellation
 ) -> tuple[ExecutionResult, list[Event]]:
     emitted: list[Event] = []
-    options = ExecutionOptions()
-    return cancel(cancellation, cluster, options, emitted.append, cluster.clock), emitted
+    return cancel(cancellation, cluster, emitted.append, cluster.clock), emitted
 
 
 def test_cancelling_a_plan_restores_replicas_and_their_order() -> None:

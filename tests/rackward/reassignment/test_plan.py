@@ -163,8 +163,9 @@ def test_files_are_written_and_read(tmp_path: Path) -> None:
     write_text(str(path), format_plan(PLAN))
     assert load_plan(str(path), PlanKind.PLACEMENT) == PLAN
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(PlanFileError, match="is a plan of kind placement: use rackward placement"):
-        load_plan(str(path), PlanKind.LEADERS)
+    for verb in ("apply", "cancel"):
+        with pytest.raises(PlanFileError, match=f"of kind placement: use rackward placement {verb}"):
+            load_plan(str(path), PlanKind.LEADERS, verb)
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
