@@ -1,5 +1,7 @@
 """Runs the adapters' tests with the oldest and the newest release of each client library.
 
+With the newest release below the oldest, the adapter has to raise UnsupportedClientError.
+
 The oldest is the lower bound of the requirement in pyproject.toml, the newest what pip resolves the
 requirement to today. All other tests run with the installed release, so it is not tested again.
 Each release is installed into a temporary folder, without its dependencies, which precedes the
@@ -16,6 +18,8 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -32,6 +36,7 @@ class Client:
     distribution: str
     extra: str
     module: str
+    adapter: str
     tests: tuple[str, ...]
 
 
@@ -40,14 +45,21 @@ CLIENTS = (
         "kafka-python",
         "kafka-python",
         "kafka",
+        "assignors.kafka_python",
         (
             "tests/assignors/kafka_python",
             "tests/assignors/confluent",
             "integration/clients/test_groups.py::test_a_broker_without_a_rack",
         ),
     ),
-    Client("confluent-kafka", "confluent", "confluent_kafka", ("tests/assignors/confluent",)),
-    Client("aiokafka", "aiokafka", "aiokafka", ("tests/assignors/aiokafka",)),
+    Client(
+        "confluent-kafka",
+        "confluent",
+        "confluent_kafka",
+        "assignors.confluent",
+        ("tests/assignors/confluent",),
+    ),
+    Client("aiokafka", "aiokafka", "aiokafka", "assignors.aiokafka", ("tests/assignors/aiokafka",)),
 )
 
 
@@ -93,9 +105,9 @@ def to_test(lowest: str, highest: str, installed: str) -> list[str]:
     return list(releases.values())
 
 
-def run_tests(client: Client, release: str) -> bool:
-    """Run the tests of ``client`` with ``release``; return whether they pass."""
-    started = time.monotonic()
+@contextmanager
+def installed(client: Client, release: str) -> Iterator[dict[str, str]]:
+    """Install ``release``; yield an environment whose Python imports it."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
         environment = {k: v for k, v in os.environ.items() if k != "PIP_CONSTRAINT"}
@@ -107,6 +119,27 @@ def run_tests(client: Client, release: str) -> bool:
         environment["PYTHONPATH"] = os.pathsep.join((folder, str(ROOT)))
         check = f"import {client.module}; assert {client.module}.__file__.startswith({folder!r})"
         subprocess.run([sys.executable, "-c", check], check=True, env=environment, cwd=folder)
+        yield environment
+
+
+def is_refused(client: Client, release: str) -> bool:
+    """Return whether the adapter raises UnsupportedClientError with ``release``."""
+    script = f"import {client.adapter} as a; getattr(a, 'install', lambda: None)()"
+    with installed(client, release) as environment:
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(
+            command, check=False, env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True
+        )
+    error = done.stderr.strip().rpartition("\n")[2]
+    refused = "UnsupportedClientError" in error
+    print(f"{client.distribution} {release}: {'refused' if refused else 'NOT REFUSED'}: {error}")
+    return refused
+
+
+def run_tests(client: Client, release: str) -> bool:
+    """Run the tests of ``client`` with ``release``; return whether they pass."""
+    started = time.monotonic()
+    with installed(client, release) as environment:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-m", "not docker", *client.tests],
             check=False,
@@ -137,6 +170,9 @@ def main() -> None:
         failed += [
             f"{client.distribution} {each}" for each in versions if not run_tests(client, each)
         ]
+        below = newest(f"{client.distribution}<{lowest}")
+        if not is_refused(client, below):
+            failed.append(f"{client.distribution} {below}")
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
