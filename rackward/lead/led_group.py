@@ -286,7 +286,8 @@ class LedGroup:
                 return
             if consumers and not described.protocol:
                 # Brokers tell the protocol of a stable group only.
-                self._set(JOINING, "the group rebalances")
+                if self.status.state != REBALANCING:
+                    self._set(JOINING, "the group rebalances")
                 self._begin_rebalance()
                 await self._wakeup(REBALANCING_SECONDS)
                 return
