@@ -285,8 +285,10 @@ def test_a_process_that_leads_reads_a_rotated_password(
     write("first")
     options = LeadOptions(timeouts=SHORT)
     with Proxy() as proxy:
-        monkeypatch.setitem(KafkaAdminClient.DEFAULT_CONFIG, "proxy_url", proxy.url)
-        with GroupLeader(read(), [group], options, read) as leader:
+        with monkeypatch.context() as patched:
+            patched.setitem(KafkaAdminClient.DEFAULT_CONFIG, "proxy_url", proxy.url)
+            leader = GroupLeader(read(), [group], options, read)
+        with leader:
             wait_until_leading(leader)
             proxy.cut()
             rotate("second")
