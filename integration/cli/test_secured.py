@@ -30,7 +30,8 @@ from integration.support.clients import PartitionId, partitions_of
 from integration.support.collecting import fill, read_table
 from integration.support.command_line import Done, one_line, rackward
 from integration.support.groups import ConsumerGroup
-from integration.support.leading import STOCK, wait_for_status
+from integration.support.leading import SHORT, STOCK, wait_for_status, wait_until_leading
+from integration.support.proxy import Proxy
 from integration.support.secured import (
     JAAS,
     Listener,
@@ -41,6 +42,9 @@ from integration.support.secured import (
 )
 from integration.support.topics import create_topic, new_name, with_admin
 from integration.support.traffic import SHORT_RUN
+from rackward.admin import CredentialsError
+from rackward.cli.lead import _run
+from rackward.cli.options import connection_properties
 from rackward.clusters import LocalCluster
 from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
 from tests.support.security import Authority, make_authority, write_file
@@ -90,7 +94,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     files["other"] = write_file(folder, "other.pem", make_authority("a stranger").pem)
     passwords = {"alice": "alice secret", "bob": "bob", "carol": "carol"}
     properties = secured_properties(authority, list(LISTENERS.values()), passwords)
-    properties |= authorizer_properties("User:alice", "User:CN=client.example")
+    properties |= authorizer_properties("User:alice", "User:dora", "User:CN=client.example")
     racks = tuple(LISTENERS)
     with LocalCluster(["a", None], client_racks=racks, server_properties=properties) as cluster:
         create_scram_user(cluster, "alice", "alice secret", MECHANISMS)
@@ -255,6 +259,47 @@ def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
             led = wait_for_status(leader, lambda each: each.figures.members == 2, "it leads")
             assert (led.leads, led.figures.partitions) == (True, 2)
             group.settle(partitions_of(topic, 2))
+
+
+def test_a_process_that_leads_reads_a_rotated_password(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a connection is refused; the command ends if the file has the former password still."""
+    group = new_name("group")
+    path = Path(secured.folder, "dora.properties")
+    where = secured.cluster.bootstrap("scram")
+
+    def rotate(password: str) -> None:
+        create_scram_user(secured.cluster, "dora", password, MECHANISMS[1:])
+
+    def write(password: str) -> None:
+        login = librdkafka("SCRAM-SHA-512", password).replace("alice", "dora")
+        path.write_text(
+            f"security.protocol=SASL_SSL\nssl.ca.location={secured.files['ca']}\n{login}"
+        )
+
+    def read() -> dict[str, object]:
+        return connection_properties(where, path)
+
+    rotate("first")
+    write("first")
+    options = LeadOptions(timeouts=SHORT)
+    with Proxy() as proxy:
+        with monkeypatch.context() as patched:
+            patched.setitem(KafkaAdminClient.DEFAULT_CONFIG, "proxy_url", proxy.url)
+            leader = GroupLeader(read(), [group], options, read)
+        with leader:
+            wait_until_leading(leader)
+            proxy.cut()
+            rotate("second")
+            proxy.mend()
+            refused = wait_for_status(leader, lambda each: each.state == "refused", "it is refused")
+            assert "authentication failed" in refused.reason
+            with pytest.raises(CredentialsError, match="authentication failed"):
+                _run(leader, [group], as_json=True)
+            write("second")
+            wait_until_leading(leader)
+            assert leader.failure is None
 
 
 def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:

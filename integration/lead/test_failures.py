@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.request import urlopen
 
 import confluent_kafka
@@ -21,6 +21,7 @@ from integration.support.leading import (
     STOCK,
     LedGroup,
     leading,
+    member_ids,
     wait_for_status,
     wait_until_leading,
 )
@@ -29,6 +30,7 @@ from integration.support.topics import SteadyProducer, create_topic, new_name, w
 from rackward.clusters import Cluster
 from rackward.clusters.broker_config import free_ports
 from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
+from rackward.lead.connection import LeadConnection
 from rackward.lead.member import GroupMember, Timeouts
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -157,6 +159,25 @@ def test_an_assignment_that_is_lost_on_its_way_is_made_again(
         led.settle()
         assert lost
         wait_until_leading(leader)
+
+
+def test_heartbeats_do_not_wait_for_metadata(
+    shared_three_brokers: Cluster, led: LedGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that does not answer, and does not coordinate the group, costs no membership."""
+
+    async def never(connection: LeadConnection, topics: Sequence[str]) -> None:  # noqa: ARG001
+        await connection.notifier()(TEST_TIMEOUT)
+
+    with leading(shared_three_brokers, led.group.id) as leader:
+        wait_until_leading(leader)
+        led.start("a1", "b1", "c1")
+        led.settle()
+        before = member_ids(shared_three_brokers, led.group.id)
+        monkeypatch.setattr(LeadConnection, "read_topics", never)
+        time.sleep(SHORT.session + 2.0)
+        assert leader.status()[0].leads
+        assert member_ids(shared_three_brokers, led.group.id) == before
 
 
 def test_partitions_that_are_added_are_assigned(

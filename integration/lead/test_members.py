@@ -14,6 +14,7 @@ from integration.support.leading import (
     STOCK,
     LedGroup,
     leading,
+    wait_for_status,
     wait_until_leading,
 )
 from integration.support.process_clients import InProcess, Log, ProcessClient, kill
@@ -181,12 +182,17 @@ def test_a_member_that_does_not_revoke_keeps_partitions_from_others_for_two_time
 
 
 def test_a_list_of_topics_that_brokers_cannot_decode_stops_a_group_until_its_member_leaves(
-    shared_three_brokers: Cluster, topic: str
+    shared_three_brokers: Cluster,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Brokers decode the lists of all members when a join completes, and fail.
 
-    No member gets a response to its JoinGroup request then, so the leader cannot assign anything.
+    No member gets a response to its JoinGroup request then, so the leader cannot assign anything,
+    and says so.
     """
+    monkeypatch.setattr("rackward.lead.led_group.SLOW_REBALANCE_SECONDS", 2.0)
     client = STOCK["confluent-cooperative-sticky"]
     with (
         ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group,
@@ -206,10 +212,13 @@ def test_a_list_of_topics_that_brokers_cannot_decode_stops_a_group_until_its_mem
                 "the group rebalances",
             )
             # Long enough for all members, which send heartbeats every 0.2 s, to join.
-            time.sleep(2.0)
+            status = wait_for_status(leader, lambda each: each.state == "rebalancing", "it says so")
+            assert status.rebalancing_seconds > 2.0
+            assert "the rebalance has not ended: seconds=2" in caplog.text
             assert hostile.assigned is None
         finally:
             hostile.close()
         led.start("a1", "b1")
         led.settle()
-        assert leader.status()[0].leads
+        status = wait_for_status(leader, lambda each: each.leads, "it leads")
+        assert status.rebalancing_seconds == 0

@@ -42,7 +42,7 @@ from rackward.lead import (
     match_groups,
     parse_protocols,
 )
-from rackward.lead.model import JOINING
+from rackward.lead.model import JOINING, REBALANCING, STATES
 from rackward.units import parse_listen_address
 
 EPILOG = """
@@ -63,19 +63,23 @@ one of these assignors:
   cooperative-sticky        balanced over all topics; partitions move in two
                             rounds, and the others are read meanwhile
   sticky, roundrobin,       balanced over all topics; all members stop for
-  RoundRobinAssigner        a rebalance
+  RoundRobinAssigner,       a rebalance
+  rack-affinity
 
 --protocol adds others, whose members must apply any assignment: NAME=range, NAME=sticky or
 NAME=cooperative-sticky. Racks are those that consumers send (client.rack), else those of --mapping.
 
-Start it before the consumers, and it leads from the first rebalance on. In a group that has another
-leader it waits as a member (--take-over wait), and leads as soon as that leader leaves. With
---take-over remove it removes that leader from the group: the consumer notices with its next
-heartbeat and joins again; until then its partitions are not read (3 s with Java's default
-heartbeat interval).
+Start it less than 30 s before the consumers, and it leads from the first rebalance on. It leaves a
+group that has had no consumers for 30 s, and joins it again when it has one, so that offsets can be
+reset, and expire as without it. In a group that has another leader it waits as a member
+(--take-over wait), and leads as soon as that leader leaves. With --take-over remove it removes that
+leader from the group: the consumer notices with its next heartbeat and joins again; until then its
+partitions are not read (3 s with Java's default heartbeat interval).
 
 Kafka Streams, Kafka Connect and groups of the new protocol (group.protocol=consumer) cannot be led:
 rackward leaders plan moves partition leaders to such consumers instead.
+
+If authentication fails, the file of --command-config is read again.
 
 It needs Read on the groups and Describe on their topics. If it is stopped or fails, the consumers
 go on: after its session time-out (10 s) the group rebalances with another leader, without regard to
@@ -179,12 +183,12 @@ def lead(
             if dry_run:
                 return
             confirm("Remove the leaders of these groups, so that they join again?", yes)
-        with (
-            log_to_stderr("rackward"),
-            GroupLeader(cluster.properties(), names, lead_options) as it,
-            nullcontext() if address is None else _health_port(*address, it),
-        ):
-            _run(it, admin, groups, as_json=as_json)
+    with (
+        log_to_stderr("rackward"),
+        GroupLeader(cluster.properties(), names, lead_options, cluster.properties) as it,
+        nullcontext() if address is None else _health_port(*address, it),
+    ):
+        _run(it, groups, as_json=as_json)
 
 
 def parse_refresh(option: str, text: str | None) -> RefreshPolicy | None:
@@ -223,15 +227,17 @@ def parse_health(option: str, text: str) -> tuple[str, int]:
 
 @contextmanager
 def _health_port(host: str, port: int, leader: GroupLeader) -> Iterator[None]:
-    """Serve the health port; it is ready once no group is being joined."""
+    """Serve the health port; it is ready while no group is being joined, or rebalances for long."""
     from prometheus_client import CollectorRegistry
 
     from rackward.controller.http import Health, HealthServer
     from rackward.lead.metrics import LeadMetrics
 
     def state() -> Health:
-        states = {each.group: each.state for each in leader.status()}
-        return Health(JOINING not in states.values(), {"groups": states})
+        groups = leader.status()
+        by_state = {state: [g.group for g in groups if g.state == state] for state in STATES}
+        ready = not (by_state[JOINING] or by_state[REBALANCING])
+        return Health(ready, {"groups": {g.group: g.state for g in groups}, **by_state})
 
     registry = CollectorRegistry()
     registry.register(LeadMetrics(leader.status))
@@ -283,10 +289,11 @@ def _action(group: Group | None, lead_options: LeadOptions) -> str:
     return "join, remove its leader, and lead"
 
 
-def _run(
-    leader: GroupLeader, admin: AdminConnection, patterns: Sequence[str], as_json: bool
-) -> None:
-    """Show the groups whenever they change, and add new ones, until a signal."""
+def _run(leader: GroupLeader, patterns: Sequence[str], as_json: bool) -> None:
+    """Show the groups whenever they change, and add new ones, until a signal.
+
+    Raises CredentialsError if authentication fails, also after the properties were read again.
+    """
     shown: tuple[LeadStatus, ...] = ()
     scanned = time.monotonic()
     while True:
@@ -298,11 +305,13 @@ def _run(
             else:
                 stdout().print(_table([status_fields(each) for each in status], "reason"))
             shown = status
+        if leader.failure is not None:
+            raise leader.failure
         time.sleep(POLL_SECONDS)
         if any("*" in each for each in patterns) and time.monotonic() - scanned > SCAN_SECONDS:
             scanned = time.monotonic()
             try:
-                names = match_groups(admin, patterns)
+                names = leader.match_groups(patterns)
             except AdminError:
                 # The groups that are led go on; the next search is in a moment.
                 continue

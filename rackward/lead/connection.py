@@ -11,6 +11,9 @@ Everything here runs on the event loop's thread, except `run` and `close`.
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -21,8 +24,10 @@ from kafka.future import Future
 from kafka.net.wakeup_notifier import WakeupNotifier
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from rackward.admin import TIMEOUT_SECONDS, AdminConnection, connect
-from rackward.admin.errors import UNKNOWN_TOPIC
+from placement_core import RackwardError
+from rackward.admin import TIMEOUT_SECONDS, AdminConnection, AdminError, connect
+from rackward.admin.client import client_settings
+from rackward.admin.errors import UNKNOWN_TOPIC, wrap
 from rackward.admin.groups import LEAD_CLIENT_ID
 
 MAX_IN_FLIGHT = 10_000
@@ -37,20 +42,38 @@ IDLE_JOIN_CONNECTIONS = 2
 WORKERS = 4
 """Threads that compute assignments."""
 
+RENEWAL_SECONDS = 5.0
+"""Seconds after new credentials were read for which failures may be due to the former ones."""
+
 Result = TypeVar("Result")
+
+log = logging.getLogger("rackward.lead")
 
 
 class LeadConnection:
     """Connections to one cluster, shared by all groups that a process leads.
 
+    ``read_properties`` returns the properties again after an authentication failure. ``failure`` is
+    the error after which no connection can be opened any more.
+
     Raises what `rackward.admin.connect` raises.
     """
 
-    def __init__(self, properties: Mapping[str, object], timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self,
+        properties: Mapping[str, object],
+        timeout: float = TIMEOUT_SECONDS,
+        read_properties: Callable[[], Mapping[str, object]] | None = None,
+    ) -> None:
         given = properties.get("client.id")
         client_id = LEAD_CLIENT_ID if not given else f"{LEAD_CLIENT_ID}-{given}"
         self.admin: AdminConnection = connect({**properties, "client.id": client_id}, None, timeout)
         self.timeout = timeout
+        self.failure: AdminError | None = None
+        self._properties = properties
+        self._read_properties = read_properties
+        self._renewing = threading.Lock()
+        self._renewed_at = float("-inf")
         self._manager: Any = self.admin.manager
         self._net: Any = self._manager._net
         self._manager.config["max_in_flight_requests_per_connection"] = MAX_IN_FLIGHT
@@ -71,6 +94,29 @@ class LeadConnection:
         """Run a coroutine on the event loop, wait for it, and return its result."""
         result: Result = self._manager.run(coroutine, *arguments)
         return result
+
+    def renew_credentials(self, error: Exception) -> bool:
+        """Read the properties again; return whether connecting may succeed after this ``error``."""
+        with self._renewing:
+            if time.monotonic() - self._renewed_at < RENEWAL_SECONDS:
+                return True
+            try:
+                properties = self._read_properties() if self._read_properties else self._properties
+                changed = properties != self._properties
+                settings = client_settings(properties) if changed else {}
+            except RackwardError as unreadable:
+                log.warning("the connection properties cannot be read again: %s", unreadable)
+                changed = False
+            if not changed:
+                self.failure = wrap("leading groups", error)
+                return False
+            log.warning("authentication failed: using the connection properties as they are now")
+            self._properties, self._renewed_at = properties, time.monotonic()
+            self.failure = None
+            names = [name for name in settings if name.startswith(("sasl_", "ssl_"))]
+            self._manager.config.update({name: settings[name] for name in names})
+            self._manager._auth_failures.clear()
+            return True
 
     def close(self) -> None:
         """Close all connections. Computations in progress are not waited for."""
@@ -125,10 +171,10 @@ class LeadConnection:
         self._give_back(node, connection)
         return response
 
-    async def find_coordinator(self, group: str) -> int:
+    async def find_coordinator(self, group: str, seconds: float) -> int:
         """Return the broker that coordinates a group. Raises KafkaError."""
         request = FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group])
-        response = await self._manager.send(request, request_timeout_ms=self.timeout * 1000)
+        response = await self._manager.send(request, request_timeout_ms=seconds * 1000)
         found = response.coordinators[0] if response.coordinators else response
         if found.error_code:
             raise for_code(found.error_code)(getattr(found, "error_message", None) or group)

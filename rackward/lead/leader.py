@@ -10,14 +10,14 @@ All groups share one thread, that of kafka-python's event loop, and a few thread
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from kafka import errors as kafka_errors
 
-from rackward.admin import AdminConnection, read_state
+from rackward.admin import AdminConnection, AdminError, CredentialsError, read_state
 from rackward.admin.groups import CLASSIC
 from rackward.group_readers import list_matching_groups
 from rackward.lead.connection import LeadConnection
@@ -39,8 +39,10 @@ class GroupLeader:
             ...
             leader.status()
 
-    ``properties`` are connection properties with Java's or librdkafka's names. Leaving the block
-    leaves the groups, which go on with another leader.
+    ``properties`` are connection properties with Java's or librdkafka's names. After an
+    authentication failure, ``read_properties`` returns those of then; if they are the same, the
+    groups are not led any more, see ``failure``. Leaving the block leaves the groups, which go on
+    with another leader.
 
     Raises what `rackward.admin.connect` raises.
     """
@@ -50,9 +52,10 @@ class GroupLeader:
         properties: Mapping[str, object],
         groups: Iterable[str] = (),
         options: LeadOptions | None = None,
+        read_properties: Callable[[], Mapping[str, object]] | None = None,
     ) -> None:
         self._options = options or LeadOptions()
-        self._connection = LeadConnection(properties)
+        self._connection = LeadConnection(properties, read_properties=read_properties)
         self._groups: dict[str, LedGroup] = {}
         self._closed = False
         for group in groups:
@@ -87,6 +90,11 @@ class GroupLeader:
         return tuple(sorted(self._groups))
 
     @property
+    def failure(self) -> AdminError | None:
+        """The error that ended leading: authentication fails, also with new properties."""
+        return self._connection.failure
+
+    @property
     def open_connections(self) -> int:
         """The number of connections that are open."""
         return self._connection.open_connections
@@ -105,6 +113,14 @@ class GroupLeader:
         finally:
             self._connection.close()
 
+    def match_groups(self, patterns: Collection[str]) -> list[str]:
+        """Return the groups that ``patterns`` match, see `match_groups`. Raises AdminError."""
+        try:
+            return match_groups(self._connection.admin, patterns)
+        except CredentialsError as error:
+            self._connection.renew_credentials(error)
+            raise
+
     def _leave(self, groups: Sequence[LedGroup]) -> None:
         async def leave() -> None:
             futures = [self._connection.start(group.leave) for group in groups]
@@ -119,12 +135,16 @@ class GroupLeader:
 def match_groups(admin: AdminConnection, patterns: Collection[str]) -> list[str]:
     """Return the groups that ``patterns`` match, sorted; one without ``*`` matches its own name.
 
-    A pattern matches classic groups of consumers only. Raises AdminError.
+    A pattern matches classic groups of consumers that have members. Raises AdminError.
     """
     names = {each for each in patterns if "*" not in each}
     wild = [each for each in patterns if "*" in each]
     if wild:
         brokers = read_state(admin, (), reassignments=False).view.racks()
         listed = list_matching_groups(admin, brokers, wild, (CLASSIC,))
-        names.update(group.id for group in listed if group.protocol_type == CONSUMER)
+        names.update(
+            group.id
+            for group in listed
+            if group.protocol_type == CONSUMER and group.state.lower() not in ("empty", "dead")
+        )
     return sorted(names)

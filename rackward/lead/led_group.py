@@ -14,12 +14,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.cluster import ClusterMetadata
 
-from assignors.consumer_protocol import ConsumerProtocolError, SubscriptionReader, write_assignments
+from assignors.consumer_protocol import (
+    NO_GENERATION,
+    ConsumerProtocolError,
+    SubscriptionReader,
+    write_assignments,
+)
 from assignors.group_leader import (
     METADATA_TIMEOUT,
     REVOCATION_TIMEOUT,
@@ -38,7 +44,16 @@ from rackward.lead.member import (
     GroupMember,
     Joined,
 )
-from rackward.lead.model import JOINING, LEADING, OUTSIDE, REFUSED, WAITING, LeadOptions, LeadStatus
+from rackward.lead.model import (
+    JOINING,
+    LEADING,
+    OUTSIDE,
+    REBALANCING,
+    REFUSED,
+    WAITING,
+    LeadOptions,
+    LeadStatus,
+)
 from rackward.lead.protocols import (
     NO_WAITING,
     Previous,
@@ -69,6 +84,9 @@ OUTSIDE_SECONDS = 10.0
 REBALANCING_SECONDS = 0.5
 """Seconds between two looks at a group that rebalances, before it is joined."""
 
+SLOW_REBALANCE_SECONDS = 60.0
+"""Seconds after which a rebalance that has not ended is reported; again after twice the time."""
+
 JOIN_AHEAD_SECONDS = 0.01
 """Seconds from a JoinGroup request until the other members are removed.
 
@@ -98,6 +116,8 @@ class LedGroup:
             group, options.protocols, options.host_racks, options.refresh, options.time_limit
         )
         self._wakeup = connection.notifier()
+        self._next_heartbeat = connection.notifier()
+        self._heartbeat_failure: Exception | None = None
         self._closing = False
         self._in_use: str | None = None
         self._others: dict[str, str | None] = {}
@@ -107,6 +127,8 @@ class LedGroup:
         self._join_reason: str | None = "a member that assigns by rack joins"
         self._next_check = 0.0
         self._answered_at = 0.0
+        self._warn_at = SLOW_REBALANCE_SECONDS
+        self._alone_until: float | None = None
         self._revoke_by: float | None = None
         self._decide_again: float | None = None
         self._outside_until_empty = False
@@ -121,6 +143,7 @@ class LedGroup:
         """Leave the group, and end."""
         self._closing = True
         self._wakeup.notify()
+        self._next_heartbeat.notify()
         # A join in progress ends with this.
         await self._member.leave(LEAVE_REASON)
         await self._running
@@ -128,8 +151,10 @@ class LedGroup:
     # ---- the life of the membership
 
     async def _run(self) -> None:
+        heartbeats = self._connection.start(self._send_heartbeats)
         try:
             await self._live()
+            await heartbeats
         finally:
             # An id that was given after `leave` sent its request.
             await self._member.leave(LEAVE_REASON)
@@ -141,6 +166,9 @@ class LedGroup:
                     await self._join(self._join_reason)
                 else:
                     await self._wakeup(self._options.timeouts.heartbeat)
+                    failure, self._heartbeat_failure = self._heartbeat_failure, None
+                    if failure is not None:
+                        raise failure
                     if not self._closing:
                         await self._keep_membership()
             except _Refused as refused:
@@ -168,6 +196,12 @@ class LedGroup:
                 self._set(REFUSED, "not authorized: grant this user Read on the group")
                 self._member.forget()
                 await self._wakeup(OUTSIDE_SECONDS)
+            except kafka_errors.SaslAuthenticationFailedError as error:
+                self._join_reason = "authentication failed"
+                renew = partial(self._connection.renew_credentials, error)
+                if not await self._connection.in_worker(renew):
+                    self._set(REFUSED, str(self._connection.failure))
+                await self._wakeup(RETRY_SECONDS)
             except kafka_errors.KafkaError as error:
                 log.info("group=%s retrying after %s", sanitize(self.group), format_error(error))
                 self._member.forget_coordinator()
@@ -184,6 +218,42 @@ class LedGroup:
                 await self._step_aside()
                 await self._wakeup(OUTSIDE_SECONDS)
 
+    async def _send_heartbeats(self) -> None:
+        """Send heartbeats between two joins, also while an assignment is made.
+
+        What fails is left to the task of the membership.
+        """
+        while not self._closing:
+            await self._next_heartbeat(self._options.timeouts.heartbeat)
+            self._report_slow_rebalance()
+            generation = self._member.generation
+            if generation == NO_GENERATION or self._heartbeat_failure is not None:
+                continue
+            try:
+                await self._member.heartbeat()
+                self._answered_at = time.monotonic()
+            except Exception as error:  # noqa: BLE001 - raised by the other task
+                if generation == self._member.generation:
+                    self._heartbeat_failure = error
+                    self._wakeup.notify()
+
+    def _report_slow_rebalance(self) -> None:
+        """Report a rebalance that does not end: members do not join, or brokers cannot end it."""
+        seconds = self.status.rebalancing_seconds
+        if seconds < self._warn_at:
+            return
+        self._warn_at = 2 * seconds
+        self._set(REBALANCING, "members have not joined, or brokers fail to complete the join")
+        log.warning(
+            "group=%s the rebalance has not ended: seconds=%.0f", sanitize(self.group), seconds
+        )
+
+    def _begin_rebalance(self) -> None:
+        """Note when the rebalance began, which ends with the next state that is known."""
+        if self.status.rebalancing_since is None:
+            self._warn_at = SLOW_REBALANCE_SECONDS
+            self.status = replace(self.status, rebalancing_since=datetime.now(UTC))
+
     def _set(self, state: str, reason: str = "") -> None:
         if (state, reason) != (self.status.state, self.status.reason):
             log.info(
@@ -192,7 +262,8 @@ class LedGroup:
                 state,
                 f" reason={sanitize(reason, 300)}" if reason else "",
             )
-        self.status = replace(self.status, state=state, reason=reason)
+        since = self.status.rebalancing_since if state in (JOINING, REBALANCING) else None
+        self.status = replace(self.status, state=state, reason=reason, rebalancing_since=since)
 
     async def _step_aside(self) -> None:
         """Leave the group, and look at it again later."""
@@ -206,14 +277,18 @@ class LedGroup:
         if not self._member.id:
             described = await self._member.describe()
             self._check_leadable(described)
-            if described.state == "Empty" and not described.protocol_type:
-                # Members make the commits of consumers that are none (assign()) fail.
-                self._set(OUTSIDE, "it has committed offsets, and has had no members yet")
-                await self._wakeup(OUTSIDE_SECONDS)
+            consumers = [m for m in described.members if not leads_for_rackward(m.id)]
+            if consumers:
+                self._alone_until = None
+            elif described.members or not self._may_be_alone(described):
+                self._set(OUTSIDE, "it has no consumers")
+                await self._wakeup(self._options.timeouts.heartbeat)
                 return
-            if described.members and not described.protocol:
+            if consumers and not described.protocol:
                 # Brokers tell the protocol of a stable group only.
-                self._set(JOINING, "the group rebalances")
+                if self.status.state != REBALANCING:
+                    self._set(JOINING, "the group rebalances")
+                self._begin_rebalance()
                 await self._wakeup(REBALANCING_SECONDS)
                 return
             self._learn(described)
@@ -229,6 +304,7 @@ class LedGroup:
             )
         if self._closing:
             return
+        self._begin_rebalance()
         try:
             joined = await self._member.join(protocols, reason)
         except kafka_errors.InconsistentGroupProtocolError:
@@ -253,6 +329,7 @@ class LedGroup:
             await self._wakeup(OUTSIDE_SECONDS)
             return
         self._member.id = await self._member.request_id(protocols)
+        self._begin_rebalance()
         joining = self._connection.start(lambda: self._member.join(protocols, reason))
         # An empty group would wait for group.initial.rebalance.delay.ms. Members learn of the join
         # by their next heartbeat, so that none of them leads before it is removed.
@@ -262,7 +339,7 @@ class LedGroup:
         await self._on_joined(await joining)
 
     async def _on_joined(self, joined: Joined) -> None:
-        self._join_reason = None
+        self._join_reason = self._heartbeat_failure = None
         self._answered_at = time.monotonic()
         self._revoke_by = self._decide_again = None
         self._in_use = joined.protocol
@@ -283,6 +360,17 @@ class LedGroup:
             # member that waits has not decided about the leader.
             self._join_reason = "an error after joining"
             raise
+
+    def _may_be_alone(self, group: DescribedGroup) -> bool:
+        """Return whether a group without members is joined, so that it is led from the first on.
+
+        Once, and not one of committed offsets only: members make the commits of consumers that are
+        none (assign()) fail.
+        """
+        never_had_members = group.state == "Empty" and not group.protocol_type
+        return not never_had_members and (
+            self._alone_until is None or time.monotonic() < self._alone_until
+        )
 
     def _check_leadable(self, group: DescribedGroup) -> None:
         """Raise _Refused if the group's assignment cannot be made here."""
@@ -316,13 +404,17 @@ class LedGroup:
     # ---- as the leader
 
     async def _lead(self, joined: Joined) -> None:
-        if len(joined.members) == 1:
-            # Nobody to assign to: the first consumer that joins starts a rebalance.
-            await self._assign({})
+        if all(leads_for_rackward(each.id) for each in joined.members):
+            # Nobody to assign to: the first consumer that joins starts a rebalance. No assignment
+            # is sent, so that the group is not stable: from stable groups, brokers delete the
+            # offsets of topics that no member subscribes to, by the age of their commits.
+            if self._alone_until is None:
+                self._alone_until = time.monotonic() + self._options.timeouts.alone
             self._others = {}
             self._next_check = float("inf")
             self._start_leading(Figures(joined.generation, joined.protocol))
             return
+        self._alone_until = None
         raw = await self._with_names(joined)
         members = await self._connection.in_worker(
             lambda: self._assigner.read(joined.protocol, raw)
@@ -508,13 +600,15 @@ class LedGroup:
             self._set(JOINING, "the coordinator has not answered for the session time-out")
 
     async def _keep_membership(self) -> None:
-        await self._member.heartbeat()
-        now = self._answered_at = time.monotonic()
-        if not self.status.leads:
+        now = time.monotonic()
+        if self._alone_until is not None and now >= self._alone_until:
+            # An empty group keeps its offsets from then on for offsets.retention.minutes, and they
+            # can be reset, and the group be deleted.
+            await self._step_aside()
+        elif not self.status.leads:
             if self._decide_again is not None and now >= self._decide_again:
                 self._join_reason = "the cool-down of a take-over is over"
-            return
-        if self._revoke_by is not None and now >= self._revoke_by:
+        elif self._revoke_by is not None and now >= self._revoke_by:
             log.warning(
                 "group=%s requesting a rebalance because withheld partitions were not revoked in"
                 " time",
@@ -524,13 +618,26 @@ class LedGroup:
             self._join_reason = "withheld partitions were not revoked in time"
         elif now >= self._next_check:
             self._next_check = now + self._assigner.check_interval
-            generation = self._member.generation
-            topics = sorted(self._assigner.topics)
-            cluster, _ = await self._connection.read_topics(topics)
-            self._join_reason = await self._connection.in_worker(
-                lambda: self._assigner.justifies_rebalance(cluster, generation, time.monotonic())
+            await self._check_topics()
+
+    async def _check_topics(self) -> None:
+        """Rebalance if partitions or leaders have changed; without metadata in time, do nothing."""
+        topics = sorted(self._assigner.topics)
+        try:
+            cluster, _ = await self._connection.wait(
+                self._connection.start(lambda: self._connection.read_topics(topics)),
+                METADATA_TIMEOUT,
             )
-            self.status = replace(self.status, figures=self._assigner.figures)
+        except kafka_errors.KafkaError as error:
+            log.info("group=%s no metadata: %s", sanitize(self.group), format_error(error))
+            return
+        if not self.status.leads or self._heartbeat_failure is not None:
+            return
+        generation = self._member.generation
+        self._join_reason = await self._connection.in_worker(
+            lambda: self._assigner.justifies_rebalance(cluster, generation, time.monotonic())
+        )
+        self.status = replace(self.status, figures=self._assigner.figures)
 
 
 def _name(member_id: str, instance_id: str | None) -> str:

@@ -44,15 +44,18 @@ class Timeouts:
     session
         After so long without a heartbeat the group goes on without this member.
     rebalance
-        For which the group waits for this member to rejoin. The group's own is the longest of its
-        members'.
+        For which the group waits for this member to rejoin, and to send assignments. The group's
+        own is the longest of its members'.
     heartbeat
         Between two heartbeats. A rebalance waits for this member for as long at most.
+    alone
+        For which this is a member of a group without consumers; less than ``rebalance``.
     """
 
     session: float = 10.0
-    rebalance: float = 30.0
+    rebalance: float = 60.0
     heartbeat: float = 1.0
+    alone: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,9 @@ class GroupMember:
     async def coordinator(self) -> int:
         """Return the broker that coordinates the group. Raises KafkaError."""
         if self._coordinator is None:
-            self._coordinator = await self._connection.find_coordinator(self.group)
+            self._coordinator = await self._connection.find_coordinator(
+                self.group, self.timeouts.session / 3
+            )
         return self._coordinator
 
     async def request_id(self, protocols: Sequence[tuple[str, bytes]]) -> str:
@@ -147,6 +152,8 @@ class GroupMember:
 
     async def join(self, protocols: Sequence[tuple[str, bytes]], reason: str) -> Joined:
         """Join and return once all members have. Raises KafkaError."""
+        # No heartbeats until then.
+        self.generation = NO_GENERATION
         response = await self._send_join(self.id, protocols, MAX_JOIN_SECONDS, reason)
         _check(response.error_code)
         self.id, self.generation = response.member_id, response.generation_id
@@ -198,7 +205,7 @@ class GroupMember:
             group_instance_id=None,
         )
         node = await self.coordinator()
-        response = await self._connection.send(node, request, self.timeouts.session)
+        response = await self._connection.send(node, request, self.timeouts.session / 3)
         _check(response.error_code)
 
     async def remove(self, members: Sequence[tuple[str, str | None]], reason: str = "") -> None:

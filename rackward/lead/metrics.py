@@ -15,7 +15,7 @@ from typing import TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from rackward.lead.model import LeadStatus
+from rackward.lead.model import STATES, LeadStatus
 
 Family = TypeVar("Family", CounterMetricFamily, GaugeMetricFamily)
 
@@ -58,6 +58,20 @@ class LeadMetrics(Collector):
         for each in groups:
             leading.add_metric([each.group], float(each.leads))
         yield leading
+        states = GaugeMetricFamily(
+            "rackward_lead_state", "1 for the state of the group.", labels=["group", "state"]
+        )
+        age = _family(
+            GaugeMetricFamily,
+            "rebalancing_seconds",
+            "Age of the rebalance in progress, or 0.",
+        )
+        for each in groups:
+            age.add_metric([each.group], each.rebalancing_seconds)
+            for state in STATES:
+                states.add_metric([each.group, state], float(state == each.state))
+        yield states
+        yield age
         for name, (text, value) in _FIGURES.items():
             gauge = _family(GaugeMetricFamily, name, text)
             for each in groups:

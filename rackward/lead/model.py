@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from rackward.host_racks import HostRacks
@@ -20,7 +20,9 @@ from rackward.lead.take_over import (
     TakeOverPolicy,
 )
 
-JOINING, LEADING, WAITING, OUTSIDE, REFUSED = "joining", "leading", "waiting", "outside", "refused"
+JOINING, LEADING, REBALANCING = "joining", "leading", "rebalancing"
+WAITING, OUTSIDE, REFUSED = "waiting", "outside", "refused"
+STATES = (JOINING, LEADING, REBALANCING, WAITING, OUTSIDE, REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ class LeadStatus:
     """A group as its leader sees it.
 
     state
-        "joining", "leading", "waiting" (a member, which does not lead), "outside" (no member, and
-        the group is looked at from time to time) or "refused".
+        "joining", "leading", "rebalancing" (for longer than usual), "waiting" (a member, which does
+        not lead), "outside" (no member, and the group is looked at from time to time) or "refused".
     reason
         Why the group is not led, in words; empty if it is.
     figures
@@ -66,6 +68,8 @@ class LeadStatus:
         How many were made here.
     take_overs, successful_take_overs
         How often members were removed to take the group over, and how often it was led after that.
+    rebalancing_since
+        When the rebalance began that has not ended, in UTC; None: none.
     """
 
     group: str
@@ -76,8 +80,15 @@ class LeadStatus:
     assignments: int = 0
     take_overs: int = 0
     successful_take_overs: int = 0
+    rebalancing_since: datetime | None = field(default=None, compare=False)
 
     @property
     def leads(self) -> bool:
         """Whether the group's assignment is made here."""
         return self.state == LEADING
+
+    @property
+    def rebalancing_seconds(self) -> float:
+        """The age of the rebalance that has not ended; 0 if there is none."""
+        since = self.rebalancing_since
+        return 0.0 if since is None else (datetime.now(UTC) - since).total_seconds()
