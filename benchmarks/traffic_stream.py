@@ -222,7 +222,7 @@ def main() -> None:
     parser.add_argument("--keep-days", type=int, default=7)
     parser.add_argument("--log-entries", type=int, nargs="+", help="instead of simulated days")
     options = parser.parse_args()
-    spark = spark_session(SparkOptions("local[2]", "2g", delta_lake=True, settings=SETTINGS))
+    spark = spark_session(SparkOptions("local[2]", "2g", settings=SETTINGS))
     if options.log_entries:
         grows = log_lengths(spark, options.log_entries)
     else:

@@ -63,7 +63,7 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     """Write the tables ``partition_hours``, ``hourly``, ``rejected_rows`` and ``summary`` into the
     target folder, replace those of an earlier run, and return the summary. Raise InputError.
     """
-    refuse_stream_tables(options)
+    refuse_stream_tables(spark, options)
     began = clock()
     validated = read_valid_snapshots(spark, options.source, *_input_period(options))
     log.info("counting snapshot rows")
@@ -90,9 +90,9 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     return summary
 
 
-def refuse_stream_tables(options: BatchOptions) -> None:
+def refuse_stream_tables(spark: SparkSession, options: BatchOptions) -> None:
     """Raise InputError if a stream writes to the target folder: its tables would be replaced."""
-    if is_delta_table(options.path("hourly")):
+    if is_delta_table(spark, options.path("hourly")):
         raise InputError(
             f"{options.target} holds the tables of rackward traffic stream, which this job would "
             "replace: give another folder"

@@ -12,10 +12,9 @@ of their columns, so that a query for some hours reads the files with these hour
 from __future__ import annotations
 
 import os
+import re
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
-
-from pyarrow import fs
 
 from rack_traffic.errors import SparkError
 from rack_traffic.session import DELTA_LAKE
@@ -28,17 +27,28 @@ HISTORY = timedelta(hours=6)
 """How long a reader may take that began before a table was changed."""
 
 
-def is_delta_table(path: str) -> bool:
-    """Return whether there is a Delta table at a path or URL; False if it cannot be read."""
+def is_url(path: str) -> bool:
+    """Return whether ``path`` is a URL, such as ``s3a://bucket/x``, ``file:/x`` or ``dbfs:/x``."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path) is not None
+
+
+def is_delta_table(spark: SparkSession, path: str) -> bool:
+    """Return whether there is a Delta table at a path or URL. Raise what Spark raises if it cannot
+    tell.
+
+    Spark is asked, because it has the file systems and the rights with which the table is read and
+    written.
+    """
+    from pyspark.errors import AnalysisException
+
     try:
-        if "://" in path:
-            filesystem, inner = fs.FileSystem.from_uri(path)
-        else:
-            filesystem, inner = fs.LocalFileSystem(), path
-        info = filesystem.get_file_info(f"{inner.rstrip('/')}/_delta_log")
-        return bool(info.type == fs.FileType.Directory)
-    except (OSError, ValueError):
-        return False
+        # Over Spark Connect the path is first looked up when the schema is needed.
+        _ = spark.read.format("binaryFile").load(f"{path.rstrip('/')}/_delta_log").schema
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return False
+        raise
+    return True
 
 
 def create_table(spark: SparkSession, path: str, schema: StructType, history: timedelta) -> None:
@@ -146,6 +156,6 @@ def _write_once(rows: DataFrame, path: str, mode: str, writer: str, number: int)
 
 def _table(path: str) -> str:
     """Return the name of a table in SQL, which needs an absolute path."""
-    absolute = path if "://" in path else os.path.abspath(path)
+    absolute = path if is_url(path) else os.path.abspath(path)
     escaped = absolute.replace("`", "``")
     return f"delta.`{escaped}`"

@@ -112,10 +112,10 @@ class SparkOptions:
 
     master
         ``local[N]``, the URL of a cluster's master, or ``sc://HOST:PORT`` for Spark Connect.
-    driver_memory, kafka_connector, delta_lake, progress_bars, small_input
+    driver_memory, kafka_connector, progress_bars, small_input
         For a Spark that this process starts: the size of its heap, whether it downloads the Kafka
-        connector of its version and Delta Lake from Maven, whether it shows progress bars on
-        stderr, and, if its master is local, whether it is set up for a few megabytes of data.
+        connector of its version from Maven, as it does Delta Lake, whether it shows progress bars
+        on stderr, and, if its master is local, whether it is set up for a few megabytes of data.
     settings
         Spark properties; they override all others.
     """
@@ -123,7 +123,6 @@ class SparkOptions:
     master: str = "local[*]"
     driver_memory: str = "4g"
     kafka_connector: bool = False
-    delta_lake: bool = False
     progress_bars: bool = False
     small_input: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -173,7 +172,8 @@ def spark_errors() -> Iterator[None]:
 
 def summarize_error(text: str) -> str:
     """Return the root cause in one line, from a Java or Python error with its stack trace."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # Py4J begins the line of the Java error with a colon.
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     named = [line for line in lines if _ERROR_LINE.match(line)]
     chosen = causes[-1:] or named[-1:] or lines[:1] or ["no reason given"]
@@ -262,7 +262,7 @@ def _start(options: SparkOptions) -> SparkSession:
 
 
 def _driver_settings(options: SparkOptions) -> dict[str, str]:
-    settings = _SESSION_SETTINGS | _DRIVER_SETTINGS
+    settings = _SESSION_SETTINGS | _DRIVER_SETTINGS | _DELTA_SETTINGS
     settings["spark.driver.memory"] = options.driver_memory
     settings["spark.ui.showConsoleProgress"] = str(options.progress_bars).lower()
     if options.master.startswith("local"):
@@ -271,16 +271,12 @@ def _driver_settings(options: SparkOptions) -> dict[str, str]:
         settings |= _LOCAL_SETTINGS
         if options.small_input:
             settings |= _SMALL_SETTINGS
-    packages = []
+    packages = [DELTA_LAKE]
     if options.kafka_connector:
         import pyspark
 
         packages.append(f"{KAFKA_CONNECTOR}:{pyspark.__version__}")
-    if options.delta_lake:
-        settings |= _DELTA_SETTINGS
-        packages.append(DELTA_LAKE)
-    if packages:
-        settings["spark.jars.packages"] = ",".join(packages)
+    settings["spark.jars.packages"] = ",".join(packages)
     return settings | dict(options.settings)
 
 

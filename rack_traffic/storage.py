@@ -77,7 +77,7 @@ def read_snapshots(
     """
     path = f"{root.rstrip('/')}/{table}"
     try:
-        if delta.is_delta_table(path):
+        if delta.is_delta_table(spark, path):
             rows = delta.read(spark, path)
         else:
             rows = _read_files(spark, path, SNAPSHOTS[table], since, until)
@@ -126,7 +126,7 @@ def _read_files(
 def date_folders(path: str) -> list[str]:
     """Return the names of the folders ``date=...`` in ``path``; none if they cannot be listed."""
     try:
-        if "://" in path:
+        if delta.is_url(path):
             filesystem, inner = fs.FileSystem.from_uri(path)
         else:
             filesystem, inner = fs.LocalFileSystem(), path
@@ -143,7 +143,7 @@ SMALL_BYTES = 2_000_000
 def is_small(path: str) -> bool:
     """Return whether the files in a folder of this machine have at most SMALL_BYTES; False for a
     URL."""
-    if "://" in path:
+    if delta.is_url(path):
         return False
     total = 0
     try:
@@ -160,7 +160,7 @@ def read_table(spark: SparkSession, path: str, schema: StructType) -> DataFrame:
     """Return a table that the pipeline wrote, with the columns of ``schema``. Raise InputError if
     there is none."""
     try:
-        if delta.is_delta_table(path):
+        if delta.is_delta_table(spark, path):
             table = delta.read(spark, path)
         else:
             table = spark.read.schema(schema).parquet(path)

@@ -47,9 +47,7 @@ def spark() -> Iterator[SparkSession]:
         # So does optimised compilation.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
-    options = SparkOptions(
-        master="local[2]", driver_memory="2g", delta_lake=True, settings=settings
-    )
+    options = SparkOptions(master="local[2]", driver_memory="2g", settings=settings)
     session = spark_session(options)
     yield session
     session.stop()

@@ -40,7 +40,6 @@ from integration.support.collecting import collect, read_table
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, new_name
-from rack_traffic.delta import is_delta_table
 from rack_traffic.snapshot_tables import arrow_schema
 from rackward.clusters import Cluster
 from tests.support.traffic_frames import Bytes, Figures, counted, per_pair, unknown_bytes
@@ -99,7 +98,7 @@ def count_rows(folder: Path) -> int:
 
 
 def _dataset(folder: Path) -> ds.Dataset:
-    if is_delta_table(str(folder)):
+    if (folder / "_delta_log").exists():
         return DeltaTable(str(folder)).to_pyarrow_dataset()
     return ds.dataset(folder, format="parquet")
 

@@ -7,7 +7,7 @@ notebooks and dashboards.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,8 @@ JSON_FORMAT = """\
 TRAFFIC is "local_bytes", "crossing_bytes", "unknown_bytes",
  "estimated_bytes", "unsized_offsets", "cost".
 kind is consume, replicate or produce. Unknown racks are null.
-Times are UTC; "until" and "last" are the beginnings of hours."""
+Times are UTC; "first" and "last" are the beginnings of hours, "until" is
+the end of one."""
 
 _COST_DIGITS = 6
 
@@ -55,9 +56,9 @@ def summary_json(
 ) -> dict[str, Any]:
     """Return the values of the JSON document; costs are rounded to six digits."""
     first = min((each.first for each in summary.clusters), default=None)
-    last = max((each.last for each in summary.clusters), default=None)
+    until = max((each.last + timedelta(hours=1) for each in summary.clusters), default=None)
     return {
-        "period": {"since": _time(first), "until": _time(last)},
+        "period": {"since": _time(first), "until": _time(until)},
         "headline": headline(summary, currency).sentence,
         "changes": [
             {

@@ -91,6 +91,9 @@ def _savings(summary: Summary, currency: Currency) -> Iterator[Finding]:
     several = summary.has_several_clusters
     for scenario, groups in by_scenario.items():
         saving = sum(_saving(each) for each in groups)
+        if saving <= 0:
+            # A leader layout for groups that it saves nothing: no planned change either.
+            continue
         ranked = sorted(groups, key=_saving, reverse=True)
         do, how = _CHANGES.get(scenario, ("Change", f"to {wording.scenario_name(scenario)}"))
         yield Finding(
@@ -228,7 +231,7 @@ def reliability_findings(summary: Summary) -> Iterator[Finding]:
             "data",
             f"{wording.percent(estimated)} of the bytes that groups read are estimated",
             "Offsets were reset, topics were recreated, or snapshots were missing for a long time. "
-            "Take snapshots more often, or let clients report their bytes.",
+            "Take snapshots more often.",
         )
     if consumed.unsized_offsets:
         yield Finding(

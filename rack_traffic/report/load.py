@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import dataset as ds
 from pyarrow import fs
 
-from rack_traffic.delta import is_delta_table
+from rack_traffic.delta import is_url
 from rack_traffic.errors import InputError, MissingPackageError
 from rack_traffic.output_tables import OUTPUT_TABLES
 from rack_traffic.report.aggregate import (
@@ -236,16 +236,16 @@ def _exists(path: str) -> bool:
 
 
 def _file_system(path: str) -> tuple[fs.FileSystem, str]:
-    if "://" in path:
+    if is_url(path):
         filesystem, inner = fs.FileSystem.from_uri(path)
         return filesystem, inner
     return fs.LocalFileSystem(), path
 
 
 def _open_dataset(path: str) -> ds.FileSystemDataset:
-    if is_delta_table(path):
-        return _open_delta_table(path)
     filesystem, inner = _file_system(path)
+    if filesystem.get_file_info(f"{inner.rstrip('/')}/_delta_log").type == fs.FileType.Directory:
+        return _open_delta_table(path)
     # Without partitioning: all columns are in the files, not only in the names of folders.
     if filesystem.get_file_info(inner).type == fs.FileType.NotFound:
         raise FileNotFoundError("it does not exist")

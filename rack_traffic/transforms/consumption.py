@@ -228,13 +228,20 @@ def _split_by_leader(appended: DataFrame) -> DataFrame:
     whole = F.array(_leadership(start, end, leader, rack))
     parts = appended.select(
         *PARTITION,
+        start.alias("start"),
         (end - start).alias("length"),
         "replicas",
         "bytes",
         "unsized_offsets",
         F.explode(F.when(changed, halves).otherwise(whole)).alias("leadership"),
     )
-    share = (F.col("leadership.to_at") - F.col("leadership.from_at")) / F.col("length")
+    length, offsets = F.col("length"), F.col("unsized_offsets")
+    share = (F.col("leadership.to_at") - F.col("leadership.from_at")) / length
+    # Rounded totals, so that the two halves add up.
+    until, before = (
+        F.round(offsets * ((F.col(f"leadership.{name}") - F.col("start")) / length))
+        for name in ("to_at", "from_at")
+    )
     return parts.select(
         *PARTITION,
         "leadership.from_at",
@@ -243,7 +250,7 @@ def _split_by_leader(appended: DataFrame) -> DataFrame:
         "leadership.leader_rack",
         "replicas",
         (F.col("bytes") * share).alias("bytes"),
-        F.round(F.col("unsized_offsets") * share).cast("bigint").alias("unsized_offsets"),
+        (until - before).cast("bigint").alias("unsized_offsets"),
     )
 
 

@@ -26,12 +26,6 @@ def hour_numbers(start: str, end: str) -> Column:
     return F.sequence(F.expr(f"{start} div {HOUR_US}"), F.expr(f"({end} - 1) div {HOUR_US}"))
 
 
-def overlap_us(hour_number: str, start: str, end: str) -> Column:
-    """Return the microseconds of [start, end) that lie in the hour of that number."""
-    begin = F.col(hour_number) * F.lit(HOUR_US)
-    return F.least(F.col(end), begin + F.lit(HOUR_US)) - F.greatest(F.col(start), begin)
-
-
 def hour_start(hour_number: str) -> Column:
     """Return the timestamp at which the hour of that number begins."""
     return F.timestamp_seconds(F.col(hour_number) * F.lit(3600))
@@ -47,16 +41,18 @@ def split_by_hour(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     part of each interval in each hour that it overlaps.
 
     ``intervals`` has ``keys`` and from_at, to_at (microseconds), from_rack, from_rack_after,
-    to_rack, to_rack_after, bytes (a fraction), estimated (boolean), unsized_offsets. Bytes are
-    distributed evenly over an interval's time. If a rack differs between its two ends, the first
-    half has the racks at the beginning and the second half those at the end.
+    to_rack, to_rack_after, bytes (a fraction), estimated (boolean), unsized_offsets. Bytes and
+    offsets are distributed evenly over an interval's time. If a rack differs between its two ends,
+    the first half has the racks at the beginning and the second half those at the end.
 
-    Results are whole bytes: their sums do not depend on the order of addition, so that the same
-    input gives the same result however Spark partitions it.
+    Results are whole: their sums do not depend on the order of addition, so that the same input
+    gives the same result however Spark partitions it. A part has what the rounded total since the
+    beginning of the interval grows by, so that the parts add up to the interval.
     """
     is_second = F.col("half") == _SECOND_HALF
     halves = intervals.withColumn("half", F.explode(_halves())).select(
         *keys,
+        "from_at",
         (F.col("to_at") - F.col("from_at")).alias("length"),
         "bytes",
         "estimated",
@@ -71,14 +67,17 @@ def split_by_hour(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         ),
     )
     hours = halves.withColumn("hour_number", F.explode(hour_numbers("start", "end")))
-    share = overlap_us("hour_number", "start", "end") / F.col("length")
+    hour = F.col("hour_number") * F.lit(HOUR_US)
+    begin, end = F.greatest("start", hour), F.least("end", hour + F.lit(HOUR_US))
     parts = hours.select(
         *keys,
         "hour_number",
         *_RACKS,
-        F.round(F.col("bytes") * share).cast("bigint").alias("bytes"),
+        (_total_until(end, "bytes") - _total_until(begin, "bytes")).alias("bytes"),
         "estimated",
-        F.round(F.col("unsized_offsets") * share).cast("bigint").alias("unsized_offsets"),
+        (_total_until(end, "unsized_offsets") - _total_until(begin, "unsized_offsets")).alias(
+            "unsized_offsets"
+        ),
     )
     return parts.select(
         *keys,
@@ -88,6 +87,12 @@ def split_by_hour(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         F.when(F.col("estimated"), F.col("bytes")).otherwise(0).alias("estimated_bytes"),
         "unsized_offsets",
     )
+
+
+def _total_until(at: Column, value: str) -> Column:
+    """Return the part of an interval's value until a time, rounded."""
+    share = (at - F.col("from_at")) / F.col("length")
+    return F.round(F.col(value) * share).cast("bigint")
 
 
 def sum_by_hour(parts: DataFrame, keys: tuple[str, ...]) -> DataFrame:

@@ -152,12 +152,15 @@ def partition_states(partitions: DataFrame, racks: DataFrame, selectors: DataFra
     ``in_sync_racks`` is null unless the leader selects replicas by rack. ``at`` and ``before_at``
     (of the snapshot before with the same topic id) are in microseconds; ``topic_hash`` is a hash of
     the topic id. Densities are bytes per offset on disk; like a fetch, they include the control
-    records of transactions: * ``newest_density``: of the records appended since the snapshot before; *
-    ``density_n``: of the offsets in [``boundary_n``, ``boundary_n-1``), where ``boundary_0`` is
-    ``end_offset``. A range that was compacted in the meantime is empty; * ``oldest_density``:
-    of the offsets below the last boundary, compacted or not. All are null if the size on disk
-    was never known. A partition without a leader has the rack of its last leader: no member
-    reads from it in the meantime.
+    records of transactions:
+
+    * ``newest_density``: of the records appended since the snapshot before;
+    * ``density_n``: of the offsets in [``boundary_n``, ``boundary_n-1``), where ``boundary_0`` is
+      ``end_offset``. A range that was compacted in the meantime is empty;
+    * ``oldest_density``: of the offsets below the last boundary, compacted or not.
+
+    All are null if the size on disk was never known. A partition without a leader has the rack of
+    its last leader: no member reads from it in the meantime.
     """
     by_time = Window.partitionBy(*PARTITION).orderBy("at", "end_offset")
     selected = partitions.select(

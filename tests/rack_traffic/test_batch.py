@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from rack_traffic.batch import BatchOptions, run_traffic, run_what_if
-from rack_traffic.errors import InputError
+from rack_traffic.errors import InputError, SparkError
 from rack_traffic.options import Interval
 from rack_traffic.schemas import HOURLY, PARTITION_HOURS, RANKING, REJECTED_ROWS, WHAT_IF
+from rack_traffic.session import spark_errors
 from rack_traffic.storage import validate_tables
 from tests.support.traffic_frames import frame
 from tests.support.traffic_truth import BEGIN, observe, simulate
@@ -122,10 +123,16 @@ def test_a_folder_without_snapshots_is_an_error(spark: SparkSession, tmp_path: P
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
 def test_the_folder_of_a_stream_is_refused(
-    spark: SparkSession, source: Path, tmp_path: Path
+    spark: SparkSession, source: Path, tmp_path: Path, scheme: str
 ) -> None:
     (tmp_path / "hourly" / "_delta_log").mkdir(parents=True)
     with pytest.raises(InputError, match="the tables of rackward traffic stream"):
-        run_traffic(spark, BatchOptions(str(source), str(tmp_path)), clock)
+        run_traffic(spark, BatchOptions(str(source), f"{scheme}{tmp_path}"), clock)
     assert [each.name for each in tmp_path.iterdir()] == ["hourly"]
+
+
+def test_a_folder_that_spark_cannot_read_is_an_error(spark: SparkSession, source: Path) -> None:
+    with pytest.raises(SparkError, match="No FileSystem for scheme"), spark_errors():
+        run_traffic(spark, BatchOptions(str(source), "dbfs:/tables"), clock)

@@ -123,6 +123,7 @@ SELECTING = [
     broker(0, number, rack) | {"replica_selector": SELECTOR} for number, rack in enumerate(RACKS)
 ]
 JOINED_WITH_RACK: Values = {"rack_source": "subscription"}
+UNSIZED_HOURS = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23}
 
 CASES: dict[str, Case] = {
     "1 racks of brokers: a change is half-way between its snapshots": Case(
@@ -271,6 +272,12 @@ CASES: dict[str, Case] = {
         {("g", 0): [("a", "x", 250)], ("g", 1): [("a", "x", 751)]},
         logs=[log(55, 0, 0), log(75, 1001, 1001)],
         commits=[commit(55, 0), commit(75, 1001)],
+    ),
+    "15 hours: few offsets of unknown size in a long gap": Case(
+        # The twelve offsets, in 25 hours.
+        {("g", hour): [("a", "x", 0, 0, 1)] if hour in UNSIZED_HOURS else [] for hour in range(25)},
+        logs=[log(0, 0, 0), log(25 * 60, 12, 120)],
+        commits=[commit(0, 0), commit(25 * 60, 12)],
     ),
     "16 produced and replicated": Case(
         {

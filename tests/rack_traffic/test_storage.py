@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from rack_traffic.schemas import SNAPSHOTS
 from rack_traffic.storage import SMALL_BYTES, date_folders, is_small, read_snapshots
+from tests.support.traffic_frames import frame
 
 DAY = datetime(2026, 3, 2, tzinfo=UTC)
 
@@ -36,8 +37,19 @@ def test_files_of_other_dates_are_not_opened(
     damaged.parent.mkdir()
     damaged.write_bytes(b"no Parquet")
     rows = read_snapshots(spark, str(tmp_path), "brokers", since, until)
-    assert rows is not None
     assert [row["broker"] for row in rows.collect()] == [1]
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_replaced_files_of_a_delta_table_are_not_read(
+    spark: SparkSession, tmp_path: Path, scheme: str
+) -> None:
+    root = f"{scheme}{tmp_path}"
+    rows = frame(spark, "brokers", [{"cluster": "c", "broker": 1, "taken_at": DAY}])
+    for _ in range(2):
+        rows.write.format("delta").mode("overwrite").save(f"{root}/brokers")
+    assert read_snapshots(spark, root, "brokers").count() == 1
+    assert not is_small("dbfs:/snapshots")
 
 
 def test_a_column_that_a_file_lacks_is_null(spark: SparkSession, tmp_path: Path) -> None:
@@ -45,7 +57,6 @@ def test_a_column_that_a_file_lacks_is_null(spark: SparkSession, tmp_path: Path)
     write_brokers(tmp_path, DAY, cluster="c", broker=one, newer="x")
     write_brokers(tmp_path, DAY, cluster="c", broker=two, rack="a")
     rows = read_snapshots(spark, str(tmp_path), "brokers")
-    assert rows is not None
     assert rows.schema.names == [*SNAPSHOTS["brokers"].names, "date"]
     assert {row["broker"]: row["rack"] for row in rows.collect()} == {1: None, 2: "a"}
 

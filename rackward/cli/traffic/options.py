@@ -80,7 +80,6 @@ def spark_options(
     conf: list[str] | None,
     *,
     kafka: bool = False,
-    delta: bool = False,
     progress_bars: bool = False,
     small: bool = False,
 ) -> SparkOptions:
@@ -95,16 +94,7 @@ def spark_options(
             raise InvalidOptionError(f"--conf {each!r}: give NAME=VALUE")
         settings[name] = value
     bars = progress_bars and sys.stderr.isatty()
-    return SparkOptions(master, memory, kafka, delta, bars, small, settings)
-
-
-def any_delta_table(*paths: str) -> bool:
-    """Return whether one of the tables is a stream's; without pyarrow, False."""
-    try:
-        from rack_traffic.delta import is_delta_table
-    except ImportError:
-        return False
-    return any(is_delta_table(path) for path in paths)
+    return SparkOptions(master, memory, kafka, bars, small, settings)
 
 
 def is_small(path: str) -> bool:

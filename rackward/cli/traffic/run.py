@@ -57,7 +57,6 @@ def run(
         master,
         driver_memory,
         conf,
-        delta=traffic_options.any_delta_table(f"{snapshots}/commits"),
         progress_bars=True,
         small=traffic_options.is_small(snapshots),
     )

@@ -80,9 +80,7 @@ def stream(
     properties = _consumer_properties(bootstrap_server, command_config)
     price_table = options.price_table(prices, prices_properties)
     estimation = EstimationOptions(max_gap_hours=max_gap)
-    spark_options = traffic_options.spark_options(
-        master, driver_memory, conf, kafka=True, delta=True
-    )
+    spark_options = traffic_options.spark_options(master, driver_memory, conf, kafka=True)
     with running_spark(spark_options) as spark:
         from rack_traffic.stream import StreamOptions, kafka_messages, start_stream
 

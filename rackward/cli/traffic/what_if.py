@@ -54,7 +54,6 @@ def what_if(
         master,
         driver_memory,
         conf,
-        delta=traffic_options.any_delta_table(f"{snapshots}/commits", f"{folder}/partition_hours"),
         progress_bars=True,
         small=traffic_options.is_small(snapshots),
     )

@@ -79,7 +79,7 @@ def test_the_period_is_in_utc_without_a_time_zone(
     period = ("--since", "2026-11-14T03:00+01:00", "--until", "2026-11-14T04:00")
     assert run(monkeypatch, tables, "--json", *period) == 0
     data = json.loads(capsys.readouterr().out)
-    assert data["period"] == {"since": "2026-11-14T02:00:00Z", "until": "2026-11-14T03:00:00Z"}
+    assert data["period"] == {"since": "2026-11-14T02:00:00Z", "until": "2026-11-14T04:00:00Z"}
 
 
 def test_the_page_is_opened_in_a_browser(

@@ -71,6 +71,10 @@ def test_a_leader_layout_of_shared_topics() -> None:
         (summary_of(group("g", Traffic(100))), "No consumer traffic crosses racks"),
         (summary_of(group("g", CROSSES)), "No what-if results"),
         (summary_of(group("g", CROSSES, change(0.0))), "No change reduces the cost"),
+        (
+            summary_of(*(group(f"g{n}", CROSSES, change(0.0, "leader_layout")) for n in range(4))),
+            "No change reduces the cost",
+        ),
     ],
 )
 def test_a_finding_explains_why_there_is_no_saving(summary: Summary, headline: str) -> None:

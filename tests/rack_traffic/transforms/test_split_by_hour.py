@@ -37,7 +37,7 @@ def test_split_by_hour(spark: SparkSession) -> None:
             ("another leader", 0, "a", "b", 50, 50, 0),
             ("another leader", 0, "c", "b", 50, 50, 0),
             ("unknown later", 0, "a", "b", 4, 0, 3),
-            ("unknown later", 1, "a", None, 4, 0, 3),
+            ("unknown later", 1, "a", None, 4, 0, 2),
             ("an instant", 0, "a", "b", 9, 0, 0),
         ],
         PARTS,

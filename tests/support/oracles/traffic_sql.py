@@ -336,7 +336,9 @@ def _writes(max_gap: int) -> str:
         CASE WHEN follower IS NOT NULL THEN c.rack END AS from0, from0 AS from1,
         CASE WHEN follower IS NULL THEN c.rack ELSE r.rack END AS to0, to0 AS to1, sized,
         CASE WHEN sized THEN offsets * density ELSE 0 END * share AS bytes, false AS estimated,
-        CASE WHEN sized THEN 0 ELSE round(offsets * share)::BIGINT END AS unsized
+        CASE WHEN sized THEN 0
+            WHEN half = 2 THEN offsets - round(offsets * ((length - (ts - ts0)) / length))::BIGINT
+            ELSE round(offsets * share)::BIGINT END AS unsized
     FROM copied c ASOF LEFT JOIN racks r
         ON c.cluster = r.cluster AND c.follower = r.broker AND c.ts >= r.since
     """
@@ -356,16 +358,21 @@ HOURS = f"""
             CASE WHEN half = 2 THEN to1 ELSE to0 END AS to_rack
         FROM halves
     ),
-    parts AS (  -- 15
-        SELECT *, (least(last, (hour + 1) * {HOUR}) - greatest(first, hour * {HOUR})) / length
-            AS share
+    cut AS (  -- 15
+        SELECT *, (greatest(first, hour * {HOUR}) - ts0) / length AS begin,
+            (least(last, (hour + 1) * {HOUR}) - ts0) / length AS until
         FROM (
             SELECT *, unnest(range(first // {HOUR}, (last - 1) // {HOUR} + 1)) AS hour FROM spans
         )
+    ),
+    parts AS (
+        SELECT * REPLACE (round(bytes * until) - round(bytes * begin) AS bytes,
+            round(unsized * until) - round(unsized * begin) AS unsized)
+        FROM cut
     )
     SELECT cluster, kind, "group", topic, "partition", hour * 3600 AS hour,
-        from_rack, to_rack, sum(round(bytes * share))::BIGINT AS bytes,
-        sum(CASE WHEN estimated THEN round(bytes * share) ELSE 0 END)::BIGINT AS estimated_bytes,
-        sum(round(unsized * share))::BIGINT AS unsized_offsets
-    FROM parts GROUP BY ALL HAVING sum(round(bytes * share)) > 0 OR sum(round(unsized * share)) > 0
+        from_rack, to_rack, sum(bytes)::BIGINT AS bytes,
+        sum(CASE WHEN estimated THEN bytes ELSE 0 END)::BIGINT AS estimated_bytes,
+        sum(unsized)::BIGINT AS unsized_offsets
+    FROM parts GROUP BY ALL HAVING sum(bytes) > 0 OR sum(unsized) > 0
 """
