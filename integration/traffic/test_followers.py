@@ -59,6 +59,8 @@ class Figures:
     assumptions: list[str]
     hours: dict[str, dict[tuple[str | None, str | None], int]]
     explained: dict[str, Any]
+    notes: dict[str, str]
+    """What `leaders plan` writes to stderr."""
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +117,10 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Figures:
             ).json
             for name, group in groups.items()
         }
+        notes = {
+            name: rackward(cluster, "leaders", "plan", "--group", group.id, "--json").err
+            for name, group in groups.items()
+        }
         sent = {key: size - before[key] for key, size in after.items()}
     hours: dict[str, dict[tuple[str | None, str | None], int]] = {name: {} for name in GROUPS}
     for row in computed_hours(folder / "snapshots", folder / "tables"):
@@ -129,6 +135,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Figures:
         assumptions=document["rates"]["assumptions"],
         hours=hours,
         explained=explained,
+        notes=notes,
     )
 
 
@@ -197,6 +204,11 @@ def test_a_client_that_joins_without_its_rack_is_unknown(figures: Figures) -> No
     (line,) = [line for line in figures.assumptions if line.startswith("Follower fetching: on")]
     assert "2 of 2 brokers" in line
     assert "client_rack of kafka-python and aiokafka" in line
+
+
+def test_a_plan_says_which_groups_may_read_followers(figures: Figures) -> None:
+    told = {name: "Brokers have a replica selector" in text for name, text in figures.notes.items()}
+    assert told == {name: name != "own" for name in GROUPS}
 
 
 def test_explanations_count_followers_as_local(figures: Figures) -> None:
