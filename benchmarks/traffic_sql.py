@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.process_tree import cpu_seconds
 from benchmarks.traffic_data import Size, true_bytes, write_snapshots
+from placement_core import RACK_AWARE_SELECTOR
 from rack_traffic.options import EstimationOptions
 from rack_traffic.pipeline import Snapshots, partition_hours
 from rack_traffic.session import SparkOptions, spark_session
@@ -35,9 +36,15 @@ PARTITIONS, PASSES = 500, 50
 
 
 def write_seed(seed: int, root: Path) -> None:
-    """Write the snapshots of a simulation with all faults below ``root``."""
+    """Write the snapshots of a simulation with all faults below ``root``.
+
+    Brokers with odd ids select replicas by rack.
+    """
     for table, rows in observe(simulate(seed, faults=frozenset(Fault)), every=60).items():
         schema = arrow_schema(table)
+        if table == "brokers":
+            for row in rows:
+                row["replica_selector"] = RACK_AWARE_SELECTOR if row["broker"] % 2 else ""
         named = [row | {"cluster": f"{seed}/{row['cluster']}"} for row in rows]
         full = [{name: row.get(name) for name in schema.names} for row in named]
         (root / table).mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from rack_traffic.transforms.partition_states import (
     PARTITION,
     broker_racks,
     partition_states,
+    replica_selectors,
 )
 
 _CONSUMED_KEYS = ("cluster", "group", "topic", "partition")
@@ -43,7 +44,7 @@ def partition_hours(snapshots: Snapshots, estimation: EstimationOptions) -> Data
             commits=one_collector(snapshots.commits, _CONSUMED_KEYS),
         )
     racks = broker_racks(snapshots.brokers)
-    states = partition_states(snapshots.partitions, racks)
+    states = partition_states(snapshots.partitions, racks, replica_selectors(snapshots.brokers))
     consumed = consumed_hours(snapshots, states, estimation)
     growth = log_growth(states, racks, estimation)
     appended = sum_by_hour(split_by_hour(growth, _APPENDED_KEYS), _APPENDED_KEYS)

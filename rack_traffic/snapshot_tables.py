@@ -40,7 +40,7 @@ ASSIGNMENT: Final = "assignment"
 Columns = Mapping[str, str]
 """Column name to type, in order."""
 
-NEWER_COLUMNS: Final = frozenset({"collector"})
+NEWER_COLUMNS: Final = frozenset({"collector", "replica_selector"})
 """Columns that snapshots of older versions lack; they are null there."""
 
 BROKERS: Columns = {
@@ -49,8 +49,10 @@ BROKERS: Columns = {
     "rack": TEXT,
     "host": TEXT,
     "taken_at": TIME,
+    "replica_selector": TEXT,
 }
-"""A broker and its ``broker.rack``."""
+"""A broker, its ``broker.rack`` and its ``replica.selector.class``, which is empty if it is not set
+and null if it could not be read."""
 
 PARTITIONS: Columns = {
     "cluster": TEXT,

@@ -342,16 +342,17 @@ def _maintain(
 
 
 def _keep_last_brokers(spark: SparkSession, first: date, options: StreamOptions) -> None:
-    """Delete the brokers of dates before ``first``, except the last known rack of each."""
+    """Delete the brokers of dates before ``first``, except the last known values of each."""
     path = options.store("brokers")
     condition = f"`date` < {delta.date_literal(first)}"
-    of_broker = Window.partitionBy("cluster", "broker").orderBy(F.desc("taken_at"))
-    last = (
-        delta.read(spark, path)
-        .filter(condition)
-        .filter(F.col("rack").isNotNull())
-        .withColumn("position", F.row_number().over(of_broker))
-        .filter(F.col("position") == 1)
-        .drop("position")
+    by_time = Window.partitionBy("cluster", "broker").orderBy("taken_at")
+    later = by_time.rowsBetween(1, Window.unboundedFollowing)
+    is_last = [
+        F.col(name).isNotNull() & F.first(name, True).over(later).isNull()
+        for name in ("rack", "replica_selector")
+    ]
+    marked = (
+        delta.read(spark, path).filter(condition).withColumn("is_last", is_last[0] | is_last[1])
     )
+    last = marked.filter("is_last").drop("is_last")
     delta.replace(last, path, condition)

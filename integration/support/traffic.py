@@ -216,7 +216,7 @@ def compute_figures(observed: Observation) -> Figures:
     Raise AssertionError if it fails, TimeoutExpired after ``SPARK_SECONDS``.
     """
     with tempfile.TemporaryDirectory() as folder:
-        hourly = _computed_hours(observed.snapshots, Path(folder) / "tables")
+        hourly = computed_hours(observed.snapshots, Path(folder) / "tables")
     return Figures(
         counted=observed.counted,
         per_group=per_pair(hourly, observed.names),
@@ -255,7 +255,8 @@ def _collector(
     return collector
 
 
-def _computed_hours(snapshots: Path, target: Path) -> list[dict[str, Any]]:
+def computed_hours(snapshots: Path, target: Path) -> list[dict[str, Any]]:
+    """Run the pipeline, and return the table hourly. Raise AssertionError if it fails."""
     command = [
         sys.executable,
         "-m",

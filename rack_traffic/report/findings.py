@@ -214,8 +214,9 @@ def reliability_findings(summary: Summary) -> Iterator[Finding]:
             )
         if leaders:
             advice.append(
-                f"{wording.bytes_text(leaders)} were read from brokers without a rack, or from "
-                "partitions without a known leader: set broker.rack."
+                f"{wording.bytes_text(leaders)} were read from brokers without a rack (set "
+                "broker.rack), from partitions without a known leader, or by members that join "
+                "without a rack while brokers select replicas by rack (set client.rack)."
             )
         yield Finding(
             "check",

@@ -17,6 +17,7 @@ from rack_traffic.transforms.partition_states import BOUNDARIES, DENSITIES, PART
 TO_STATE = (
     "topic_hash",
     "leader_rack",
+    "in_sync_racks",
     "start_offset",
     "end_offset",
     "newest_density",
@@ -27,7 +28,7 @@ TO_STATE = (
 )
 """The fields of the state at the end of an interval."""
 
-FROM_STATE = ("topic_hash", "leader_rack", "start_offset", "end_offset")
+FROM_STATE = ("topic_hash", "leader_rack", "in_sync_racks", "start_offset", "end_offset")
 """The fields of the state at its beginning: fewer, because every row of the sort carries them."""
 
 SERIES = ("series_hash", *PARTITION, "group")
@@ -45,9 +46,9 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
 
     ``states`` is the result of ``partition_states`` and ``owners`` that of ``ownership_events``.
     Times are in microseconds. ``to_state`` is a struct of ``TO_STATE``, ``from_state`` of
-    ``FROM_STATE``, the owners of ``owned`` and ``rack``; each is null if nothing is known at that
-    time. If snapshots are missing, the interval is as long as the gap. A duplicate commit makes no
-    interval.
+    ``FROM_STATE``, the owners of ``owned``, ``rack`` and ``sends_rack``; each is null if nothing is
+    known at that time. If snapshots are missing, the interval is as long as the gap. A duplicate
+    commit makes no interval.
     """
     of_commits = commits.select(
         *PARTITION,
@@ -63,7 +64,7 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
         *PARTITION,
         "group",
         "at",
-        F.struct("owned", "rack").alias("owner"),
+        F.struct("owned", "rack", "sends_rack").alias("owner"),
         F.when(F.col("owned"), _OWNED).otherwise(_NOT_OWNED).alias("row_kind"),
     )
     rows = (
@@ -129,14 +130,19 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
 STABLE_STATES = ("Stable", "Empty", "Dead", "Reconciling", "Assigning")
 """The group states in which the assignments of the members are valid."""
 
+OWN_PROTOCOL_PREFIX = "leader-rack-aware-"
+"""With this begin the names of rackward's assignors, whose members read from leaders."""
+
 _PAIRS = "array<struct<topic:string,partition:int>>"
 
 
 def ownership_events(members: DataFrame) -> DataFrame:
-    """Return (cluster, group, topic, partition, at, owned, rack): a row per change of an owner.
+    """Return (cluster, group, topic, partition, at, owned, rack, sends_rack): a row per change of
+    an owner.
 
     From ``at`` (microseconds) on, the partition is read in ``rack`` (null: unknown) if ``owned`` is
-    true, and by no member if it is false: its owner left the group or gave it up. A snapshot that
+    true, and by no member if it is false: its owner left the group or gave it up. ``sends_rack`` is
+    whether the owner fetches with its rack, see `placement_core.source_rack`. A snapshot that
     equals the one before makes no event, so there are far fewer events than members times their
     partitions.
 
@@ -144,7 +150,13 @@ def ownership_events(members: DataFrame) -> DataFrame:
     """
     of_group = Window.partitionBy("cluster", "group")
     stable = members.filter(F.col("state").isin(*STABLE_STATES)).select(
-        "cluster", "group", micros("taken_at").alias("at"), "member_id", "rack", "assignment"
+        "cluster",
+        "group",
+        micros("taken_at").alias("at"),
+        "member_id",
+        "rack",
+        "assignment",
+        sends_rack().alias("sends_rack"),
     )
     numbered = stable.withColumn("snapshot", F.dense_rank().over(of_group.orderBy("at")))
     next_snapshot = of_group.orderBy("snapshot").rangeBetween(1, 1)
@@ -154,6 +166,13 @@ def ownership_events(members: DataFrame) -> DataFrame:
         .dropDuplicates(["cluster", "group", "member_id", "snapshot"])
     )
     return _events(_changed(present))
+
+
+def sends_rack() -> Column:
+    """Return false for members of rackward's assignors, true for others that join with a rack."""
+    return F.when(F.col("protocol").startswith(OWN_PROTOCOL_PREFIX), F.lit(False)).when(
+        F.col("rack_source") == "subscription", F.lit(True)
+    )
 
 
 def _changed(present: DataFrame) -> DataFrame:
@@ -170,14 +189,16 @@ def _changed(present: DataFrame) -> DataFrame:
         {
             **{
                 f"before_{name}": F.lag(name).over(of_member)
-                for name in ("snapshot", "rack", "assignment")
+                for name in ("snapshot", "rack", "sends_rack", "assignment")
             },
             "after_snapshot": F.lead("snapshot").over(of_member),
         }
     ).withColumns(
         {
             "stayed": stayed,
-            "same_rack": stayed & F.col("rack").eqNullSafe(F.col("before_rack")),
+            "same_rack": stayed
+            & F.col("rack").eqNullSafe(F.col("before_rack"))
+            & F.col("sends_rack").eqNullSafe(F.col("before_sends_rack")),
             "leaves": leaves,
         }
     )
@@ -192,25 +213,32 @@ def _events(changed: DataFrame) -> DataFrame:
     gained = F.when(F.col("same_rack"), F.array_except(now, before)).otherwise(now)
     given_up = F.when(F.col("stayed"), F.array_except(before, now)).otherwise(none)
     left = F.when(F.col("leaves"), now).otherwise(none)
-    at, no_rack = F.col("at"), F.lit(None).cast("string")
+    at, owner = F.col("at"), (F.lit(True), F.col("rack"), F.col("sends_rack"))
+    nobody = (F.lit(False), F.lit(None).cast("string"), F.lit(None).cast("boolean"))
     events = changed.select(
         "cluster",
         "group",
         F.inline(
             F.array(
-                _event(gained, at, F.lit(True), F.col("rack")),
-                _event(given_up, at, F.lit(False), no_rack),
-                _event(left, F.col("next_at"), F.lit(False), no_rack),
+                _event(gained, at, *owner),
+                _event(given_up, at, *nobody),
+                _event(left, F.col("next_at"), *nobody),
             )
         ),
     )
     return events.withColumn("pair", F.explode("pairs")).select(
-        "cluster", "group", "pair.topic", "pair.partition", "at", "owned", "rack"
+        "cluster", "group", "pair.topic", "pair.partition", "at", "owned", "rack", "sends_rack"
     )
 
 
-def _event(pairs: Column, at: Column, owned: Column, rack: Column) -> Column:
-    return F.struct(pairs.alias("pairs"), at.alias("at"), owned.alias("owned"), rack.alias("rack"))
+def _event(pairs: Column, at: Column, owned: Column, rack: Column, sends_rack: Column) -> Column:
+    return F.struct(
+        pairs.alias("pairs"),
+        at.alias("at"),
+        owned.alias("owned"),
+        rack.alias("rack"),
+        sends_rack.alias("sends_rack"),
+    )
 
 
 def _pairs(assignment: str) -> Column:

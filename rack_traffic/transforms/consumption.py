@@ -77,6 +77,8 @@ def _flatten(intervals: DataFrame) -> DataFrame:
     }
     owner_before = F.when(F.col("from_owner.owned"), F.col("from_owner"))
     owner_after = F.when(F.col("to_owner.owned"), F.col("to_owner"))
+    from_owner = F.coalesce(owner_before, owner_after)
+    to_owner = F.coalesce(owner_after, owner_before)
     no = F.lit(False)
     return intervals.select(
         *SERIES,
@@ -84,10 +86,14 @@ def _flatten(intervals: DataFrame) -> DataFrame:
         "to_at",
         "from_offset",
         "to_offset",
-        from_state["leader_rack"].alias("from_rack"),
-        to_state["leader_rack"].alias("from_rack_after"),
-        F.coalesce(owner_before, owner_after)["rack"].alias("to_rack"),
-        F.coalesce(owner_after, owner_before)["rack"].alias("to_rack_after"),
+        _source_rack(from_owner, from_state["leader_rack"], from_state["in_sync_racks"]).alias(
+            "from_rack"
+        ),
+        _source_rack(to_owner, to_state["leader_rack"], to_state["in_sync_racks"]).alias(
+            "from_rack_after"
+        ),
+        from_owner["rack"].alias("to_rack"),
+        to_owner["rack"].alias("to_rack_after"),
         (F.col("from_owner.owned").eqNullSafe(no) & F.col("to_owner.owned").eqNullSafe(no)).alias(
             "unowned"
         ),
@@ -106,6 +112,14 @@ def _flatten(intervals: DataFrame) -> DataFrame:
             )
         ),
     )
+
+
+def _source_rack(owner: Column, leader_rack: Column, in_sync_racks: Column) -> Column:
+    """Return the rack that an owner reads from: `placement_core.source_rack` as a column."""
+    rack, sends_rack = owner["rack"], owner["sends_rack"]
+    is_possible = F.array_contains(in_sync_racks, rack) & ~rack.eqNullSafe(leader_rack)
+    may_follow = is_possible & ~sends_rack.eqNullSafe(F.lit(False))
+    return F.when(may_follow, F.when(sends_rack, rack)).otherwise(leader_rack)
 
 
 def _measured_bytes(estimation: EstimationOptions) -> Column:

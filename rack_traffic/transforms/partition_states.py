@@ -21,9 +21,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
+from placement_core import RACK_AWARE_SELECTOR
 from rack_traffic.transforms.hourly import micros
 
-# ---- The rack of each broker over time.
+# ---- The rack and the replica selector of each broker over time.
 
 FOREVER = 1 << 62
 """A time in microseconds after every other time; before every other time if negative."""
@@ -38,21 +39,30 @@ def broker_racks(brokers: DataFrame) -> DataFrame:
     other snapshots. A change is assumed half-way between the two snapshots that show it. A rack
     that is missing in some snapshots is assumed not to have changed there.
     """
-    by_time = Window.partitionBy("cluster", "broker").orderBy("at", "rack")
-    known = brokers.filter(F.col("rack").isNotNull()).select(
-        "cluster", "broker", "rack", micros("taken_at").alias("at")
+    return _spans(brokers, "rack")
+
+
+def replica_selectors(brokers: DataFrame) -> DataFrame:
+    """Return (cluster, broker, replica_selector, since, until), as `broker_racks`."""
+    return _spans(brokers, "replica_selector")
+
+
+def _spans(brokers: DataFrame, name: str) -> DataFrame:
+    by_time = Window.partitionBy("cluster", "broker").orderBy("at", name)
+    known = brokers.filter(F.col(name).isNotNull()).select(
+        "cluster", "broker", name, micros("taken_at").alias("at")
     )
     changes = known.withColumns(
         {
-            "before_rack": F.lag("rack").over(by_time),
+            "before": F.lag(name).over(by_time),
             "before_at": F.lag("at").over(by_time),
         }
-    ).filter(F.col("before_rack").isNull() | (F.col("before_rack") != F.col("rack")))
+    ).filter(F.col("before").isNull() | (F.col("before") != F.col(name)))
     middle = F.expr("before_at + (at - before_at) div 2")
     spans = changes.select(
         "cluster",
         "broker",
-        "rack",
+        name,
         F.coalesce(middle, F.lit(-FOREVER)).alias("since"),
     )
     by_since = Window.partitionBy("cluster", "broker").orderBy("since")
@@ -65,11 +75,17 @@ def with_rack(rows: DataFrame, racks: DataFrame, broker: str, at: str, name: str
     ``racks`` is the result of :func:`broker_racks`; ``broker`` and ``at`` (microseconds) are
     columns of ``rows``. The rack is null if it is unknown.
     """
+    return _with_value(rows, racks, "rack", broker, at, name)
+
+
+def _with_value(
+    rows: DataFrame, of_brokers: DataFrame, value: str, broker: str, at: str, name: str
+) -> DataFrame:
     spans = F.broadcast(
-        racks.select(
+        of_brokers.select(
             F.col("cluster").alias("_cluster"),
             F.col("broker").alias("_broker"),
-            F.col("rack").alias(name),
+            F.col(value).alias(name),
             "since",
             "until",
         )
@@ -81,6 +97,30 @@ def with_rack(rows: DataFrame, racks: DataFrame, broker: str, at: str, name: str
         & (F.col(at) < F.col("until"))
     )
     return rows.join(spans, matches, how="left").select(*rows.columns, name)
+
+
+def _with_in_sync_racks(rows: DataFrame, racks: DataFrame, selectors: DataFrame) -> DataFrame:
+    """Return ``rows`` with a column ``in_sync_racks``: the racks of the in-sync replicas, if the
+    leader selects replicas by rack, else null; see `placement_core.source_rack`."""
+    selected = _with_value(rows, selectors, "replica_selector", "leader", "at", "replica_selector")
+    of_cluster = racks.groupBy(F.col("cluster").alias("_cluster")).agg(
+        F.collect_list(F.struct("broker", "rack", "since", "until")).alias("_spans")
+    )
+    at = F.col("at")
+    in_sync = F.filter(
+        "_spans",
+        lambda span: (
+            F.array_contains("isr", span["broker"]) & (span["since"] <= at) & (at < span["until"])
+        ),
+    )
+    in_sync_racks = F.when(
+        F.col("replica_selector") == RACK_AWARE_SELECTOR,
+        F.array_sort(F.transform(in_sync, lambda span: span["rack"])),
+    )
+    joined = selected.join(
+        F.broadcast(of_cluster), selected["cluster"] == F.col("_cluster"), how="left"
+    )
+    return joined.select(*rows.columns, in_sync_racks.alias("in_sync_racks"))
 
 
 RANGE_AGES = (1, 4, 16, 64, 256)
@@ -101,22 +141,26 @@ BOUNDARIES = tuple(f"boundary_{n}" for n in range(1, len(RANGE_AGES) + 1))
 DENSITIES = tuple(f"density_{n}" for n in range(1, len(RANGE_AGES) + 1))
 
 
-def partition_states(partitions: DataFrame, racks: DataFrame) -> DataFrame:
+def partition_states(partitions: DataFrame, racks: DataFrame, selectors: DataFrame) -> DataFrame:
     """Return a row per snapshot of a partition:
 
-    (cluster, topic, partition, at, topic_hash, leader, leader_rack, replicas, start_offset,
-    end_offset, before_at, before_end, before_leader, before_rack, newest_density, oldest_density,
-    boundary_1 ... boundary_5, density_1 ... density_5).
+    (cluster, topic, partition, at, topic_hash, leader, leader_rack, in_sync_racks, replicas,
+    start_offset, end_offset, before_at, before_end, before_leader, before_rack, newest_density,
+    oldest_density, boundary_1 ... boundary_5, density_1 ... density_5).
 
-    ``racks`` is the result of `broker_racks`. ``at`` and ``before_at`` (of the snapshot before
-    with the same topic id) are in microseconds; ``topic_hash`` is a hash of the topic id.
-    Densities are bytes per offset on disk; like a fetch, they include the control records of
-    transactions: * ``newest_density``: of the records appended since the snapshot before; *
-    ``density_n``: of the offsets in [``boundary_n``, ``boundary_n-1``), where ``boundary_0`` is
-    ``end_offset``. A range that was compacted in the meantime is empty; * ``oldest_density``:
-    of the offsets below the last boundary, compacted or not. All are null if the size on disk
-    was never known. A partition without a leader has the rack of its last leader: no member
-    reads from it in the meantime.
+    ``racks`` is the result of `broker_racks`, ``selectors`` that of `replica_selectors`.
+    ``in_sync_racks`` is null unless the leader selects replicas by rack. ``at`` and ``before_at``
+    (of the snapshot before with the same topic id) are in microseconds; ``topic_hash`` is a hash of
+    the topic id. Densities are bytes per offset on disk; like a fetch, they include the control
+    records of transactions:
+
+    * ``newest_density``: of the records appended since the snapshot before;
+    * ``density_n``: of the offsets in [``boundary_n``, ``boundary_n-1``), where ``boundary_0`` is
+      ``end_offset``. A range that was compacted in the meantime is empty;
+    * ``oldest_density``: of the offsets below the last boundary, compacted or not.
+
+    All are null if the size on disk was never known. A partition without a leader has the rack of
+    its last leader: no member reads from it in the meantime.
     """
     by_time = Window.partitionBy(*PARTITION).orderBy("at", "end_offset")
     selected = partitions.select(
@@ -125,6 +169,7 @@ def partition_states(partitions: DataFrame, racks: DataFrame) -> DataFrame:
         F.xxhash64("topic_id").alias("topic_hash"),
         "leader",
         "replicas",
+        "isr",
         "start_offset",
         "end_offset",
         "size_bytes",
@@ -132,7 +177,9 @@ def partition_states(partitions: DataFrame, racks: DataFrame) -> DataFrame:
     last_leader = F.last("leader", True).over(_rows_before(by_time))
     with_leader = selected.withColumn("leader", F.coalesce("leader", last_leader))
     unique = _deduplicate(with_leader, by_time)
-    located = with_rack(unique, racks, "leader", "at", "leader_rack")
+    located = _with_in_sync_racks(
+        with_rack(unique, racks, "leader", "at", "leader_rack"), racks, selectors
+    )
     of_topic = Window.partitionBy(*PARTITION, "topic_hash").orderBy("at")
     with_growth = located.withColumns(
         {
@@ -248,6 +295,7 @@ def _with_densities(rows: DataFrame, of_topic: WindowSpec) -> DataFrame:
         "topic_hash",
         "leader",
         "leader_rack",
+        "in_sync_racks",
         "replicas",
         "start_offset",
         "end_offset",

@@ -19,7 +19,7 @@ import numpy as np
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Plan
 from assignors.partition_arrays import AssignedPartitions
-from placement_core import TopicPartition
+from placement_core import TopicPartition, source_rack
 from placement_core.flow import IntArray
 from rack_traffic.what_if.cases import NO_OWNER, GroupCase, ScenarioAssignment
 from rack_traffic.what_if.leader_layout import LeaderLayout
@@ -40,16 +40,22 @@ def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[Scenario
     first of these groups, so that they count once.
     """
     as_is, follower_fetching = present_assignments(case)
-    current, leaders = as_is.owner, as_is.source
+    # No change where all brokers select replicas already.
+    last = [] if case.racks.keys() <= case.selecting else [follower_fetching]
+    current, leaders = as_is.owner, case.leader_racks()
     indexes = _indexes(case.partitions)
     leader_racks = _by_topic(indexes, leaders, None)
     new_leaders = [layout.racks[partition] for partition in case.partitions]
     leader_moves = layout.moves if case.group == layout.first_group else 0
     if case.assigned_by_brokers:
         moved = ScenarioAssignment(
-            "leader_layout", case.assignor, current, new_leaders, leader_moves
+            "leader_layout",
+            case.assignor,
+            current,
+            _sources(case, current, new_leaders),
+            leader_moves,
         )
-        return [as_is, moved, follower_fetching]
+        return [as_is, moved, *last]
     no_racks: dict[str, list[str | None]] = {
         topic: [None] * len(racks) for topic, racks in leader_racks.items()
     }
@@ -66,64 +72,70 @@ def scenario_assignments(case: GroupCase, layout: LeaderLayout) -> list[Scenario
         ),
     }
     owner = {name: _planned_owners(case, indexes, plan) for name, plan in plans.items()}
+    owner["rackward_by_bytes"] = _owners_by_bytes(
+        case, indexes, owner["rackward_cooperative_sticky"], leaders
+    )
+
+    def scenario(name: str, assignor: str) -> ScenarioAssignment:
+        return ScenarioAssignment(name, assignor, owner[name], _sources(case, owner[name], leaders))
+
+    after_layout = owner["rackward_after_leader_layout"]
     return [
         as_is,
-        ScenarioAssignment("apache_range", "range", owner["apache_range"], leaders),
-        ScenarioAssignment(
-            "apache_cooperative_sticky",
-            "cooperative-sticky",
-            owner["apache_cooperative_sticky"],
-            leaders,
-        ),
-        ScenarioAssignment("rackward_range", RANGE, owner["rackward_range"], leaders),
-        ScenarioAssignment(
-            "rackward_cooperative_sticky",
-            COOPERATIVE_STICKY,
-            owner["rackward_cooperative_sticky"],
-            leaders,
-        ),
-        ScenarioAssignment(
-            "rackward_by_bytes",
-            COOPERATIVE_STICKY,
-            _owners_by_bytes(case, indexes, owner["rackward_cooperative_sticky"], leaders),
-            leaders,
-        ),
+        scenario("apache_range", "range"),
+        scenario("apache_cooperative_sticky", "cooperative-sticky"),
+        scenario("rackward_range", RANGE),
+        scenario("rackward_cooperative_sticky", COOPERATIVE_STICKY),
+        scenario("rackward_by_bytes", COOPERATIVE_STICKY),
         ScenarioAssignment(
             "rackward_after_leader_layout",
             COOPERATIVE_STICKY,
-            owner["rackward_after_leader_layout"],
-            new_leaders,
+            after_layout,
+            _sources(case, after_layout, new_leaders),
             leader_moves,
         ),
-        follower_fetching,
+        *last,
     ]
 
 
 def present_assignments(case: GroupCase) -> tuple[ScenarioAssignment, ScenarioAssignment]:
-    """Return what the members read now: as it is, and with follower fetching."""
+    """Return what the members read now: as it is, and with follower fetching (KIP-392) of all."""
     leaders = case.leader_racks()
     owned = {member.id: member.owned for member in case.members}
     owner = _owners(case, _indexes(case.partitions), owned)
-    nearest = _follower_fetching_racks(case, owner, leaders)
+    everywhere = replace(
+        case,
+        selecting=frozenset(case.racks),
+        sends_rack=dict.fromkeys((member.id for member in case.members), True),
+    )
+    nearest = _sources(everywhere, owner, leaders)
     return (
-        ScenarioAssignment("as_is", case.assignor, owner, leaders),
+        ScenarioAssignment("as_is", case.assignor, owner, _sources(case, owner, leaders)),
         ScenarioAssignment("follower_fetching", case.assignor, owner, nearest),
     )
 
 
-def _follower_fetching_racks(
+def _sources(
     case: GroupCase, owner: IntArray, leaders: Sequence[str | None]
-) -> list[str | None]:
-    """Return the rack that each partition is read from with follower fetching (KIP-392).
+) -> Sequence[str | None]:
+    """Return the rack that each partition is read from, given the racks of the leaders.
 
-    It is the rack of the owner if an in-sync replica is there, else the rack of the leader.
+    How a member reads does not depend on who assigns its partitions.
     """
+    if not case.may_follow:
+        return leaders
     in_sync = {each.isr for each in case.partitions.values()}
-    racks_of = {isr: {case.rack_of(broker) for broker in isr} for isr in in_sync}
+    racks_of = {
+        isr: {rack for rack in map(case.rack_of, isr) if rack is not None} for isr in in_sync
+    }
     racks = []
     for number, each, leader in zip(owner.tolist(), case.partitions.values(), leaders, strict=True):
-        own = None if number == NO_OWNER else case.members[number].rack
-        racks.append(own if own is not None and own in racks_of[each.isr] else leader)
+        if number == NO_OWNER or each.leader not in case.selecting:
+            racks.append(leader)
+            continue
+        member = case.members[number]
+        sends_rack = case.sends_rack.get(member.id)
+        racks.append(source_rack(member.rack, leader, racks_of[each.isr], sends_rack))
     return racks
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,6 +33,9 @@ class GroupCase:
     to which a member subscribes. ``racks`` are the brokers' (None: unknown); ``shared_topics`` is
     the number of these topics that other groups read too. A group that is ``assigned_by_brokers``
     (KIP-848) keeps its assignment, wherever the leaders are.
+
+    ``selecting`` are the brokers that select replicas by rack. ``sends_rack`` has, by the id of
+    those members of which it is known, whether they fetch with their rack.
     """
 
     cluster: str
@@ -44,6 +47,15 @@ class GroupCase:
     racks: Mapping[int, str | None]
     shared_topics: int = 0
     assigned_by_brokers: bool = False
+    selecting: frozenset[int] = frozenset()
+    sends_rack: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether members may read from followers."""
+        return bool(self.selecting) and any(
+            self.sends_rack.get(each.id, True) for each in self.members
+        )
 
     def rack_of(self, broker: int | None) -> str | None:
         """Return the rack of a broker; None if the broker or its rack is unknown."""

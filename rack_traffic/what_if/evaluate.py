@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assignors import Member
-from placement_core import TopicPartition
+from placement_core import RACK_AWARE_SELECTOR, TopicPartition
 from placement_core.leaders import components
 from rack_traffic.output_tables import WHAT_IF
 from rack_traffic.prices import PriceTable
@@ -136,4 +136,14 @@ def group_case(row: Mapping[str, Any]) -> GroupCase:
         racks={each["broker"]: each["rack"] for each in row["brokers"]},
         shared_topics=row["shared_topics"],
         assigned_by_brokers=row["group_type"] not in (None, "classic"),
+        selecting=frozenset(
+            each["broker"]
+            for each in row["brokers"]
+            if each["replica_selector"] == RACK_AWARE_SELECTOR
+        ),
+        sends_rack={
+            each["member_id"]: each["sends_rack"]
+            for each in row["members"]
+            if each["sends_rack"] is not None
+        },
     )

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from rack_traffic.options import Interval
 from rack_traffic.pipeline import Snapshots
-from rack_traffic.transforms.commit_intervals import STABLE_STATES
-from rack_traffic.transforms.partition_states import FOREVER, broker_racks
+from rack_traffic.transforms.commit_intervals import STABLE_STATES, sends_rack
+from rack_traffic.transforms.partition_states import FOREVER, broker_racks, replica_selectors
 
 KEY = ("cluster", "group", "interval_start")
 
@@ -141,7 +141,10 @@ def _members(members: DataFrame, spans: DataFrame, interval: Interval) -> DataFr
         .groupBy(*KEY)
         .agg(
             F.collect_list(
-                F.struct("member_id", "instance_id", "rack", "topics", "assignment")
+                F.struct(
+                    *("member_id", "instance_id", "rack", "topics", "assignment"),
+                    sends_rack().alias("sends_rack"),
+                )
             ).alias("members"),
             F.max("protocol").alias("protocol"),
             F.max("group_type").alias("group_type"),
@@ -167,11 +170,12 @@ def _topics(partitions: DataFrame, spans: DataFrame, interval: Interval) -> Data
 
 
 def _brokers(brokers: DataFrame) -> DataFrame:
-    """Return (cluster, brokers): each broker and its last rack, null if it never had one."""
-    seen = brokers.select("cluster", "broker").distinct()
-    racks = broker_racks(brokers).filter(F.col("until") == F.lit(FOREVER))
-    return (
-        seen.join(racks, on=["cluster", "broker"], how="left")
-        .groupBy("cluster")
-        .agg(F.collect_list(F.struct("broker", "rack")).alias("brokers"))
+    """Return (cluster, brokers): each broker with its last rack and replica selector, null if it
+    never had one."""
+    last = brokers.select("cluster", "broker").distinct()
+    for spans in (broker_racks(brokers), replica_selectors(brokers)):
+        values = spans.filter(F.col("until") == F.lit(FOREVER)).drop("since", "until")
+        last = last.join(values, on=["cluster", "broker"], how="left")
+    return last.groupBy("cluster").agg(
+        F.collect_list(F.struct("broker", "rack", "replica_selector")).alias("brokers")
     )

@@ -7,6 +7,9 @@ one group would have at the expense of another is no saving.
 A group that brokers assign does not follow leaders that move. So leaders go to the members that own
 their partitions now; all other groups are assigned anew for the leaders.
 
+Leaders do not move for a group that may read from followers: what a moved leader makes local, it
+reads there already, or does so once its members send their racks. It is apart from all others.
+
 A layout takes longer to compute than an assignment. Without groups that brokers assign it depends
 neither on the current owners nor, for a group that shares no topic, on the bytes: so it is the same
 in most intervals, and for groups with the same members per rack.
@@ -72,9 +75,12 @@ class _LayoutInput:
 
 def groups_sharing_topics(cases: Sequence[GroupCase]) -> list[list[GroupCase]]:
     """Divide the groups of one cluster: those that share topics, directly or through others, are
-    together. Sorted by name."""
+    together, unless they may read from followers. Sorted by name."""
     ordered = sorted(cases, key=lambda each: each.group)
-    topics = [{partition.topic for partition in case.partitions} for case in ordered]
+    topics = [
+        set() if case.may_follow else {partition.topic for partition in case.partitions}
+        for case in ordered
+    ]
     divided: dict[int, list[GroupCase]] = {}
     for case, component in zip(ordered, components(topics), strict=True):
         divided.setdefault(component, []).append(case)
@@ -86,6 +92,11 @@ def leader_layout(cases: Sequence[GroupCase]) -> LeaderLayout:
 
     A partition without a leader keeps none.
     """
+    if cases[0].may_follow:
+        (case,) = cases
+        return LeaderLayout(
+            dict(zip(case.partitions, case.leader_racks(), strict=True)), 0, case.group
+        )
     partitions: dict[TopicPartition, PartitionCase] = {}
     for case in cases:
         partitions |= case.partitions

@@ -68,11 +68,14 @@ class Snapshot:
 PartitionValues = Mapping[TopicPartition, int]
 
 
-def broker_rows(cluster: str, state: ClusterState, at: datetime) -> list[Row]:
+def broker_rows(
+    cluster: str, state: ClusterState, selectors: Mapping[int, str], at: datetime
+) -> list[Row]:
     """Return the rows of the table brokers, for the live ones."""
     hosts = {broker: address.rpartition(":")[0] for broker, address in state.addresses.items()}
     return [
-        (cluster, broker.id, broker.rack, hosts.get(broker.id), at) for broker in state.view.brokers
+        (cluster, broker.id, broker.rack, hosts.get(broker.id), at, selectors.get(broker.id))
+        for broker in state.view.brokers
     ]
 
 
@@ -246,6 +249,7 @@ class _SnapshotReader:
         for leader, tps in partitions.items():
             self.reader.read_logs(leader, tps, logs)
             read_at[leader] = self.clock()
+        selectors = self.reader.replica_selectors(broker.id for broker in state.view.brokers)
         members: list[Row] = []
         commits: list[Row] = []
         read: set[str] = set()
@@ -255,7 +259,7 @@ class _SnapshotReader:
             self.reader.add_faults(NO_GROUP)
         self._check_visible(visible)
         tables = {
-            "brokers": broker_rows(self.cluster, state, at),
+            "brokers": broker_rows(self.cluster, state, selectors, at),
             "partitions": partition_rows(
                 self.cluster,
                 state,

@@ -10,11 +10,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rack_traffic.options import EstimationOptions
-from rack_traffic.pipeline import consumed_hours
+from rack_traffic.pipeline import Snapshots, consumed_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import PARTITION_HOURS
 from rack_traffic.transforms.hourly import hourly
-from rack_traffic.transforms.partition_states import broker_racks, partition_states
+from rack_traffic.transforms.partition_states import (
+    broker_racks,
+    partition_states,
+    replica_selectors,
+)
 from tests.support.traffic_frames import stored
 
 EMPTY: dict[str, list[dict[str, Any]]] = {
@@ -25,6 +29,12 @@ EMPTY: dict[str, list[dict[str, Any]]] = {
 def plan_of(rows: DataFrame) -> list[str]:
     text = rows._jdf.queryExecution().executedPlan().toString()
     return [line.strip(" :+-*()0123456789") for line in text.splitlines() if line.strip()]
+
+
+def states_of(tables: Snapshots) -> DataFrame:
+    return partition_states(
+        tables.partitions, broker_racks(tables.brokers), replica_selectors(tables.brokers)
+    )
 
 
 def exchanges(plan: list[str]) -> list[str]:
@@ -40,7 +50,7 @@ def exchanges(plan: list[str]) -> list[str]:
 def plan(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return the plan from commits to hours."""
     tables = stored(spark, EMPTY, tmp_path_factory.mktemp("snapshots"))
-    states = partition_states(tables.partitions, broker_racks(tables.brokers))
+    states = states_of(tables)
     return plan_of(consumed_hours(tables, states, EstimationOptions()))
 
 
@@ -73,7 +83,7 @@ def test_commits_are_sorted_twice_by_a_number_first(plan: list[str]) -> None:
 
 def test_states_and_owners_are_shuffled_once_each(spark: SparkSession, tmp_path: Path) -> None:
     tables = stored(spark, EMPTY, tmp_path)
-    states = plan_of(partition_states(tables.partitions, broker_racks(tables.brokers)))
+    states = plan_of(states_of(tables))
     assert exchanges(states) == ["cluster, topic, partition", "cluster, broker"]
 
 

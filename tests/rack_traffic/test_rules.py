@@ -99,6 +99,7 @@ def owner(
     group: str = "g",
     state: str = "Stable",
     owns: bool = True,
+    **more: Any,
 ) -> Values:
     assignment = [{"topic": "t", "partitions": [0]}] if owns else []
     return {
@@ -108,7 +109,7 @@ def owner(
         "rack": rack if owns else None,
         "assignment": assignment,
         "taken_at": at(minute),
-    }
+    } | more
 
 
 # Twenty log segments of 10 bytes per offset; from the eighteenth on the log is 5,000 bytes smaller.
@@ -117,6 +118,11 @@ COMPACTED = [
     for n, row in enumerate(steps(21))
 ]
 
+SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+SELECTING = [
+    broker(0, number, rack) | {"replica_selector": SELECTOR} for number, rack in enumerate(RACKS)
+]
+JOINED_WITH_RACK: Values = {"rack_source": "subscription"}
 UNSIZED_HOURS = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23}
 
 CASES: dict[str, Case] = {
@@ -286,6 +292,73 @@ CASES: dict[str, Case] = {
             ("replicate", 0): [("a", "b", 1500), ("b", "a", 1500)],
         },
         logs=changed(steps(4, replicas=[0, 1]), 2, leader=1),
+    ),
+    "18 selection: an in-sync replica in the owner's rack": Case(
+        # The follower in rack c is not in sync.
+        {
+            ("g", 0): [("b", "b", 3000)],
+            ("in c", 0): [("a", "c", 3000)],
+            ("in a", 0): [("a", "a", 3000)],
+        },
+        logs=steps(4, replicas=[0, 1, 2], isr=[0, 1]),
+        commits=[commit(10 * n, 100 * n, g) for n in range(4) for g in ("g", "in c", "in a")],
+        members=[
+            owner(0, "b", **JOINED_WITH_RACK),
+            owner(0, "c", "in c", **JOINED_WITH_RACK),
+            owner(0, "a", "in a", **JOINED_WITH_RACK),
+        ],
+        brokers=SELECTING,
+    ),
+    "18 selection: at each end, by the leader's class and the replicas in sync": Case(
+        # Broker 0 gets the class at 10:05, half-way. The follower is not in sync at the third
+        # snapshot, and broker 2, which leads at the last one, has another class.
+        {("g", 0): [("a", "b", 500 + 1000), ("b", "b", 1000), ("c", "b", 500)]},
+        logs=[
+            row | {"isr": isr, "leader": leader}
+            for row, isr, leader in zip(
+                steps(4, replicas=[0, 1, 2]),
+                ([0, 1], [0, 1], [0], [0, 1]),
+                (0, 0, 0, 2),
+                strict=True,
+            )
+        ],
+        members=[owner(0, "b", **JOINED_WITH_RACK)],
+        brokers=[
+            broker(0, 0, "a") | {"replica_selector": ""},
+            broker(5, 0, "a"),
+            broker(10, 0, "a") | {"replica_selector": SELECTOR},
+            broker(0, 1, "b") | {"replica_selector": SELECTOR},
+            broker(0, 2, "c") | {"replica_selector": "com.example.Selector"},
+        ],
+    ),
+    "18 selection: an owner moves to another rack": Case(
+        {("g", 0): [("b", "b", 1500), ("c", "c", 1500)]},
+        logs=steps(4, replicas=[0, 1, 2], isr=[0, 1, 2]),
+        members=[owner(0, "b", **JOINED_WITH_RACK), owner(20, "c", **JOINED_WITH_RACK)],
+        brokers=SELECTING,
+    ),
+    "19 clients: rackward's read leaders, and of others without a rack it is unknown": Case(
+        {
+            ("ours", 0): [("a", "b", 3000)],
+            ("mapped", 0): [(None, "b", 3000)],
+            ("elsewhere", 0): [("a", "x", 3000)],
+            ("g", 0): [("b", "b", 1500), (None, "b", 1500)],
+        },
+        logs=steps(4, replicas=[0, 1], isr=[0, 1]),
+        commits=[
+            commit(10 * n, 100 * n, group)
+            for n in range(4)
+            for group in ("ours", "mapped", "elsewhere", "g")
+        ],
+        members=[
+            owner(0, "b", "ours", protocol="leader-rack-aware-range", **JOINED_WITH_RACK),
+            owner(0, "b", "mapped", protocol="range", rack_source="mapping"),
+            owner(0, "x", "elsewhere", rack_source="mapping"),
+            # The member is restarted without client.rack.
+            owner(0, "b", **JOINED_WITH_RACK),
+            owner(20, "b", rack_source="mapping"),
+        ],
+        brokers=SELECTING,
     ),
 }
 

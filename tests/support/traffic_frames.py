@@ -76,7 +76,7 @@ def snapshot(
         cluster,
         at,
         {
-            "brokers": [(cluster, 0, "a", "h", at)],
+            "brokers": [(cluster, 0, "a", "h", at, "")],
             "partitions": [
                 (cluster, "orders", "id", p, 0, 1, [0, 1], [0], 0, 10 * p, None, at, "h:1")
                 for p in range(partitions)

@@ -10,7 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from placement_core import ClusterView, InvalidOptionError, TopicPartition
+from placement_core import (
+    RACK_AWARE_SELECTOR,
+    ClusterView,
+    InvalidOptionError,
+    TopicPartition,
+)
 from placement_core.leaders import (
     ConsumerDemand,
     LeaderLayout,
@@ -19,7 +24,9 @@ from placement_core.leaders import (
     plan_leaders,
 )
 from rackward.admin import AdminConnection, ClusterState, read_replica_sizes, read_state
+from rackward.admin.groups import OWN_PROTOCOLS
 from rackward.admin.metadata import LATEST, read_log_offsets, unauthorized_topics
+from rackward.admin.tolerant_reader import TolerantReader
 from rackward.cli import options
 from rackward.cli.console import escape_controls, stderr
 from rackward.cli.options import ClusterOptions, match_topics, parse_placement
@@ -263,6 +270,14 @@ def _read_readers(
         stderr().print(
             f"{format_count(rackless, 'member')} of these groups without a rack: the figures count "
             "their partitions as not local; see --mapping.",
+            style="yellow",
+        )
+    selectors = TolerantReader(admin).replica_selectors(sorted(state.view.racks()))
+    following = [each.id for each in groups if each.protocol not in OWN_PROTOCOLS]
+    if following and RACK_AWARE_SELECTOR in selectors.values():
+        stderr().print(
+            f"Brokers have a replica selector: members of {format_list(following)} that fetch with "
+            "a rack read from in-sync replicas in it, wherever leaders are.",
             style="yellow",
         )
     readers = readers_of_groups(groups, host_racks, assignment)

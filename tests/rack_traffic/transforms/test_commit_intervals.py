@@ -43,7 +43,11 @@ def test_commit_intervals(spark: SparkSession) -> None:
         "cluster string, topic string, partition int, at bigint, leader_rack string",
     )
     empty = {name: F.lit(None) for name in TO_STATE if name != "leader_rack"}
-    types = {"newest_density": "double", "oldest_density": "double"}
+    types = {
+        "newest_density": "double",
+        "oldest_density": "double",
+        "in_sync_racks": "array<string>",
+    }
     states = state.withColumns(
         {
             name: null.cast("double" if name.startswith("density") else types.get(name, "bigint"))
@@ -51,9 +55,12 @@ def test_commit_intervals(spark: SparkSession) -> None:
         }
     )
     owners = spark.createDataFrame(
-        [("c", "g", "t", 0, 2 * SECOND, True, "x"), ("c", "g", "t", 0, 3 * SECOND, False, None)],
+        [
+            ("c", "g", "t", 0, 2 * SECOND, True, "x", True),
+            ("c", "g", "t", 0, 3 * SECOND, False, None, None),
+        ],
         "cluster string, group string, topic string, partition int, at bigint, owned boolean, "
-        "rack string",
+        "rack string, sends_rack boolean",
     )
     intervals = commit_intervals(commits, states, owners).select(
         "group",

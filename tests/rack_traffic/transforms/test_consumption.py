@@ -12,7 +12,11 @@ from rack_traffic.transforms.partition_states import BOUNDARIES, DENSITIES
 from tests.support.traffic_frames import assert_frames_equal
 
 SECOND = 1_000_000
-LOG = "topic_hash:bigint, leader_rack:string, start_offset:bigint, end_offset:bigint"
+LOG = (
+    "topic_hash:bigint, leader_rack:string, in_sync_racks:array<string>, start_offset:bigint, "
+    "end_offset:bigint"
+)
+OWNER = "owned:boolean, rack:string, sends_rack:boolean"
 RANGES = ", ".join(
     [
         "newest_density:double, oldest_density:double",
@@ -25,14 +29,14 @@ INTERVALS = (
     "series_hash bigint, cluster string, topic string, partition int, group string, "
     "from_at bigint, to_at bigint, from_offset bigint, to_offset bigint, "
     f"from_state struct<{LOG}>, to_state struct<{LOG}, {RANGES}>, "
-    "from_owner struct<owned:boolean, rack:string>, to_owner struct<owned:boolean, rack:string>"
+    f"from_owner struct<{OWNER}>, to_owner struct<{OWNER}>"
 )
 CONSUMPTION = (
     "topic string, to_at bigint, from_rack string, from_rack_after string, to_rack string, "
     "to_rack_after string, bytes double, estimated boolean, unsized_offsets bigint"
 )
-OWNED = (True, "x")
-NOT_OWNED = (False, None)
+OWNED = (True, "x", True)
+NOT_OWNED = (False, None, None)
 
 
 def interval(
@@ -54,8 +58,8 @@ def interval(
     ranges = densities if sized else (None,) * len(densities)
     return (
         *(7, "c", topic, 0, "g", seconds[0] * SECOND, seconds[1] * SECOND, *offsets),
-        (1, "a", 0, 100),
-        (topic_hash, "b", start_offset, 100, *ranges, compacted_below),
+        (1, "a", None, 0, 100),
+        (topic_hash, "b", None, start_offset, 100, *ranges, compacted_below),
         *owners,
     )
 
@@ -71,7 +75,7 @@ def test_consumption(spark: SparkSession) -> None:
         interval("recreated", (0, 60), (100, 110), topic_hash=2),
         interval("skipped", (0, 60), (10, 110), start_offset=60),
         interval("not owned", (0, 60), (100, 110), owners=(NOT_OWNED, NOT_OWNED)),
-        interval("new owner", (0, 60), (100, 110), owners=(OWNED, (True, "y"))),
+        interval("new owner", (0, 60), (100, 110), owners=(OWNED, (True, "y", None))),
         interval("too fast", (0, 60), (100, 100_000)),
         interval("unsized", (0, 60), (100, 110), sized=False),
         interval("long gap", (0, 7200), (100, 110)),

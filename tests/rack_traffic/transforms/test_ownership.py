@@ -124,17 +124,24 @@ def test_duplicate_and_unsorted_snapshots(spark: SparkSession) -> None:
 
 
 def test_ownership_events(spark: SparkSession) -> None:
-    rows = [member(0, "m", [0]), member(1, "m", [1], "b"), member(2, None, [], state="Empty")]
+    joined = {"protocol": "range", "rack_source": "subscription"}
+    rows = [
+        member(0, "m", [0]) | {"protocol": "leader-rack-aware-range"},
+        member(1, "m", [1], "b"),
+        member(2, "m", [1], "b") | joined,
+        member(3, None, [], state="Empty"),
+    ]
     minute = 60_000_000
     begin = int(BEGIN.timestamp()) * 10**6
     expected = spark.createDataFrame(
         [
-            ("c", "g", "t", 0, begin, True, "a"),
-            ("c", "g", "t", 0, begin + minute, False, None),
-            ("c", "g", "t", 1, begin + minute, True, "b"),
-            ("c", "g", "t", 1, begin + 2 * minute, False, None),
+            ("c", "g", "t", 0, begin, True, "a", False),
+            ("c", "g", "t", 0, begin + minute, False, None, None),
+            ("c", "g", "t", 1, begin + minute, True, "b", None),
+            ("c", "g", "t", 1, begin + 2 * minute, True, "b", True),
+            ("c", "g", "t", 1, begin + 3 * minute, False, None, None),
         ],
         "cluster string, group string, topic string, partition int, at bigint, owned boolean, "
-        "rack string",
+        "rack string, sends_rack boolean",
     )
     assert_frames_equal(ownership_events(frame(spark, "members", rows)), expected)

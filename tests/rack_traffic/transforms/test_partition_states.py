@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from rack_traffic.transforms.partition_states import FOREVER, partition_states
+from rack_traffic.transforms.partition_states import FOREVER, partition_states, replica_selectors
 from tests.support.traffic_frames import assert_frames_equal, frame
 
 BEGIN = datetime(1970, 1, 2, tzinfo=UTC)
@@ -67,7 +67,8 @@ def test_partition_states(spark: SparkSession) -> None:
         ("recreated", second, "a", None, 5.0, 10, 5.0, 10, 5.0),
         ("unsized", first, "a", None, None, 100, None, 100, None),
     ]
-    states = partition_states(partitions, racks).select(
+    selectors = replica_selectors(frame(spark, "brokers", []))
+    states = partition_states(partitions, racks, selectors).select(
         *(column.strip().split()[0] for column in COLUMNS.split(","))
     )
     assert_frames_equal(states, spark.createDataFrame(expected, COLUMNS))

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assignors import Member
-from placement_core import TopicPartition
+from placement_core import RACK_AWARE_SELECTOR, TopicPartition
 from rack_traffic.options import Interval
 from rack_traffic.output_tables import HOURS_PER_MONTH, SCENARIOS
 from rack_traffic.output_tables import WHAT_IF as WHAT_IF_COLUMNS
@@ -31,7 +31,7 @@ from rack_traffic.what_if.cases import (
 )
 from rack_traffic.what_if.evaluate import what_if
 from rack_traffic.what_if.inputs import group_inputs
-from rack_traffic.what_if.leader_layout import leader_layout
+from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
 from rack_traffic.what_if.ranking import ranking
 from tests.support.traffic_frames import snapshots
 
@@ -105,6 +105,44 @@ def test_a_group_that_reads_only_across_racks() -> None:
     # The partitions of broker 0 have a replica in rack b; those of broker 1 have none in rack a.
     assert by_scenario["follower_fetching"].crossing_bytes == 7 * GB
     assert by_scenario["follower_fetching"].moves == 0
+
+
+@pytest.mark.parametrize(
+    ("sends_rack", "crossing", "unknown"),
+    [(True, 7, 0), (False, 10, 0), (None, 7, 3)],
+)
+def test_followers_that_are_read_already(
+    sends_rack: bool | None, crossing: int, unknown: int
+) -> None:
+    """Partitions 0 and 1 have a replica in their member's rack, 2 and 3 have none."""
+    known = {} if sends_rack is None else dict.fromkeys("mn", sends_rack)
+    group = replace(
+        case([0, 0, 1, 1], member("m", "a", [2, 3]), member("n", "b", [0, 1])),
+        selecting=frozenset(RACKS),
+        sends_rack=known,
+    )
+    by_scenario = metrics(group)
+    now = by_scenario["as_is"]
+    assert (now.crossing_bytes, now.unknown_bytes) == (crossing * GB, unknown * GB)
+    assert "follower_fetching" not in by_scenario
+    assert by_scenario["rackward_cooperative_sticky"].crossing_bytes == 0
+    # One broker that does not select replicas: then it is a change.
+    partly = replace(group, selecting=frozenset({0, 1}))
+    assert "follower_fetching" in metrics(partly)
+    assert metrics(partly)["as_is"] == now
+
+
+def test_leaders_do_not_move_for_groups_that_read_followers() -> None:
+    follows = replace(
+        case([0, 0, 0, 0], member("m", "a", [0, 1]), member("n", "b", [2, 3])),
+        selecting=frozenset(RACKS),
+        sends_rack={"m": True, "n": True},
+    )
+    reads_leaders = replace(follows, group="h", sends_rack={"m": False, "n": False})
+    assert groups_sharing_topics([follows, reads_leaders]) == [[follows], [reads_leaders]]
+    assert leader_layout([follows]).moves == 0
+    assert leader_layout([reads_leaders]).moves == 2
+    assert metrics(follows)["rackward_after_leader_layout"].crossing_bytes == 0
 
 
 def test_a_leader_layout_makes_more_partitions_local_than_any_assignment() -> None:
@@ -257,7 +295,10 @@ def tables(spark: SparkSession) -> Any:
     for minute in (10, 50, 70):
         at = BEGIN + timedelta(minutes=minute)
         for broker, rack in RACKS.items():
-            rows["brokers"].append({"cluster": "c", "broker": broker, "rack": rack, "taken_at": at})
+            row = {"cluster": "c", "broker": broker, "rack": rack, "taken_at": at}
+            # The broker that leads nothing selects replicas.
+            selector = RACK_AWARE_SELECTOR if broker == 2 else ""
+            rows["brokers"].append(row | {"replica_selector": selector})
         for partition in range(4):
             leader = partition // 2
             rows["partitions"].append(
@@ -287,6 +328,7 @@ def tables(spark: SparkSession) -> Any:
                         "group_type": "classic" if group == "bad" else None,
                         "member_id": f"{group}-{rack}",
                         "rack": rack,
+                        "rack_source": "subscription",
                         "topics": ["t"],
                         "assignment": [{"topic": "t", "partitions": partitions}],
                         "taken_at": at,
@@ -317,6 +359,13 @@ def test_tables_on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -
     hours.append(("c", "produce", None, "t", 0, BEGIN, None, "a", GB, 0, 0))
     given = spark.createDataFrame(hours, PARTITION_HOURS)
     inputs = group_inputs(tables(spark), given, Interval.HOUR, timedelta(hours=1)).persist()
+    case_of_bad = next(
+        evaluate.group_case(row.asDict(recursive=True))
+        for row in inputs.collect()
+        if row["group"] == "bad"
+    )
+    assert case_of_bad.selecting == {2}
+    assert case_of_bad.sends_rack == {"bad-a": True, "bad-b": True}
     # Older snapshots have no type.
     assert {row["group_type"] for row in inputs.collect()} == {"classic", None}
     scenarios = what_if(inputs, PriceTable())

@@ -50,7 +50,8 @@ def partition_hours(connection: duckdb.DuckDBPyConnection, *, max_gap_hours: flo
     """
     gap = int(max_gap_hours * HOUR)
     for name, sql in {
-        "racks": RACKS,
+        "racks": _since("rack"),
+        "selectors": _since("replica_selector"),
         "logs": _logs(connection),
         "ends": _ends(connection),
         "reads": _reads(gap),
@@ -61,16 +62,21 @@ def partition_hours(connection: duckdb.DuckDBPyConnection, *, max_gap_hours: flo
     return "FROM hours"
 
 
-RACKS = """
-    -- 1
-    SELECT cluster, broker, rack, coalesce(ts0 + (ts - ts0) // 2, 0) AS since
-    FROM (
-        SELECT *, lag(rack) OVER w AS rack0, lag(ts) OVER w AS ts0
-        FROM (SELECT cluster, broker, rack, epoch_us(taken_at) AS ts FROM brokers)
-        WHERE rack IS NOT NULL WINDOW w AS (PARTITION BY cluster, broker ORDER BY ts, rack)
-    )
-    WHERE rack IS DISTINCT FROM rack0
-"""
+SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+def _since(name: str) -> str:
+    """Return the SELECT of a column of brokers, and from when on a broker has each value."""
+    return f"""
+        -- 1, 18
+        SELECT cluster, broker, {name}, coalesce(ts0 + (ts - ts0) // 2, 0) AS since
+        FROM (
+            SELECT *, lag({name}) OVER w AS value0, lag(ts) OVER w AS ts0
+            FROM (SELECT cluster, broker, {name}, epoch_us(taken_at) AS ts FROM brokers)
+            WHERE {name} IS NOT NULL WINDOW w AS (PARTITION BY cluster, broker ORDER BY ts, {name})
+        )
+        WHERE {name} IS DISTINCT FROM value0
+    """
 
 
 def _of_one_collector(
@@ -123,9 +129,25 @@ def _logs(connection: duckdb.DuckDBPyConnection) -> str:
             coalesce(({total} - {below}) / nullif({upper} - {low}, 0), density) AS d{n}
             FROM {ranges})"""
     return f"""
-    WITH located AS (
+    WITH led AS (
         SELECT p.*, r.rack FROM ({ordered}) p ASOF LEFT JOIN racks r
         ON p.cluster = r.cluster AND p.leader = r.broker AND p.ts >= r.since
+    ),
+    selecting AS (  -- 18
+        SELECT l.cluster, topic, "partition", ts, unnest(isr) AS follower
+        FROM led l ASOF JOIN selectors s
+        ON l.cluster = s.cluster AND l.leader = s.broker AND l.ts >= s.since
+        WHERE replica_selector = '{SELECTOR}'
+    ),
+    followers AS (
+        SELECT f.cluster, topic, "partition", ts, list(r.rack) AS in_sync
+        FROM selecting f ASOF JOIN racks r
+        ON f.cluster = r.cluster AND f.follower = r.broker AND f.ts >= r.since
+        GROUP BY ALL
+    ),
+    located AS (
+        SELECT l.*, in_sync FROM led l LEFT JOIN followers f ON l.cluster = f.cluster
+            AND l.topic = f.topic AND l."partition" = f."partition" AND l.ts = f.ts
     ),
     steps AS (  -- 6
         SELECT *, CASE WHEN end_offset > end_offset0 AND size_bytes > size_bytes0 AND same
@@ -191,10 +213,13 @@ def _ends(connection: duckdb.DuckDBPyConnection) -> str:
         WHERE state IN ('Stable', 'Empty', 'Dead', 'Reconciling', 'Assigning')
     ),
     assigned AS (
-        SELECT DISTINCT cluster, "group", ts, rack, topic, unnest(partitions) AS "partition"
+        SELECT DISTINCT cluster, "group", ts, rack, sends, topic, unnest(partitions) AS "partition"
         FROM (
-            SELECT cluster, "group", ts, rack, a.topic, a.partitions
-            FROM (SELECT cluster, "group", ts, rack, unnest(assignment) AS a FROM stable)
+            SELECT cluster, "group", ts, rack, sends, a.topic, a.partitions
+            FROM (SELECT cluster, "group", ts, rack, unnest(assignment) AS a,
+                CASE WHEN starts_with(protocol, 'leader-rack-aware-') THEN false
+                    WHEN rack_source = 'subscription' THEN true END AS sends  -- 19
+                FROM stable)
         )
     ),
     first_assigned AS (SELECT {SERIES}, min(ts) AS first FROM assigned GROUP BY ALL),
@@ -208,7 +233,7 @@ def _ends(connection: duckdb.DuckDBPyConnection) -> str:
         ON c.cluster = s.cluster AND c."group" = s."group" AND c.ts >= s.ts
     ),
     with_owner AS (
-        SELECT c.*, a.rack AS owner_rack,
+        SELECT c.*, a.rack AS owner_rack, a.sends,
             CASE WHEN a.ts IS NOT NULL THEN true WHEN f.first <= c.snapshot THEN false END AS owned
         FROM with_snapshot c
         LEFT JOIN assigned a ON c.cluster = a.cluster AND c."group" = a."group"
@@ -217,7 +242,8 @@ def _ends(connection: duckdb.DuckDBPyConnection) -> str:
             AND c.topic = f.topic AND c."partition" = f."partition"
     )
     SELECT c.cluster, c."group", c.topic, c."partition", c.ts, c.committed_offset, c.owned,
-        c.owner_rack, l.ts IS NOT NULL AS known, l.topic_id, l.rack, l.start_offset, l.end_offset,
+        c.owner_rack, c.sends, l.ts IS NOT NULL AS known, l.topic_id, l.rack, l.in_sync,
+        l.start_offset, l.end_offset,
         l.density, l.compacted_below, l.low1, l.low2, l.low3, l.low4, l.low5, l.d1, l.d2, l.d3,
         l.d4, l.d5, l.d6
     FROM with_owner c ASOF LEFT JOIN logs l ON c.cluster = l.cluster AND c.topic = l.topic
@@ -227,13 +253,16 @@ def _ends(connection: duckdb.DuckDBPyConnection) -> str:
 
 def _reads(max_gap: int) -> str:
     """Return the SELECT of what each interval between two commits read."""
-    names = ("ts", "committed_offset", "owned", "owner_rack", "known", "topic_id", "rack")
-    before = ", ".join(
-        f"lag({name}) OVER w AS {name}0" for name in (*names, "start_offset", "end_offset")
-    )
+    names = ("ts", "committed_offset", "owned", "owner_rack", "sends", "known")
+    state = ("topic_id", "rack", "in_sync", "start_offset", "end_offset")
+    before = ", ".join(f"lag({name}) OVER w AS {name}0" for name in (*names, *state))
     state0 = ", ".join(
-        f"CASE WHEN known0 THEN {name}0 ELSE {name} END AS {name}_1"
-        for name in ("topic_id", "rack", "start_offset", "end_offset")
+        f"CASE WHEN known0 THEN {name}0 ELSE {name} END AS {name}_1" for name in state
+    )
+    owners = ", ".join(
+        f"CASE WHEN owned{one} THEN {name}{one} WHEN owned{two} THEN {name}{two} END AS {end}"
+        for name, ends in (("owner_rack", ("to0", "to1")), ("sends", ("sends_0", "sends_1")))
+        for end, one, two in ((ends[0], "0", ""), (ends[1], "", "0"))
     )
     uppers = ("end_offset", "low1", "low2", "low3", "low4", "low5")
     lowers = ("low1", "low2", "low3", "low4", "low5")
@@ -262,17 +291,23 @@ def _reads(max_gap: int) -> str:
         FROM measured WINDOW w AS (PARTITION BY {SERIES} ORDER BY ts)
     )
     SELECT cluster, 'consume' AS kind, "group", topic, "partition", ts0, ts,
-        rack_1 AS from0, rack AS from1,  -- 14
-        CASE WHEN owned0 THEN owner_rack0 WHEN owned THEN owner_rack END AS to0,
-        CASE WHEN owned THEN owner_rack WHEN owned0 THEN owner_rack0 END AS to1,
+        {_source("to0", "sends_0", "rack_1", "in_sync_1")} AS from0,
+        {_source("to1", "sends_1", "rack", "in_sync")} AS from1, to0, to1,
         density IS NOT NULL AND length <= {max_gap} AS sized,  -- 13
         CASE WHEN sized THEN coalesce(bytes,
             (coalesce(rate0, rate1) + coalesce(rate1, rate0)) / 2 * length, 0) ELSE 0 END AS bytes,
         sized AND (from_compacted OR bytes IS NULL) AS estimated,
         CASE WHEN sized THEN 0 ELSE greatest(committed_offset - committed_offset0, 0) END AS unsized
-    FROM (SELECT * FROM rated)
+    FROM (SELECT *, {owners} FROM rated)  -- 14
     WHERE NOT coalesce(NOT owned0 AND NOT owned, false)
     """
+
+
+def _source(reader: str, sends: str, leader: str, in_sync: str) -> str:
+    """Return the expression of the rack that bytes go from: rules 18 and 19."""
+    return f"""CASE WHEN coalesce(list_contains({in_sync}, {reader})
+            AND {reader} IS DISTINCT FROM {leader} AND {sends} IS DISTINCT FROM false, false)
+            THEN CASE WHEN {sends} THEN {reader} END ELSE {leader} END"""
 
 
 def _writes(max_gap: int) -> str:
