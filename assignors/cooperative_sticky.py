@@ -32,15 +32,17 @@ from numpy.typing import NDArray
 
 from assignors.encoding import (
     EncodedGroup,
+    TrafficWeights,
     current_owners,
     decode_plan,
     encode_group,
     topic_classes,
-    weight_steps,
+    traffic_weights,
 )
 from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor
 from assignors.partition_arrays import UNASSIGNED, stable_order
 from placement_core.flow import (
+    CostArray,
     IntArray,
     Network,
     Segments,
@@ -101,7 +103,7 @@ class LeaderRackAwareCooperativeSticky:
         owner = current_owners(group)
         if not len(owner):
             return decode_plan(group, owner, owner)
-        classes = classify(group, weight_steps(group, weights), owner)
+        classes = classify(group, traffic_weights(group, weights), owner)
         solved = [(block, solve(block.network)) for block in self._networks(group, classes)]
         assigned = allocate(classes, owner, solved)
         unproved = sum(
@@ -149,7 +151,7 @@ class PartitionClasses:
 
     class_of
         Per partition, its class.
-    topic_class, rack, steps, sizes
+    topic_class, rack, weight, sizes
         Per class, its topics' class, the row of its leaders' rack in ``crossing_rank``, the weight
         of one of its partitions, and the number of its partitions.
     subscribed
@@ -168,7 +170,7 @@ class PartitionClasses:
     class_of: IntArray
     topic_class: IntArray
     rack: IntArray
-    steps: IntArray
+    weight: CostArray
     sizes: IntArray
     subscribed: NDArray[np.bool_]
     crossing_rank: IntArray
@@ -179,26 +181,29 @@ class PartitionClasses:
     cell_owned: IntArray
 
 
-def classify(group: EncodedGroup, steps: IntArray, owner: IntArray) -> PartitionClasses:
-    """Return the partition classes of ``group``; ``steps`` and ``owner`` are per partition."""
+def classify(group: EncodedGroup, weights: TrafficWeights, owner: IntArray) -> PartitionClasses:
+    """Return the partition classes of ``group``; ``owner`` is per partition.
+
+    Classes of heavier partitions come first: the solver then gives these the nearest members.
+    """
     topic_class, subscribed = topic_classes(group)
     crossing_rank, row_of, column_of = _distinct_racks(group.crossing_rank)
     racks, members = len(crossing_rank), len(group.members)
-    weights = int(steps.max(initial=1)) + 1
+    alike = len(subscribed) * racks
     key = np.repeat(topic_class, group.sizes) * racks + row_of[group.leader_rack]
-    keys, class_of, sizes = _factorize(key * weights + steps, len(subscribed) * racks * weights)
+    keys, class_of, sizes = _factorize(weights.index * alike + key, len(weights.units) * alike)
     owned = (owner != UNASSIGNED).nonzero()[0]
     cells, cell_of_owned, cell_owned = _factorize(
         class_of[owned] * members + owner[owned], len(keys) * members
     )
     cell_of = np.full(len(owner), -1, np.int64)
     cell_of[owned] = cell_of_owned
-    class_key, class_steps = np.divmod(keys, weights)
+    class_weight, class_key = np.divmod(keys, alike)
     return PartitionClasses(
         class_of=class_of,
         topic_class=class_key // racks,
         rack=class_key % racks,
-        steps=class_steps,
+        weight=weights.units[class_weight],
         sizes=sizes,
         subscribed=subscribed,
         crossing_rank=crossing_rank,
@@ -250,7 +255,7 @@ class BlockNetwork:
 
     ``classes`` and ``members`` are the group's numbers of the network's classes and members,
     ``cells`` those of the direct arcs ``cell_arcs``. ``off_rack_cost`` is the cost of one
-    off-rack partition that weighs one step and crosses no wider level.
+    off-rack partition that has a weight of 1 and crosses no wider level.
     """
 
     network: Network
@@ -276,7 +281,7 @@ def block_network(
     *fillers*. With ``even``, the limit is the block's level and a member takes at most one filler;
     which members do is free. Otherwise a member may take any number of fillers.
 
-    The costs, highest rank first: crossings in steps of weight, widest level first; squared loads
+    The costs, highest rank first: crossings by weight, widest level first; squared loads
     (unless ``even``); partitions that their member does not own yet.
     """
     classes = _flags(topics, len(table.subscribed))[table.topic_class].nonzero()[0]
@@ -289,15 +294,15 @@ def block_network(
     max_fillers = np.ones_like(load) if even else load
 
     cycle = min(len(classes) + 1, len(hub_subscription) + len(members)) + 1
-    heaviest = int(table.steps[classes].max(initial=1))
+    heaviest = int(table.weight[classes].max(initial=1))
     largest = [1] if even else [1, 2 * int(load.max(initial=0)) + 1]
     ranks = max(1, int(table.crossing_rank.max(initial=0)))
     scales = rank_scales([*largest, *[heaviest] * ranks], cycle)
     cost_of_rank = crossing_costs(scales[len(largest) :], heaviest)
 
-    def crossing_cost(of_class: IntArray, of_hub: IntArray) -> IntArray:
+    def crossing_cost(of_class: IntArray, of_hub: IntArray) -> CostArray:
         rank = table.crossing_rank[table.rack[classes[of_class]], hub_rack[of_hub]]
-        cost: IntArray = cost_of_rank[rank] * table.steps[classes[of_class]]
+        cost: CostArray = cost_of_rank[rank] * table.weight[classes[of_class]]
         return cost
 
     filler_member = np.repeat(np.arange(len(members)), max_fillers)

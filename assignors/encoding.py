@@ -11,6 +11,8 @@ ignored otherwise: a group must not fail to rebalance because of one member.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
@@ -22,7 +24,7 @@ from numpy.typing import NDArray
 from assignors.model import LeaderRacks, Member, Plan, WeightSource, resolve_weights
 from assignors.partition_arrays import UNASSIGNED, AssignedPartitions, Claims
 from placement_core.errors import InvalidGroupError
-from placement_core.flow import IntArray
+from placement_core.flow import CostArray, IntArray, as_int64
 from placement_core.racks import RackPath, levels_crossed, parse_rack
 
 
@@ -179,14 +181,19 @@ class EncodedGroup:
         crossed = self.crossed[self.leader_rack, self.member_rack[assigned]]
         return np.where(assigned == UNASSIGNED, 0, crossed)
 
-    def crossings(self, assigned: IntArray, weight: IntArray | None = None) -> IntArray:
-        """Return how many partitions, or how much weight, is read across each level.
+    def crossings(self, assigned: IntArray) -> IntArray:
+        """Return how many partitions are read across each level.
 
         Widest level first; the last entry is the number of off-rack partitions.
         """
-        count = np.bincount(self.levels_crossed(assigned), weight, self.depth + 1)
+        count = np.bincount(self.levels_crossed(assigned), minlength=self.depth + 1)
         # Level j from the top is crossed by what crosses at least depth - j + 1 levels from below.
-        return count[:0:-1].cumsum().astype(np.int64)
+        return count[:0:-1].cumsum()
+
+    def crossing_weights(self, assigned: IntArray, weights: TrafficWeights) -> list[int]:
+        """Return how much weight is read across each level, exactly, widest level first."""
+        crossed = self.levels_crossed(assigned)
+        return [weights.total(crossed >= level) for level in range(self.depth, 0, -1)]
 
 
 def encode_group(members: Iterable[Member], leader_racks: LeaderRacks) -> EncodedGroup:
@@ -355,41 +362,89 @@ def _resolve_claims(
     return valid
 
 
-# ---- Traffic weights as small integers.
+# ---- Traffic weights as integers.
 
-WEIGHT_STEPS = 100
-"""The heaviest partition weighs this many steps. A plan is exact for weights in steps."""
+PRECISIONS = ((1_000, 53), (10_000, 10))
+"""A number of partitions, and how many significant bits the weights in groups of up to that many
+have. With 53, weights are exact; with 10, the error of each is at most 0.1 %."""
+
+COARSEST_PRECISION = 7
+"""The significant bits of weights in larger groups: the error of each is at most 0.8 %."""
+
+GUESS_PRECISION = 10
+"""The significant bits of the mean that replaces missing weights."""
 
 
-def weight_steps(group: EncodedGroup, weights: WeightSource | None) -> IntArray:
-    """Return each partition's weight, 1 to WEIGHT_STEPS; 1 for all without weights.
+@dataclass(frozen=True, slots=True, eq=False)
+class TrafficWeights:
+    """The traffic of each partition, as integers of which no unit is lost.
 
-    A weight that is missing, negative, infinite or not a number counts as the mean of the
-    others. Even a partition without traffic weighs one step, so that it is local where that has
-    no cost. Raises what ``weights`` raises if it is a function.
+    ``units`` has the distinct weights, heaviest first; ``index`` is each partition's among them.
     """
-    resolved = resolve_weights(weights, group.topics)
-    if not resolved:
-        return np.ones(int(group.base[-1]), np.int64)
+
+    index: IntArray
+    units: CostArray
+
+    @property
+    def of_partition(self) -> CostArray:
+        """The weight of each partition."""
+        weight: CostArray = self.units[self.index]
+        return weight
+
+    def total(self, partitions: NDArray[np.bool_]) -> int:
+        """Return the exact weight of the partitions that are True."""
+        count = np.bincount(self.index[partitions], minlength=len(self.units))
+        return int((count.astype(object) * self.units).sum())
+
+
+def traffic_weights(group: EncodedGroup, weights: WeightSource | None) -> TrafficWeights:
+    """Return each partition's weight; 1 for all without weights.
+
+    A weight that is missing, negative, infinite or not a number counts as the mean of the others.
+    Even a partition without traffic has a weight, below that of all others, so that it is local
+    where that has no cost. Raises what ``weights`` raises if it is a function.
+    """
     weight = np.full(int(group.base[-1]), np.nan)
-    for topic, (start, end) in zip(group.topics, pairwise(group.base.tolist()), strict=True):
-        if topic in resolved:
-            row = resolved[topic][: end - start]
-            weight[start : start + len(row)] = row
-    return quantize_weights(weight)
+    resolved = resolve_weights(weights, group.topics) or {}
+    for topic, row in resolved.items():
+        t = bisect_left(group.topics, topic)
+        of_topic = weight[group.base[t] : group.base[t + 1]]
+        of_topic[: len(row)] = row[: len(of_topic)]
+    return round_weights(weight)
 
 
-def quantize_weights(weight: NDArray[np.float64]) -> IntArray:
-    """Return weights as steps from 1 to WEIGHT_STEPS; see `weight_steps`."""
+def round_weights(weight: NDArray[np.float64]) -> TrafficWeights:
+    """Return weights as integers, rounded in large groups; see `traffic_weights`."""
     known = np.isfinite(weight) & (weight >= 0)
     heaviest = weight[known].max(initial=0.0)
     if heaviest <= 0:
-        return np.ones(len(weight), np.int64)
-    share = weight[known] / heaviest
-    steps = np.full(len(weight), share.mean() * WEIGHT_STEPS)
-    steps[known] = share * WEIGHT_STEPS
-    whole: IntArray = np.maximum(np.rint(steps), 1).astype(np.int64)
-    return whole
+        return TrafficWeights(np.zeros(len(weight), np.int64), np.ones(1, np.int64))
+    mean = math.fsum(weight[known] / heaviest) / np.count_nonzero(known) * heaviest
+    weight = np.where(known, weight, _round(np.array([mean]), GUESS_PRECISION))
+    bits = next(
+        (bits for partitions, bits in PRECISIONS if len(weight) <= partitions), COARSEST_PRECISION
+    )
+    distinct, index, counts = np.unique(
+        -_round(weight, bits), return_inverse=True, return_counts=True
+    )
+    lowest = np.frexp(distinct[distinct < 0])[1].min()
+    mantissa, exponent = np.frexp(-distinct)
+    shift = np.maximum(exponent - lowest, 0)
+    units = [int(m * 2.0**53) << e for m, e in zip(mantissa, shift.tolist(), strict=True)]
+    divisor = math.gcd(*units)
+    units = [each // divisor for each in units]
+    if not units[-1]:
+        # Partitions without traffic: in small groups, all of them weigh less than one unit.
+        scale = min(int(counts[-1]), 1000) + 1
+        units = [each * scale for each in units[:-1]] + [1]
+    return TrafficWeights(index, as_int64(np.array(units, object)))
+
+
+def _round(weight: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
+    """Return ``weight`` with so many significant bits."""
+    mantissa, exponent = np.frexp(weight)
+    rounded: NDArray[np.float64] = np.ldexp(np.rint(mantissa * 2.0**bits), exponent - bits)
+    return np.minimum(rounded, np.finfo(np.float64).max)
 
 
 # ---- From an assignment in arrays to a plan.

@@ -216,7 +216,7 @@ def locality_gain(
         current_owners,
         encode_assignment,
         encode_group,
-        weight_steps,
+        traffic_weights,
     )
     from assignors.partition_arrays import UNASSIGNED
 
@@ -227,16 +227,18 @@ def locality_gain(
     if not compared.any():
         return NO_GAIN
     before, after = (np.where(compared, owner, UNASSIGNED) for owner in (before, after))
-    steps = weight_steps(group, weights)
+    traffic = traffic_weights(group, weights)
     improvement = 0
     for crossing_before, crossing_after in zip(
-        group.crossings(before, steps).tolist(), group.crossings(after, steps).tolist(), strict=True
+        group.crossing_weights(before, traffic),
+        group.crossing_weights(after, traffic),
+        strict=True,
     ):
         if crossing_after > crossing_before:
             break
         improvement = max(improvement, crossing_before - crossing_after)
     return Gain(
-        improvement=improvement / float(steps.mean()),
+        improvement=improvement * len(before) / traffic.total(np.ones(len(before), bool)),
         off_rack=int(group.crossings(before)[-1]),
         off_rack_after=int(group.crossings(after)[-1]),
     )

@@ -66,7 +66,8 @@ class Plan:
     optimum
         The minimum of ``off_rack`` over all plans with the same balance, proved by the solver's
         dual bound. With several levels: the minimum given the minimum across the wider levels.
-        With traffic weights: the minimum over plans of minimum off-rack weight.
+        With traffic weights: the minimum over plans of minimum off-rack weight, as rounded in
+        groups of more than 1,000 partitions (docs/algorithm.md).
     moved
         The number of partitions taken from an owner that is still in the group and subscribed.
     loads

@@ -24,7 +24,7 @@ from assignors.encoding import (
     decode_plan,
     encode_group,
     topic_classes,
-    weight_steps,
+    traffic_weights,
 )
 from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor
 from placement_core.flow import (
@@ -82,48 +82,70 @@ class LeaderRackAwareRange:
         """
         group = encode_group(members, leader_racks)
         owner = current_owners(group)
-        steps = weight_steps(group, weights)
+        traffic = traffic_weights(group, weights)
+        weight = traffic.of_partition
         assigned = np.zeros(len(owner), np.int64)
         totals = np.zeros(len(group.members), np.int64)
-        order = _apache_order(group)
         unproved = 0
-        for topics in co_partitioned_topics(group, co_partitioned=self.co_partitioned):
-            count = int(group.sizes[topics[0]])
+        local_rack = _local_racks(group)
+        topic_sets = co_partitioned_topics(group, co_partitioned=self.co_partitioned)
+        subscribers_of = _subscribers(group)
+        for topics in topic_sets:
+            first = int(group.base[topics[0]])
+            count = int(group.base[topics[0] + 1]) - first
             if not count:
                 continue
-            subscribers = order[group.subscribed[topics[0], group.subscription[order]]]
+            subscribers = subscribers_of[topics[0]]
             partitions = group.base[topics][:, None] + np.arange(count)
             if _racks_make_no_difference(group, partitions, subscribers):
                 shares = np.diff(np.arange(len(subscribers) + 1) * count // len(subscribers))
                 member = np.repeat(subscribers, np.sort(shares)[::-1])
+            elif len(topics) == 1 and local_rack is not None and self._is_even(count, subscribers):
+                of_topic = slice(first, first + count)
+                member = subscribers[
+                    _assign_topic(
+                        local_rack[group.leader_rack[of_topic]],
+                        traffic.index[of_topic],
+                        group.member_rack[subscribers],
+                        totals[subscribers],
+                    )
+                ]
             else:
                 member, gap = self._solve(
-                    group, partitions, subscribers, steps[partitions], totals[subscribers]
+                    group, partitions, subscribers, weight[partitions], totals[subscribers]
                 )
                 unproved += gap
             assigned[partitions] = member
             totals += len(topics) * np.bincount(member, minlength=len(totals))
         return decode_plan(group, assigned, owner, unproved)
 
+    def _limits(self, count: int, subscribers: IntArray) -> tuple[int, int]:
+        """Return the balanced maximum of ``count`` indexes per member, and the permitted one."""
+        ceiling = -(-count // len(subscribers))
+        return ceiling, min(int(ceiling * self._load_factor), count)
+
+    def _is_even(self, count: int, subscribers: IntArray) -> bool:
+        ceiling, limit = self._limits(count, subscribers)
+        return limit == ceiling
+
     def _solve(
         self,
         group: EncodedGroup,
         partitions: IntArray,
         subscribers: IntArray,
-        steps: IntArray,
+        weight: CostArray,
         totals: IntArray,
     ) -> tuple[IntArray, int]:
         """Return the member of each index, and the number of off-rack partitions left unproved.
 
-        ``partitions`` and ``steps`` are ``[topic, index]``, ``totals`` are per subscriber.
+        ``partitions`` and ``weight`` are ``[topic, index]``, ``totals`` are per subscriber.
         """
         count = partitions.shape[1]
-        ceiling = -(-count // len(subscribers))
-        limit = min(int(ceiling * self._load_factor), count)
+        ceiling, limit = self._limits(count, subscribers)
         ranks = group.crossing_rank[group.leader_rack[partitions]]
         racks = group.member_rack[subscribers]
         indexes = index_network(
-            ranks, steps, group.ranks, racks, totals, limit, even=limit == ceiling
+            ranks, weight, group.ranks, racks, totals, limit, even=limit == ceiling
         )
         solution = solve(indexes.network)
         network, flow = indexes.network, solution.flow
@@ -138,6 +160,61 @@ class LeaderRackAwareRange:
         by_hub = np.argsort(hub, kind="stable")
         member[by_hub] = np.repeat(subscribers[indexes.member_order], flow.seats)
         return member, (total_cost(solution) - lower_bound(solution)) // indexes.off_rack_cost
+
+
+# ---- A single topic, without levels of racks.
+
+
+def _local_racks(group: EncodedGroup) -> IntArray | None:
+    """Return the local rack of members per rack of leaders, -1 if none; None with levels."""
+    if group.ranks > 1:
+        return None
+    local = group.crossed == 0
+    local[0] = False
+    return np.where(local.any(axis=1), local.argmax(axis=1), -1)
+
+
+def _assign_topic(
+    local_rack: IntArray, weight_rank: IntArray, racks: IntArray, totals: IntArray
+) -> IntArray:
+    """Return the member of each index of one topic, as a number among its subscribers.
+
+    ``local_rack`` and ``weight_rank`` are the members' rack in which each index is local (-1: none)
+    and the rank of its weight, heaviest first; ``racks`` and ``totals`` are each member's.
+
+    Every member gets the floor of its share. The ceilings go, one by one, to where the next index
+    saves most: in each rack, first its heaviest local partitions, and to the members with the
+    fewest partitions first. Within a rack that order has rising costs in both objectives, so taking
+    the cheapest over all racks is optimal.
+    """
+    count, members = len(local_rack), len(racks)
+    share, rest = divmod(count, members)
+    size = max(int(racks.max()), int(local_rack.max())) + 2
+    by_weight = np.lexsort((weight_rank, local_rack))
+    local_count = np.bincount(local_rack + 1, minlength=size)
+    start = local_count.cumsum() - local_count
+    members_in = np.bincount(racks + 1, minlength=size)
+    by_total = np.lexsort((totals, racks))
+    rack = racks[by_total] + 1
+    nth = np.arange(members) - (members_in.cumsum() - members_in)[rack] + share * members_in[rack]
+    is_local = nth < local_count[rack]
+    saved = np.full(members, count + int(weight_rank.max()) + 1)
+    saved[is_local] = weight_rank[by_weight[(start[rack] + nth)[is_local]]]
+    loads = np.full(members, share)
+    loads[by_total[np.lexsort((totals[by_total], saved))[:rest]]] += 1
+
+    # The rack of each index: the heaviest local ones stay, the others fill what is left.
+    room = np.bincount(racks + 1, loads, size).astype(np.int64)
+    rack = local_rack[by_weight] + 1
+    stays = np.arange(count) - start[rack] < room[rack]
+    rack_of = np.empty(count, np.int64)
+    rack_of[by_weight[stays]] = rack[stays]
+    room -= np.bincount(rack[stays], minlength=size)
+    rack_of[np.sort(by_weight[~stays])] = np.repeat(np.arange(size), room)
+    member = np.empty(count, np.int64)
+    by_rack = np.argsort(racks, kind="stable")
+    member[np.argsort(rack_of, kind="stable")] = np.repeat(by_rack, loads[by_rack])
+    return member
 
 
 def co_partitioned_topics(group: EncodedGroup, *, co_partitioned: bool) -> list[IntArray]:
@@ -155,6 +232,14 @@ def co_partitioned_topics(group: EncodedGroup, *, co_partitioned: bool) -> list[
     return [np.array(topics) for topics in together.values()]
 
 
+def _subscribers(group: EncodedGroup) -> dict[int, IntArray]:
+    """Return the subscribers of each topic, in the order of Apache's RangeAssignor."""
+    order = _apache_order(group)
+    classes, subscribed = topic_classes(group)
+    of_class = [order[row[group.subscription[order]]] for row in subscribed]
+    return {t: of_class[number] for t, number in enumerate(classes.tolist())}
+
+
 def _apache_order(group: EncodedGroup) -> IntArray:
     """Return members with an instance id first, sorted by that; then the others, by member id."""
     members = group.members
@@ -168,9 +253,9 @@ def _apache_order(group: EncodedGroup) -> IntArray:
 def _racks_make_no_difference(
     group: EncodedGroup, partitions: IntArray, subscribers: IntArray
 ) -> bool:
-    """Return whether no subscriber or no leader has a rack, or all racks are the same."""
+    """Return whether there is one subscriber, none has a rack, no leader has, or all are alike."""
     leaders, racks = group.leader_rack[partitions], group.member_rack[subscribers]
-    if not racks.any() or not leaders.any():
+    if len(racks) == 1 or not racks.any() or not leaders.any():
         return True
     if racks.min() != racks.max():
         return False
@@ -186,7 +271,7 @@ class IndexNetwork:
 
     ``class_of`` is the class of each index: those that cost every member the same.
     ``member_order`` is the position of each of the network's members among the subscribers.
-    ``off_rack_cost`` is the cost of one off-rack partition that weighs one step and crosses no
+    ``off_rack_cost`` is the cost of one off-rack partition that has a weight of 1 and crosses no
     wider level.
     """
 
@@ -198,7 +283,7 @@ class IndexNetwork:
 
 def index_network(
     crossing_rank: IntArray,
-    steps: IntArray,
+    weight: CostArray,
     ranks: int,
     member_rack: IntArray,
     totals: IntArray,
@@ -208,12 +293,12 @@ def index_network(
 ) -> IndexNetwork:
     """Write the assignment of indexes to members as a network.
 
-    ``crossing_rank[topic, index, rack]`` has numbers up to ``ranks``, ``steps[topic, index]`` are
+    ``crossing_rank[topic, index, rack]`` has numbers up to ``ranks``, ``weight[topic, index]`` are
     weights, ``member_rack`` and ``totals`` are each member's rack and its partitions in the groups
     of topics before. Each member is filled to ``limit``, by indexes and by *fillers*. With
     ``even``, a member takes at most one filler, otherwise any number.
 
-    The costs, highest rank first: crossings in steps of weight, widest level first; the squares of
+    The costs, highest rank first: crossings by weight, widest level first; the squares of
     the members' totals.
     """
     topics, count, _ = crossing_rank.shape
@@ -230,10 +315,10 @@ def index_network(
     filler_cost //= max(int(np.gcd.reduce(filler_cost, initial=0)), 1)
 
     cycle = min(count + 1, len(racks) + members) + 1
-    heaviest = topics * int(steps.max(initial=1))
+    heaviest = topics * int(weight.max(initial=1))
     scales = rank_scales([int(filler_cost.max(initial=0)), *[heaviest] * ranks], cycle)
     cost_of_rank = crossing_costs(scales[1:], heaviest)
-    cost = (cost_of_rank[crossing_rank[:, :, racks]] * steps[:, :, None]).sum(axis=0)
+    cost = (cost_of_rank[crossing_rank[:, :, racks]] * weight[:, :, None]).sum(axis=0)
     classes, class_of = _distinct_rows(cost)
     return IndexNetwork(
         network=Network(

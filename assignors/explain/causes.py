@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from assignors.encoding import (
     EncodedGroup,
+    TrafficWeights,
     current_owners,
     encode_assignment,
     encode_group,
     topic_classes,
-    weight_steps,
+    traffic_weights,
 )
 from assignors.explain.model import LeaderBrokers, Reason
 from assignors.model import Assignor, LeaderRacks, Member, WeightSource
@@ -45,8 +46,8 @@ class Analysis:
         The number of off-rack partitions of ``best``.
     best_is_better
         1 if ``best`` is more local than ``current``, 0 if equally, -1 if less.
-    steps
-        The traffic of each partition.
+    traffic
+        The weight of each partition.
     unit
         Per partition, the number of what is assigned as a whole: an index of co-partitioned topics.
     """
@@ -57,7 +58,7 @@ class Analysis:
     best_partitions: Assigned
     optimum: int
     best_is_better: int
-    steps: IntArray
+    traffic: TrafficWeights
     unit: IntArray
 
     @property
@@ -104,9 +105,9 @@ def analyse(
     current = current_owners(group)
     plan = assignor.assign(owners, leader_racks, weights)
     best = encode_assignment(group, plan.partitions)
-    steps = weight_steps(group, weights)
-    current_cost = group.crossings(_complete(current, best), steps).tolist()
-    best_cost = group.crossings(best, steps).tolist()
+    traffic = traffic_weights(group, weights)
+    current_cost = group.crossing_weights(_complete(current, best), traffic)
+    best_cost = group.crossing_weights(best, traffic)
     return Analysis(
         group=group,
         current=current,
@@ -114,7 +115,7 @@ def analyse(
         best_partitions=plan.partitions,
         optimum=plan.off_rack,
         best_is_better=(current_cost > best_cost) - (current_cost < best_cost),
-        steps=steps,
+        traffic=traffic,
         unit=_units(group, assignor),
     )
 
@@ -214,7 +215,7 @@ def _improvable(analysis: Analysis) -> list[int]:
     best = group.levels_crossed(analysis.best)
     subscribers = topic_classes(group)[0][group.topic_of]
     read = np.flatnonzero(analysis.current != UNASSIGNED)
-    keys = np.stack([subscribers[read], group.leader_rack[read], analysis.steps[read]])
+    keys = np.stack([subscribers[read], group.leader_rack[read], analysis.traffic.index[read]])
     kind = np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
     # Among those that are equally far now, those that the best assignment reads nearer come last.
     by_current = np.lexsort((read, -best[read], -current[read], kind))

@@ -23,8 +23,8 @@ Why the solver is exact. A flow has the minimum cost among those that send as mu
 its residual network has no cycle of negative cost. The empty flow qualifies, since costs are not
 negative. Adding units along a shortest path keeps it so: such a cycle would have to use a reversed
 arc of the path, and would have made a shorter path before. Each phase finds the distances by
-Bellman-Ford and pushes along arcs on shortest paths until they carry no more; each phase's paths
-are longer than those of the phase before, so the number of phases is bounded
+Bellman-Ford and pushes along arcs on shortest paths until they carry no more; the paths of each
+class are longer than in the phase before, so the number of phases is bounded
 (:mod:`~placement_core.flow.residual`). When all units are sent, the flow is an optimum.
 
 How it is checked. Linear duality gives a lower bound on the cost of any solution from the solver's
@@ -34,9 +34,9 @@ found (:mod:`~placement_core.flow.min_cost_flow`). The assignors report that bou
 Layouts start from a feasible choice, the present one, and improve it by canceling negative cycles
 in a graph of brokers (:mod:`~placement_core.flow.cycle_canceling`).
 
-Numbers. Costs are int64 where they fit and Python integers where they do not, chosen from the
-highest possible path length, so no cost overflows. Totals of units have to stay below 2^53;
-SolverLimitError is raised otherwise.
+Numbers. Costs are int64 where they fit and Python integers where they do not: if a distance gets
+too long for int64, the network is solved again, so no cost overflows. Totals of units have to stay
+below 2^53; SolverLimitError is raised otherwise.
 
 Sources: R. Ahuja, T. Magnanti, J. Orlin, *Network Flows* (1993), chapters 9 (successive shortest
 paths, cycle canceling, reduced costs) and 14 (convex costs); E. Dinic (1970) for blocking flows.

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from placement_core.flow.min_cost_flow import solve
 from placement_core.flow.network import IntArray, Network, connected_components
+from placement_core.flow.residual import split_by_layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,5 @@ def _overloaded(
     )
     if solution.min_cut is None:
         return None
-    infinity = solution.residual.infinity
-    return (
-        solution.min_cut.classes[:filler_class] < infinity,
-        solution.min_cut.members < infinity,
-    )
+    of_class, _, of_member = split_by_layer(solution.network, solution.min_cut)
+    return of_class[:filler_class], of_member

@@ -1,20 +1,22 @@
 """The transportation solver: successive shortest paths, a blocking flow at a time.
 
 Goal: send all supply of a :class:`~placement_core.flow.network.Network` into its members' demand
-at minimum cost, or as much as can be sent.
+at minimum cost. If not all can be sent, as much as possible is, at any cost.
 
-Algorithm. Start from the empty flow. In each phase, find the distances of all members from the
-classes with unsent supply (:func:`~placement_core.flow.residual.shortest_paths`), take the nearest
-members with unmet demand as targets, and push units along shortest paths until no such path has
-capacity left. Repeat until nothing is left to send or nothing can be sent.
+Algorithm. Start from the empty flow. In each phase, find the distances of all classes to the
+nearest members with unmet demand (:func:`~placement_core.flow.residual.shortest_paths`), and push
+units along shortest paths until no such path has capacity left: each class along its own, however
+long those of others are. Repeat until nothing is left to send or nothing can be sent.
 
 1. Most units go straight from their class to a target. These paths of one lane or direct arc are
-   filled by array operations, evenly over hubs and members (:func:`water_fill`).
+   filled by array operations, evenly over hubs and members (:func:`water_fill`). Where a hub cannot
+   take all, classes come in their order: heavier partitions should come first, because they would
+   displace lighter ones later.
 2. The longer paths, which take units back from other members, are found by depth-first search in
    the level graph (:class:`~placement_core.flow.residual.LevelGraph`).
 
 Every push is along a shortest path, so the residual network never has a cycle of negative cost, and
-the flow has the minimum cost among all that send as much.
+the flow has the minimum cost among all that send as much from each class.
 
 In the worked example of :mod:`~placement_core.flow.network` (demand 2 each, fillers deferred)::
 
@@ -44,12 +46,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement_core.flow.network import CostArray, Flow, IntArray, Network, Segments
 from placement_core.flow.residual import (
     Distances,
     LevelGraph,
     ResidualArcs,
+    reached_from,
     shortest_paths,
     split_by_layer,
 )
@@ -59,35 +63,41 @@ from placement_core.flow.residual import (
 class Solution:
     """An optimal flow in a network.
 
-    ``min_cut`` is None if all supply was sent. Otherwise it has the distances from the classes
-    with unsent supply: the nodes that they reach are full, and form the source side of a minimum
-    cut.
+    ``min_cut`` is None if all supply was sent. Otherwise it has a flag per node: whether it can be
+    reached from a class with unsent supply. These nodes are full, and form the source side of a
+    minimum cut.
     """
 
     network: Network
     residual: ResidualArcs
     flow: Flow
-    min_cut: Distances | None
+    min_cut: NDArray[np.bool_] | None
 
 
 def solve(network: Network) -> Solution:
-    """Send all supply into the members' demand at minimum cost, or as much as can be sent.
+    """Send all supply into the members' demand at minimum cost, or as much as can be at any cost.
 
     Raises RuntimeError on a defect of the solver itself, never for what the input contains.
     """
-    residual = ResidualArcs.of(network)
+    try:
+        return _solve(network, ResidualArcs.of(network))
+    except OverflowError:
+        return _solve(network, ResidualArcs.of(network, int64=False))
+
+
+def _solve(network: Network, residual: ResidualArcs) -> Solution:
     flow = Flow.empty(network)
     deferred = np.zeros(len(network.supply), bool)
     deferred[network.deferred] = True
     for stage in (~deferred, deferred):
         while len(sources := (stage & (flow.unsent > 0)).nonzero()[0]):
-            distances = shortest_paths(network, flow, residual, sources)
-            unmet = flow.unmet.nonzero()[0]
-            nearest = int(distances.members[unmet].min()) if len(unmet) else residual.infinity
-            if nearest >= residual.infinity:
-                return Solution(network, residual, flow, distances)
+            targets = flow.unmet.nonzero()[0]
+            distances = shortest_paths(network, flow, residual, targets)
+            if (distances.classes[sources] >= residual.infinity).all():
+                nodes = np.zeros(len(distances.nodes), bool)
+                nodes[sources] = True
+                return Solution(network, residual, flow, reached_from(flow, residual, nodes))
             before = int(flow.unsent.sum())
-            targets = unmet[distances.members[unmet] == nearest]
             _fill_directly(network, flow, residual, distances, sources, targets)
             _push_along_paths(network, flow, residual, distances, sources, targets)
             if int(flow.unsent.sum()) == before:
@@ -110,11 +120,13 @@ def _push_along_paths(
         return
     first_member = len(network.supply) + network.hub_count
     nodes = first_member + len(network.demand)
-    is_target = np.zeros(nodes, bool)
-    is_target[targets + first_member] = True
+    is_source = np.zeros(nodes, bool)
+    is_source[sources] = True
     preference = np.zeros(nodes)
     preference[first_member:] = flow.unmet / np.maximum(network.demand, 1)
-    graph = LevelGraph.build(flow, residual, distances, is_target, preference)
+    graph = LevelGraph.build(
+        flow, residual, distances, is_source, targets + first_member, preference
+    )
     demand = np.zeros(nodes, np.int64)
     demand[targets + first_member] = flow.unmet[targets]
     demand_left, received = demand.tolist(), [0] * nodes
@@ -134,23 +146,27 @@ def _fill_directly(
 ) -> None:
     """Send what the ``sources`` can through one lane or direct arc to the ``targets``.
 
-    Only along shortest paths: the targets are the nearest members with unmet demand, at one
-    distance.
+    Only along shortest paths. The targets are all members with unmet demand.
     """
     is_source = np.zeros(len(network.supply), bool)
-    is_source[sources] = distances.classes[sources] == 0
+    is_source[sources] = True
     is_target = np.zeros(len(network.demand), bool)
     is_target[targets] = True
-    nearest = distances.members[targets[0]]
     lane_end = len(network.lane_class)
-    lane_length = residual.length[:lane_end]
-    arc_length = residual.length[lane_end : lane_end + len(network.arc_class)]
+    lane_cost = residual.cost[:lane_end]
+    arc_cost = residual.cost[lane_end : lane_end + len(network.arc_class)]
     direct = is_source[network.arc_class] & is_target[network.arc_member]
-    direct &= (arc_length == nearest) & (flow.arcs < network.arc_capacity)
+    direct &= (arc_cost == distances.classes[network.arc_class]) & (
+        flow.arcs < network.arc_capacity
+    )
     arcs = direct.nonzero()[0]
     if len(arcs):
         _fill_arcs(network, flow, arcs)
-    lanes = (is_source[network.lane_class] & (lane_length + 1 == nearest)).nonzero()[0]
+    has_target = np.zeros(network.hub_count, bool)
+    has_target[network.member_hub[targets]] = True
+    direct = is_source[network.lane_class] & has_target[network.lane_hub]
+    direct &= lane_cost == distances.classes[network.lane_class]
+    lanes = direct.nonzero()[0]
     if len(lanes):
         _fill_lanes(network, flow, residual, lanes)
 
@@ -261,19 +277,24 @@ def total_cost(solution: Solution) -> int:
 def lower_bound(solution: Solution) -> int:
     """Return the minimum that any solution of the network can cost, by the solution's own prices.
 
-    Prices are the shortest distances in the residual network with every class as a source. The
-    solution must have sent everything and met every demand. Raises RuntimeError if the prices
-    violate the conditions above, which would be a defect of the solver.
+    Prices are the negated distances in the residual network to the nearest member. The solution
+    must have sent everything and met every demand. Raises RuntimeError if the prices violate the
+    conditions above, which would be a defect of the solver.
     """
     network, residual = solution.network, solution.residual
-    all_classes = np.arange(len(network.supply))
-    distance = shortest_paths(network, solution.flow, residual, all_classes).nodes
-    # A distance is cost x length_per_cost + hops with hops < length_per_cost.
-    price = distance // residual.length_per_cost
+    everyone = np.arange(len(network.demand))
+    try:
+        distance = shortest_paths(network, solution.flow, residual, everyone).nodes
+    except OverflowError:
+        residual = ResidualArcs.of(network, int64=False)
+        distance = shortest_paths(network, solution.flow, residual, everyone).nodes
+    price = -distance
     w, v_hub, v = split_by_layer(network, price)
-    # A hub without lanes cannot be reached, nor its members if their direct arcs are full. Any
-    # price that is high enough for those arcs is valid there.
-    price[distance >= residual.infinity] = int(w.max()) + int(network.arc_cost.max(initial=0))
+    # A class without lanes reaches no member if its direct arcs are full. Any price that is low
+    # enough for those arcs is valid there.
+    price[distance >= residual.infinity] = int(v.min(initial=0)) - int(
+        network.arc_cost.max(initial=0)
+    )
     if (v_hub[network.lane_hub] > w[network.lane_class] + network.lane_cost).any() or (
         v > v_hub[network.member_hub]
     ).any():

@@ -3,19 +3,15 @@
 The residual network of a flow has a forward arc where units can be added (lanes and seats always,
 direct arcs below their capacity) and a backward arc where units can be taken back.
 
-The *length* of a forward arc is ``cost x length_per_cost + hops``, that of a backward arc
-``-cost x length_per_cost + hops``. A lane and a seat count one hop, a direct arc two (as many as
-the way through the hub). ``length_per_cost`` exceeds the hops of every simple path, so paths are
-compared by cost and then by hops.
+A forward arc costs what it costs in the network, a backward arc the negative of that. Paths are
+compared by cost and then by arcs: :func:`shortest_paths` finds the costs, and the
+:class:`LevelGraph` has, of the arcs on cheapest paths, those on paths of fewest arcs. It is
+acyclic, and the reverse of an arc is never in it. Pushing units only uses its arcs up, and after a
+blocking flow the next path is costlier or has more arcs. That bounds the number of phases of
+:mod:`~placement_core.flow.min_cost_flow`.
 
 :class:`ResidualArcs` has all arcs of both directions in one row, so that a few array operations
 find something among all kinds of them.
-
-Every arc has at least one hop in both directions, so no cycle of the residual network has length
-zero. Hence the arcs with ``distance[head] = distance[tail] + length``, which lie on shortest
-paths, form an acyclic graph, the :class:`LevelGraph`, and the reverse of such an arc is never in
-it. Pushing units only uses its arcs up, and after a blocking flow the next shortest path is
-strictly longer. That bounds the number of phases of :mod:`~placement_core.flow.min_cost_flow`.
 """
 
 from __future__ import annotations
@@ -26,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement_core.flow.network import (
-    MAX_INT64_COST,
     UNLIMITED,
     CostArray,
     Flow,
@@ -36,7 +31,10 @@ from placement_core.flow.network import (
 )
 
 INT64_INFINITY = 1 << 61
-"""Greater than the length of any path in int64; twice this still fits."""
+"""Greater than the cost of any path in int64; twice this still fits."""
+
+MAX_INT64_DISTANCE = 1 << 59
+"""Arcs and paths in int64 cost less: what is beyond half of infinity then leads nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,47 +45,42 @@ class ResidualArcs:
     backward the seats, lanes and direct arcs. Nodes are numbered classes first, then hubs, then
     members.
 
-    tail, head, length
+    tail, head, cost
         Per arc.
     capacity
         Per forward arc. That of lanes and seats is UNLIMITED.
-    length_per_cost
-        What a cost of 1 adds to a length.
     infinity
         The distance of a node that cannot be reached.
     lanes_by_hub, arcs_by_member, seats_by_hub
         The runs of forward arcs with one hub or one member.
-    class_order, backward_by_class
+    class_order, out_by_class
         The stable order by class of the backward lanes and direct arcs, and the runs in it.
     """
 
     tail: IntArray
     head: IntArray
-    length: CostArray
+    cost: CostArray
     capacity: IntArray
-    length_per_cost: int
     infinity: int
     lanes_by_hub: Segments
     arcs_by_member: Segments
     seats_by_hub: Segments
     class_order: IntArray
-    backward_by_class: Segments
+    out_by_class: Segments
+    backward: IntArray
 
     @classmethod
-    def of(cls, network: Network) -> ResidualArcs:
-        """Return the arcs; lengths are Python integers if the longest path could exceed int64."""
+    def of(cls, network: Network, *, int64: bool = True) -> ResidualArcs:
+        """Return the arcs; costs are Python integers without ``int64``, or if one exceeds it."""
         classes, members = len(network.supply), len(network.demand)
         first_member = classes + network.hub_count
         lanes = len(network.lane_class)
-        segments = min(classes, network.hub_count + members) + 2
-        length_per_cost = 6 * segments
         cost: CostArray = np.concatenate((network.lane_cost, network.arc_cost))
-        max_length = (int(cost.max(initial=0)) * length_per_cost + 2) * 2 * segments
-        fits = max_length < MAX_INT64_COST
-        cost = cost.astype(np.int64 if fits else object) * length_per_cost
-        hops = np.full(len(cost), 2)
-        hops[:lanes] = 1
-        seat_length = np.ones(members, np.int64)
+        max_cost = int(cost.max(initial=0))
+        fits = int64 and max_cost < MAX_INT64_DISTANCE
+        cost = cost.astype(np.int64 if fits else object)
+        free = np.zeros(members, np.int64)
+        longest = 4 * (min(classes, network.hub_count + members) + 2) * max_cost
         capacity = np.full(len(cost) + members, UNLIMITED)
         capacity[lanes : len(cost)] = network.arc_capacity
         of_class = np.concatenate((network.lane_class, network.arc_class))
@@ -98,15 +91,15 @@ class ResidualArcs:
         return cls(
             tail=np.concatenate((of_class, seat_hub, seat_member, lane_hub, arc_member)),
             head=np.concatenate((lane_hub, arc_member, seat_member, seat_hub, of_class)),
-            length=np.concatenate((cost + hops, seat_length, seat_length, hops - cost)),
+            cost=np.concatenate((cost, free, free, -cost)),
             capacity=capacity,
-            length_per_cost=length_per_cost,
-            infinity=INT64_INFINITY if fits else max(INT64_INFINITY, 4 * max_length),
+            infinity=INT64_INFINITY if fits else max(INT64_INFINITY, longest),
             lanes_by_hub=Segments.of(network.lane_hub),
             arcs_by_member=Segments.of(network.arc_member),
             seats_by_hub=Segments.of(network.member_hub),
             class_order=class_order,
-            backward_by_class=Segments.of(of_class[class_order]),
+            out_by_class=Segments.of(of_class[class_order]),
+            backward=np.concatenate((np.arange(members, members + len(cost)), np.arange(members))),
         )
 
     def capacities(self, flow: Flow) -> IntArray:
@@ -116,7 +109,7 @@ class ResidualArcs:
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """The distance of each node from the nearest source; ``infinity`` if it cannot be reached.
+    """The distance of each node to the nearest target; ``infinity`` if it reaches none.
 
     ``classes``, ``hubs`` and ``members`` are parts of ``nodes``.
     """
@@ -135,40 +128,56 @@ def split_by_layer(network: Network, nodes: CostArray) -> tuple[CostArray, CostA
 
 
 def shortest_paths(
-    network: Network, flow: Flow, residual: ResidualArcs, sources: IntArray
+    network: Network, flow: Flow, residual: ResidualArcs, targets: IntArray
 ) -> Distances:
-    """Return the distances from ``sources`` (class numbers): Bellman-Ford, a layer at a time.
+    """Return the distances to ``targets`` (member numbers): Bellman-Ford, a layer at a time.
 
-    Raises RuntimeError if the distances do not converge. That would mean a cycle of negative cost,
-    which the solver never leaves in the residual network.
+    Raises OverflowError if a distance gets too long for int64, and RuntimeError if the distances do
+    not converge. That would mean a cycle of negative cost, which the solver never leaves in the
+    residual network.
     """
     infinity = residual.infinity
+    limit = infinity if residual.cost.dtype == object else MAX_INT64_DISTANCE
     count = len(network.supply) + network.hub_count + len(network.demand)
-    nodes: CostArray = np.full(count, infinity, residual.length.dtype)
-    nodes[sources] = 0
+    nodes: CostArray = np.full(count, infinity, residual.cost.dtype)
     classes, hubs, members = split_by_layer(network, nodes)
-    inner = nodes[: count - len(members)]
-    # What leads through an arc that can take nothing, or from a node that is not reached, is
+    members[targets] = 0
+    # What leads through an arc that can take nothing, or to a node that reaches no target, is
     # longer than half of infinity, and any path is shorter.
-    length = np.where(residual.capacities(flow) > 0, residual.length, infinity)
     lane_end, forward = len(network.lane_class), len(residual.capacity)
-    seat_end = forward + len(members)
-    lane, arc = length[:lane_end], length[lane_end : forward - len(members)]
-    seat_back, backward = length[forward:seat_end], length[seat_end:][residual.class_order]
-    backward_tail = residual.tail[seat_end:][residual.class_order]
+    lane = residual.cost[:lane_end]
+    arc = residual.cost[lane_end : forward - len(members)]
+    arc = np.where(flow.arcs < network.arc_capacity, arc, infinity)
+    out = np.concatenate((lane, arc))[residual.class_order]
+    out_head = residual.head[: len(out)][residual.class_order]
     has_flow = flow.units.any()
+    if has_flow:
+        back = np.where(flow.units > 0, residual.cost[forward:][residual.backward], infinity)
+        lane_back, arc_back = back[:lane_end], back[lane_end : forward - len(members)]
+        seat_back = back[forward - len(members) :]
+    inner = nodes[len(classes) :]
     for _ in range(count + 2):
-        residual.lanes_by_hub.minimum_at(hubs, classes[network.lane_class] + lane)
-        np.minimum(members, hubs[network.member_hub] + 1, out=members)
-        residual.arcs_by_member.minimum_at(members, classes[network.arc_class] + arc)
         before = inner.copy()
+        residual.seats_by_hub.minimum_at(hubs, members)
+        residual.out_by_class.minimum_at(classes, nodes[out_head] + out)
         if has_flow:
-            residual.seats_by_hub.minimum_at(hubs, members + seat_back)
-            residual.backward_by_class.minimum_at(classes, nodes[backward_tail] + backward)
+            residual.arcs_by_member.minimum_at(members, classes[network.arc_class] + arc_back)
+            residual.lanes_by_hub.minimum_at(hubs, classes[network.lane_class] + lane_back)
+            np.minimum(members, hubs[network.member_hub] + seat_back, out=members)
         nodes[nodes > infinity // 2] = infinity
+        if (np.abs(nodes) >= limit).any() and (np.abs(nodes[nodes < infinity]) >= limit).any():
+            raise OverflowError
         if (inner == before).all():
             return Distances(nodes, classes, hubs, members)
     raise RuntimeError("a cycle of negative cost in the residual network: a defect of the solver")
+
+
+def reached_from(
+    flow: Flow, residual: ResidualArcs, sources: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return flags of the nodes that can be reached from ``sources`` (flags by node)."""
+    usable = residual.capacities(flow) > 0
+    return _closure(residual.tail[usable], residual.head[usable], sources)
 
 
 @dataclass(slots=True)
@@ -198,18 +207,24 @@ class LevelGraph:
         flow: Flow,
         residual: ResidualArcs,
         distances: Distances,
-        targets: NDArray[np.bool_],
+        sources: NDArray[np.bool_],
+        targets: IntArray,
         preference: NDArray[np.float64],
     ) -> LevelGraph:
-        """Return the graph of all arcs on shortest paths to ``targets`` (flags by node).
+        """Return the graph of the cheapest paths from ``sources`` (flags) to ``targets`` (nodes).
+
+        Of the cheapest paths from each node, it has those of fewest arcs.
 
         Arcs that leave one node are tried in descending ``preference`` of their heads.
         """
         distance, capacity = distances.nodes, residual.capacities(flow)
-        tight = distance[residual.tail] + residual.length == distance[residual.head]
+        tight = distance[residual.head] + residual.cost == distance[residual.tail]
         index = (tight & (capacity > 0)).nonzero()[0]
         tail, head = residual.tail[index], residual.head[index]
-        useful = _reaches_target(tail, head, targets)[head].nonzero()[0]
+        arcs_left = _fewest_arcs(tail, head, targets, len(distance))
+        fewest = (arcs_left[tail] == arcs_left[head] + 1).nonzero()[0]
+        tail, head, index = tail[fewest], head[fewest], index[fewest]
+        useful = _closure(tail, head, sources)[tail].nonzero()[0]
         order = useful[np.lexsort((-preference[head[useful]], tail[useful]))]
         tail, index = tail[order], index[order]
         return cls(
@@ -274,16 +289,27 @@ class LevelGraph:
         flow.units[: forward - members] -= pushed[forward + members :]
 
 
-def _reaches_target(
-    tail: IntArray, head: IntArray, targets: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Return flags of the nodes from which a target can be reached in an acyclic graph."""
-    reaches = targets.copy()
+def _closure(tail: IntArray, head: IntArray, sources: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return flags of the nodes that arcs lead to from ``sources``, and of the sources."""
+    reached = sources.copy()
     while len(tail):
-        onward = reaches[head]
-        reaches[tail[onward]] = True
-        remaining = ~onward
-        if remaining.all():
+        onward = reached[tail]
+        reached[head[onward]] = True
+        remaining = ~onward & ~reached[head]
+        if not onward.any():
             break
         tail, head = tail[remaining], head[remaining]
-    return reaches
+    return reached
+
+
+def _fewest_arcs(tail: IntArray, head: IntArray, targets: IntArray, nodes: int) -> IntArray:
+    """Return the arcs from each node to the nearest target; ``nodes`` if it reaches none."""
+    fewest = np.full(nodes, nodes)
+    fewest[targets] = 0
+    for arcs in range(1, nodes):
+        leads_there = (fewest[head] == arcs - 1) & (fewest[tail] > arcs)
+        if not leads_there.any():
+            break
+        fewest[tail[leads_there]] = arcs
+        tail, head = tail[~leads_there], head[~leads_there]
+    return fewest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,21 +14,21 @@ from hypothesis import strategies as st
 from assignors import Member
 from assignors.cooperative_sticky import _factorize
 from assignors.encoding import (
-    WEIGHT_STEPS,
     EncodedGroup,
     MemberColumns,
     current_owners,
     decode_plan,
     encode_assignment,
     encode_group,
-    quantize_weights,
+    round_weights,
     topic_classes,
-    weight_steps,
+    traffic_weights,
 )
 from assignors.group_leader.subscriptions import _Names
 from assignors.model import MAX_IMBALANCE, LeaderRacks, load_factor
 from assignors.partition_arrays import UNASSIGNED
 from placement_core import common_levels, parse_rack
+from tests.support.assignment_problems import exact_weights
 
 LEADERS: LeaderRacks = {"t": ["a", "b", None, "a"], "u": ["b", "a"]}
 RACKS = st.sampled_from(["a", "b", "/d/a", "/d/b", "/d", "/e/a/x", None, ""])
@@ -128,32 +129,48 @@ def test_levels_between_members_and_leaders(of_leaders: list[str], of_members: l
         assert group.crossings(assigned).tolist() == crossings
 
 
-@given(st.lists(st.floats(allow_nan=True, width=32), min_size=1, max_size=6))
-def test_weights_become_steps(weights: list[float]) -> None:
-    steps = quantize_weights(np.array(weights, np.float64)).tolist()
-    known = [each for each in weights if np.isfinite(each) and each >= 0]
-    heaviest = max(known, default=0.0)
-    if heaviest <= 0:
-        assert steps == [1] * len(weights)
-        return
-    mean = sum(each / heaviest for each in known) / len(known)
-    for weight, step in zip(weights, steps, strict=True):
-        share = weight / heaviest if np.isfinite(weight) and weight >= 0 else mean
-        assert step >= 1
-        assert abs(step - max(1.0, share * WEIGHT_STEPS)) <= 0.5 + 1e-6
-    assert max(steps) == WEIGHT_STEPS
+any_floats = st.floats(allow_nan=True) | st.floats(min_value=0, max_value=10)
 
 
-def test_small_weights_are_weighed_as_large_ones() -> None:
-    assert quantize_weights(np.array([0.5, 1.0, 0.0, 0.014])).tolist() == [50, 100, 1, 1]
-    assert quantize_weights(np.array([5.0, 10.0, np.nan])).tolist() == [50, 100, 75]
+@given(st.lists(any_floats, min_size=1, max_size=6))
+def test_weights_of_small_groups_are_exact(weights: list[float]) -> None:
+    converted = round_weights(np.array(weights, np.float64))
+    units = [int(each) for each in converted.of_partition]
+    cells = [("t", number) for number in range(len(weights))]
+    assert converted.units.tolist() == sorted(set(units), reverse=True)
+    assert tuple(units) == exact_weights(cells, {"t": weights})
+
+
+@pytest.mark.parametrize(("partitions", "error"), [(1_001, 0.001), (10_001, 0.008)])
+@pytest.mark.parametrize("sigma", [0, 1, 3, 30])
+def test_weights_of_large_groups_have_a_relative_error(
+    partitions: int, error: float, sigma: int
+) -> None:
+    weights = np.random.default_rng(sigma).lognormal(0, sigma, partitions)
+    converted = round_weights(weights)
+    units = converted.of_partition
+    scale = Fraction(weights[0]) / int(units[0])
+    for weight, unit in zip(weights.tolist(), units.tolist(), strict=True):
+        assert abs(Fraction(weight) / (unit * scale) - 1) <= 2.01 * error
+    assert len(converted.units) < partitions or sigma > 3
+    everything = np.ones(partitions, bool)
+    assert converted.total(everything) == sum(units.tolist())
+
+
+def test_weights_are_whole_units() -> None:
+    assert round_weights(np.array([0.5, 1.0, 1.5])).of_partition.tolist() == [1, 2, 3]
+    # What is missing counts as the mean of the others.
+    assert round_weights(np.array([5.0, 10.0, np.nan])).of_partition.tolist() == [2, 4, 3]
+    # What has no traffic weighs less than any difference between the others.
+    assert round_weights(np.array([1.0, 0.0, 2.0, 0.0])).of_partition.tolist() == [3, 1, 6, 1]
+    assert round_weights(np.zeros(3)).of_partition.tolist() == [1, 1, 1]
 
 
 def test_weights_are_those_of_the_partitions_of_each_topic() -> None:
     group = encode_group([Member("m", frozenset("tu"))], LEADERS)
-    steps = weight_steps(group, {"u": [1.0, 2.0, 9.0], "t": [4.0, 2.0]})
+    weights = traffic_weights(group, {"u": [1.0, 2.0, 9.0], "t": [4.0, 2.0]})
     # What is missing counts as the mean of the others, what is too much does not count.
-    assert steps.tolist() == [100, 50, 56, 56, 25, 50]
+    assert weights.of_partition.tolist() == [16, 8, 9, 9, 4, 8]
 
 
 def test_more_racks_than_fit_into_a_byte_and_racks_that_are_no_strings() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from assignors import LeaderRackAwareRange, Member
 from assignors.range import _distinct_rows
 from tests.support.assignments import check_range
 from tests.support.random_groups import (
@@ -72,3 +75,28 @@ def run(seed: str, *, small: bool, imbalance: bool) -> None:
     except Exception as error:
         error.add_note(f"seed {seed!r}: {group}")
         raise
+
+
+@pytest.mark.parametrize(
+    ("topics", "members", "own_topic", "seconds"),
+    [(5_000, 100, False, 0.5), (2_000, 2_000, True, 0.4)],
+)
+def test_many_topics_one_by_one_take_little_time(
+    topics: int, members: int, own_topic: bool, seconds: float
+) -> None:
+    rng = Random("many topics")
+    leaders: dict[str, list[str | None]] = {
+        f"t{n:04}": [rng.choice("abc") for _ in range(6)] for n in range(topics)
+    }
+    names = list(leaders)
+    group = [
+        Member(f"m{n:04}", frozenset(names[n : n + 1] if own_topic else names), "abc"[n % 3])
+        for n in range(members)
+    ]
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        plan = LeaderRackAwareRange(co_partitioned=False).assign(group, leaders)
+        times.append(time.process_time() - start)
+    assert own_topic or plan.off_rack == 0
+    assert min(times) < 2 * seconds  # Twice: other processes slow this one down.

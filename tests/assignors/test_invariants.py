@@ -10,7 +10,7 @@ import pytest
 
 from assignors import LeaderRacks, Member, Plan
 from tests.support import assignments as invariants
-from tests.support.assignment_problems import owner_of, read_group, weight_steps
+from tests.support.assignment_problems import exact_weights, owner_of, read_group
 
 TOPICS = frozenset({"t", "u"})
 MEMBERS = (
@@ -146,9 +146,9 @@ def test_owners_from_claims() -> None:
     assert owner_of(("t", 1), left) == -1
 
 
-def test_weights_in_steps_of_the_heaviest() -> None:
+def test_exact_weights_in_one_unit() -> None:
     cells = [("t", number) for number in range(6)]
     weights = {"t": [200.0, 100.0, 0.0, float("nan"), -5.0]}
-    assert weight_steps(cells, weights) == (100, 50, 1, 50, 50, 50)
-    assert weight_steps(cells, {"t": [0.0] * 6}) == (1,) * 6
-    assert weight_steps(cells, None) == (1,) * 6
+    assert exact_weights(cells, weights) == (4, 2, 1, 2, 2, 2)
+    assert exact_weights(cells, {"t": [0.0] * 6}) == (1,) * 6
+    assert exact_weights(cells, None) == (1,) * 6

@@ -129,11 +129,16 @@ def test_flow_agrees_with_brute_force_on_small_groups(chunk: int) -> None:
 
 
 def test_flow_agrees_with_integer_programs_of_each_level() -> None:
-    for number in range(25):
+    compared = 0
+    for number in range(40):
         _, problems = facts_and_problems(f"levels-{number}", MIDDLE)
         for problem in problems:
+            if max((sum(cost) for row in problem.costs for cost in row), default=0) > 10**6:
+                continue  # HiGHS computes in floats.
+            compared += 1
             expected = best_value_by_level(problem)
             assert oracle_solver.best_value(problem) == expected, f"seed levels-{number}"
+    assert compared > 40
 
 
 def test_levels_of_a_known_group() -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
-from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
+from assignors import (
+    LeaderRackAwareCooperativeSticky,
+    LeaderRackAwareRange,
+    Member,
+    Plan,
+    encoding,
+)
 from assignors.model import resolve_weights
 from tests.support.random_groups import MIDDLE, random_group
 
@@ -66,6 +74,48 @@ def test_weights_that_are_not_numbers_count_as_unknown(assignor: Any, row: Any) 
     expected = assignor().assign(MEMBERS, LEADERS, {"u": [1.0, 2.0]})
     plan = assignor().assign(MEMBERS, LEADERS, {"t": row, "u": [1.0, 2.0]})
     assert plan == expected
+
+
+@ASSIGNORS
+@pytest.mark.parametrize("hot", [1e6, 1e18, 1e300])
+def test_a_hot_topic_does_not_flatten_the_others(assignor: Any, hot: float) -> None:
+    """Each member reads four partitions: the heaviest of its rack are local."""
+    members = [Member(rack, frozenset({"hot", "t"}), rack) for rack in "ab"]
+    leaders = {"hot": ["a", "b"], "t": ["a"] * 6}
+    row = [800.0, 1.0, 700.0, 1.0, 600.0, 1.0]
+    plan = assignor().assign(members, leaders, {"hot": [hot] * 2, "t": row})
+    assert plan.partitions["b"]["t"] == [1, 3, 5]
+    assert plan.off_rack == plan.optimum == 3
+
+
+@ASSIGNORS
+@pytest.mark.parametrize("sigma", [1.0, 3.0])
+@pytest.mark.parametrize("partitions", [400, 1_200, 12_000])
+def test_skewed_weights_are_near_the_exact_optimum(
+    assignor: Any, partitions: int, sigma: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = Random(f"{partitions} {sigma}")
+    leaders: dict[str, list[str | None]] = {
+        topic: [rng.choice("aab") for _ in range(partitions // 2)] for topic in "tu"
+    }
+    weights = {t: [rng.lognormvariate(0, sigma) for _ in row] for t, row in leaders.items()}
+    members = [Member(f"m{n}", frozenset("tu"), "ab"[n % 2]) for n in range(9)]
+
+    def off_rack() -> float:
+        plan: Plan = assignor().assign(members, leaders, weights)
+        return sum(
+            weights[topic][number]
+            for member in members
+            for topic, numbers in plan.partitions[member.id].items()
+            for number in numbers
+            if leaders[topic][number] != member.rack
+        )
+
+    rounded = off_rack()
+    monkeypatch.setattr(encoding, "PRECISIONS", ((math.inf, 53),))
+    exact = off_rack()
+    error = {400: 1e-12, 1_200: 0.002, 12_000: 0.016}[partitions]
+    assert exact * (1 - 1e-12) <= rounded <= exact * (1 + error)
 
 
 def test_resolved_weights() -> None:

@@ -15,10 +15,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 
 from assignors import Member
 
-WEIGHT_STEPS = 100
 UNASSIGNED = -1
 
 
@@ -31,7 +31,7 @@ class Facts:
     candidates  per cell: the members that subscribe to it
     owner       per cell: the member that owns it before the assignment, or UNASSIGNED
     crossed     per cell and member: how many levels lie between the leader and the member
-    steps       per cell: its traffic weight in steps (1 without weights)
+    weights     per cell: its traffic weight, an integer (1 without weights)
     depth       levels of the deepest leader's rack; deeper levels of a member's rack do not count
     """
 
@@ -40,7 +40,7 @@ class Facts:
     candidates: tuple[tuple[int, ...], ...]
     owner: tuple[int, ...]
     crossed: tuple[tuple[int, ...], ...]
-    steps: tuple[int, ...]
+    weights: tuple[int, ...]
     depth: int
 
 
@@ -67,22 +67,34 @@ def levels_between(leader: tuple[str, ...], member: tuple[str, ...], depth: int)
     return depth - shared
 
 
-def weight_steps(
+def exact_weights(
     cells: Sequence[tuple[str, int]], weights: Mapping[str, Sequence[float]] | None
 ) -> tuple[int, ...]:
-    """Return each cell's weight in steps of a hundredth of the heaviest."""
+    """Return each cell's weight as an integer, in one unit and exactly (up to 1,000 cells).
+
+    Unknown weights count as the mean of the others, to ten significant bits. Cells without traffic
+    weigh less together than the unit of the others.
+    """
     if weights is None:
         return (1,) * len(cells)
+    assert len(cells) <= 1_000, "weights of more partitions are rounded"
     known: dict[tuple[str, int], float] = {}
     for topic, partition in cells:
         row = weights.get(topic, ())
         if partition < len(row) and math.isfinite(row[partition]) and row[partition] >= 0:
             known[topic, partition] = row[partition]
-    if not known or max(known.values()) == 0:
+    heaviest = max(known.values(), default=0)
+    if heaviest == 0:
         return (1,) * len(cells)
-    heaviest = max(known.values())
-    mean = sum(known.values()) / len(known)
-    return tuple(max(1, round(known.get(cell, mean) / heaviest * WEIGHT_STEPS)) for cell in cells)
+    mean = float(sum(Fraction(each / heaviest) for each in known.values())) / len(known) * heaviest
+    mantissa, exponent = math.frexp(mean)
+    mean = math.ldexp(round(mantissa * 1024), exponent - 10)
+    exact = [Fraction(known.get(cell, mean)) for cell in cells]
+    unit = math.lcm(*(each.denominator for each in exact))
+    integers = [int(each * unit) for each in exact]
+    unit = math.gcd(*integers)
+    zeros = integers.count(0)
+    return tuple(each // unit * (zeros + 1) if each else 1 for each in integers)
 
 
 def owner_of(cell: tuple[str, int], members: Sequence[Member]) -> int:
@@ -130,7 +142,7 @@ def read_group(
             tuple(levels_between(leader_levels[cell], member, depth) for member in member_levels)
             for cell in cells
         ),
-        steps=weight_steps(cells, weights),
+        weights=exact_weights(cells, weights),
         depth=depth,
     )
 
@@ -260,7 +272,7 @@ def range_problem(
     def cost(index: int, member: int) -> tuple[int, ...]:
         cells = [cell_of[topic, index] for topic in topics]
         return level_counts(
-            [(facts.crossed[cell][member], facts.steps[cell]) for cell in cells], facts.depth
+            [(facts.crossed[cell][member], facts.weights[cell]) for cell in cells], facts.depth
         )
 
     candidates = tuple(range(len(members)))
@@ -346,7 +358,7 @@ def part_of(facts: Facts, inside: frozenset[int], limits: dict[int, int] | None 
         candidates=tuple(tuple(position[m] for m in facts.candidates[cell]) for cell in cells),
         costs=tuple(
             tuple(
-                level_counts([(facts.crossed[cell][m], facts.steps[cell])], facts.depth)
+                level_counts([(facts.crossed[cell][m], facts.weights[cell])], facts.depth)
                 for m in members
             )
             for cell in cells

@@ -98,8 +98,10 @@ def crossings(facts: Facts, assignees: Sequence[int]) -> tuple[int, ...]:
     """Return the traffic across each level."""
     return level_counts(
         [
-            (0 if assignee == UNASSIGNED else crossed[assignee], steps)
-            for crossed, assignee, steps in zip(facts.crossed, assignees, facts.steps, strict=True)
+            (0 if assignee == UNASSIGNED else crossed[assignee], weight)
+            for crossed, assignee, weight in zip(
+                facts.crossed, assignees, facts.weights, strict=True
+            )
         ],
         facts.depth,
     )

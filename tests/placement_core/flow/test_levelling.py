@@ -221,7 +221,6 @@ def test_classes_with_one_hub_each_are_sent_directly() -> None:
     assert not flow.unsent.any()
 
 
-@pytest.mark.usefixtures("without_search")
 def test_what_the_nearest_hub_cannot_take_goes_directly_to_the_next() -> None:
     flow = sent([2, 2], [3, 4], [0, 1], [(0, 0, 1), (1, 0, 1), (0, 1, 5), (1, 1, 5)])
     assert flow.lanes.tolist() == [2, 1, 0, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,12 +39,14 @@ def best_value(problem: Problem) -> Value:
     assigned, shares = assigned[allowed], shares[allowed]
 
     squares = ((np.array(problem.before) + problem.unit * shares) ** 2).sum(axis=1)
-    costs = np.array(problem.costs, dtype=np.int64).reshape(units, members, problem.depth)
+    most = sum(max((max(each) for each in row), default=0) for row in problem.costs)
+    dtype = np.int64 if most < 2**62 else object
+    costs = np.array(problem.costs, dtype=dtype).reshape(units, members, problem.depth)
     crossings = costs[np.arange(units), assigned].sum(axis=1)
     owner = np.array(problem.owner, dtype=np.int64)
     moved = ((owner != UNASSIGNED) & (assigned != owner)).sum(axis=1)
 
-    figures: list[npt.NDArray[np.int64]] = list(crossings.T)
+    figures: list[npt.NDArray[Any]] = list(crossings.T)
     figures.insert(len(figures) if problem.local_first else 0, squares)
     figures.append(moved)
     left = np.arange(len(assigned))

@@ -12,6 +12,7 @@ objective of the flow's solution, computed by ``value``.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -87,8 +88,8 @@ def run(
     arcs: Sequence[tuple[int, int, int, int]], source: int, sink: int, amount: int
 ) -> list[int]:
     """Return the flow on each (tail, head, capacity, cost) in a minimum-cost flow of ``amount``."""
-    max_cost = max(cost for *_, cost in arcs)
-    assert max_cost * (sink + 2) < LARGEST_COST, f"costs up to {max_cost} may overflow"
+    if max(cost for *_, cost in arcs) * (sink + 2) >= LARGEST_COST:
+        return run_in_python(arcs, source, sink, amount)
     table = np.array(arcs, dtype=np.int64)
     flow = SimpleMinCostFlow()
     added = flow.add_arcs_with_capacity_and_unit_cost(*table.T)
@@ -97,3 +98,31 @@ def run(
     status = flow.solve()
     assert status == flow.OPTIMAL, f"status of OR-tools: {status}"
     return [int(units) for units in flow.flows(added)]
+
+
+def run_in_python(
+    arcs: Sequence[tuple[int, int, int, int]], source: int, sink: int, amount: int
+) -> list[int]:
+    """Return the same for costs of any size: the cheapest paths one after the other."""
+    residual = [[tail, head, capacity, cost] for tail, head, capacity, cost in arcs]
+    residual += [[head, tail, 0, -cost] for tail, head, _, cost in arcs]
+    leaving: dict[int, list[int]] = {}
+    for number, (tail, *_) in enumerate(residual):
+        leaving.setdefault(tail, []).append(number)
+    for _ in range(amount):
+        distance, arrival, pending = {source: 0}, {}, deque([source])
+        while pending:
+            node = pending.popleft()
+            for number in leaving.get(node, ()):
+                _, head, capacity, cost = residual[number]
+                far = distance[node] + cost
+                if capacity and (head not in distance or far < distance[head]):
+                    distance[head], arrival[head] = far, number
+                    pending.append(head)
+        node = sink
+        while node != source:
+            number = arrival[node]
+            residual[number][2] -= 1
+            residual[(number + len(arcs)) % len(residual)][2] += 1
+            node = residual[number][0]
+    return [arc[2] for arc in residual[len(arcs) :]]
