@@ -66,7 +66,7 @@ def test_a_planted_contradiction_is_found(bad: Result, check: int, text: str) ->
     assert [number for number, lines in enumerate(found) if lines] == [check]
 
 
-def test_a_peer_with_fewer_bytes_across_racks_is_found_if_its_loads_are_as_even() -> None:
+def test_a_balanced_peer_with_fewer_crossing_bytes_is_found() -> None:
     ours = crossing_result("rackward-kafka-python", workload="one-rack-leads")
     peer = result("java-range", workload="one-rack-leads")
     assert faults(ours, peer)[PEERS] == (
@@ -87,7 +87,7 @@ def test_the_error_of_a_prediction() -> None:
     assert prediction_error(few) == pytest.approx(0.01)
 
 
-def test_while_members_change_overhead_and_what_is_read_again_contradict_nothing() -> None:
+def test_overhead_while_members_change_contradicts_nothing() -> None:
     # A fifth of the bytes is read again, and crosses as the others do.
     half = step(predicted_bytes=500_000, predicted_crossing_bytes=300_000)
     assert faults(crossing_result("java-range", workload="churn", steps=[half]))[CHANGES] == ()
@@ -99,7 +99,7 @@ def test_while_members_change_overhead_and_what_is_read_again_contradict_nothing
         assert len(found) == count
 
 
-def test_while_members_change_a_share_that_is_predicted_to_be_none_may_be_small() -> None:
+def test_a_small_share_may_cross_where_none_is_predicted() -> None:
     for crossing, count in ((40_000, 0), (60_000, 1)):
         moved = {"a": {"a": 990_000, "b": crossing}}
         found = faults(result("rackward-nearest", workload="churn", bytes=moved))[CHANGES]

@@ -47,7 +47,7 @@ def scenarios(strategy: str) -> dict[str, tuple[int, int]]:
     }
 
 
-def test_the_assignment_as_it_is_crosses_with_the_bytes_of_its_partitions() -> None:
+def test_the_present_assignment_crosses_with_its_bytes() -> None:
     found = scenarios("kafka-python-range")
     # m-b reads partition 1 from a, m-a reads partition 2 from b.
     assert found["as_is"] == (2, 23)
@@ -81,7 +81,7 @@ def test_a_partition_without_an_owner_crosses_nothing() -> None:
     assert what_if([case])[0]["as_is"].crossing_bytes == 0
 
 
-def test_what_was_read_is_divided_between_the_snapshots_before_and_after() -> None:
+def test_bytes_read_are_divided_between_two_snapshots() -> None:
     before = {"m-a": frozenset({0, 1}), "m-b": frozenset({4})}
     after = {"m-a": frozenset({0}), "m-b": frozenset({1, 2, 4})}
     # 0 and 4 keep their owner, 1 changes it; 2 has none at first, 3 never.
@@ -111,7 +111,7 @@ def test_moved_counts_partitions_taken_from_members_that_stay() -> None:
     assert moved_partitions({}, before) == 0
 
 
-def test_bytes_are_from_the_rack_of_the_leader_to_that_of_the_reader() -> None:
+def test_bytes_go_from_the_leaders_rack_to_the_readers() -> None:
     matrix = bytes_by_racks(case_of("kafka-python-range"))
     assert matrix == {("a", "a"): 100, ("a", "b"): 3, ("b", "a"): 20}
     assert cross_rack_bytes(matrix) == 23

@@ -28,7 +28,7 @@ def report(*states: MemberState) -> GroupReport:
     return GroupReport(members, revoked=0, positions={}, failures=())
 
 
-def test_settled_with_one_generation_and_one_reader_per_partition() -> None:
+def test_settled_with_one_generation_and_reader_per_partition() -> None:
     assert report(state([0, 1]), state([2])).is_settled(3)
 
 

@@ -79,14 +79,14 @@ def test_the_best_of_a_column_is_bold_unless_most_have_it() -> None:
     assert ours["spread"] == "1.00"
 
 
-def test_what_one_group_predicts_for_others_is_beside_what_they_did() -> None:
+def test_forecasts_are_beside_what_was_measured() -> None:
     assert (
         "From the traffic of Java range, client.rack (KIP-881) alone, the what-if predicts across "
         "racks: 1.2% for rackward, kafka-python (measured 0.0%).\n"
     ) in report().markdown
 
 
-def test_the_page_has_the_command_the_date_the_versions_and_the_checks() -> None:
+def test_the_page_has_command_date_versions_and_checks() -> None:
     text = report().markdown
     assert "```sh\nrackward bench run --short\n```" in text
     assert "5 results, 2030-01-02, on 2 CPUs" in text
@@ -109,7 +109,7 @@ def test_every_plot_of_the_page_is_there() -> None:
         assert ET.fromstring(plot).tag.endswith("svg")
 
 
-def test_the_value_of_a_bar_is_right_of_the_range_of_its_repetitions() -> None:
+def test_the_value_of_a_bar_is_right_of_its_range() -> None:
     """The line of the range struck the value through."""
     plot = ET.fromstring(bar_plot("t", [Bar("a", 0.5, 0.4, 0.7, 0.5, False)]))
     ends = [float(each.get("x2", 0)) for each in plot.iter(f"{SVG}line")]

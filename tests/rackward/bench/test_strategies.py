@@ -21,7 +21,7 @@ def test_ours_are_measured_through_every_client() -> None:
 
 
 @pytest.mark.parametrize("size", range(1, 13))
-def test_batches_have_every_strategy_once_and_one_kind_of_brokers_and_leaders(size: int) -> None:
+def test_a_batch_has_one_kind_of_brokers_and_leaders(size: int) -> None:
     divided = divide(list(STRATEGIES.values()), size)
     assert sorted(each.key for batch in divided for each in batch) == sorted(STRATEGIES)
     for batch in divided:
@@ -52,7 +52,7 @@ def test_a_batch_is_not_divided_without_need() -> None:
     assert divide([], 2) == []
 
 
-def test_an_unknown_strategy_is_an_error_that_lists_the_known_ones() -> None:
+def test_an_unknown_strategy_error_lists_the_known_ones() -> None:
     with pytest.raises(BenchError, match="no strategy 'javarange': give one of kafka-python-range"):
         select_strategies(["javarange"])
 

@@ -120,7 +120,7 @@ def test_decay_has_25_rounds_of_moved_leaders() -> None:
     assert events(WORKLOADS["decay"], Random(1)) == [Event.LEADERS_MOVE] * 25
 
 
-def test_members_are_in_known_racks_and_subscribe_to_known_topics() -> None:
+def test_members_have_known_racks_and_topics() -> None:
     for workload in WORKLOADS.values():
         topics = {each.name for each in workload.topics}
         assert workload.groups

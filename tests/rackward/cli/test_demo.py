@@ -69,7 +69,7 @@ def test_json_and_output_can_be_combined(tmp_path: Path) -> None:
     assert run("--json", "-o", str(file)).stdout == file.read_text(encoding="utf-8")
 
 
-def test_an_output_folder_that_does_not_exist_is_an_error_before_the_run(tmp_path: Path) -> None:
+def test_a_missing_output_folder_is_an_error_before_the_run(tmp_path: Path) -> None:
     file = tmp_path / "missing" / "demo.json"
     error = run("--output", str(file)).exception
     assert isinstance(error, InvalidOptionError)

@@ -74,7 +74,7 @@ def test_no_escape_sequences_without_colours() -> None:
     assert "\x1b[" in printed(demo_result_of(), 120, colour=True)
 
 
-def test_optimality_concerns_rackwards_strategies_after_rebalances() -> None:
+def test_optimality_concerns_rackward_after_rebalances() -> None:
     assert demo_result_of().is_optimal
     suboptimal = demo_result_of(suboptimal=True)
     assert not suboptimal.is_optimal

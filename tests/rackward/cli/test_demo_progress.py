@@ -60,7 +60,7 @@ def test_the_live_display_needs_a_capable_terminal(
         assert type(reporter) is reporter_type
 
 
-def test_plain_lines_have_the_time_and_markup_is_printed_as_it_is() -> None:
+def test_plain_lines_have_the_time_and_keep_markup() -> None:
     output = io.StringIO()
     with progress_on(Console(file=output, width=100), clock, {}) as reporter:
         reporter.status("downloading")
@@ -72,7 +72,7 @@ def test_plain_lines_have_the_time_and_markup_is_printed_as_it_is() -> None:
     )
 
 
-def test_the_live_display_shows_events_and_removes_the_table_at_the_end() -> None:
+def test_the_live_display_shows_events_and_ends_without_table() -> None:
     terminal = console(force_terminal=True, width=100, _environ=XTERM)
     with progress_on(terminal, clock, {}) as reporter:
         reporter.status("Step 1")
