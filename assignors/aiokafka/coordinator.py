@@ -20,9 +20,9 @@ Topics that only other members subscribe to
     lacks them. Here the leader waits ``METADATA_TIMEOUT`` seconds at most, and requests a topic
     twice: a broker may lack a topic for a moment that others already serve.
 Deleted topics
-    aiokafka commits positions before a rebalance, and retries the commit for a deleted topic for
-    ever: the member never joins again, and its group waits for it. Here it is tried once, as in
-    Apache's client.
+    aiokafka retries the commit for a deleted topic until a topic of that name exists, which then
+    has the offsets of the old one. Before a rebalance this keeps the member from joining, and its
+    group waits for it. Here it is tried once, as in Apache's client.
 The rack
     An assignor without a rack joins with the consumer's ``client_rack``. The fetcher does not send
     it, because brokers would redirect the consumer to followers, and assignment by the racks of
@@ -152,7 +152,6 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         self.last_assignment: dict[str, list[int]] = {}
         self.last_generation = NO_GENERATION
         self._revocation_timer: asyncio.TimerHandle | None = None
-        self._revoking = False
         self._leads_since_before_restart = False
         # The monitor of the assignment that this member made last, and its generation.
         self._led: tuple[int, LeaderMoveMonitor] | None = None
@@ -232,21 +231,18 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         if self._leads_since_before_restart and isinstance(bound, AIOKafkaBoundAssignor):
             self._metadata_poller.resume(bound)
 
-    async def _maybe_do_last_autocommit(self, assignment: Any) -> None:
-        self._revoking = self._has_bound
-        try:
-            await super()._maybe_do_last_autocommit(assignment)
-        finally:
-            self._revoking = False
-
     async def _do_commit_offsets(self, assignment: Any, offsets: Any) -> None:
         try:
             await super()._do_commit_offsets(assignment, offsets)
         except UnknownTopicOrPartitionError as error:
-            if not self._revoking:
+            if not self._has_bound:
                 raise
             # The same request has committed the offsets of all topics that exist.
             raise CommitFailedError("offsets of a deleted topic cannot be committed") from error
+
+    def _is_commit_retriable(self, error: Any) -> bool:
+        # The next automatic commit is of the positions at that time.
+        return isinstance(error, CommitFailedError) or super()._is_commit_retriable(error)
 
     async def close(self) -> None:
         """Close the coordinator, and cancel what is scheduled."""

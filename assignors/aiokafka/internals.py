@@ -16,6 +16,9 @@ try:
     from aiokafka.consumer.group_coordinator import GroupCoordinator
     from aiokafka.protocol import group
     from aiokafka.protocol.group import JoinGroupRequest
+
+    if isinstance(JoinGroupRequest, list):  # Before 0.13, of one class per version.
+        raise ImportError("JoinGroupRequest is no class")
 except ImportError as error:
     if error.name == "aiokafka":  # Not installed.
         raise
@@ -30,8 +33,8 @@ INTERNALS: Internals = {
         "_on_join_prepare(self, previous_assignment)",
         "_perform_assignment(self, response)",
         "_on_join_complete(self, generation, member_id, protocol, member_assignment_bytes)",
-        "_maybe_do_last_autocommit(self, assignment)",
         "_do_commit_offsets(self, assignment, offsets)",
+        "_is_commit_retriable(self, error)",
         "close(self)",
         # called
         "_lookup_assignor(self, name)",

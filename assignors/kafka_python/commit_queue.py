@@ -13,6 +13,10 @@ Generation
     A commit is sent under the generation and member id of the moment of its call, at each retry,
     so that a broker refuses it once the group is in a later generation. `Commit.retry_as` may
     choose another member where the partitions are certain to be still owned.
+Topic ids
+    A commit has the topic ids of the moment of its call: brokers from Kafka 4.1 on refuse it (here
+    with UNKNOWN_TOPIC_OR_PARTITION) if the topic was deleted and created again since. For older
+    brokers only the name counts.
 Connection
     A broker answers the requests of a connection one after the other, and a JoinGroup only when all
     members have joined. So commits have a connection of their own: a commit behind the member's
@@ -26,8 +30,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Any, Protocol
+from uuid import UUID
 
 from kafka import errors
 from kafka.protocol.consumer import OffsetCommitRequest
@@ -41,6 +45,9 @@ TopicPartition = tuple[str, int]
 MemberIdentity = tuple[int, str]
 """Generation and member id."""
 
+TopicIds = Mapping[str, UUID | None]
+"""Topic ids by name; None if metadata has none."""
+
 CommitResponse = Mapping[TopicPartition, int] | Exception
 """The error code of each partition of a commit, or why no broker answered it."""
 
@@ -49,6 +56,7 @@ RETRY_BACKOFF = 0.1
 
 REBALANCE_IN_PROGRESS = errors.RebalanceInProgressError.errno
 ILLEGAL_GENERATION = errors.IllegalGenerationError.errno
+UNKNOWN_TOPIC = errors.UnknownTopicOrPartitionError.errno
 
 _COORDINATOR_MOVED = {
     errors.NotCoordinatorError.errno,
@@ -57,6 +65,11 @@ _COORDINATOR_MOVED = {
 }
 _RETRIABLE = {errors.CoordinatorLoadInProgressError.errno, *_COORDINATOR_MOVED}
 _REBALANCED = {REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION}
+_CODES_BEFORE_VERSION_9 = {
+    errors.GroupIdNotFoundError.errno: ILLEGAL_GENERATION,
+    errors.UnknownTopicIdError.errno: errors.UnknownTopicOrPartitionError.errno,
+}
+"""What the versions of OffsetCommit that name topics have for the error codes of later ones."""
 
 
 class NoCoordinatorError(errors.CoordinatorNotAvailableError):  # type: ignore[misc]
@@ -106,7 +119,8 @@ class Commit:
     ``deadline`` is a time of `time.monotonic`. ``on_response`` is called once, on kafka-python's
     event loop or while the queue closes. ``retry_as`` is called if a broker refused the commit with
     REBALANCE_IN_PROGRESS or ILLEGAL_GENERATION, with that code, and returns the member as which to
-    retry, or None to pass the code on.
+    retry, or None to pass the code on. ``topic_ids`` are those of the moment of the call; None: of
+    the moment when it is put into the queue.
     """
 
     offsets: Mapping[TopicPartition, OffsetToCommit]
@@ -114,6 +128,7 @@ class Commit:
     deadline: float
     on_response: Callable[[CommitResponse], None]
     retry_as: Callable[[Commit, int], MemberIdentity | None] = never_retry
+    topic_ids: TopicIds | None = None
     done: bool = field(default=False, init=False)
 
 
@@ -129,6 +144,8 @@ class CommitQueue:
 
     def put(self, commit: Commit) -> None:
         """Send ``commit`` after all that were put before."""
+        if commit.topic_ids is None:
+            commit.topic_ids = topic_ids(self._coordinator, commit.offsets)
         with self._changed:
             closed, idle = self._closed, not self._running
             if not closed:
@@ -198,10 +215,20 @@ class CommitQueue:
             return [commit for commit in self._queue if commit.deadline <= now]
 
     def _next_batch(self) -> list[Commit]:
-        """Return the oldest commit, and those after it of the same member."""
+        """Return the oldest commit, and those after it of the same member and the same topics."""
+        batch: list[Commit] = []
+        ids: dict[str, UUID | None] = {}
         with self._changed:
             self._running = bool(self._queue)
-            return list(takewhile(lambda c: c.member == self._queue[0].member, self._queue))
+            for commit in self._queue:
+                own = commit.topic_ids or {}
+                if commit.member != self._queue[0].member or any(
+                    ids.get(topic, id) != id for topic, id in own.items()
+                ):
+                    break
+                ids |= own
+                batch.append(commit)
+        return batch
 
     async def _send(self, batch: list[Commit]) -> dict[TopicPartition, int]:
         """Send ``batch`` as one request; return the error code of each partition.
@@ -210,6 +237,7 @@ class CommitQueue:
         """
         coordinator = self._coordinator
         member, offsets = batch[0].member, _merge_offsets(batch)
+        ids = {topic: id for commit in batch for topic, id in (commit.topic_ids or {}).items()}
         remaining = max(RETRY_BACKOFF, batch[0].deadline - time.monotonic())
         if not await coordinator.ensure_coordinator_ready_async(timeout_ms=1000 * remaining):
             raise NoCoordinatorError
@@ -219,7 +247,7 @@ class CommitQueue:
         if member != coordinator.member:
             # A broker that is still in the old generation might accept the request.
             return dict.fromkeys(offsets, ILLEGAL_GENERATION)
-        request = _build_request(coordinator, member, offsets)
+        request = _build_request(coordinator, member, offsets, ids)
         try:
             # A request that times out closes its connection, so a retry cannot overtake it.
             connection = second_connection(coordinator.manager, node)
@@ -228,11 +256,16 @@ class CommitQueue:
             if not isinstance(error, errors.NodeNotReadyError | errors.TooManyInFlightRequests):
                 coordinator.coordinator_dead(error)
             raise
+        names = {id: topic for topic, id in ids.items()}
         codes = {
-            (topic.name, partition.partition_index): int(partition.error_code)
+            (topic.name or names[topic.topic_id], partition.partition_index): int(
+                _CODES_BEFORE_VERSION_9.get(partition.error_code, partition.error_code)
+            )
             for topic in response.topics
             for partition in topic.partitions
         }
+        if UNKNOWN_TOPIC in codes.values():
+            coordinator.manager.cluster.request_update()
         for code in sorted(_RETRIABLE.intersection(codes.values())):
             retriable = errors.for_code(code)()
             if code in _COORDINATOR_MOVED:
@@ -253,6 +286,12 @@ class CommitQueue:
             responses.append((commit, own))
         self._respond(responses)
         return len(responses) == len(batch)
+
+
+def topic_ids(coordinator: Coordinator, partitions: Iterable[TopicPartition]) -> TopicIds:
+    """Return the ids of the topics of ``partitions``, by the coordinator's metadata."""
+    cluster = coordinator.manager.cluster
+    return {topic: cluster.topic_id(topic) for topic, _ in partitions}
 
 
 def second_connection(manager: Any, node: Any) -> str:
@@ -283,6 +322,7 @@ def _build_request(
     coordinator: Coordinator,
     member: MemberIdentity,
     offsets: Mapping[TopicPartition, OffsetToCommit],
+    ids: TopicIds,
 ) -> Any:
     topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
     partition_type = topic_type.OffsetCommitRequestPartition
@@ -298,10 +338,14 @@ def _build_request(
         )
     generation, member_id = member
     return OffsetCommitRequest(
-        max_version=8,
+        # From version 10 on topics have no names, and a version is chosen that the broker supports.
+        max_version=10 if all(ids[topic] for topic in topics) else 9,
         group_id=coordinator.group_id,
         generation_id_or_member_epoch=generation,
         member_id=member_id,
         group_instance_id=coordinator.group_instance_id,
-        topics=[topic_type(name=name, partitions=each) for name, each in topics.items()],
+        topics=[
+            topic_type(name=name, topic_id=ids[name], partitions=each)
+            for name, each in topics.items()
+        ],
     )

@@ -19,6 +19,7 @@ from kafka.errors import (
     RebalanceInProgressError,
     RetriableError,
     UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from kafka.future import Future
@@ -29,6 +30,8 @@ from assignors.kafka_python.commit_queue import (
     CommitQueue,
     CommitResponse,
     MemberIdentity,
+    TopicIds,
+    topic_ids,
 )
 from assignors.kafka_python.workarounds import JoinFixes
 
@@ -39,11 +42,14 @@ _MEMBER_ERRORS = {
 
 
 class _OffsetsOfMember(dict[Any, Any]):
-    """Offsets to commit, and the member as which ``commit`` was called."""
+    """Offsets to commit, the member as which ``commit`` was called, and the ids of the topics."""
 
-    def __init__(self, offsets: Mapping[Any, Any], member: MemberIdentity) -> None:
+    def __init__(
+        self, offsets: Mapping[Any, Any], member: MemberIdentity, topic_ids: TopicIds
+    ) -> None:
         super().__init__(offsets)
         self.member = member
+        self.topic_ids = topic_ids
 
 
 class CommitFixes(JoinFixes):
@@ -55,6 +61,9 @@ class CommitFixes(JoinFixes):
     JoinGroup does not block. Brokers accept them under the current generation until all members
     have joined; later ones wait for the end of the rebalance and are then sent as a member of the
     new generation, if it still owns the partitions.
+
+    kafka-python sends a commit for a deleted topic again until a topic of that name exists, which
+    then has the offsets of the old one. Here the commit fails, as in Java's client.
 
     kafka-python runs a rebalance listener that is no coroutine on its event loop, where a blocking
     call such as ``commit()`` raises RuntimeError, and no heartbeat is sent meanwhile. Here it runs
@@ -86,9 +95,10 @@ class CommitFixes(JoinFixes):
             self.commits.close()
 
     def _with_member(self, offsets: Any) -> Any:
-        if self.workarounds_enabled and isinstance(offsets, dict):
-            return _OffsetsOfMember(offsets, self.member)
-        return offsets
+        called = isinstance(offsets, _OffsetsOfMember) or not isinstance(offsets, dict)
+        if called or not self.workarounds_enabled:
+            return offsets
+        return _OffsetsOfMember(offsets, self.member, topic_ids(self, offsets))
 
     async def _send_offset_commit_request(self, offsets: Any) -> None:
         in_group = self.subscription.partitions_auto_assigned()
@@ -96,9 +106,11 @@ class CommitFixes(JoinFixes):
             await super()._send_offset_commit_request(offsets)
             return
         response = Future()
+        called = self._with_member(offsets)
         commit = Commit(
             offsets={tuple(partition): offset for partition, offset in offsets.items()},
-            member=offsets.member if isinstance(offsets, _OffsetsOfMember) else self.member,
+            member=called.member,
+            topic_ids=called.topic_ids,
             deadline=time.monotonic() + self.config["request_timeout_ms"] / 1000,
             on_response=response.success,
             retry_as=self._retry_commit_as,
@@ -124,7 +136,14 @@ class CommitFixes(JoinFixes):
         topics: dict[str, list[tuple[int, int]]] = {}
         for (topic, partition), code in response.items():
             topics.setdefault(topic, []).append((partition, code))
-        self._handle_offset_commit_response(offsets, sent, SimpleNamespace(topics=topics.items()))
+        try:
+            self._handle_offset_commit_response(
+                offsets, sent, SimpleNamespace(topics=topics.items())
+            )
+        except UnknownTopicOrPartitionError as error:
+            raise CommitFailedError(
+                "the topic was deleted, or deleted and created again"
+            ) from error
 
     def _retry_commit_as(self, commit: Commit, code: int) -> MemberIdentity | None:
         """Return the member as which to retry a commit refused because of a rebalance, or None.

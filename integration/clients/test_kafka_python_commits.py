@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import CommitFailedError, KafkaTimeoutError
 
 from assignors.kafka_python import (
     LeaderRackAwareCooperativeStickyAssignor,
@@ -31,7 +31,9 @@ from integration.support.offsets_topic import commit_history, count_decreases
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import (
     SteadyProducer,
+    committed,
     create_topic,
+    delete_topic,
     fill,
     new_name,
 )
@@ -153,6 +155,40 @@ def test_commits_of_kafka_python_without_workarounds(cluster: Cluster, protocol:
         "assigned: RuntimeError",
         "revoked: RuntimeError",
     }
+
+
+@pytest.mark.parametrize(
+    "created_again",
+    [
+        "after-the-commit",
+        # Brokers know topic ids in commits from 4.1 on.
+        pytest.param("before-the-commit", marks=pytest.mark.new_protocol),
+    ],
+)
+def test_an_old_commit_is_not_for_a_recreated_topic(cluster: Cluster, created_again: str) -> None:
+    topic = create_topic(cluster, new_name("recreated"), [[0]])
+    # Metadata is requested again when a commit fails, not before it.
+    settings = {"enable_auto_commit": False, "metadata_max_age_ms": 300_000}
+    config = MemberConfig(cluster.bootstrap("a"), new_name("group"), "a1", "a", settings)
+    client = KafkaPython()(config)
+    try:
+        fill(cluster, topic, 1, records=3)
+        client.subscribe(lambda *_: None, topics=[topic])
+        wait_until(lambda: bool(list(client.poll(0.1))), TEST_TIMEOUT, "records are read")
+        client.consumer.pause(TopicPartition(topic, 0))
+        wait_until(lambda: not client.poll(0.5), TEST_TIMEOUT, "no fetch is pending")
+        delete_topic(cluster, topic)
+        if created_again == "before-the-commit":
+            create_topic(cluster, topic, [[0]])
+        called = time.monotonic()
+        with pytest.raises(CommitFailedError, match="the topic was deleted"):
+            client.consumer.commit()
+        assert time.monotonic() - called < 10
+        if created_again == "after-the-commit":
+            create_topic(cluster, topic, [[0]])
+        assert committed(cluster, config.group_id) == {}
+    finally:
+        client.close()
 
 
 def test_a_partition_that_comes_back_is_read_from_its_latest_committed_offset(

@@ -263,9 +263,14 @@ async def test_a_commit_for_a_deleted_topic_is_tried_once_before_a_rebalance(
     ours.coordinator.coordinator_id = others.coordinator.coordinator_id = 0
     with pytest.raises(CommitFailedError, match="offsets of a deleted topic"):
         await ours.coordinator._maybe_do_last_autocommit(assignment)
-    assert attempts == [{"t": 5}]
-    # A commit of the application and a consumer without our assignors behave as before.
-    await ours.coordinator.commit_offsets(assignment, {"t": 6})
+    with pytest.raises(CommitFailedError, match="offsets of a deleted topic"):
+        await ours.coordinator.commit_offsets(assignment, {"t": 6})
+    assert attempts == [{"t": 5}, {"t": 6}]
+    # The periodic commit goes on, with the positions of its time.
+    attempts.clear()
+    ours.coordinator._next_autocommit_deadline = 0
+    assert await ours.coordinator._maybe_do_autocommit(assignment) == 0.001
+    # A consumer without our assignors behaves as before.
     attempts.clear()
     await others.coordinator._maybe_do_last_autocommit(assignment)
     assert len(attempts) == 3

@@ -7,6 +7,7 @@ import itertools
 import random
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -64,9 +65,13 @@ class Group:
             send=self._send,
             cluster=SimpleNamespace(
                 broker_metadata=lambda _: SimpleNamespace(host="h", port=1),
-                _coordinator_brokers={},
+                topic_id=lambda topic: self.topic_ids.get(topic),  # noqa: PLW0108 - replaced by tests
+                request_update=lambda: self.updates.append(len(self.requests)),
             ),
         )
+        self.topic_ids: dict[str, uuid.UUID] = {}
+        self.updates: list[int] = []
+        self.versions: list[int] = []
 
     def coordinator(self) -> Any:
         return "coordinator-0" if self.reachable else None
@@ -97,6 +102,8 @@ class Group:
             for topic in request.topics
             for each in topic.partitions
         }
+        ids = {topic.name: topic.topic_id for topic in request.topics}
+        self.versions.append(request._max_version)
         generation = request.generation_id_or_member_epoch
         self.requests.append((generation, offsets))
         code = self.respond(offsets)
@@ -107,7 +114,9 @@ class Group:
         return SimpleNamespace(
             topics=[
                 SimpleNamespace(
-                    name=topic, partitions=[SimpleNamespace(partition_index=p, error_code=code)]
+                    name=topic if request._max_version < 10 else "",
+                    topic_id=ids[topic],
+                    partitions=[SimpleNamespace(partition_index=p, error_code=code)],
                 )
                 for topic, p in offsets
             ]
@@ -279,6 +288,35 @@ def test_a_retry_is_sent_as_the_member_that_retry_as_returns(group: Group) -> No
     commit.queue.flush(SECONDS)
     assert commit.codes == [0]
     assert group.requests == [(1, {A: 5}), (2, {A: 5})]
+
+
+def test_a_commit_names_the_topics_of_its_call(group: Group) -> None:
+    old, new = uuid.UUID(int=1), uuid.UUID(int=2)
+    calls = Calls(group)
+    group.proceed.clear()
+    for topic_ids in ({}, {"t": old}, {"t": old, "u": new}, {"t": new}):
+        group.topic_ids = topic_ids
+        calls({A: len(group.topic_ids), ("u", 0): 1} if len(topic_ids) == 2 else {A: 0, B: 0})
+    group.proceed.set()
+    assert calls.queue.flush(SECONDS) == []
+    # The commits of one topic are one request.
+    assert [offsets for _, offsets in group.requests] == [
+        {A: 0, B: 0},
+        {A: 2, B: 0, ("u", 0): 1},
+        {A: 0, B: 0},
+    ]
+    assert group.versions == [9, 10, 10]
+    assert calls.codes == [0, 0, 0, 0]
+
+
+def test_a_commit_for_a_recreated_topic_is_not_sent_again(group: Group) -> None:
+    group.topic_ids = {"t": uuid.UUID(int=1)}
+    group.respond = lambda _: errors.UnknownTopicIdError.errno
+    calls = Calls(group)
+    calls({A: 1})
+    assert calls.queue.flush(SECONDS) == []
+    assert calls.codes == [errors.UnknownTopicOrPartitionError.errno]
+    assert (len(group.requests), group.updates) == (1, [1])
 
 
 def test_the_deadline_ends_retries(group: Group) -> None:
