@@ -50,6 +50,8 @@ CLIENTS = (
             "tests/assignors/confluent",
             "integration/clients/test_groups.py::test_a_broker_without_a_rack",
         ),
+        below="3.0.7",
+        use="from assignors.kafka_python import install; install()",
     ),
     Client(
         "confluent-kafka",
@@ -60,7 +62,14 @@ CLIENTS = (
         use="from assignors.confluent import Consumer; Consumer({'group.id': 'g',"
         " 'partition.assignment.strategy': 'leader-rack-aware-range'})",
     ),
-    Client("aiokafka", "aiokafka", "aiokafka", ("tests/assignors/aiokafka",)),
+    Client(
+        "aiokafka",
+        "aiokafka",
+        "aiokafka",
+        ("tests/assignors/aiokafka",),
+        below="0.12.0",
+        use="from assignors.aiokafka import install; install()",
+    ),
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version as installed_version
 from typing import Any
@@ -41,11 +42,16 @@ def unsupported_import(error: ImportError, library: str, supported: str) -> Unsu
 
 
 def check_internals(internals: Internals, *, library: str, version: str, supported: str) -> None:
-    """Raise UnsupportedClientError, with the first missing declaration, if there is one.
+    """Raise UnsupportedClientError for a release that is too old, or lacks a declaration.
 
     ``library`` and ``version`` are those of the installed distribution; ``supported`` is the
     requirement that rackward was tested with, such as ``kafka-python>=3.0.8,<3.1``.
     """
+    oldest = supported.partition(">=")[2].partition(",")[0]
+    if _release(version) < _release(oldest):
+        raise UnsupportedClientError(
+            f"{library} {version} is older than rackward supports: install '{supported}'"
+        )
     for owner, declarations in internals.items():
         for declaration in declarations:
             if not _has(owner, declaration):
@@ -54,6 +60,10 @@ def check_internals(internals: Internals, *, library: str, version: str, support
                     f" relies on: install '{supported}', or a release of rackward that supports"
                     f" {library} {version}"
                 )
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"[0-9]+", version)[:3]))
 
 
 def _has(owner: Any, declaration: str) -> bool:

@@ -44,7 +44,7 @@ class Coordinator(Base):
 
 def check(*declarations: str) -> None:
     check_internals(
-        {Coordinator: declarations}, library="library", version="0.9", supported="library>=1,<2"
+        {Coordinator: declarations}, library="library", version="1.5", supported="library>=1,<2"
     )
 
 
@@ -63,8 +63,8 @@ def test_missing_or_different_internals_are_refused(declaration: str) -> None:
     with pytest.raises(UnsupportedClientError) as refused:
         check("join", declaration)
     assert str(refused.value) == (
-        f"library 0.9 has no Coordinator.{declaration}, which rackward relies on: install"
-        " 'library>=1,<2', or a release of rackward that supports library 0.9"
+        f"library 1.5 has no Coordinator.{declaration}, which rackward relies on: install"
+        " 'library>=1,<2', or a release of rackward that supports library 1.5"
     )
     assert issubclass(UnsupportedClientError, RackwardError)
 
@@ -171,3 +171,11 @@ def test_a_release_without_a_module_is_named_when_the_adapter_is_imported(
     last = done.stderr.splitlines()[-1]
     assert f"UnsupportedClientError: {distribution} {version(distribution)} lacks " in last
     assert f"install '{distribution}>=" in last
+
+
+def test_a_release_below_the_bound_is_refused() -> None:
+    for release in ("1.10", "1.10.0", "2.0rc1"):
+        check_internals({}, library="library", version=release, supported="library>=1.10,<3")
+    too_old = "library 1.9.12 is older than rackward supports: install 'library>=1.10,<3'"
+    with pytest.raises(UnsupportedClientError, match=re.escape(too_old)):
+        check_internals({}, library="library", version="1.9.12", supported="library>=1.10,<3")
