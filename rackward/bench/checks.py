@@ -125,7 +125,7 @@ def _is_predicted(result: Result) -> bool:
 
 
 def _no_peer_is_better(results: Results) -> Check:
-    """Compare strategies that read leaders where they are, and balance as ours does."""
+    """Compare strategies that read leaders where they are, and balance as rackward does."""
     faults: list[str] = []
     checked = 0
     for workload in (each for each in WORKLOADS.values() if each.is_at_rest):

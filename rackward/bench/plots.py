@@ -70,7 +70,7 @@ def bar_plot(title: str, bars: Sequence[Bar]) -> str:
 def line_plot(
     title: str, lines: Mapping[str, Sequence[float]], ours: Sequence[str], unit: str
 ) -> str:
-    """Return a plot of values over steps; ``ours`` are the names of our lines."""
+    """Return a plot of values over steps; ``ours`` are the names of the lines of rackward."""
     width, height, left, right = NAMES + BARS + VALUES, 320, 44, NAMES
     steps = max([2, *map(len, lines.values())])
     top = max([1.0, *(value for values in lines.values() for value in values)])
