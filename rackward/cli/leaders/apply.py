@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 
 from placement_core import RackwardError
 from rackward.admin import AdminConnection, ClusterState, read_state
@@ -77,8 +76,8 @@ def run_leaders_plan(
     require_confirmation(run_options.yes, run_options.dry_run, path)
     loaded = load_plan(path, PlanKind.LEADERS, "cancel" if back else "apply")
     if back:
-        moves = tuple(move.reversed() for move in loaded.moves)
-        loaded = replace(loaded, moves=moves, localities=())
+        rows = [replace(row, before=row.after, after=row.before) for row in loaded.partitions]
+        loaded = replace(loaded, partitions=tuple(rows), localities=())
 
     def check(state: ClusterState) -> None:
         check_preconditions(display_name(path), loaded, state)
