@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from placement_core import RackwardError
 from rackward.admin import AdminConnection, ClusterState, read_state
 from rackward.cli import options

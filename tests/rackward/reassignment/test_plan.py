@@ -164,9 +164,7 @@ def test_files_are_written_and_read(tmp_path: Path) -> None:
     assert load_plan(str(path), PlanKind.PLACEMENT) == PLAN
     assert list(tmp_path.iterdir()) == [path]
     for verb in ("apply", "cancel"):
-        with pytest.raises(
-            PlanFileError, match=f"of kind placement: use rackward placement {verb}"
-        ):
+        with pytest.raises(PlanFileError, match=f"use rackward placement {verb}"):
             load_plan(str(path), PlanKind.LEADERS, verb)
 
 
