@@ -17,7 +17,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rack_traffic.errors import SparkError
-from rack_traffic.session import DELTA_LAKE
+from rack_traffic.session import delta_lake_package
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,8 +75,9 @@ def create_table(spark: SparkSession, path: str, schema: StructType, history: ti
         # Without the catalog of Delta Lake, Spark takes the path for a database or a file format.
         if not any(name in str(error) for name in _WITHOUT_DELTA):
             raise
+        package = delta_lake_package(spark.version)
         raise SparkError(
-            f"Spark has no Delta Lake: start its server with --packages {DELTA_LAKE} --conf "
+            f"Spark has no Delta Lake: start its server with --packages {package} --conf "
             "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension --conf "
             "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
         ) from error

