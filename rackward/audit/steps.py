@@ -103,6 +103,7 @@ class StepKind(Enum):
     LEAD = "lead"
     REBALANCE = "rebalance"
     MOVE_LEADERS = "move-leaders"
+    SEPARATE_TOPICS = "separate-topics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,9 @@ class Gains:
         The other groups that the layout takes into account, sorted.
     mapping
         The option ``--mapping``, for the commands.
+    co_partitioned
+        Partitions that rackward's range assignor would read locally if it assigned each topic on
+        its own.
     """
 
     rackless_brokers: Sequence[int]
@@ -141,6 +145,7 @@ class Gains:
     layout_helps: bool
     sharing: Sequence[str] = ()
     mapping: str | None = None
+    co_partitioned: int = 0
 
 
 def next_steps(group: Group, gains: Gains) -> tuple[Step, ...]:
@@ -154,6 +159,15 @@ def next_steps(group: Group, gains: Gains) -> tuple[Step, ...]:
         steps.append(_rack_step(group, gains))
     elif gains.assignor_helps and can_follow(group):
         steps.append(_assignor_step(group, gains))
+    if gains.co_partitioned:
+        steps.append(
+            Step(
+                StepKind.SEPARATE_TOPICS,
+                f"co-partitioning costs {gains.co_partitioned} partitions: unless topics are "
+                "joined, set this option of the assignor",
+                ("co_partitioned=False",),
+            )
+        )
     if gains.layout_helps:
         steps.append(_layout_step(group, gains))
     return tuple(steps)
