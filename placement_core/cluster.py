@@ -17,7 +17,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def _read_only(mapping: Mapping[_Key, _Value]) -> Mapping[_Key, _Value]:
+    return MappingProxyType(mapping) if isinstance(mapping, dict) else mapping
 
 
 class TopicPartition(NamedTuple):
@@ -53,6 +61,12 @@ class ClusterView:
     brokers: tuple[Broker, ...]
     replicas: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     leaders: Mapping[TopicPartition, int] | None = None
+
+    def __post_init__(self) -> None:
+        """Make the mappings read-only: plug-ins get the view as well."""
+        object.__setattr__(self, "replicas", _read_only(self.replicas))
+        if self.leaders is not None:
+            object.__setattr__(self, "leaders", _read_only(self.leaders))
 
     @property
     def known_leaders(self) -> Mapping[TopicPartition, int]:

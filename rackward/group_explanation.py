@@ -332,7 +332,12 @@ def _possible_remedies(
     Other members, subscriptions or leaders per rack help only an assignor that has regard to
     leaders. That of a group of the new protocol runs on the brokers and cannot be replaced.
     """
-    impossible = {RemedyKind.MOVE_LEADERS, RemedyKind.START_MEMBERS, RemedyKind.SUBSCRIBE}
+    impossible = {
+        RemedyKind.MOVE_LEADERS,
+        RemedyKind.START_MEMBERS,
+        RemedyKind.SUBSCRIBE,
+        RemedyKind.SEPARATE_TOPICS,
+    }
     if group.type != CLASSIC:
         impossible.add(RemedyKind.REBALANCE)
     remedies = [each for each in finding.remedies if each.kind not in impossible]

@@ -28,6 +28,7 @@ from assignors.explain.model import (
 )
 from assignors.model import Assignor, LeaderRacks, Member, WeightSource
 from assignors.partition_arrays import UNASSIGNED
+from assignors.range import LeaderRackAwareRange
 from placement_core import parse_rack
 
 MAX_SOLVED = 6
@@ -257,9 +258,11 @@ def _solved_remedies(
             remedies = [start, move]
         case Reason.NOT_SUBSCRIBED_IN_RACK:
             remedies = [simulator.subscribe(finding.rack, topics), move]
+        case Reason.CO_PARTITIONED:
+            remedies = [simulator.separate_topics(), move]
         case Reason.TOO_MANY_LEADERS:
             start = simulator.start_members(finding.rack, topics, len(at_best))
-            remedies = [move, start]
+            remedies = [move, start, simulator.separate_topics()]
         case _:
             remedies = [move]
     return [remedy for remedy in remedies if remedy is not None]
@@ -309,6 +312,16 @@ class Simulator:
         if not moves or after >= self.optimum:
             return None
         return Remedy(RemedyKind.MOVE_LEADERS, after, moves=moves)
+
+    def separate_topics(self) -> Remedy | None:
+        """Assign each topic on its own; None if that does not help or is the case already."""
+        if not (isinstance(self.assignor, LeaderRackAwareRange) and self.assignor.co_partitioned):
+            return None
+        separate = LeaderRackAwareRange(
+            co_partitioned=False, max_imbalance=self.assignor.max_imbalance
+        )
+        after = separate.assign(self.members, self.leader_racks, self.weights).off_rack
+        return Remedy(RemedyKind.SEPARATE_TOPICS, after) if after < self.optimum else None
 
     def subscribe(self, rack: str, topics: Sequence[str]) -> Remedy | None:
         """Subscribe the members in ``rack`` to ``topics`` as well; None if that does not help."""

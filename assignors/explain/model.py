@@ -91,6 +91,7 @@ class RemedyKind(Enum):
     FIT_LEADERS = "fit-leaders"
     SUBSCRIBE = "subscribe"
     START_MEMBERS = "start-members"
+    SEPARATE_TOPICS = "separate-topics"
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,8 @@ def _instruction(remedy: Remedy) -> str:
             return "move " + " and ".join([first, *(f"{n} to {other}" for other, n in others)])
         case RemedyKind.SUBSCRIBE:
             return f"subscribe the members in {remedy.rack} to {_names(remedy.topics)}"
+        case RemedyKind.SEPARATE_TOPICS:
+            return "set co_partitioned=False in the assignor, unless these topics are joined"
         case RemedyKind.START_MEMBERS:
             noun = "member" if remedy.count == 1 else "members"
             return f"start {remedy.count} more {noun} in {remedy.rack}"

@@ -10,7 +10,7 @@ from enum import Enum
 from placement_core.cluster import ClusterView, TopicPartition
 from placement_core.errors import InvalidOptionError, format_brokers
 from placement_core.placers.under_replicated import ReplicationTarget, counted_replicas
-from placement_core.racks import parse_rack
+from placement_core.racks import RackPath, parse_rack
 
 Partitions = list[TopicPartition]
 
@@ -133,7 +133,12 @@ class AuditInput:
         min_isr: int | Mapping[str, int],
     ) -> AuditInput:
         """Return the input. Raises InvalidOptionError for a ``min_isr`` below 1."""
-        racks = view.racks()
+        # Names of one rack, such as "a" and "/a", become the first of them.
+        name_of: dict[RackPath | None, str | None] = {}
+        racks = {
+            broker: name_of.setdefault(parse_rack(rack), rack)
+            for broker, rack in sorted(view.racks().items())
+        }
         topics = sorted({partition.topic for partition in view.replicas})
         minimum = {
             topic: min_isr if isinstance(min_isr, int) else min_isr.get(topic, 1)
@@ -252,19 +257,20 @@ def _remedy(data: AuditInput, partitions: Partitions) -> str:
 
 def failure_domains(data: AuditInput) -> dict[str, frozenset[int]]:
     """Return the brokers of each rack and of each node above, without nodes that have all."""
-    domains: dict[str, set[int]] = {}
+    domains: dict[RackPath, set[int]] = {}
+    names: dict[RackPath, str] = {}
     for broker, rack in data.racks.items():
         path = parse_rack(rack)
-        if path is None:
+        if path is None or rack is None:
             continue
-        is_path = isinstance(rack, str) and rack.startswith("/")
         for level in range(1, len(path) + 1):
-            name = "/" + "/".join(path[:level]) if is_path else path[0]
-            domains.setdefault(name, set()).add(broker)
+            name = "/" + "/".join(path[:level]) if rack.startswith("/") else rack
+            names.setdefault(path[:level], name)
+            domains.setdefault(path[:level], set()).add(broker)
     return {
-        name: frozenset(domains[name])
-        for name in sorted(domains)
-        if len(domains[name]) < len(data.racks)
+        names[path]: frozenset(domains[path])
+        for path in sorted(domains, key=names.__getitem__)
+        if len(domains[path]) < len(data.racks)
     }
 
 

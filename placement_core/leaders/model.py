@@ -145,7 +145,9 @@ class LeaderLayout:
         One per ``ConsumerDemand`` and then per ``CurrentAssignment``, in their order, without those
         that have no consumers or partitions.
     locality_proved
-        Whether it is proved that no permitted order of replicas is more local (weighted).
+        Whether it is proved that no permitted order of replicas is more local (weighted; in units
+        of at most a 10,000th of the heaviest weight, far less in clusters of a few thousand
+        partitions).
     balance_proved
         Whether it is proved that no order that is as local is better in the two objectives that
         follow: even leaders per broker, and few changes.

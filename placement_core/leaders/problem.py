@@ -46,8 +46,9 @@ from placement_core.flow import INF, IntArray
 from placement_core.leaders.model import ConsumerDemand, CurrentAssignment
 from placement_core.racks import RackPath, parse_rack
 
-MAX_WEIGHT = 10_000
-"""The integer weight of the heaviest reader; others are scaled to it, 1 or more."""
+MIN_WEIGHT_UNITS, MAX_WEIGHT_UNITS = 10_000, 1 << 40
+"""The integer weight of the heaviest reader: as high as int64 permits, between these bounds. The
+weights of others are scaled to it, and are 1 or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,8 @@ class LeaderProblem:
             + [each.weight(tp) for each in assignments for tp in each.racks],
             default=1.0,
         )
-        weights = scale_weights([demand.weight for demand in demands], heaviest)
+        units = weight_units(len(paths), len(view.replicas), len(demands) + len(assignments))
+        weights = scale_weights([demand.weight for demand in demands], heaviest, units)
         quotas = tuple(
             Quotas.of(demand, racks, levels, sum(sizes.get(t, 0) for t in demand.topics), weight)
             for demand, weight in zip(demands, weights, strict=True)
@@ -128,7 +130,7 @@ class LeaderProblem:
                 index = None if path is None else rack_index.get(path[:levels])
                 if index is not None and partition in view.replicas:
                     of_rack = reads.setdefault(partition, {})
-                    [weight] = scale_weights([assignment.weight(partition)], heaviest)
+                    [weight] = scale_weights([assignment.weight(partition)], heaviest, units)
                     of_rack[index] = of_rack.get(index, 0) + weight
         return cls(
             view=view,
@@ -201,9 +203,16 @@ def _validate(
         raise InvalidOptionError(f"the cluster has no topic {', '.join(missing)}: check the names")
 
 
-def scale_weights(weights: Sequence[float], heaviest: float) -> list[int]:
-    """Return the weights as integers: ``heaviest`` is :data:`MAX_WEIGHT`, the others 1 or more."""
-    return [max(1, round(weight / heaviest * MAX_WEIGHT)) for weight in weights]
+def weight_units(brokers: int, partitions: int, readers: int) -> int:
+    """Return the integer weight of the heaviest reader: all costs together stay far below 2^60."""
+    scale = RankScales.of(brokers + 2, partitions, changes_first=True).off_rack
+    units = (1 << 56) // (scale * max(1, partitions) * max(1, readers))
+    return min(max(units, MIN_WEIGHT_UNITS), MAX_WEIGHT_UNITS)
+
+
+def scale_weights(weights: Sequence[float], heaviest: float, units: int) -> list[int]:
+    """Return the weights as integers: ``heaviest`` is ``units``, the others 1 or more."""
+    return [max(1, round(weight / heaviest * units)) for weight in weights]
 
 
 @dataclass(frozen=True, slots=True)

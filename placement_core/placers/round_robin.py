@@ -28,7 +28,8 @@ Racks 1: {0}, 2: {1, 2}, RF 2: 01, 10, 20. The walk from broker 1 passes over 2,
 
 Properties. With racks >= RF, no rack has two replicas of a partition; otherwise every rack has one.
 With a multiple of the number of brokers as partitions, every broker leads equally many, and has
-equally many replicas if racks are equal in size. A broker alone in its rack gets more replicas.
+equally many replicas if racks are equal in size. In smaller racks, brokers get more replicas than
+elsewhere if RF > 1: a rack of one broker as many as a larger rack.
 
 Added partitions and replicas. Partitions added to a topic continue its rotation: start index and
 shift are derived from the lists that it has. Replicas added to partitions are those that the rule

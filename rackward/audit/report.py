@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from assignors import LeaderRackAwareRange
 from assignors.explain import LocalityFinding
 from placement_core import (
     ClusterView,
@@ -49,6 +50,7 @@ from rackward.group_explanation import (
 )
 from rackward.group_readers import (
     BALANCED_BY_TOPIC,
+    RANGE,
     AssignmentKind,
     Reader,
     in_sync_racks,
@@ -422,7 +424,7 @@ class _Auditor:
             replace(
                 row,
                 steps=self._steps(
-                    row, explained[row.id].group, [name for name in readers if name != row.id]
+                    row, explained[row.id], [name for name in readers if name != row.id]
                 ),
             )
             for row in after
@@ -487,10 +489,13 @@ class _Auditor:
         owners = partition_readers(plan.partitions, explained.readers)
         return self.tariff.reads(owners, leader_racks, rates)
 
-    def _steps(self, row: GroupAudit, group: Group, sharing: Sequence[str]) -> tuple[Step, ...]:
+    def _steps(
+        self, row: GroupAudit, explained: ExplainedGroup, sharing: Sequence[str]
+    ) -> tuple[Step, ...]:
         assert row.now is not None
         assert row.assignor is not None
         assert row.layout is not None
+        group = explained.group
         follows = can_follow(group)
         before = row.assignor if follows else row.now
         gains = Gains(
@@ -506,8 +511,20 @@ class _Auditor:
             layout_helps=row.layout.off_rack < before.off_rack,
             sharing=sharing,
             mapping=self.mapping,
+            co_partitioned=self._cost_of_co_partitioning(row, explained),
         )
         return steps_of(group, gains)
+
+    def _cost_of_co_partitioning(self, row: GroupAudit, explained: ExplainedGroup) -> int:
+        """Return how many more partitions a group of our range assignor could read locally."""
+        optimum = explained.explanation.optimum
+        is_ours = explained.group.protocol == RANGE and len(row.topics) > 1
+        if not is_ours or explained.explanation.off_rack < optimum or not optimum:
+            return 0
+        separate = LeaderRackAwareRange(co_partitioned=False).assign(
+            members_of(explained.group, explained.racks), explained.view.leader_racks()
+        )
+        return max(0, optimum - separate.off_rack)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,7 @@ class StepKind(Enum):
     LEAD = "lead"
     REBALANCE = "rebalance"
     MOVE_LEADERS = "move-leaders"
+    SEPARATE_TOPICS = "separate-topics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,9 @@ class Gains:
         The option ``--mapping``, for the commands.
     members_not_sending_rack
         Ids of the members that join without a rack, if brokers have a replica selector.
+    co_partitioned
+        Partitions that rackward's range assignor would read locally if it assigned each topic on
+        its own.
     """
 
     rackless_brokers: Sequence[int]
@@ -148,6 +152,7 @@ class Gains:
     sharing: Sequence[str] = ()
     mapping: str | None = None
     members_not_sending_rack: frozenset[str] = frozenset()
+    co_partitioned: int = 0
 
 
 def next_steps(group: Group, gains: Gains) -> tuple[Step, ...]:
@@ -163,6 +168,15 @@ def next_steps(group: Group, gains: Gains) -> tuple[Step, ...]:
         steps.append(_rack_step(group, gains))
     elif gains.assignor_helps and can_follow(group):
         steps.append(_assignor_step(group, gains))
+    if gains.co_partitioned:
+        steps.append(
+            Step(
+                StepKind.SEPARATE_TOPICS,
+                f"co-partitioning costs {gains.co_partitioned} partitions: unless topics are "
+                "joined, set this option of the assignor",
+                ("co_partitioned=False",),
+            )
+        )
     if gains.layout_helps:
         steps.append(_layout_step(group, gains))
     return tuple(steps)

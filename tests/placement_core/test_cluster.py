@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from placement_core import Broker, ClusterView, TopicPartition
@@ -59,3 +61,12 @@ def test_partitions_of_one_layout_only_move_if_they_get_replicas() -> None:
 )
 def test_messages_name_the_lowest_ids(ids: tuple[int, ...], expected: str) -> None:
     assert format_brokers(ids, 2) == expected
+
+
+def test_a_plug_in_cannot_change_the_mappings_of_its_view() -> None:
+    replicas = {TopicPartition("t", 0): (0, 1)}
+    view = ClusterView((Broker(0), Broker(1)), replicas, {TopicPartition("t", 0): 0})
+    for mapping in (view.replicas, view.leaders, replace(view, brokers=()).replicas):
+        with pytest.raises(AttributeError):
+            mapping.clear()  # type: ignore[union-attr]
+    assert view.replicas == replicas

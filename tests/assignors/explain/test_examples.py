@@ -105,6 +105,9 @@ def test_co_partitioned_topics() -> None:
     explanation = explain_best(members("abc", "t", "u"), {"t": "abcabc", "u": "bcabca"}, RANGE)
     assert {each.reason for each in explanation.findings} == {Reason.CO_PARTITIONED}
     assert explanation.off_rack == explanation.optimum == 6
+    option = "set co_partitioned=False in the assignor, unless these topics are joined"
+    for *_, remedies in texts(explanation):
+        assert remedies[0] == f"{option}: 0 off-rack at best"
     # Without co-partitioning, each partition is local to some member.
     separate = LeaderRackAwareRange(co_partitioned=False)
     explanation = explain_best(members("abc", "t", "u"), {"t": "abcabc", "u": "bcabca"}, separate)

@@ -152,6 +152,8 @@ def apply_remedy(group: Group, remedy: Remedy) -> Group:
             else each
             for each in members
         ]
+    elif remedy.kind is RemedyKind.SEPARATE_TOPICS:
+        return replace(group, co_partitioned=False)
     else:
         assert remedy.kind is RemedyKind.REBALANCE, f"{remedy.kind} makes no claim"
     return replace(group, members=tuple(members), leader_racks=racks)

@@ -114,6 +114,7 @@ def test_reasons(about: LocalityFinding, text: str) -> None:
             {"rack": "a", "topics": ("t", "u")},
             "subscribe the members in a to t, u",
         ),
+        (RemedyKind.SEPARATE_TOPICS, {}, "set co_partitioned=False in the assignor"),
         (RemedyKind.START_MEMBERS, {"rack": "a", "count": 1}, "start 1 more member in a"),
         (RemedyKind.START_MEMBERS, {"rack": "a", "count": 2}, "start 2 more members in a"),
     ],

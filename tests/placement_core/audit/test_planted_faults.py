@@ -399,3 +399,17 @@ def test_only_partitions_that_lack_replicas_have_placeholders() -> None:
     del targets[T[4]]
     finding = only(audit(view, targets=targets), Kind.PLACEHOLDERS)
     assert "with placeholders for 1 replica each; there are enough brokers" in finding.message
+
+
+def test_racks_a_and_slash_a_are_one_rack() -> None:
+    names = ("a", "/a", "b", "/b")
+    view = ClusterView(
+        tuple(Broker(number, rack) for number, rack in enumerate(names)),
+        {TopicPartition("t", number): (number, (number + 2) % 4) for number in range(4)},
+    )
+    result = audit(view)
+    assert {rack: each.brokers for rack, each in result.figures.racks.items()} == {"a": 2, "b": 2}
+    assert set(result.figures.lost_offline) == {"a", "b"}
+    paths = ("a", "/a/r1", "/b/r1", "/b/r2")
+    nested = replace(view, brokers=tuple(Broker(n, rack) for n, rack in enumerate(paths)))
+    assert set(audit(nested).figures.lost_offline) == {"a", "/a/r1", "/b", "/b/r1", "/b/r2"}

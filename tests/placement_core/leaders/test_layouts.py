@@ -13,7 +13,7 @@ from ortools.sat.python import cp_model
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
 from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
 from placement_core.leaders import ConsumerDemand, LeaderLayout, Locality, components, plan_leaders
-from placement_core.leaders.problem import scale_weights
+from placement_core.leaders.problem import scale_weights, weight_units
 from tests.support.placement import check_layout, chosen, local, random_readers, random_view
 from tests.support.reassignments import minimum, squared_loads
 
@@ -171,7 +171,8 @@ def test_mid_size_layouts_match_an_integer_program(seed: int) -> None:
     after = chosen(view, layout)
     loads = Counter(broker for broker in after.values() if broker in view.racks())
     weights = [demand.weight for demand in readers]
-    steps = scale_weights(weights, max(weights))
+    units = weight_units(len(view.racks()), len(view.replicas), len(readers))
+    steps = scale_weights(weights, max(weights), units)
     off = sum(
         step * (len(view.replicas) - local(view, demand, after))
         for demand, step in zip(readers, steps, strict=True)
@@ -227,3 +228,19 @@ def test_groups_are_connected_through_others() -> None:
     chain = [[number, number + 1] for number in range(2000)]
     assert set(components(chain)) == {0}
     assert set(components(chain[::-1])) == {0}
+
+
+def test_a_light_reader_counts_beside_a_very_heavy_one() -> None:
+    """Of two groups that want other leaders, the one with more weight decides, however light."""
+    view = ClusterView(
+        (Broker(0, "a"), Broker(1, "b")),
+        {TopicPartition(topic, 0): (0, 1) for topic in ("hot", "t")},
+    )
+    readers = [
+        ConsumerDemand("hot", frozenset({"hot"}), {"a": 1}, weight=1e9),
+        ConsumerDemand("light", frozenset({"t"}), {"a": 1}, weight=1.0),
+        ConsumerDemand("heavier", frozenset({"t"}), {"b": 1}, weight=800.0),
+    ]
+    layout = plan_leaders(view, readers)
+    assert layout.order[TopicPartition("t", 0)] == (1, 0)
+    assert layout.locality_proved

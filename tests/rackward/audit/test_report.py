@@ -234,6 +234,24 @@ def test_a_topic_that_does_not_exist_and_a_cluster_without_topics() -> None:
     assert audit(reading(empty)).groups == ()
 
 
+def test_what_co_partitioning_costs_and_the_option() -> None:
+    rows = [(0, 1, 2), (1, 2, 0), (2, 0, 1)]
+    state = cluster_state({"t": rows, "u": [rows[1], rows[2], rows[0]]}, ("a", "b", "c"))
+    ranged = group("g", [(0,), (1,), (2,)], protocol="leader-rack-aware-range")
+    members = tuple(
+        replace(each, topics=frozenset("tu"), assignment={"t": (n,), "u": (n,)})
+        for n, each in enumerate(ranged.members)
+    )
+    for protocol, expected in (("leader-rack-aware-range", 3), ("range", None)):
+        (row,) = audit(reading(state, replace(ranged, members=members, protocol=protocol))).groups
+        texts = [step.text for step in row.steps if step.kind is StepKind.SEPARATE_TOPICS]
+        assert row.now is not None
+        assert row.now.off_rack == 3
+        assert [text.split(":")[0] for text in texts] == (
+            [f"co-partitioning costs {expected} partitions"] if expected else []
+        )
+
+
 def test_brokers_and_members_without_racks() -> None:
     state = cluster_state({"t": [(0, 1)] * 6}, (None, None))
     (row,) = audit(reading(state, group("g", [(0, 1), (2, 3), (4, 5)]))).groups
