@@ -35,6 +35,8 @@ TRUSTED = {
     "client_rack",
     "rack",
     "resolved",
+    "source",
+    "consequence",
     "why",
     "reason",
     # Node ids of brokers: integers of the protocol.
