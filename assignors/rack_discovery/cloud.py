@@ -26,7 +26,6 @@ Metadata Service", and Kubernetes' cloud provider for Azure.
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 import socket
@@ -258,6 +257,8 @@ class Response:
 
 def send(request: Request, endpoint: Endpoint, deadline: float) -> Response:
     """Return the response, by ``deadline`` on the monotonic clock. Raise SourceError."""
+    import http.client  # Not at the top: most consumers never search a cloud.
+
     timeout = max(deadline - time.monotonic(), 0.001)
     connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout)
     try:
