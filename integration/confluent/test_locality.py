@@ -6,6 +6,7 @@ The expected numbers are derived in the comments, not by the code under test.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_a_rack_without_leaders(cluster: Cluster) -> None:
     ],
 )
 def test_options_of_the_assignors(
-    cluster: Cluster, strategy: str, options: dict[str, object], expected: tuple[list[int], int]
+    cluster: Cluster, strategy: str, options: dict[str, Any], expected: tuple[list[int], int]
 ) -> None:
     leaders = [["a", "b"], ["b", "a"]] if strategy == RANGE else [["a"] * 4]
     topics = [create_topic(cluster, new_name("led"), replicas_led_from(row)) for row in leaders]
@@ -132,7 +133,7 @@ def test_options_of_the_assignors(
 def test_weights_decide_what_is_read_locally(cluster: Cluster) -> None:
     # One of three partitions led in a has to be read from b: the one with the least traffic.
     topic = create_topic(cluster, new_name("led"), replicas_led_from(["a", "a", "a", "b"]))
-    weights = {topic: [5.0, 1.0, 5.0, 5.0]}
+    weights: Any = {topic: [5.0, 1.0, 5.0, 5.0]}
     with ConsumerGroup(cluster, topics=[topic], client=Confluent()) as group:
         for rack in ("a", "b"):
             group.start(rack, rack, **{"rackward.weights": weights})
