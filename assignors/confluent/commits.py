@@ -86,7 +86,9 @@ class OffsetCommitter:
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None
     ) -> None:
         """Store offsets as confluent does."""
-        self._native.methods.store_offsets(message, offsets)
+        given: dict[str, Any] = {"message": message, "offsets": offsets}
+        # Before confluent-kafka 2.13, None counts as given.
+        self._native.methods.store_offsets(**{k: v for k, v in given.items() if v is not None})
         if message is not None:
             offsets = [next_position(message)]
         assigned = set(keys_of(self._native.assignment()))
@@ -99,7 +101,9 @@ class OffsetCommitter:
         if not isinstance(partition, TopicPartition):
             return self._native.methods.seek(partition)  # Raises TypeError.
         key = key_of(partition)
-        before = self._positions([key])[key]
+        # To read the position of another partition would change the error of the seek.
+        assigned = key in keys_of(self._native.assignment())
+        before = self._positions([key])[key] if assigned else None
         self._native.methods.seek(partition)
         if before is not None and self._configuration.auto_offset_store:
             self._tracker.store(key, before)

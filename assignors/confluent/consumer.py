@@ -85,7 +85,8 @@ class Consumer(confluent_kafka.Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         properties = merge_arguments(args, kwargs)
         if self._initialized or properties is None or "group.id" not in properties:
-            super().__init__(*args, **kwargs)  # Raises.
+            # Raises; without arguments another error than with an empty dictionary of these.
+            super().__init__(*args, **kwargs) if kwargs else super().__init__(*args)
             return
         if properties["group.id"] in (None, ""):
             # librdkafka would abort the process.

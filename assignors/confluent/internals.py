@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextvars
 import sys
 from functools import cache
-from importlib.metadata import version
 
 import confluent_kafka
 from confluent_kafka import cimpl
@@ -91,7 +90,7 @@ def _check(internals: Internals) -> None:
     check_internals(
         internals,
         library="confluent-kafka",
-        version=version("confluent-kafka"),
+        version=str(confluent_kafka.__version__),
         supported=SUPPORTED,
     )
 
@@ -103,5 +102,5 @@ def check_group_metadata(metadata: bytes) -> None:
             f"the group metadata of librdkafka {confluent_kafka.libversion()[0]} begins with"
             f" {metadata[:8]!r}, and rackward writes {GROUP_METADATA_MAGIC!r}: install"
             f" '{SUPPORTED}', or a release of rackward that supports"
-            f" confluent-kafka {version('confluent-kafka')}"
+            f" confluent-kafka {confluent_kafka.__version__}"
         )

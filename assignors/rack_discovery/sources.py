@@ -32,7 +32,6 @@ values are quoted as by Go's ``%q`` and contain nothing that is escaped).
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import re
@@ -362,6 +361,8 @@ class _MetadataService:
         self, method: str, path: str, headers: Mapping[str, str]
     ) -> tuple[str, Mapping[str, str]]:
         """Return text and headers, names in lower case, of the response. Raise SourceError."""
+        import http.client  # Not at the top: most consumers never search a cloud.
+
         timeout = max(self.deadline - time.monotonic(), 0.001)
         connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         try:

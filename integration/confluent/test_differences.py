@@ -225,3 +225,24 @@ def test_no_common_group_with_librdkafkas_assignors(
     )
     read = [(each.partition(), each.offset()) for each in messages if each.error() is None]
     assert read == [(2, 7), (2, 8), (2, 9)]
+
+
+@ON_A_CLUSTER
+def test_a_seek_after_assign_in_on_assign(both: tuple[Consumers, Consumers], filled: str) -> None:
+    # rackward's consumer has the group's committed offsets by then, confluent's waits for them.
+    codes: list[int | None] = []
+
+    def on_assign(consumer: Any, partitions: list[TopicPartition]) -> None:
+        consumer.assign(partitions)
+        try:
+            consumer.seek(TopicPartition(filled, 0, 7))
+        except KafkaException as error:
+            codes.append(error.args[0].code())
+        else:
+            codes.append(None)
+
+    for make in both:
+        consumer = make()
+        consumer.subscribe([filled], on_assign=on_assign)
+        poll_until(consumer, until=bool, what="a record")
+    assert codes == [KafkaError._STATE, None]

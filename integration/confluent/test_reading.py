@@ -19,7 +19,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from integration.support.confluent import Consumers, partition_offsets, poll_until, read_records
+from integration.support.confluent import (
+    Consumers,
+    partition_offsets,
+    poll_until,
+    raised_code,
+    read_records,
+)
 from integration.support.topics import create_topic, new_name
 from rackward.clusters import Cluster
 
@@ -209,3 +215,16 @@ def test_isolation_levels(consumers: Consumers, cluster: Cluster) -> None:
         consumer.assign([TopicPartition(topic, 0, 0)])
         assert [m.offset() for m in read_records(consumer, len(expected))] == expected
         assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60) == (0, 4)
+
+
+def test_a_seek_before_partitions_are_assigned(consumers: Consumers, filled: str) -> None:
+    consumer, codes = consumers(), []
+
+    def seek(*_: object) -> None:
+        codes.append(raised_code(consumer.seek, TopicPartition(filled, 0, 5)))
+
+    seek()
+    consumer.subscribe([filled], on_assign=seek)
+    seek()
+    poll_until(consumer, until=lambda _: consumer.assignment(), what="an assignment")
+    assert codes == [KafkaError._UNKNOWN_PARTITION] * 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, assert_type
@@ -129,6 +130,33 @@ def test_an_abandoned_consumer_with_statistics_is_collected() -> None:
         return reference() is None
 
     wait_until(collected, TEST_TIMEOUT, "the consumer is collected")
+
+
+@pytest.mark.parametrize("arguments", [(), ({},), (None,), ({}, {})])
+def test_missing_properties_raise_confluents_error(arguments: tuple[Any, ...]) -> None:
+    raised = []
+    for kind in (confluent_kafka.Consumer, Consumer):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            kind(*arguments)
+        raised.append((type(caught.value), str(caught.value)))
+    assert raised[0] == raised[1]
+
+
+@CLOSED_RAISES
+def test_close_raises_the_error_of_stats_cb_as_confluents() -> None:
+    def fail(_: str) -> None:
+        raise LookupError("planned")
+
+    own = {"group.id": "g", "log_level": 0}
+    for kind, settings in ((confluent_kafka.Consumer, own), (Consumer, SETTINGS)):
+        consumer = kind({**settings, "statistics.interval.ms": 10, "stats_cb": fail})
+        consumer.subscribe(["t"])
+        time.sleep(0.5)
+        with pytest.raises(LookupError, match="planned"):
+            consumer.close()
+        consumer.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            consumer.poll(0)
 
 
 @CLOSED_RAISES
