@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rack_traffic.delta import is_delta_table
+from rack_traffic import delta
 from rack_traffic.errors import InputError
 from rack_traffic.options import EstimationOptions, Interval
 from rack_traffic.pipeline import partition_hours
 from rack_traffic.prices import PriceTable
-from rack_traffic.schemas import HOURLY, PARTITION_HOURS, RANKING, WHAT_IF
+from rack_traffic.schemas import HOURLY, OUTPUT, PARTITION_HOURS, RANKING, WHAT_IF
 from rack_traffic.session import log
 from rack_traffic.storage import read_table, read_valid_snapshots
 from rack_traffic.transforms.hourly import hourly
@@ -33,7 +33,7 @@ class BatchOptions:
     """Input and output of a batch job.
 
     ``source`` is the folder of the snapshots and ``target`` the folder of the tables (paths or
-    URLs). Only the hours in [since, until) are computed; None is no limit.
+    URLs). Only the hours in [since, until) are computed and replaced; None is no limit.
     """
 
     source: str
@@ -61,7 +61,10 @@ class BatchOptions:
 
 def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dict[str, Any]:
     """Write the tables ``partition_hours``, ``hourly``, ``rejected_rows`` and ``summary`` into the
-    target folder, replace those of an earlier run, and return the summary. Raise InputError.
+    target folder, and return the summary.
+
+    They replace those of an earlier run; of ``partition_hours`` and ``hourly``, the hours in
+    [since, until) only. Raise InputError.
     """
     refuse_stream_tables(spark, options)
     began = clock()
@@ -70,20 +73,25 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     counts = validated.counts()
     rejected = validated.rejected_rows(spark, counts)
     # An empty table is written too: it replaces the rejected rows of an earlier run.
-    rejected.write.mode("overwrite").parquet(options.path("rejected_rows"))
+    _write(rejected, F.current_date(), options, "rejected_rows", None)
     log.info("computing bytes per partition and hour")
     hours = _in_period(partition_hours(validated.snapshots, options.estimation), options)
-    hours.write.mode("overwrite").parquet(options.path("partition_hours"))
+    period = _period_condition(options)
+    _write(hours, F.to_date("hour"), options, "partition_hours", period)
     log.info("computing bytes and cost per pair of racks and hour")
     # Read back, so that Spark does not compute the hours a second time.
-    written = read_table(spark, options.path("partition_hours"), PARTITION_HOURS)
-    hourly(written, options.prices).write.mode("overwrite").parquet(options.path("hourly"))
+    written = _in_period(
+        read_table(spark, options.path("partition_hours"), PARTITION_HOURS), options
+    )
+    _write(hourly(written, options.prices), F.to_date("hour"), options, "hourly", period)
     summary = {
         "began": began,
         "ended": clock(),
         "options": options.as_dict(),
         "input": {table: asdict(each) for table, each in counts.items()},
-        "traffic": traffic_totals(read_table(spark, options.path("hourly"), HOURLY)),
+        "traffic": traffic_totals(
+            _in_period(read_table(spark, options.path("hourly"), HOURLY), options)
+        ),
     }
     line = spark.range(0, 1, 1, 1).select(F.lit(summary_json(summary)).alias("value"))
     line.write.mode("overwrite").text(options.path("summary"))
@@ -91,8 +99,8 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
 
 
 def refuse_stream_tables(spark: SparkSession, options: BatchOptions) -> None:
-    """Raise InputError if a stream writes to the target folder: its tables would be replaced."""
-    if is_delta_table(spark, options.path("hourly")):
+    """Raise InputError if a stream writes to the target folder: its hours would be replaced."""
+    if delta.is_delta_table(spark, options.path("progress")):
         raise InputError(
             f"{options.target} holds the tables of rackward traffic stream, which this job would "
             "replace: give another folder"
@@ -111,13 +119,39 @@ def run_what_if(spark: SparkSession, options: BatchOptions, interval: Interval) 
     try:
         log.info("computing the cost of each group under each scenario")
         rows = what_if(inputs, options.prices)
-        rows.write.mode("overwrite").parquet(options.path("what_if"))
+        _write(rows, F.to_date("interval_start"), options, "what_if", None)
     finally:
         inputs.unpersist()
     log.info("ranking groups by saving per month")
     ranked = ranking(read_table(spark, options.path("what_if"), WHAT_IF))
-    ranked.coalesce(1).write.mode("overwrite").parquet(options.path("ranking"))
+    _write(ranked, F.to_date("interval_start"), options, "ranking", None)
     return read_table(spark, options.path("ranking"), RANKING).orderBy("rank")
+
+
+def _write(
+    rows: DataFrame, date: Column, options: BatchOptions, table: str, condition: str | None
+) -> None:
+    """Replace the rows of an output table for which the SQL ``condition`` holds (None: all)."""
+    spark, path = rows.sparkSession, options.path(table)
+    delta.create_table(spark, path, OUTPUT[table], delta.HISTORY)
+    delta.replace(rows.withColumn("date", date), path, condition)
+    delta.remove_old_files(spark, path)
+
+
+def _period_condition(options: BatchOptions) -> str | None:
+    """Return the condition of SQL for the hours of the job; None for all."""
+    parts = []
+    if (since := options.since) is not None:
+        parts += [
+            f"`date` >= {delta.date_literal(since.date())}",
+            f"hour >= {delta.time_literal(since)}",
+        ]
+    if (until := options.until) is not None:
+        parts += [
+            f"`date` <= {delta.date_literal(until.date())}",
+            f"hour < {delta.time_literal(until)}",
+        ]
+    return " AND ".join(parts) or None
 
 
 def traffic_totals(hourly: DataFrame) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Delta Lake: tables that a stream appends to and replaces parts of, and that stay small.
+"""Delta Lake: tables that jobs append to and replace parts of, and that stay small.
 
 A commit to such a table is atomic. :func:`append_once` and :func:`overwrite_once` name the batch
 that they write, so that a repeated batch changes nothing. :func:`replace` exchanges the rows that a
@@ -112,11 +112,14 @@ def overwrite_once(rows: DataFrame, path: str, writer: str, number: int) -> None
     _write_once(rows, path, "overwrite", writer, number)
 
 
-def replace(rows: DataFrame, path: str, condition: str) -> None:
+def replace(rows: DataFrame, path: str, condition: str | None = None) -> None:
     """Replace the rows for which the SQL ``condition`` holds by ``rows``, for which it must hold
-    too."""
-    written = rows.coalesce(1).write.format("delta").mode("overwrite")
-    written.option("replaceWhere", condition).save(path)
+    too; without a condition, all rows."""
+    # Optimised writes: a few files per date, however many tasks the rows come from.
+    written = rows.write.format("delta").mode("overwrite").option("optimizeWrite", "true")
+    if condition is not None:
+        written = written.option("replaceWhere", condition)
+    written.save(path)
 
 
 def compact(spark: SparkSession, path: str, since: date) -> None:

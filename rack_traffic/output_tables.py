@@ -1,8 +1,9 @@
 """The tables that the pipeline writes: their columns, and what they mean.
 
-They are Parquet folders below the output folder, with the names of ``OUTPUT_TABLES``. Types are
-those of :mod:`rack_traffic.snapshot_tables`, so the report reads them without Spark. Times are UTC,
-sizes are bytes, prices are per GB of 10^9 bytes, months have 730 hours. A null rack is unknown.
+They are Delta tables below the output folder, with the names of ``OUTPUT_TABLES``; a column
+``date`` follows the documented ones. Types are those of :mod:`rack_traffic.snapshot_tables`, so the
+report reads them without Spark. Times are UTC, sizes are bytes, prices are per GB of 10^9 bytes,
+months have 730 hours. A null rack is unknown.
 """
 
 from __future__ import annotations

@@ -49,8 +49,13 @@ SNAPSHOTS: dict[str, StructType] = {
 }
 """Name of a snapshot table to its schema."""
 
-PARTITION_HOURS = spark_schema(output_tables.PARTITION_HOURS)
-HOURLY = spark_schema(output_tables.HOURLY)
-WHAT_IF = spark_schema(output_tables.WHAT_IF)
-RANKING = spark_schema(output_tables.RANKING)
-REJECTED_ROWS = spark_schema(output_tables.REJECTED_ROWS)
+OUTPUT: dict[str, StructType] = {
+    table: spark_schema(columns) for table, columns in output_tables.OUTPUT_TABLES.items()
+}
+"""Name of an output table to its schema."""
+
+PARTITION_HOURS = OUTPUT["partition_hours"]
+HOURLY = OUTPUT["hourly"]
+WHAT_IF = OUTPUT["what_if"]
+RANKING = OUTPUT["ranking"]
+REJECTED_ROWS = OUTPUT["rejected_rows"]

@@ -17,6 +17,7 @@ import re
 import shlex
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -82,6 +83,9 @@ _DELTA_SETTINGS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # The state of a table is a list of some hundred files: one task, where the default is 50.
     "spark.databricks.delta.snapshotPartitions": "1",
+    # Optimised writes shuffle the rows to at most so many files, of this size.
+    "spark.databricks.delta.optimizeWrite.maxShufflePartitions": "50",
+    "spark.databricks.delta.optimizeWrite.binSize": "32m",
     # VACUUM lists folders in so many tasks; the default is 10,000.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     # OPTIMIZE leaves larger files as they are, so that a day is not rewritten in each hour.
@@ -259,7 +263,9 @@ def _start(options: SparkOptions) -> SparkSession:
     stderr = _JvmStderr()
     try:
         gateway = SparkContext._gateway or launch_gateway(  # type: ignore[no-untyped-call]
-            conf, {"stderr": stderr.write_end}
+            # VACUUM writes a line to stdout, where the output of a command is.
+            conf,
+            {"stdout": subprocess.DEVNULL, "stderr": stderr.write_end},
         )
         # The JVM has resolved the packages, and has not used them yet.
         _check_packages(settings, str(gateway.jvm.System.getProperty("spark.jars") or ""))

@@ -160,10 +160,7 @@ def read_table(spark: SparkSession, path: str, schema: StructType) -> DataFrame:
     """Return a table that the pipeline wrote, with the columns of ``schema``. Raise InputError if
     there is none."""
     try:
-        if delta.is_delta_table(spark, path):
-            table = delta.read(spark, path)
-        else:
-            table = spark.read.schema(schema).parquet(path)
+        table = delta.read(spark, path).select(*schema.names)
         # Over Spark Connect the path is first looked up when the schema is needed.
         _ = table.schema
     except AnalysisException as error:

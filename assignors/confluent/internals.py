@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextvars
 import sys
 from functools import cache
+from importlib.metadata import version
 
 import confluent_kafka
 from confluent_kafka import cimpl

@@ -27,13 +27,11 @@ from typing import Any
 from urllib.parse import urlparse
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.net import KafkaNetSocket
-from pyarrow import dataset
 
 from integration.support.clients import KafkaPython
 from integration.support.collecting import collect, read_table
@@ -82,25 +80,14 @@ def messages(rows: Rows, at_once: int) -> list[bytes]:
 
 def table_rows(folder: Path, columns: list[str], until: datetime | None = None) -> list[str]:
     """Return the rows of a table, of hours before ``until``, as sorted text with all digits."""
-    read = _dataset(folder).to_table(columns).to_pylist()
-    wanted = read if until is None else [row for row in read if _utc(row["hour"]) < until]
+    read = DeltaTable(folder).to_pyarrow_table(columns=columns).to_pylist()
+    wanted = read if until is None else [row for row in read if row["hour"] < until]
     return sorted(repr(row) for row in wanted)
-
-
-def _utc(at: datetime) -> datetime:
-    """Return the time with its zone: times in Spark's files are UTC without a zone."""
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 def count_rows(folder: Path) -> int:
     """Return the number of rows of a table."""
-    return int(_dataset(folder).count_rows())
-
-
-def _dataset(folder: Path) -> ds.Dataset:
-    if (folder / "_delta_log").exists():
-        return DeltaTable(str(folder)).to_pyarrow_dataset()
-    return ds.dataset(folder, format="parquet")
+    return int(DeltaTable(folder).count())
 
 
 RACKS = ("a", "b", "c")
@@ -277,7 +264,7 @@ def computed_hours(snapshots: Path, target: Path) -> list[dict[str, Any]]:
         command, check=False, capture_output=True, text=True, timeout=SPARK_SECONDS
     )
     assert done.returncode == 0, done.stderr
-    rows: list[dict[str, Any]] = dataset.dataset(target / "hourly").to_table().to_pylist()
+    rows: list[dict[str, Any]] = DeltaTable(target / "hourly").to_pyarrow_table().to_pylist()
     return rows
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from integration.support.traffic import SHORT_RUN, SHORT_RUN_JAVA, table_rows, write_snapshots
 from rack_traffic.schemas import HOURLY, WHAT_IF
-from rack_traffic.session import find_java
+from rack_traffic.session import delta_lake_package, find_java
 from tests.support.traffic_truth import Fault, observe, simulate
 
 TIMEOUT = 120.0
@@ -78,11 +78,13 @@ def spark_connect(folder: Path) -> Iterator[str]:
         "spark.connect.grpc.binding.port": str(port),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "4",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     }
     command = [
         *(str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"),
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
-        *("--driver-memory", "1g"),
+        *("--driver-memory", "1g", "--packages", delta_lake_package(pyspark.__version__)),
         *(word for pair in settings.items() for word in ("--conf", "=".join(pair))),
         "spark-internal",
     ]
@@ -190,7 +192,7 @@ def test_spark_connect_gives_the_same_tables(tmp_path: Path) -> None:
 
 
 def write_hour(folder: Path) -> Path:
-    """Write snapshots of an hour, without the optional table."""
+    """Write snapshots of an hour."""
     faults = frozenset({Fault.DUPLICATES, Fault.LATE, Fault.RECREATED})
     write_snapshots(folder / "snapshots", observe(simulate(7, hours=1, faults=faults), every=120))
     return folder / "snapshots"

@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import dataset as ds
-from pyarrow import fs
 
-from rack_traffic.delta import is_url
 from rack_traffic.errors import InputError, MissingPackageError
 from rack_traffic.output_tables import OUTPUT_TABLES
 from rack_traffic.report.aggregate import (
@@ -24,6 +23,9 @@ from rack_traffic.report.aggregate import (
 )
 from rack_traffic.report.model import Summary
 from rack_traffic.snapshot_tables import arrow_types
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "hourly": (
@@ -91,17 +93,12 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class TablePaths:
-    """The path or URL of each table; None if a table is absent.
-
-    ``validated`` is true if the pipeline validated its input. Then the absence of the table
-    ``rejected_rows`` means that no row was rejected.
-    """
+    """The path or URL of each table; None if a table is absent."""
 
     hourly: str
     what_if: str | None = None
     ranking: str | None = None
     rejected_rows: str | None = None
-    validated: bool = False
 
 
 def find_tables(folder: str | None, paths: Mapping[str, str | None]) -> TablePaths:
@@ -122,13 +119,7 @@ def find_tables(folder: str | None, paths: Mapping[str, str | None]) -> TablePat
         raise InputError(
             f"{problem}: give the FOLDER of `rackward traffic run`, or the table with --hourly"
         )
-    # Every run of the batch job writes a summary, and every stream a table of its progress.
-    validated = root is not None and any(
-        _exists(f"{root}/{name}") for name in ("summary", "progress")
-    )
-    return TablePaths(
-        hourly, tables["what_if"], tables["ranking"], tables["rejected_rows"], validated=validated
-    )
+    return TablePaths(hourly, **tables)
 
 
 def read_summary(paths: TablePaths, period: Period) -> Summary:
@@ -146,8 +137,6 @@ def read_summary(paths: TablePaths, period: Period) -> Summary:
         changes = recommended_changes(ranking.batches(*overlap), layouts)
     if paths.rejected_rows is not None:
         rejected_rows = count_rejected_rows(_table("rejected_rows", paths.rejected_rows).batches())
-    elif paths.validated:
-        rejected_rows = ()
     return summarize(hourly, what_if, changes, rejected_rows)
 
 
@@ -160,11 +149,11 @@ _TIME = pa.timestamp("us", tz="UTC")
 
 
 class InputTable:
-    """A Parquet file, a folder of them, or a Delta table, with known columns.
+    """A Delta table with known columns.
 
-    ``path`` is a path, or a URL of a file system that Arrow supports (``s3://``, ``gs://``,
-    ``hdfs://``). Raises InputError if it cannot be opened or lacks one of ``columns`` (name to
-    type).
+    ``path`` is a path, or a URL that the package deltalake supports (``s3://``, ``gs://``,
+    ``abfss://``, ``file://``). Raises InputError if it cannot be opened or lacks one of ``columns``
+    (name to type).
     """
 
     def __init__(self, name: str, path: str, columns: Mapping[str, pa.DataType]) -> None:
@@ -172,11 +161,11 @@ class InputTable:
         self._path = _mask_credentials(path)
         self._columns = columns
         try:
-            self._dataset = _open_dataset(path)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._dataset = _open_table(path).to_pyarrow_dataset()
+        except (OSError, ValueError) as error:
             raise self._read_error(error) from error
         present = set(self._dataset.schema.names)
-        if self._dataset.files and (missing := [each for each in columns if each not in present]):
+        if missing := [each for each in columns if each not in present]:
             raise InputError(
                 f"the {name} table in {self._path} has no column {', '.join(missing)}: is it the "
                 "output of rackward traffic?"
@@ -187,12 +176,10 @@ class InputTable:
 
         A condition is a column, ``>=``, ``>`` or ``<``, and a time; None as time always holds.
         """
-        if not self._dataset.files:
-            return
         row_filter = None
         for column, comparison, time in conditions:
             if time is not None:
-                condition = self._condition(column, comparison, time)
+                condition = _condition(column, comparison, time)
                 row_filter = condition if row_filter is None else row_filter & condition
         try:
             for batch in self._dataset.to_batches(columns=list(self._columns), filter=row_filter):
@@ -201,24 +188,9 @@ class InputTable:
         except (OSError, ValueError) as error:
             raise self._read_error(error) from error
 
-    def _condition(self, column: str, comparison: str, time: datetime) -> pc.Expression:
-        kind = self._dataset.schema.field(column).type
-        naive = pa.types.is_timestamp(kind) and kind.tz is None
-        value = pa.scalar(time, _TIME)
-        # Spark's INT96 timestamps have no time zone in the file; they are UTC.
-        bound = pc.scalar(value.cast(pa.timestamp("us")) if naive else value)
-        field = ds.field(column)
-        if comparison == ">=":
-            return field >= bound
-        return field > bound if comparison == ">" else field < bound
-
     def _cast(self, rows: pa.Table) -> pa.Table:
         return pa.table(
-            {
-                # Times may lose nanoseconds, which the pipeline does not have.
-                name: rows.column(name).cast(kind, safe=not pa.types.is_timestamp(kind))
-                for name, kind in self._columns.items()
-            }
+            {name: rows.column(name).cast(kind) for name, kind in self._columns.items()}
         )
 
     def _read_error(self, error: Exception) -> InputError:
@@ -226,41 +198,38 @@ class InputTable:
         return InputError(f"cannot read the {self._name} table in {self._path}: {reason}")
 
 
+def _condition(column: str, comparison: str, time: datetime) -> pc.Expression:
+    bound = pc.scalar(pa.scalar(time, _TIME))
+    field = ds.field(column)
+    if comparison == ">=":
+        return field >= bound
+    return field > bound if comparison == ">" else field < bound
+
+
 def _exists(path: str) -> bool:
-    """Return whether there is a file or folder; False if the file system cannot be read."""
+    """Return whether there is a table. Raise InputError if that cannot be told."""
     try:
-        filesystem, inner = _file_system(path)
-        return bool(filesystem.get_file_info(inner).type != fs.FileType.NotFound)
-    except (OSError, ValueError):
+        _open_table(path)
+    except FileNotFoundError:
         return False
+    except (OSError, ValueError) as error:
+        reason = _mask_credentials(" ".join(str(error).split()))
+        raise InputError(f"cannot read {_mask_credentials(path)}: {reason}") from error
+    return True
 
 
-def _file_system(path: str) -> tuple[fs.FileSystem, str]:
-    if is_url(path):
-        filesystem, inner = fs.FileSystem.from_uri(path)
-        return filesystem, inner
-    return fs.LocalFileSystem(), path
-
-
-def _open_dataset(path: str) -> ds.FileSystemDataset:
-    filesystem, inner = _file_system(path)
-    if filesystem.get_file_info(f"{inner.rstrip('/')}/_delta_log").type == fs.FileType.Directory:
-        return _open_delta_table(path)
-    # Without partitioning: all columns are in the files, not only in the names of folders.
-    if filesystem.get_file_info(inner).type == fs.FileType.NotFound:
-        raise FileNotFoundError("it does not exist")
-    return ds.dataset(inner, filesystem=filesystem, format="parquet")
-
-
-def _open_delta_table(path: str) -> ds.FileSystemDataset:
-    """Return the current files of a Delta table; its folder has replaced files too."""
+def _open_table(path: str) -> DeltaTable:
+    """Return the table at a path or URL. Raise MissingPackageError, FileNotFoundError if
+    there is none, or another OSError or ValueError."""
     try:
         from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError
+        from deltalake.exceptions import DeltaError, TableNotFoundError
     except ImportError as error:
         raise MissingPackageError("deltalake") from error
     try:
-        return DeltaTable(path).to_pyarrow_dataset()
+        return DeltaTable(path)
+    except TableNotFoundError as error:
+        raise FileNotFoundError(f"there is no Delta table ({error})") from error
     except DeltaError as error:
         raise OSError(str(error)) from error
 

@@ -394,7 +394,7 @@ class _Auditor:
             )
         for name in following:
             row = replace(rows[name], layout=_reachable(rows[name]))
-            rows[name] = replace(row, steps=self._steps(row, explained[name].group, ()))
+            rows[name] = replace(row, steps=self._steps(row, explained[name], ()))
         return list(rows.values())
 
     def _may_follow(self, group: Group) -> bool:

@@ -1,22 +1,25 @@
-"""The batch jobs, from Parquet to Parquet."""
+"""The batch jobs, from Parquet files to Delta tables."""
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from rack_traffic.batch import BatchOptions, run_traffic, run_what_if
 from rack_traffic.errors import InputError, SparkError
 from rack_traffic.options import Interval
-from rack_traffic.schemas import HOURLY, PARTITION_HOURS, RANKING, REJECTED_ROWS, WHAT_IF
+from rack_traffic.prices import PriceRule, PriceTable
+from rack_traffic.schemas import HOURLY, OUTPUT, REJECTED_ROWS
 from rack_traffic.session import spark_errors
-from rack_traffic.storage import validate_tables
+from rack_traffic.storage import read_table, validate_tables
 from tests.support.traffic_frames import frame
 from tests.support.traffic_truth import BEGIN, observe, simulate
 
@@ -52,12 +55,12 @@ def test_all_tables(
     with caplog.at_level("INFO", "rackward.traffic"):
         summary = run_traffic(spark, job, clock)
     assert [each.split()[0] for each in caplog.messages] == ["counting", "computing", "computing"]
-    hourly = spark.read.parquet(str(tmp_path / "hourly"))
-    hours = spark.read.parquet(str(tmp_path / "partition_hours"))
-    rejected = spark.read.parquet(str(tmp_path / "rejected_rows"))
-    assert hourly.schema == HOURLY
-    assert hours.schema == PARTITION_HOURS
-    assert rejected.schema == REJECTED_ROWS
+    hourly = read_table(spark, str(tmp_path / "hourly"), HOURLY)
+    rejected = read_table(spark, str(tmp_path / "rejected_rows"), REJECTED_ROWS)
+    for name in ("hourly", "partition_hours", "rejected_rows"):
+        table = DeltaTable(tmp_path / name)
+        assert [each.name for each in table.schema().fields] == [*OUTPUT[name].names, "date"]
+        assert len(table.file_uris()) <= 2, name
     assert summary["input"]["commits"]["rejected"] == {
         "committed_offset is negative": 1,
         "topic is missing": 1,
@@ -79,9 +82,7 @@ def test_all_tables(
     assert json.loads(line["value"])["traffic"]["rows"] == hourly.count()
 
     ranked = run_what_if(spark, job, Interval.ALL).collect()
-    what_if = spark.read.parquet(str(tmp_path / "what_if"))
-    assert what_if.schema == WHAT_IF
-    assert spark.read.parquet(str(tmp_path / "ranking")).schema == RANKING
+    assert DeltaTable(tmp_path / "what_if").to_pyarrow_table().num_rows > len(ranked)
     groups = {(row["cluster"], row["group"]) for row in ranked}
     assert ("east", "billing") in groups
     assert ("east", "flink") not in groups, (
@@ -91,20 +92,26 @@ def test_all_tables(
     assert ranked[0]["saving_per_month"] > 0
 
 
-def test_a_period_gives_the_same_rows_as_all_hours(
+def test_a_period_replaces_its_hours_only(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
     """A run over one hour reads all snapshots on which the hour depends."""
-    whole, part = tmp_path / "whole", tmp_path / "part"
-    run_traffic(spark, BatchOptions(str(source), str(whole)), clock)
-    until = datetime.fromtimestamp(BEGIN.timestamp() + 3600, UTC)
-    run_traffic(spark, BatchOptions(str(source), str(part), BEGIN, until), clock)
-    rows = spark.read.parquet(str(whole / "hourly")).filter(
-        (F.col("hour") >= F.lit(BEGIN)) & (F.col("hour") < F.lit(until))
-    )
-    assert sorted(map(str, rows.collect())) == sorted(
-        map(str, spark.read.parquet(str(part / "hourly")).collect())
-    )
+    whole = BatchOptions(str(source), str(tmp_path))
+    run_traffic(spark, whole, clock)
+
+    def rows(table: str) -> list[str]:
+        return sorted(map(str, read_table(spark, whole.path(table), OUTPUT[table]).collect()))
+
+    hours = rows("partition_hours")
+    until = BEGIN + timedelta(hours=1)
+    free = PriceTable((PriceRule(0.0),))
+    period = replace(whole, since=until, until=until + timedelta(hours=1), prices=free)
+    summary = run_traffic(spark, period, clock)
+    assert summary["traffic"]["first_hour"].timestamp() == until.timestamp()
+    assert rows("partition_hours") == hours
+    hourly = read_table(spark, whole.path("hourly"), HOURLY)
+    costs = hourly.groupBy(F.col("hour") < F.lit(until)).agg(F.sum("cost") > 0)
+    assert dict(map(tuple, costs.collect())) == {True: True, False: False}
 
 
 def test_without_rejected_rows_the_table_is_empty(spark: SparkSession) -> None:
@@ -127,10 +134,10 @@ def test_a_folder_without_snapshots_is_an_error(spark: SparkSession, tmp_path: P
 def test_the_folder_of_a_stream_is_refused(
     spark: SparkSession, source: Path, tmp_path: Path, scheme: str
 ) -> None:
-    (tmp_path / "hourly" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "progress" / "_delta_log").mkdir(parents=True)
     with pytest.raises(InputError, match="the tables of rackward traffic stream"):
         run_traffic(spark, BatchOptions(str(source), f"{scheme}{tmp_path}"), clock)
-    assert [each.name for each in tmp_path.iterdir()] == ["hourly"]
+    assert [each.name for each in tmp_path.iterdir()] == ["progress"]
 
 
 def test_a_folder_that_spark_cannot_read_is_an_error(spark: SparkSession, source: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from deltalake import write_deltalake
 
 from rack_traffic.output_tables import HOURS_PER_MONTH, OUTPUT_TABLES
 from rack_traffic.report.model import (
@@ -72,10 +72,7 @@ class Sample:
         """Write ``tables`` below ``folder``, and return ``folder``; tables may be empty."""
         for name in tables:
             schema = pa.schema(list(TABLES[name].items()))
-            (folder / name).mkdir(parents=True)
-            table = pa.Table.from_pylist(self.rows[name], schema=schema)
-            pq.write_table(table, folder / name / "part-00000.snappy.parquet")
-            (folder / name / "_SUCCESS").touch()
+            write_deltalake(folder / name, pa.Table.from_pylist(self.rows[name], schema=schema))
         return folder
 
 

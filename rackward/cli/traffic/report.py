@@ -23,9 +23,9 @@ Examples:
   rackward traffic report tables -o traffic.html --open
   rackward traffic report tables --json
 
-FOLDER is the output of the other commands: Parquet tables in hourly/ and, if they were computed,
+FOLDER is the output of the other commands: Delta tables in hourly/ and, if they were computed,
 what_if/, ranking/ and rejected_rows/. The option of a table overrides FOLDER. Paths may be s3://,
-gs:// or hdfs:// URLs. Neither Spark nor Java is needed.
+gs:// or abfss:// URLs. Neither Spark nor Java is needed.
 
 Without --output, --json or --parquet, it writes rack-traffic.html. The page contains
 all its data and scripts, and works offline.

@@ -19,9 +19,10 @@ Examples:
   rackward traffic run snapshots tables
   rackward traffic run snapshots tables --since 2026-11-21 --prices prices.csv
 
-FOLDER receives the Parquet tables hourly (bytes and cost per cluster, group, topic, pair of racks
-and hour), partition_hours (the same per partition), rejected_rows (invalid snapshot rows) and
-summary. They replace those of an earlier run.
+FOLDER receives the Delta tables hourly (bytes and cost per cluster, group, topic, pair of racks
+and hour), partition_hours (the same per partition) and rejected_rows (invalid snapshot rows), and
+summary. They replace those of an earlier run; with --since or --until, of hourly and
+partition_hours only the hours in between.
 
 Exit status: 0 success; 2 error (reason on stderr).
 """

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -173,47 +172,8 @@ def test_rejected_rows_are_counted_by_reason_or_unknown(
     assert summary_at(Sample().write(tmp_path / "none")).rejected_rows == ()
     without = Sample().write(tmp_path / "without", ("hourly",))
     assert summary_at(without) == Summary()
-    (without / "summary").mkdir()
-    assert summary_at(without).rejected_rows == ()
-
-
-def test_tables_partitioned_by_hour_and_cluster(tmp_path: Path) -> None:
-    sample = platform(4, 6, clusters=("7", "web"))
-    whole = summary_at(sample.write(tmp_path / "batch"))
-    divided = sample.write(tmp_path / "stream")
-    shutil.rmtree(divided / "hourly")
-    for hour in {row["hour"] for row in sample.rows["hourly"]}:
-        for cluster in ("7", "web"):
-            part = Sample()
-            part.rows["hourly"] = [
-                row
-                for row in sample.rows["hourly"]
-                if (row["hour"], row["cluster"]) == (hour, cluster)
-            ]
-            part.write(tmp_path / "part", ("hourly",))
-            named = divided / "hourly" / f"of_hour={hour:%Y-%m-%d-%H}" / f"of_cluster={cluster}"
-            shutil.move(tmp_path / "part" / "hourly", named)
-    partitioned = summary_at(divided)
-    assert [each.traffic.bytes for each in partitioned.pairs] == [
-        each.traffic.bytes for each in whole.pairs
-    ]
-    assert [each.group for each in partitioned.groups] == [each.group for each in whole.groups]
 
 
 def test_the_same_input_gives_the_same_summary(tmp_path: Path) -> None:
     folder = platform(10, 50).write(tmp_path)
     assert summary_at(folder) == summary_at(folder)
-
-
-def test_times_of_any_precision_and_without_a_zone_are_read(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    folder = platform(2, 8, clusters=("main",)).write(tmp_path)
-    (file,) = (folder / "hourly").glob("*.parquet")
-    before = summary_at(folder, Period(START + timedelta(hours=2)))
-    table = pq.read_table(file)
-    naive = table["hour"].cast(pa.timestamp("ns", tz="UTC")).cast(pa.timestamp("ns"))
-    pq.write_table(table.set_column(table.schema.get_field_index("hour"), "hour", naive), file)
-    assert summary_at(folder, Period(START + timedelta(hours=2))) == before
-    assert min(each.hour for each in before.hours) == datetime(2026, 11, 14, 2, tzinfo=UTC)

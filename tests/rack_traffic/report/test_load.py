@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from rack_traffic import schemas
 from rack_traffic.errors import InputError
@@ -29,40 +29,36 @@ def test_the_columns_are_those_of_the_pipelines_tables() -> None:
         assert list(OUTPUT_TABLES[name]) == schema.names
 
 
-def numbers(path: Path) -> list[int]:
-    batches = InputTable("numbers", str(path), ONE).batches()
-    return sorted(value for rows in batches for value in rows["x"].to_pylist())
-
-
-def write(folder: Path, name: str, *values: int) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({"x": list(values)}), folder / name)
-    return folder
-
-
-def test_an_empty_folder_is_an_empty_table(tmp_path: Path) -> None:
-    assert numbers(tmp_path) == []
+def write(path: Path, *values: object) -> Path:
+    write_deltalake(path, pa.table({"x": list(values)}))
+    return path
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda folder: folder / "absent", "it does not exist"),
-        (lambda folder: write(folder, "a.parquet", 1), "has no column y"),
-        (lambda folder: [(folder / "a.parquet").write_bytes(b"no"), folder][1], "cannot read"),
+        (lambda path: path / "absent", "there is no Delta table"),
+        (lambda path: write(path, 1), "has no column y"),
     ],
 )  # fmt: skip
 def test_an_unreadable_table_is_one_line(tmp_path: Path, make: object, message: str) -> None:
     path = make(tmp_path)  # type: ignore[operator]
     with pytest.raises(InputError, match=message) as caught:
-        list(InputTable("numbers", str(path), {"x": pa.int64(), "y": pa.int64()}).batches())
+        InputTable("numbers", str(path), {"x": pa.int64(), "y": pa.int64()})
     assert "\n" not in str(caught.value)
 
 
 def test_a_column_of_another_type_is_one_line(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"x": ["many"]}), tmp_path / "a.parquet")
+    table = InputTable("numbers", str(write(tmp_path, "many")), ONE)
     with pytest.raises(InputError, match="cannot read the numbers table"):
-        numbers(tmp_path)
+        list(table.batches())
+
+
+def test_replaced_files_of_a_table_are_not_read(tmp_path: Path) -> None:
+    write(tmp_path, 1, 2)
+    write_deltalake(tmp_path, pa.table({"x": [3]}), mode="overwrite")
+    for path in (str(tmp_path), f"file://{tmp_path}"):
+        assert [rows["x"].to_pylist() for rows in InputTable("n", path, ONE).batches()] == [[3]]
 
 
 def test_no_error_contains_the_password_of_a_url() -> None:
@@ -73,8 +69,8 @@ def test_no_error_contains_the_password_of_a_url() -> None:
 
 
 def test_tables_given_by_name_override_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "hourly").mkdir()
-    (tmp_path / "ranking").mkdir()
+    for name in ("hourly", "ranking"):
+        write(tmp_path / name, 1)
     tables = find_tables(f"{tmp_path}/", {"ranking": "elsewhere", "what_if": None})
     assert (tables.hourly, tables.ranking, tables.what_if) == (
         f"{tmp_path}/hourly",
