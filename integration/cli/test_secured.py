@@ -292,6 +292,7 @@ def test_a_process_that_leads_reads_a_rotated_password(
             wait_until_leading(leader)
             proxy.cut()
             rotate("second")
+            wait_for_status(leader, lambda each: not each.leads, "its connections are closed")
             proxy.mend()
             refused = wait_for_status(leader, lambda each: each.state == "refused", "it is refused")
             assert "authentication failed" in refused.reason
