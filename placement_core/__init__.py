@@ -11,6 +11,7 @@ from placement_core.errors import (
 )
 from placement_core.lazy_exports import lazy_exports
 from placement_core.racks import (
+    LEADER_READING_PROTOCOLS,
     RACK_AWARE_SELECTOR,
     RackPath,
     common_levels,
@@ -29,6 +30,7 @@ else:
     )
 
 __all__ = [
+    "LEADER_READING_PROTOCOLS",
     "RACK_AWARE_SELECTOR",
     "Broker",
     "ClusterView",

@@ -100,6 +100,14 @@ def nearest_replica(
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """The ``replica.selector.class`` of brokers that select replicas by rack (KIP-392)."""
 
+LEADER_READING_PROTOCOLS = (
+    "leader-rack-aware-range",
+    "leader-rack-aware-cooperative-sticky",
+    "rack-affinity",
+)
+"""Protocols whose members join with a rack and fetch without: rackward's, and that of kafka-go,
+which requests Fetch up to version 10, the last one without a rack."""
+
 
 def source_rack(
     client: str | None, leader: str | None, in_sync: Collection[str], sends_rack: bool | None

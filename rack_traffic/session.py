@@ -66,6 +66,8 @@ _SESSION_SETTINGS = {
 _CONNECT_SETTINGS = {
     # A server analyses the whole pipeline at once; a local Spark analyses step by step.
     "spark.sql.analyzer.maxIterations": "1000",
+    # VACUUM lists folders in so many tasks; the default is 10,000.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
 _DRIVER_SETTINGS = {
     "spark.ui.enabled": "false",

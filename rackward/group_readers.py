@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from placement_core import RACK_AWARE_SELECTOR, InvalidOptionError, TopicPartition, parse_rack
+from placement_core import (
+    LEADER_READING_PROTOCOLS,
+    RACK_AWARE_SELECTOR,
+    InvalidOptionError,
+    TopicPartition,
+    parse_rack,
+)
 from placement_core.leaders import DEFAULT_MAX_IMBALANCE, ConsumerDemand, CurrentAssignment
 from placement_core.plugins import parse_properties
 from rackward.admin import AdminConnection, ClusterState
@@ -190,15 +196,15 @@ class Reader(NamedTuple):
 def readers_by_id(group: Group, host_racks: HostRacks) -> dict[str, Reader]:
     """Return how each member reads, by member id.
 
-    Members of rackward's assignors read from leaders. Others that send a rack when they join fetch
-    with it. Those that do not may do so nevertheless, and brokers do not tell: kafka-python's and
-    aiokafka's ``client_rack``, say.
+    Members of LEADER_READING_PROTOCOLS read from leaders. Others that send a rack when they join
+    fetch with it. Those that do not may do so nevertheless, and brokers do not tell: kafka-python's
+    and aiokafka's ``client_rack``, say.
     """
-    own = group.protocol in OWN_PROTOCOLS
+    reads_leaders = group.protocol in LEADER_READING_PROTOCOLS
     return {
         member.id: Reader(
             member_rack(member, host_racks),
-            False if own else True if parse_rack(member.rack) is not None else None,
+            False if reads_leaders else True if parse_rack(member.rack) is not None else None,
         )
         for member in group.members
     }

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from placement_core import LEADER_READING_PROTOCOLS
 from rack_traffic.transforms.hourly import micros
 from rack_traffic.transforms.partition_states import BOUNDARIES, DENSITIES, PARTITION
 
@@ -130,9 +131,6 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
 STABLE_STATES = ("Stable", "Empty", "Dead", "Reconciling", "Assigning")
 """The group states in which the assignments of the members are valid."""
 
-OWN_PROTOCOL_PREFIX = "leader-rack-aware-"
-"""With this begin the names of rackward's assignors, whose members read from leaders."""
-
 _PAIRS = "array<struct<topic:string,partition:int>>"
 
 
@@ -169,8 +167,8 @@ def ownership_events(members: DataFrame) -> DataFrame:
 
 
 def sends_rack() -> Column:
-    """Return false for members of rackward's assignors, true for others that join with a rack."""
-    return F.when(F.col("protocol").startswith(OWN_PROTOCOL_PREFIX), F.lit(False)).when(
+    """Return false for LEADER_READING_PROTOCOLS, true for other members that join with a rack."""
+    return F.when(F.col("protocol").isin(*LEADER_READING_PROTOCOLS), F.lit(False)).when(
         F.col("rack_source") == "subscription", F.lit(True)
     )
 

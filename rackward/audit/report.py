@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from assignors import LeaderRackAwareRange
 from assignors.explain import LocalityFinding
 from placement_core import (
+    LEADER_READING_PROTOCOLS,
     ClusterView,
     InvalidOptionError,
     TopicPartition,
@@ -36,7 +37,7 @@ from placement_core.audit import Finding, audit
 from placement_core.leaders import components, plan_leaders
 from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import GB, PriceTable
-from rackward.admin.groups import OWN_PROTOCOLS, Group
+from rackward.admin.groups import Group
 from rackward.audit.rates import Rates, RateSource, ReadRates
 from rackward.audit.reader import ClusterReading, GroupReading
 from rackward.audit.steps import Gains, LedBy, Library, Step, can_follow, led_by, libraries_of
@@ -399,7 +400,7 @@ class _Auditor:
 
     def _may_follow(self, group: Group) -> bool:
         """Return whether members may read from followers."""
-        return bool(self.tariff.in_sync) and group.protocol not in OWN_PROTOCOLS
+        return bool(self.tariff.in_sync) and group.protocol not in LEADER_READING_PROTOCOLS
 
     def _with_layout(
         self,

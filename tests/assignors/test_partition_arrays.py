@@ -72,7 +72,7 @@ def test_kafka_python_decodes_the_bytes(case: tuple[AssignedPartitions, Lists]) 
         assert [(t, list(ps)) for t, ps in assignment.assigned_partitions] == list(
             lists[member_id].items()
         )
-        assert (data[:2], assignment.user_data) == (b"\0\0", b"")
+        assert (data[:2], assignment.user_data) == (b"\0\0", None)
 
 
 def test_the_worked_layout() -> None:
@@ -80,8 +80,8 @@ def test_the_worked_layout() -> None:
         ["m1", "m2"], ["t", "u"], np.array([0, 3, 9]), np.array([0, -1, 0] + [-1] * 5 + [1])
     )
     assert partitions.encode() == {
-        "m1": bytes.fromhex("0000 00000001 000174 00000002 00000000 00000002 00000000"),
-        "m2": bytes.fromhex("0000 00000001 000175 00000001 00000005 00000000"),
+        "m1": bytes.fromhex("0000 00000001 000174 00000002 00000000 00000002 ffffffff"),
+        "m2": bytes.fromhex("0000 00000001 000175 00000001 00000005 ffffffff"),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from placement_core import (
+    LEADER_READING_PROTOCOLS,
     RACK_AWARE_SELECTOR,
     ClusterView,
     InvalidOptionError,
@@ -24,7 +25,6 @@ from placement_core.leaders import (
     plan_leaders,
 )
 from rackward.admin import AdminConnection, ClusterState, read_replica_sizes, read_state
-from rackward.admin.groups import OWN_PROTOCOLS
 from rackward.admin.metadata import LATEST, read_log_offsets, unauthorized_topics
 from rackward.admin.tolerant_reader import TolerantReader
 from rackward.cli import options
@@ -273,7 +273,7 @@ def _read_readers(
             style="yellow",
         )
     selectors = TolerantReader(admin).replica_selectors(sorted(state.view.racks()))
-    following = [each.id for each in groups if each.protocol not in OWN_PROTOCOLS]
+    following = [each.id for each in groups if each.protocol not in LEADER_READING_PROTOCOLS]
     if following and RACK_AWARE_SELECTOR in selectors.values():
         stderr().print(
             f"Brokers have a replica selector: members of {format_list(following)} that fetch with "

@@ -324,6 +324,10 @@ def test_members_that_send_a_rack_read_from_followers() -> None:
     # The leaders move for the group that reads from them, and for no other.
     assert rows["own"].steps[-1].lines[0] == "rackward leaders plan --group own -o leaders.json"
     assert report.selectors == {RACK_AWARE_SELECTOR: 6}
+    # kafka-go's rack-affinity sends a rack when it joins, and none when it fetches.
+    (kafka_go,) = audit_with_selectors(group("go", shares, protocol="rack-affinity")).groups
+    assert kafka_go.now is not None
+    assert (kafka_go.now.off_rack, kafka_go.now.crossing) == (6, 6e6)
 
 
 def test_a_follower_that_is_not_in_sync_is_not_read() -> None:

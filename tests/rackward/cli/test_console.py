@@ -120,7 +120,7 @@ def test_no_command_logs_with_another_handler() -> None:
         for path in folder.rglob("*.py")
         if re.search(r"logging\.\w*Handler\(|basicConfig", path.read_text()) is not None
     }
-    assert handlers - {"cli/main.py", "measurement/groups.py"} == {"cli/console.py"}
+    assert handlers - {"cli/main.py", "bench/groups.py"} == {"cli/console.py"}
 
 
 def test_the_text_of_an_error_forges_no_line(capsys: pytest.CaptureFixture[str]) -> None:

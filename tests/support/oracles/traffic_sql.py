@@ -217,7 +217,8 @@ def _ends(connection: duckdb.DuckDBPyConnection) -> str:
         FROM (
             SELECT cluster, "group", ts, rack, sends, a.topic, a.partitions
             FROM (SELECT cluster, "group", ts, rack, unnest(assignment) AS a,
-                CASE WHEN starts_with(protocol, 'leader-rack-aware-') THEN false
+                CASE WHEN protocol IN ('leader-rack-aware-range', 'rack-affinity',
+                        'leader-rack-aware-cooperative-sticky') THEN false
                     WHEN rack_source = 'subscription' THEN true END AS sends  -- 19
                 FROM stable)
         )
