@@ -186,6 +186,15 @@ def current_assignment(group: Group, host_racks: HostRacks) -> CurrentAssignment
     )
 
 
+def may_read_followers(group: Group, selectors: Mapping[int, str]) -> bool:
+    """Return whether members may read from followers, wherever leaders are.
+
+    ``selectors`` is the replica.selector.class of each broker, as far as it is known.
+    """
+    selected = RACK_AWARE_SELECTOR in selectors.values()
+    return selected and group.protocol not in LEADER_READING_PROTOCOLS
+
+
 class Reader(NamedTuple):
     """A member's rack (None: unknown), and ``sends_rack`` as in `placement_core.source_rack`."""
 

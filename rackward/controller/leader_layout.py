@@ -16,12 +16,14 @@ from placement_core.leaders import plan_leaders
 from placement_core.locators import RackLocator
 from rackward.admin import AdminConnection, ClusterState, read_state
 from rackward.admin.groups import CLASSIC, CONSUMER, Group
+from rackward.admin.tolerant_reader import TolerantReader
 from rackward.controller.config import LeaderLayoutConfig
 from rackward.group_readers import (
     Readers,
     find_groups,
     is_stable,
     list_matching_groups,
+    may_read_followers,
     readers_of_groups,
 )
 from rackward.host_racks import HostRacks
@@ -108,6 +110,10 @@ class LeaderLayouts:
             if not is_stable(group):
                 log.info("leader layout skipped: group=%s state=%s", group.id, group.state)
                 return None
+        selectors = TolerantReader(admin).replica_selectors(sorted(state.view.racks()))
+        if following := [each.id for each in groups if may_read_followers(each, selectors)]:
+            log.info("leader layout leaves out readers of followers: groups=%s", following)
+            groups = [group for group in groups if group.id not in following]
         plan = plan_leader_layout(state, readers_of_groups(groups, HostRacks()), self._locator)
         if not self._history.permits(plan, self._config, now):
             log.info(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from placement_core import InvalidOptionError, TopicPartition
+from placement_core import RACK_AWARE_SELECTOR, InvalidOptionError, TopicPartition
 from placement_core.leaders import ConsumerDemand, CurrentAssignment
 from rackward.admin.groups import Group, GroupMember
 from rackward.group_readers import (
@@ -16,6 +16,7 @@ from rackward.group_readers import (
     count_rackless_members,
     current_assignment,
     demand_of_group,
+    may_read_followers,
     parse_readers,
     readers_of_groups,
 )
@@ -38,6 +39,13 @@ STICKY = Group(
     generation=None,
     members=(member("m1", "a"), member("m2", "a"), member("m3", "b"), member("m4", None)),
 )
+
+
+def test_groups_that_may_read_followers() -> None:
+    for protocol, expected in (("range", True), ("rack-affinity", False), (STICKY.protocol, False)):
+        group = replace(STICKY, protocol=protocol)
+        assert may_read_followers(group, {0: "", 1: RACK_AWARE_SELECTOR}) is expected
+        assert not may_read_followers(group, {0: "", 1: "com.example.Selector"})
 
 
 def test_a_sticky_group_is_one_demand() -> None:

@@ -11,8 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from placement_core import (
-    LEADER_READING_PROTOCOLS,
-    RACK_AWARE_SELECTOR,
     ClusterView,
     InvalidOptionError,
     TopicPartition,
@@ -37,6 +35,7 @@ from rackward.group_readers import (
     AssignmentKind,
     Readers,
     count_rackless_members,
+    may_read_followers,
     parse_readers,
     read_groups,
     readers_of_groups,
@@ -273,8 +272,8 @@ def _read_readers(
             style="yellow",
         )
     selectors = TolerantReader(admin).replica_selectors(sorted(state.view.racks()))
-    following = [each.id for each in groups if each.protocol not in LEADER_READING_PROTOCOLS]
-    if following and RACK_AWARE_SELECTOR in selectors.values():
+    following = [each.id for each in groups if may_read_followers(each, selectors)]
+    if following:
         stderr().print(
             f"Brokers have a replica selector: members of {format_list(following)} that fetch with "
             "a rack read from in-sync replicas in it, wherever leaders are.",
