@@ -338,11 +338,9 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     errors, to = collected("topics and groups")
     assert "are visible" not in errors
     assert "reading the sizes of replicas of broker 1: not authorized" in errors
-    assert (
-        errors.count("grant this user Describe on the cluster")
-        == errors.count("missing in the snapshot: ")
-        == 2
-    )
+    assert errors.count("grant this user Describe on the cluster") == 2
+    assert errors.count("grant this user DescribeConfigs on the cluster") == 1
+    assert errors.count("missing in the snapshot: ") == 3
     assert {(row["topic"], row["size_bytes"]) for row in read_table(to, "partitions")} == {
         (topic, None)
     }
@@ -351,6 +349,7 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     for need in ("Describe on the cluster", f"DescribeConfigs on {topic}"):
         assert any(f"grant this user {need}" in fault for fault in audit["faults"]), audit["faults"]
     allow(ResourceType.CLUSTER, "kafka-cluster")
+    allow(ResourceType.CLUSTER, "kafka-cluster", ACLOperation.DESCRIBE_CONFIGS)
     errors, to = collected("all of it")
     assert "missing in the snapshot" not in errors
     with reading(cluster, group, hidden):
@@ -415,7 +414,7 @@ def test_an_audit_where_one_broker_has_no_rack(secured: Secured) -> None:
     assert row["steps"][0]["kind"] == "set-broker-rack"
     assert row["steps"][0]["text"] == "set broker.rack of broker 1"
     assert "set broker.rack of broker 1" in shown
-    assert "of members or leaders without a rack" in shown
+    assert "a rack, or the replica read, is unknown" in shown
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from integration.support.leading import (
 from integration.support.process_clients import InProcess, Log, ProcessClient, kill
 from integration.support.program_clients import COOPERATIVE_STICKY, RANGE, Java
 from integration.support.racks import loads
-from integration.support.topics import SteadyProducer, create_topic, described, new_name
+from integration.support.topics import SteadyProducer, create_topic, new_name
 from rackward.clusters import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -181,17 +181,13 @@ def test_a_member_that_does_not_revoke_keeps_partitions_from_others_for_two_time
             hostile.close()
 
 
-def test_a_list_of_topics_that_brokers_cannot_decode_stops_a_group_until_its_member_leaves(
+def test_a_member_that_does_not_rejoin_holds_up_its_group(
     shared_three_brokers: Cluster,
     topic: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Brokers decode the lists of all members when a join completes, and fail.
-
-    No member gets a response to its JoinGroup request then, so the leader cannot assign anything,
-    and says so.
-    """
+    """Brokers wait for it for its rebalance timeout; the leader cannot assign, and says so."""
     monkeypatch.setattr("rackward.lead.led_group.SLOW_REBALANCE_SECONDS", 2.0)
     client = STOCK["confluent-cooperative-sticky"]
     with (
@@ -200,25 +196,16 @@ def test_a_list_of_topics_that_brokers_cannot_decode_stops_a_group_until_its_mem
     ):
         led = LedGroup(shared_three_brokers, group, topic, PARTITIONS)
         wait_until_leading(leader)
-        # The number of topics is -1.
-        hostile = HostileMember(shared_three_brokers, group.id, b"\0\2" + b"\xff" * 8)
+        metadata = subscription([topic], {}, -1)
+        hostile = HostileMember(shared_three_brokers, group.id, metadata, rejoins=False)
         try:
-            wait_until(
-                lambda: (
-                    described(shared_three_brokers, group.id)[0]["group_state"]
-                    == "PreparingRebalance"
-                ),
-                TEST_TIMEOUT,
-                "the group rebalances",
-            )
-            # Long enough for all members, which send heartbeats every 0.2 s, to join.
+            wait_until(lambda: hostile.assigned is not None, TEST_TIMEOUT, "the member has joined")
+            led.start("a1", "b1")
             status = wait_for_status(leader, lambda each: each.state == "rebalancing", "it says so")
             assert status.rebalancing_seconds > 2.0
             assert "the rebalance has not ended: seconds=2" in caplog.text
-            assert hostile.assigned is None
         finally:
             hostile.close()
-        led.start("a1", "b1")
         led.settle()
         status = wait_for_status(leader, lambda each: each.leads, "it leads")
         assert status.rebalancing_seconds == 0

@@ -433,7 +433,7 @@ def test_later_outcomes_replace_earlier_ones(tmp_path: Path) -> None:
     results.add(path, "local", "2026-01-03", {"audit": {"TLS": True}, "lead": {"TLS": True}})
     lines = results.outcomes_table(results.read(path)).splitlines()
     missing = " | not run" * 4
-    assert lines[2] == f"| `audit` | P, D 0/1 | P{missing} | P 4/4 |"
+    assert lines[2] == f"| `audit` | P, D 0/1 | P{missing} | P 5/5 |"
     assert f"| `lead` | P{missing} | not run | not run |" in lines
     assert lines[-1].startswith("2026-01-02 to 2026-01-03: kafka ")
 

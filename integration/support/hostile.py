@@ -18,6 +18,7 @@ from tests.support.waiting import TEST_TIMEOUT
 class HostileMember:
     """A member named hostile, which joins in each rebalance with ``subscription``.
 
+    Without ``rejoins`` it joins once, and then sends heartbeats only.
     ``assigned`` is what the last assignment gave it; None before the first.
     """
 
@@ -27,12 +28,15 @@ class HostileMember:
         group: str,
         subscription: bytes,
         protocol: str = "cooperative-sticky",
+        *,
+        rejoins: bool = True,
     ) -> None:
         properties = {"bootstrap.servers": cluster.bootstrap_servers}
         self._connection = LeadConnection(properties)
         self._connection.admin.manager.config["client_id"] = "hostile"
         self._member = GroupMember(self._connection, group, Timeouts(heartbeat=0.2))
         self._protocol = protocol
+        self._ignored = () if rejoins else (kafka_errors.RebalanceInProgressError,)
         self._subscription = subscription
         self._joins_again = False
         self._ending = False
@@ -54,7 +58,8 @@ class HostileMember:
                 assigned = await self._member.sync()
                 self.assigned = SubscriptionReader().read_assignment(assigned)
                 while not self._ending and not self._joins_again:
-                    await self._member.heartbeat()
+                    with suppress(*self._ignored):
+                        await self._member.heartbeat()
                     await self._connection.notifier()(0.1)
             except kafka_errors.RebalanceInProgressError:
                 continue
