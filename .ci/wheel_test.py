@@ -74,11 +74,11 @@ assert list(pathlib.Path(rack_traffic.report.page.__file__).parent.glob("templat
 """
 
 CLUSTER = """
-from rackward.clusters import LocalCluster
+from rackward.testing import LocalCluster
 """
 
 DOCKER = """
-from rackward.clusters import DockerCluster
+from rackward.testing import DockerCluster
 """
 
 CLI = """

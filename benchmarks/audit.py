@@ -18,10 +18,12 @@ from typing import TypeVar
 
 from placement_core import Broker, ClusterView, TopicPartition
 from rack_traffic.prices import PriceTable
-from rackward.admin import ClusterState
-from rackward.admin.groups import CLASSIC, CONSUMER, Group, GroupMember, ListedGroup
-from rackward.audit import ClusterReading, GroupReading, ReadRates, audit_cluster
-from rackward.host_racks import HostRacks
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.rates import ReadRates
+from rackward.groups.reader import ClusterReading, GroupReading
+from rackward.groups.report import audit_cluster
+from rackward.kafka import ClusterState
+from rackward.kafka.groups import CLASSIC, CONSUMER, Group, GroupMember, ListedGroup
 
 BROKERS, RACKS, MEMBERS, PARTITIONS_PER_TOPIC = 12, "abc", 6, 100
 PROTOCOLS = ((CLASSIC, "range"), (CLASSIC, "cooperative-sticky"), (CONSUMER, "uniform"))

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import assignors.confluent
-from rackward.clusters import LocalCluster
+from rackward.testing import LocalCluster
 
 TIMEOUT = 120.0
 TOPIC = "commits"

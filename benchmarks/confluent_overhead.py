@@ -35,7 +35,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.confluent_reader import WARM_UP, make_consumer
-from rackward.clusters import LocalCluster
+from rackward.testing import LocalCluster
 
 RECORD_BYTES = 1024
 PARTITIONS = 12

@@ -28,7 +28,7 @@ from integration.support.controllers import (
     wait_for_replicas,
     wait_until_complete,
 )
-from rackward.clusters import Cluster, LocalCluster
+from rackward.testing import Cluster, LocalCluster
 
 STOPPED_BROKER = 2
 SCENARIOS = {"controller is running": False, "controller is killed": True}

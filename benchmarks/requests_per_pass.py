@@ -27,14 +27,15 @@ from kafka.structs import OffsetAndMetadata
 from placement_core.locators import MetadataLocator
 from placement_core.placers import RackAlternatingPlacer
 from rack_traffic.prices import PriceTable
-from rackward.admin import connect
-from rackward.audit import audit_cluster, read_cluster, read_rates, with_min_isr
-from rackward.clusters import LocalCluster
 from rackward.collector import ClusterSource, Snapshot
 from rackward.collector.collector import Worker
 from rackward.controller.app import Controller, Plugins
 from rackward.controller.config import ControllerConfig
-from rackward.host_racks import HostRacks
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.reader import read_cluster, read_rates, with_min_isr
+from rackward.groups.report import audit_cluster
+from rackward.kafka import connect
+from rackward.testing import LocalCluster
 
 PARTITIONS_PER_TOPIC = 100
 TOPICS_PER_REQUEST = 10

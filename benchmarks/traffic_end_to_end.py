@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from integration.support.traffic import run
-from rackward.clusters import LocalCluster
+from rackward.testing import LocalCluster
 
 MAX_DIFFERENCE = 0.05
 

@@ -23,12 +23,12 @@ from random import Random
 
 import pytest
 
-from rackward.clusters import Cluster, ClusterError, DockerCluster, LocalCluster, broker_config
-from rackward.clusters.broker_config import PORT_RANGE
-from rackward.clusters.distribution import default_version
-from rackward.clusters.docker import check_docker
-from rackward.clusters.errors import BrokerStateError
-from rackward.clusters.pytest_plugin import UniqueName, kafka_clusters, unique_name
+from rackward.testing import Cluster, ClusterError, DockerCluster, LocalCluster, broker_config
+from rackward.testing.broker_config import PORT_RANGE
+from rackward.testing.distribution import default_version
+from rackward.testing.docker import check_docker
+from rackward.testing.errors import BrokerStateError
+from rackward.testing.pytest_plugin import UniqueName, kafka_clusters, unique_name
 
 __all__ = ["cluster", "kafka_clusters", "unique_name"]
 

@@ -45,9 +45,9 @@ from integration.support.groups import ConsumerGroup
 from integration.support.leading import FAST, STOCK
 from integration.support.topics import create_topic
 from placement_core import RackwardError, TopicPartition
-from rackward.clusters import Cluster, LocalCluster
-from rackward.clusters.broker_config import free_ports
 from rackward.placement_service.client import create_replica_placement
+from rackward.testing import Cluster, LocalCluster
+from rackward.testing.broker_config import free_ports
 from tests.support.waiting import wait_until
 
 NO_BROKER = 77

@@ -1,7 +1,7 @@
 """Every private part of kafka-python that rackward relies on, in one table.
 
 It covers this adapter, :mod:`assignors.confluent` (whose group membership is kafka-python's; the
-event loop that it extends is in its own table) and ``rackward.admin``. kafka-python documents only
+event loop that it extends is in its own table) and ``rackward.kafka``. kafka-python documents only
 its three clients, so the methods of its coordinator, connection manager and metadata count as
 private, whatever their names.
 """

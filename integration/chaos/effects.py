@@ -11,8 +11,8 @@ from pathlib import Path
 
 from kafka import TopicPartition
 
-from rackward.clusters import Cluster, jolokia
-from rackward.clusters.admin import is_serving
+from rackward.testing import Cluster, jolokia
+from rackward.testing.admin import is_serving
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 STOPPED = "T"

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from integration.chaos.effects import delayed_packets, dropped_packets, require
-from rackward.clusters import DockerCluster
+from rackward.testing import DockerCluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 DATA = "/var/lib/kafka/data"

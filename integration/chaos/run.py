@@ -28,7 +28,7 @@ from integration.support.groups import ConsumerGroup, Reads
 from integration.support.offsets_topic import Commit, StoredGroup, stored_groups
 from integration.support.racks import evenly, shortfall
 from integration.support.topics import create_topic, new_name
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 12

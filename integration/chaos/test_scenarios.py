@@ -12,7 +12,7 @@ import pytest
 from integration.chaos.run import CLUSTER_PROPERTIES, run
 from integration.chaos.scenarios import SCENARIOS
 from integration.chaos.workload import RACKS
-from rackward.clusters import LocalCluster
+from rackward.testing import LocalCluster
 
 SEED = 1
 

@@ -28,7 +28,7 @@ from integration.support.clients import MakeClient, PartitionId
 from integration.support.groups import Change, ConsumerGroup, Reads, everything_is_read
 from integration.support.process_clients import SOURCES, InProcess, Log, ProcessClient
 from integration.support.program_clients import Java
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 RACKS = ("a", "b", "c")

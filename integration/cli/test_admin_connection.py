@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from integration.support.topics import create_topic
-from rackward.admin import AdminConnection, connect, read_reassignments, read_state
-from rackward.admin.configs import read_default_min_isr
-from rackward.clusters import Cluster
-from rackward.clusters.pytest_plugin import UniqueName
+from rackward.kafka import AdminConnection, connect, read_reassignments, read_state
+from rackward.kafka.configs import read_default_min_isr
+from rackward.testing import Cluster
+from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 

@@ -33,8 +33,8 @@ from integration.support.leading import StockConfluent
 from integration.support.program_clients import RANGE, Java
 from integration.support.racks import off_rack
 from integration.support.topics import committed, create_topic, delete_topic, new_name
-from rackward.clusters import Cluster
-from rackward.clusters.pytest_plugin import UniqueName
+from rackward.testing import Cluster
+from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 LEADERS = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2]

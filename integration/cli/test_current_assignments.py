@@ -29,11 +29,11 @@ from integration.support.racks import (
 )
 from integration.support.topics import create_topic, delete_topic
 from placement_core.locators import MetadataLocator
-from rackward.admin import connect
-from rackward.clusters import Cluster
-from rackward.clusters.pytest_plugin import UniqueName
 from rackward.controller.config import LeaderLayoutConfig
 from rackward.controller.leader_layout import LeaderLayouts
+from rackward.kafka import connect
+from rackward.testing import Cluster
+from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 MEMBERS = {"a1": "a", "b1": "b", "c1": "c"}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.timeout(600)

@@ -22,8 +22,8 @@ from integration.support.racks import (
     wait_for_members,
 )
 from integration.support.topics import create_topic, delete_topic
-from rackward.clusters import Cluster
-from rackward.clusters.pytest_plugin import UniqueName
+from rackward.testing import Cluster
+from rackward.testing.pytest_plugin import UniqueName
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 

@@ -19,8 +19,8 @@ from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from, wait_for_members
 from integration.support.topics import create_topic, delete_topic
 from placement_core import TopicPartition
-from rackward.clusters import Cluster
-from rackward.clusters.pytest_plugin import UniqueName
+from rackward.testing import Cluster
+from rackward.testing.pytest_plugin import UniqueName
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 

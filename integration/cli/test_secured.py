@@ -42,11 +42,11 @@ from integration.support.secured import (
 )
 from integration.support.topics import create_topic, new_name, with_admin
 from integration.support.traffic import SHORT_RUN
-from rackward.admin import CredentialsError
 from rackward.cli.lead import _run
 from rackward.cli.options import connection_properties
-from rackward.clusters import LocalCluster
+from rackward.kafka import CredentialsError
 from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
+from rackward.testing import LocalCluster
 from tests.support.security import Authority, make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 

@@ -14,7 +14,7 @@ import pytest
 from integration.support.command_line import Done, at_terminal, one_line, rackward, running
 from integration.support.topics import create_topic, new_name
 from placement_core import TopicPartition
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 # The command is independent of how brokers run.

@@ -42,7 +42,7 @@ from integration.support.topics import (
     create_topic,
     new_name,
 )
-from rackward.clusters import Cluster, LocalCluster
+from rackward.testing import Cluster, LocalCluster
 
 CLIENTS = ("kafka-python", "aiokafka", "confluent", "stock")
 """Clients of `integration.support.process_clients`."""

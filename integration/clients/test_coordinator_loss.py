@@ -10,8 +10,8 @@ import pytest
 from integration.support.clients import KafkaPython, KafkaPythonClient, MemberConfig, PartitionId
 from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.topics import SteadyProducer, coordinator_of, create_topic
-from rackward.clusters import Cluster, LocalCluster
-from rackward.clusters.pytest_plugin import UniqueName
+from rackward.testing import Cluster, LocalCluster
+from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 12

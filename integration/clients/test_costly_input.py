@@ -11,7 +11,7 @@ from integration.support.clients import KafkaPython, MakeClient
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, create_topics, new_name, with_admin
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 CLIENTS: tuple[MakeClient, ...] = (KafkaPython(), AIOKafka())

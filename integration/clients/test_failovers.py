@@ -20,7 +20,7 @@ from integration.support.groups import ConsumerGroup, Reads, everything_is_read
 from integration.support.process_clients import InProcess, Log
 from integration.support.racks import BROKERS, evenly, replicas_led_from
 from integration.support.topics import SteadyProducer, create_topic, new_name, with_admin
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 36

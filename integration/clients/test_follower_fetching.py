@@ -18,7 +18,7 @@ from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import off_rack
 from integration.support.topics import create_topic, fill, new_name
-from rackward.clusters import Cluster, LocalCluster
+from rackward.testing import Cluster, LocalCluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 FOLLOWER_DELAY = 3.0

@@ -37,7 +37,7 @@ from integration.support.topics import (
     fill,
     new_name,
 )
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

@@ -20,7 +20,7 @@ from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.racks import BROKERS, evenly, off_rack, replicas_led_from
 from integration.support.topics import SteadyProducer, create_topic, new_name, with_admin
 from placement_core import TopicPartition
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}

@@ -33,7 +33,7 @@ from integration.support.confluent import RACKWARD, Consumers
 from integration.support.groups import ConsumerGroup, Member
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import create_topic, described, new_name
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

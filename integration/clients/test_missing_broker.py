@@ -13,7 +13,7 @@ from kafka.errors import UnknownBrokerIdError
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import SteadyProducer, create_topic, new_name
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT
 
 PARTITIONS = 12

@@ -13,7 +13,7 @@ from integration.support.groups import ConsumerGroup, everything_is_committed, e
 from integration.support.process_clients import InProcess, Log, kill
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import SteadyProducer, create_topic, described, new_name
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT
 
 Owned = dict[str, frozenset[PartitionId]]

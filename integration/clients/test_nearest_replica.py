@@ -20,7 +20,7 @@ from assignors.kafka_python.nearest_fetcher import NearestReplicas
 from integration.support.clients import KafkaPython, KafkaPythonClient, MemberConfig
 from integration.support.groups import ConsumerGroup
 from integration.support.topics import SteadyProducer, create_topic, fill, new_name, with_admin
-from rackward.clusters import Cluster, LocalCluster
+from rackward.testing import Cluster, LocalCluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 RACKS = ("/dc1/r1", "/dc2/r1", "/dc2/r2", "/dc3/r1")

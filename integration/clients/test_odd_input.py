@@ -18,7 +18,7 @@ from integration.support.groups import ConsumerGroup
 from integration.support.hostile import HostileMember, subscription
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, delete_topic, new_name
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PROTOCOL = LeaderRackAwareCooperativeStickyAssignor.name

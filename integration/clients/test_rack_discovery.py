@@ -19,7 +19,7 @@ from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, new_name
-from rackward.clusters import Cluster, LocalCluster
+from rackward.testing import Cluster, LocalCluster
 
 MISMATCH = "no member is in a rack of the brokers"
 CLIENTS: dict[str, MakeClient] = {

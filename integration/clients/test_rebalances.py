@@ -42,7 +42,7 @@ from integration.support.groups import (
 )
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from, wait_for_members
 from integration.support.topics import SteadyProducer, create_topic, new_name
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}

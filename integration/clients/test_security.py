@@ -31,7 +31,7 @@ from integration.support.secured import (
 )
 from integration.support.topics import committed, create_topic, fill
 from rack_traffic.consumer_properties import java_consumer_properties
-from rackward.clusters import LocalCluster
+from rackward.testing import LocalCluster
 from tests.support.security import (
     CLIENT_ID,
     SECRET,

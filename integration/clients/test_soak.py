@@ -14,7 +14,7 @@ from integration.clients.soak import (
     run,
     table,
 )
-from rackward.clusters import LocalCluster
+from rackward.testing import LocalCluster
 
 SECONDS = 60.0
 

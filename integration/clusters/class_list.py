@@ -1,4 +1,4 @@
-"""Writes ``rackward/clusters/kafka-classes.txt``: the classes that a node of Kafka loads.
+"""Writes ``rackward/testing/kafka-classes.txt``: the classes that a node of Kafka loads.
 
 ``python -m integration.clusters.class_list`` starts a node, which is controller and broker in one,
 and stops it when it runs. The lines are sorted, so that a new version changes few of them.
@@ -11,16 +11,16 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from rackward.clusters import jolokia
-from rackward.clusters.broker_config import free_ports
-from rackward.clusters.distribution import (
+from rackward.testing import jolokia
+from rackward.testing.broker_config import free_ports
+from rackward.testing.distribution import (
     Distribution,
     cache_directory,
     default_version,
     fetch_kafka,
 )
-from rackward.clusters.processes import Processes
-from rackward.clusters.startup_cache import CLASSES, format_node
+from rackward.testing.processes import Processes
+from rackward.testing.startup_cache import CLASSES, format_node
 
 TIMEOUT = 90.0
 """Seconds that the node may take to start, or to stop."""

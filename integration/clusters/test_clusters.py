@@ -10,7 +10,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 
 from integration.support.topics import create_topic, with_admin
 from placement_core import TopicPartition
-from rackward.clusters import (
+from rackward.testing import (
     BrokerStateError,
     Cluster,
     ClusterError,
@@ -18,7 +18,7 @@ from rackward.clusters import (
     UnknownClientRackError,
     admin,
 )
-from rackward.clusters.pytest_plugin import UniqueName
+from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 MB = 1_000_000

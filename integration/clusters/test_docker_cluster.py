@@ -10,15 +10,15 @@ from collections.abc import Iterator
 import docker
 import pytest
 
-from rackward.clusters import BrokerError, DockerCluster, DockerUnavailableError, supervisor
-from rackward.clusters.docker import LABEL
+from rackward.testing import BrokerError, DockerCluster, DockerUnavailableError, supervisor
+from rackward.testing.docker import LABEL
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.docker
 
 OWNER = textwrap.dedent("""
     import time
-    from rackward.clusters import DockerCluster
+    from rackward.testing import DockerCluster
 
     with DockerCluster(["a"]) as cluster:
         print(cluster.label, flush=True)

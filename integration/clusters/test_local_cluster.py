@@ -16,7 +16,7 @@ import pytest
 
 from integration.support.topics import with_admin
 from placement_core import InvalidOptionError
-from rackward.clusters import (
+from rackward.testing import (
     BrokerError,
     BrokerStateError,
     ClusterClosedError,
@@ -25,13 +25,13 @@ from rackward.clusters import (
     UnknownClientRackError,
     local,
 )
-from rackward.clusters.broker_config import free_ports
-from rackward.clusters.distribution import fetch_kafka
+from rackward.testing.broker_config import free_ports
+from rackward.testing.distribution import fetch_kafka
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 OWNER = textwrap.dedent("""
     import sys, time
-    from rackward.clusters import LocalCluster
+    from rackward.testing import LocalCluster
 
     with LocalCluster(["a"], directory=sys.argv[1]) as cluster:
         print("up", flush=True)

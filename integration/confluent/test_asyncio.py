@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition
 import assignors.confluent
 from integration.support.confluent import RACKWARD, Variant, new_group, partition_keys
 from integration.support.topics import committed
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 
 from integration.support.confluent import Callbacks, Consumers, new_group, poll_until
 from integration.support.topics import described
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

@@ -17,7 +17,7 @@ from integration.support.topics import (
     create_topic,
     new_name,
 )
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 

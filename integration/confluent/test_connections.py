@@ -21,7 +21,7 @@ from integration.support.confluent import (
     raised_code,
     read_records,
 )
-from rackward.clusters import LocalCluster
+from rackward.testing import LocalCluster
 from tests.support.security import make_authority
 from tests.support.waiting import TEST_TIMEOUT
 

@@ -10,7 +10,7 @@ from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, replicas_led_from
 from integration.support.topics import create_topic, new_name, produce_steadily
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 
 MEMBERS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 MAX_PAUSE = 0.2

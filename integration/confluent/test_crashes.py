@@ -30,7 +30,7 @@ import assignors.confluent
 from integration.support.confluent import VARIANTS, new_group
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, new_name, produce_steadily
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

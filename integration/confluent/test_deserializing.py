@@ -21,7 +21,7 @@ from integration.support.confluent import (
     poll_until,
 )
 from integration.support.topics import committed
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

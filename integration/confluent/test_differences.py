@@ -31,7 +31,7 @@ from integration.support.confluent import (
     read_records,
 )
 from integration.support.topics import committed, create_topic, new_name
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT
 
 SETTINGS = {"group.id": "g", "partition.assignment.strategy": RACKWARD.eager, "log_level": 0}

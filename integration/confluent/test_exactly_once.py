@@ -30,7 +30,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from integration.support.confluent import CONFLUENT, RACKWARD, Variant, new_group
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, described, new_name
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

@@ -26,7 +26,7 @@ from integration.support.confluent import (
     read_records,
 )
 from integration.support.topics import committed, create_topic, new_name
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

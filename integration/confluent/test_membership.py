@@ -20,7 +20,7 @@ from integration.support.confluent import (
     read_records,
 )
 from integration.support.topics import committed, create_topic, described, new_name
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

@@ -25,7 +25,7 @@ from integration.support.confluent import (
     read_records,
 )
 from integration.support.topics import new_name
-from rackward.clusters import LocalCluster
+from rackward.testing import LocalCluster
 from tests.support.security import (
     CLIENT_ID,
     SECRET,

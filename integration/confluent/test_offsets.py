@@ -17,7 +17,7 @@ from integration.support.confluent import (
     read_records,
 )
 from integration.support.topics import committed, new_name, with_admin
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

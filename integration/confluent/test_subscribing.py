@@ -18,7 +18,7 @@ from integration.support.confluent import (
     poll_until,
 )
 from integration.support.topics import create_topic, new_name
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

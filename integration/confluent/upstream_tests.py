@@ -29,7 +29,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from rackward.clusters import LocalCluster
+from rackward.testing import LocalCluster
 
 SOURCES = Path(__file__).parents[2]
 TEST_SECONDS = 90

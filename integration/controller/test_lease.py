@@ -10,8 +10,6 @@ from itertools import permutations
 import pytest
 
 from integration.support.topics import delete_topic
-from rackward.admin import connect, read_state
-from rackward.clusters import Cluster
 from rackward.controller.lease import Lease
 from rackward.controller.pending_replicas import (
     PENDING_REPLICAS_TOPIC,
@@ -20,6 +18,8 @@ from rackward.controller.pending_replicas import (
     ensure_topic,
     layout_digest,
 )
+from rackward.kafka import connect, read_state
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT
 
 SESSION_TIMEOUT_MS = 6_000

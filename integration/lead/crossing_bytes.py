@@ -21,8 +21,8 @@ from integration.support.groups import ConsumerGroup
 from integration.support.leading import LedGroup, leading, wait_until_leading
 from integration.support.racks import evenly
 from integration.support.topics import create_topic, new_name
-from rackward.clusters import Cluster, LocalCluster
 from rackward.lead import TakeOver, TakeOverPolicy
+from rackward.testing import Cluster, LocalCluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 24

@@ -33,8 +33,8 @@ from integration.support.leading import (
     wait_until_leading,
 )
 from integration.support.topics import SteadyProducer, create_topic, new_name
-from rackward.clusters import Cluster, LocalCluster
 from rackward.lead import TakeOver, TakeOverPolicy
+from rackward.testing import Cluster, LocalCluster
 
 CLIENTS = STOCK | WITH_GO_OR_NODE
 

@@ -17,8 +17,8 @@ from integration.support.leading import (
     wait_until_leading,
 )
 from integration.support.topics import create_topic, new_name
-from rackward.clusters import Cluster
-from rackward.group_readers import assigned_by_rackward
+from rackward.groups.readers import assigned_by_rackward
+from rackward.testing import Cluster
 
 PARTITIONS = 12
 REPLICAS = [[(p * 7) % 3, (p * 7 + 1) % 3, (p * 7 + 2) % 3] for p in range(PARTITIONS)]

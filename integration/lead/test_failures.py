@@ -27,11 +27,11 @@ from integration.support.leading import (
 )
 from integration.support.proxy import Proxy
 from integration.support.topics import SteadyProducer, create_topic, new_name, with_admin
-from rackward.clusters import Cluster
-from rackward.clusters.broker_config import free_ports
 from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
 from rackward.lead.connection import LeadConnection
 from rackward.lead.member import GroupMember, Timeouts
+from rackward.testing import Cluster
+from rackward.testing.broker_config import free_ports
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 12

@@ -16,7 +16,7 @@ from integration.support.command_line import running
 from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.leading import STOCK, WITH_GO_OR_NODE, LedGroup
 from integration.support.topics import SteadyProducer, create_topic, new_name
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 
 PARTITIONS = 12
 REPLICAS = [[(p * 7) % 3] for p in range(PARTITIONS)]

@@ -21,7 +21,7 @@ from integration.support.process_clients import InProcess, Log, ProcessClient, k
 from integration.support.program_clients import COOPERATIVE_STICKY, RANGE, Java
 from integration.support.racks import loads
 from integration.support.topics import SteadyProducer, create_topic, new_name
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 12

@@ -9,10 +9,10 @@ from integration.support.controllers import controller
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import STOCK, LedGroup
 from integration.support.topics import create_topic, new_name
-from rackward.clusters import Cluster
 from rackward.lead import GroupLeader, LeadOptions
 from rackward.lead.connection import IDLE_JOIN_CONNECTIONS
 from rackward.lead.member import Timeouts
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 12

@@ -21,12 +21,12 @@ from integration.support.leading import (
     wait_until_leading,
 )
 from integration.support.topics import SteadyProducer, create_topic, new_name
-from rackward.admin.groups import leads_for_rackward
-from rackward.clusters import Cluster
+from rackward.kafka.groups import leads_for_rackward
 from rackward.lead import TakeOver, TakeOverPolicy, led_group
 from rackward.lead.connection import LeadConnection
 from rackward.lead.member import COORDINATOR_ERRORS, GroupMember, Timeouts
 from rackward.lead.take_over import bucket, id_cost, members_ahead
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 12

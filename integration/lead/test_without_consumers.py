@@ -19,11 +19,11 @@ from integration.support.topics import (
     new_name,
     with_admin,
 )
-from rackward.admin import connect
-from rackward.clusters import Cluster, LocalCluster
-from rackward.group_readers import find_groups
+from rackward.groups.readers import find_groups
+from rackward.kafka import connect
 from rackward.lead import GroupLeader, LeadOptions, match_groups
 from rackward.lead.member import Timeouts
+from rackward.testing import Cluster, LocalCluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 RETENTION_SECONDS = 60.0

@@ -31,8 +31,8 @@ from integration.support.topics import (
     wait_for_progress,
     with_admin,
 )
-from rackward.clusters import Cluster
-from rackward.clusters.pytest_plugin import UniqueName
+from rackward.testing import Cluster
+from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

@@ -12,14 +12,14 @@ from integration.support.racks import evenly, replicas_led_from, wait_for_leader
 from integration.support.topics import create_topic, delete_topic
 from placement_core.locators import MetadataLocator
 from placement_core.placers import RackAlternatingPlacer
-from rackward.admin import connect
-from rackward.clusters import Cluster
-from rackward.clusters.pytest_plugin import UniqueName
 from rackward.controller.app import Controller, Plugins
 from rackward.controller.config import ControllerConfig, LeaderLayoutConfig
 from rackward.controller.leader_layout import LeaderLayouts
 from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
 from rackward.controller.reconciler import Step
+from rackward.kafka import connect
+from rackward.testing import Cluster
+from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT
 
 CLOCK_FACTOR = 20.0

@@ -26,7 +26,7 @@ from integration.support.topics import (
     throttle_settings,
 )
 from placement_core import TopicPartition
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 

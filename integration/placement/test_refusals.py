@@ -20,7 +20,7 @@ from integration.support.topics import (
     wait_for_progress,
     with_admin,
 )
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)

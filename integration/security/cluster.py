@@ -29,7 +29,7 @@ from integration.support.secured import (
     secured_properties,
 )
 from integration.support.topics import with_admin
-from rackward.clusters import Cluster, DockerCluster, LocalCluster
+from rackward.testing import Cluster, DockerCluster, LocalCluster
 from tests.support.security import (
     CLIENT_ID,
     SECRET,

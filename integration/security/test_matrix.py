@@ -48,8 +48,8 @@ from integration.support.command_line import ROOT, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import SHORT, STOCK
 from integration.support.topics import create_topic, create_topics
-from rackward.clusters import Cluster, DockerCluster, LocalCluster
 from rackward.lead import GroupLeader, LeadOptions
+from rackward.testing import Cluster, DockerCluster, LocalCluster
 from tests.support.security import SECRET, write_file
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 

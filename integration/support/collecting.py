@@ -24,11 +24,11 @@ from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, new_name, with_admin
 from placement_core import ClusterView
-from rackward.admin import AdminConnection, connect
-from rackward.clusters import Cluster
-from rackward.clusters.admin import read_view
-from rackward.clusters.distribution import default_version
 from rackward.collector import ClusterSource, Patterns, Selection
+from rackward.kafka import AdminConnection, connect
+from rackward.testing import Cluster
+from rackward.testing.admin import read_view
+from rackward.testing.distribution import default_version
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 Rows = list[dict[str, Any]]

@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 
 SECONDS = 180.0
 

@@ -30,7 +30,7 @@ from integration.support.clients import (
     Strategies,
 )
 from integration.support.topics import SteadyProducer, committed
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT
 
 

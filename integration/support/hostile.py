@@ -9,9 +9,9 @@ from contextlib import suppress
 from kafka import errors as kafka_errors
 
 from assignors.consumer_protocol import SubscriptionReader
-from rackward.clusters import Cluster
 from rackward.lead.connection import LeadConnection
 from rackward.lead.member import GroupMember, Timeouts
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT
 
 

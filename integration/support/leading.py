@@ -38,13 +38,13 @@ from integration.support.program_clients import (
 )
 from integration.support.racks import shortfall
 from integration.support.topics import described
-from rackward.admin import connect
-from rackward.admin.groups import Group
-from rackward.clusters import Cluster
-from rackward.group_readers import find_groups
-from rackward.host_racks import HostRacks
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.readers import find_groups
+from rackward.kafka import connect
+from rackward.kafka.groups import Group
 from rackward.lead import GroupLeader, LeadOptions, LeadStatus, TakeOverPolicy
 from rackward.lead.member import Timeouts
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 

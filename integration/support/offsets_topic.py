@@ -12,7 +12,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from integration.support.clients import PartitionId
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT
 
 TOPIC = "__consumer_offsets"

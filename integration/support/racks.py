@@ -11,7 +11,7 @@ from kafka import TopicPartition
 from assignors import LeaderRackAwareCooperativeSticky, Member
 from integration.support.clients import PartitionId
 from integration.support.groups import ConsumerGroup
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 BROKERS = {"a": (0, 1), "b": (2, 3), "c": (4, 5)}

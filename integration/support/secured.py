@@ -11,8 +11,8 @@ from kafka import KafkaAdminClient
 from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
 
 from integration.support.topics import with_admin
-from rackward.clusters import Cluster
-from rackward.clusters.docker import EXTERNAL
+from rackward.testing import Cluster
+from rackward.testing.docker import EXTERNAL
 from tests.support.security import Authority, write_file
 
 JAAS = "org.apache.kafka.common.security"

@@ -34,7 +34,7 @@ from kafka.errors import (
 
 from integration.support.command_line import Running, rackward
 from placement_core import TopicPartition
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 

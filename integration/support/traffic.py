@@ -39,7 +39,7 @@ from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, new_name
 from rack_traffic.snapshot_tables import arrow_schema
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.traffic_frames import Bytes, Figures, counted, per_pair, unknown_bytes
 from tests.support.waiting import wait_until
 

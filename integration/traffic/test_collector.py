@@ -33,10 +33,10 @@ from integration.support.collecting import (
 )
 from integration.support.topics import committed, with_admin
 from placement_core import ClusterView, TopicPartition
-from rackward.clusters import Cluster
 from rackward.collector import ClusterResult, Collector, HostRacks
 from rackward.collector.collector import collector_id
 from rackward.collector.parquet_sink import ParquetSink
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 # On containers all clients have one address, that of the engine's gateway.

@@ -24,12 +24,12 @@ from integration.support.collecting import (
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import create_topic, new_name
 from placement_core import TopicPartition
-from rackward.admin import connect
-from rackward.clusters import Cluster
 from rackward.collector import HostRacks, Patterns, Selection, Snapshot, take_snapshot
 from rackward.collector.collector import Worker
 from rackward.collector.parquet_sink import ParquetSink
 from rackward.collector.topic_sink import TopicSink
+from rackward.kafka import connect
+from rackward.testing import Cluster
 from rackward.units import Deadline
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 

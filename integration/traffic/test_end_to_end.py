@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from integration.support.traffic import run
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 
 SECONDS = 30.0
 TOLERANCE = 0.05

@@ -31,7 +31,7 @@ from integration.support.program_clients import RANGE, Java
 from integration.support.topics import committed, create_topic
 from integration.support.traffic import computed_hours
 from placement_core import RACK_AWARE_SELECTOR
-from rackward.clusters import Cluster, LocalCluster
+from rackward.testing import Cluster, LocalCluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS, RECORDS, RECORD_BYTES = 4, 200, 10_000

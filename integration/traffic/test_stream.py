@@ -21,7 +21,7 @@ from kafka import KafkaProducer
 from integration.support.topics import create_topic, new_name
 from integration.support.traffic import SHORT_RUN, count_rows, messages, table_rows, write_snapshots
 from rack_traffic.schemas import HOURLY, PARTITION_HOURS
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.traffic_truth import BEGIN, Fault, observe, simulate
 
 SECONDS = 600.0

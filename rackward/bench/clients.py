@@ -31,7 +31,7 @@ from assignors.kafka_python import (
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY
 from placement_core import TopicPartition
 from rackward.bench.strategies import Client, Strategy
-from rackward.clusters.errors import requires_extra
+from rackward.testing.errors import requires_extra
 
 SESSION_TIMEOUT_MS = 30_000
 """No member is removed because a machine is busy."""

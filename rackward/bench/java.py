@@ -25,9 +25,9 @@ from rackward.bench.clients import (
     OnChange,
     Read,
 )
-from rackward.clusters.distribution import cache_directory, fetch_tools, java_home
-from rackward.clusters.errors import ClusterTimeoutError
-from rackward.clusters.processes import Processes
+from rackward.testing.distribution import cache_directory, fetch_tools, java_home
+from rackward.testing.errors import ClusterTimeoutError
+from rackward.testing.processes import Processes
 
 JVM_OPTIONS = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 CLOSE_SECONDS = 6.0

@@ -18,9 +18,6 @@ from random import Random
 from assignors import RefreshPolicy
 from placement_core import ClusterView, RackwardError, TopicPartition
 from placement_core.leaders import ConsumerDemand, plan_leaders
-from rackward.admin import AdminConnection, connect, read_state
-from rackward.admin.metadata import read_replica_sizes
-from rackward.admin.topics import NewPartitions, create_partitions, wait_for_layout
 from rackward.bench import BenchError
 from rackward.bench.figures import MemberInfo
 from rackward.bench.groups import GroupProcess, wait_until_settled
@@ -41,6 +38,9 @@ from rackward.bench.workloads import (
     replicas,
     traffic_weights,
 )
+from rackward.kafka import AdminConnection, connect, read_state
+from rackward.kafka.metadata import read_replica_sizes
+from rackward.kafka.topics import NewPartitions, create_partitions, wait_for_layout
 from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
 
 TAKE_OVER = TakeOverPolicy(TakeOver.REMOVE, cool_down=2.0, attempts=20)

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rackward.admin import connect, read_state
 from rackward.bench import BenchError
 from rackward.bench.progress import Progress
 from rackward.bench.traffic import client_rack, client_racks
-from rackward.clusters import Cluster, DockerCluster, LocalCluster
+from rackward.kafka import connect, read_state
+from rackward.testing import Cluster, DockerCluster, LocalCluster
 
 MAX_RACKS = 6
 """Two members run per rack and strategy; more would overload one machine."""

@@ -15,7 +15,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from placement_core import TopicPartition
 from rackward.bench import BenchError
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 
 RECORD_BYTES = 4096
 

@@ -17,21 +17,20 @@ import typer
 from placement_core import InvalidOptionError
 from rack_traffic.prices import PriceTable
 from rack_traffic.report.format import Currency
-from rackward.audit import (
-    AuditReport,
-    ClusterReading,
-    audit_cluster,
-    read_cluster,
-    read_rates,
-    watch_rates,
-    with_min_isr,
-)
 from rackward.cli import options
 from rackward.cli.console import check_folder, print_json, stderr, stdout, write_page
 from rackward.cli.options import ClusterOptions
 from rackward.cli.render.group_audit import GROUP_JSON, report_json, show_report
 from rackward.cli.render.progress import step_reporter
-from rackward.host_racks import HostRacks
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.reader import (
+    ClusterReading,
+    read_cluster,
+    read_rates,
+    watch_rates,
+    with_min_isr,
+)
+from rackward.groups.report import AuditReport, audit_cluster
 from rackward.units import matches_name
 
 EPILOG = f"""

@@ -15,9 +15,6 @@ from rich.table import Table
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from placement_core import InvalidOptionError
 from placement_core.plugins import parse_properties
-from rackward.admin import AdminConnection, AdminError, read_state
-from rackward.admin.groups import CONSUMER, Group
-from rackward.admin.tolerant_reader import TolerantReader
 from rackward.cli import options
 from rackward.cli.console import (
     confirm,
@@ -29,9 +26,12 @@ from rackward.cli.console import (
     table,
 )
 from rackward.cli.options import ClusterOptions
-from rackward.group_explanation import explain_live_group
-from rackward.group_readers import find_groups, is_stable
-from rackward.host_racks import HostRacks
+from rackward.groups.explain import explain_live_group
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.readers import find_groups, is_stable
+from rackward.kafka import AdminConnection, AdminError, read_state
+from rackward.kafka.groups import CONSUMER, Group
+from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.lead import (
     SCAN_SECONDS,
     GroupLeader,

@@ -16,8 +16,8 @@ from placement_core.locators import MetadataLocator, RackLocator
 from placement_core.placers import SimplePlacer, load_placer, parse_properties
 from placement_core.placers.round_robin import new_seed
 from rack_traffic.prices import PriceTable, load_prices
-from rackward.admin import TIMEOUT_SECONDS, AdminConnection, connect
 from rackward.cli.settings import MAX_TIMEOUT, MIN_TIMEOUT
+from rackward.kafka import TIMEOUT_SECONDS, AdminConnection, connect
 from rackward.rack_locators import load_locator
 from rackward.reassignment import BatchLimits
 from rackward.topics.planner import PlacementOptions

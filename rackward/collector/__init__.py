@@ -17,7 +17,7 @@ from rackward.collector.config import (
     read_sources,
 )
 from rackward.collector.snapshot_reader import Sink, Snapshot, take_snapshot
-from rackward.host_racks import HostRacks
+from rackward.groups.host_racks import HostRacks
 
 __all__ = [
     "ClusterResult",

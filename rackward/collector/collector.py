@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from placement_core import RackwardError
-from rackward.admin import AdminConnection, AdminError
 from rackward.collector.config import ClusterSource, SinkError, SourceError, StoppedError
 from rackward.collector.snapshot_reader import Sink, Snapshot, take_snapshot
+from rackward.kafka import AdminConnection, AdminError
 
 MAX_BACKOFF_SECONDS = 600.0
 SHUTDOWN_SECONDS = 5.0

@@ -24,7 +24,7 @@ from msgspec import Meta
 
 from placement_core import RackwardError
 from rackward.config_files import Flag, Text, Texts, convert, load
-from rackward.host_racks import HostRacks
+from rackward.groups.host_racks import HostRacks
 from rackward.units import matches_name
 
 # ---- Errors of the collector.

@@ -17,25 +17,25 @@ from typing import Protocol
 
 from placement_core import TopicPartition
 from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
-from rackward.admin import (
+from rackward.collector.config import Patterns, Selection
+from rackward.groups.host_racks import HostRacks
+from rackward.kafka import (
     AdminConnection,
     AdminError,
     ClusterState,
 )
-from rackward.admin.groups import (
+from rackward.kafka.groups import (
     CLASSIC,
     CONSUMER,
     Group,
     GroupMember,
     ListedGroup,
 )
-from rackward.admin.metadata import (
+from rackward.kafka.metadata import (
     read_topics,
     unauthorized_topics,
 )
-from rackward.admin.tolerant_reader import Logs, TolerantReader
-from rackward.collector.config import Patterns, Selection
-from rackward.host_racks import HostRacks
+from rackward.kafka.tolerant_reader import Logs, TolerantReader
 from rackward.units import format_count, format_list
 
 # ---- Snapshots as rows of the snapshot tables, and the sinks that store them.

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
-from rackward.admin import AdminError, check_topics, connect, read_state
-from rackward.admin.producer import ReliableProducer
 from rackward.collector.config import SinkError
 from rackward.collector.snapshot_reader import Row, Snapshot
+from rackward.kafka import AdminError, check_topics, connect, read_state
+from rackward.kafka.producer import ReliableProducer
 
 MAX_BYTES = 512 * 1024
 """Size of a message's value; brokers accept a megabyte by default."""

@@ -18,14 +18,6 @@ from assignors.connection import kafka_python_settings
 from placement_core import RackwardError, ReplicaLists
 from placement_core.locators import RackLocator
 from placement_core.placers import ReplicaPlacer
-from rackward.admin import (
-    AdminError,
-    AdminTimeoutError,
-    CredentialsError,
-    UnauthorizedError,
-    read_state,
-)
-from rackward.admin.configs import read_default_min_isr
 from rackward.config_files import ConfigError
 from rackward.controller.config import ControllerConfig
 from rackward.controller.http import ControllerMetrics, Health, HealthServer, MetricsCollector
@@ -39,6 +31,14 @@ from rackward.controller.reconciler import (
     ReconcileStatus,
     ReconnectingAdmin,
 )
+from rackward.kafka import (
+    AdminError,
+    AdminTimeoutError,
+    CredentialsError,
+    UnauthorizedError,
+    read_state,
+)
+from rackward.kafka.configs import read_default_min_isr
 from rackward.lead import SCAN_SECONDS, GroupLeader, match_groups
 from rackward.placement_service import (
     PlacementRequest,

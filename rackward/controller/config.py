@@ -57,7 +57,7 @@ from rackward.config_files import (
     load,
     properties_as_text,
 )
-from rackward.host_racks import HostRacks
+from rackward.groups.host_racks import HostRacks
 from rackward.lead import LeadOptions, TakeOver, TakeOverPolicy, parse_protocols
 from rackward.placement_service import DEFAULT_ADDRESS, MutualTls
 from rackward.units import parse_bytes, parse_listen_address

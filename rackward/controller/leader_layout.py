@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from placement_core.cluster import Move
 from placement_core.leaders import plan_leaders
 from placement_core.locators import RackLocator
-from rackward.admin import AdminConnection, ClusterState, read_state
-from rackward.admin.groups import CLASSIC, CONSUMER, Group
-from rackward.admin.tolerant_reader import TolerantReader
 from rackward.controller.config import LeaderLayoutConfig
-from rackward.group_readers import (
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.readers import (
     Readers,
     find_groups,
     is_stable,
@@ -26,7 +24,9 @@ from rackward.group_readers import (
     may_read_followers,
     readers_of_groups,
 )
-from rackward.host_racks import HostRacks
+from rackward.kafka import AdminConnection, ClusterState, read_state
+from rackward.kafka.groups import CLASSIC, CONSUMER, Group
+from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.reassignment import ExecutionOptions, Executor, LiveCluster
 from rackward.reassignment.planner import planning_view
 from rackward.reassignment.progress import DEFAULT_LEADER_BATCH_PARTITIONS

@@ -26,12 +26,12 @@ from placement_core import PlacementSpec, RackwardError, TopicPartition
 from placement_core.cluster import with_placeholders, without_placeholders
 from placement_core.placers import MultiLevelPlacer, UnderReplicatedPlacer, place
 from placement_core.placers.under_replicated import ReplicationTarget, counted_replicas
-from rackward.admin import AdminConnection, AdminError, AdminTimeoutError, ClusterState, read_state
-from rackward.admin.client import client_settings, responding_settings
-from rackward.admin.configs import read_topic_configs
-from rackward.admin.errors import wrap
-from rackward.admin.producer import ReliableProducer
-from rackward.admin.topics import NewPartitions, create_partitions, wait_for_layout
+from rackward.kafka import AdminConnection, AdminError, AdminTimeoutError, ClusterState, read_state
+from rackward.kafka.client import client_settings, responding_settings
+from rackward.kafka.configs import read_topic_configs
+from rackward.kafka.errors import wrap
+from rackward.kafka.producer import ReliableProducer
+from rackward.kafka.topics import NewPartitions, create_partitions, wait_for_layout
 from rackward.units import Deadline
 
 PENDING_REPLICAS_TOPIC = "_rackward_intents"

@@ -26,8 +26,8 @@ from placement_core.placers.under_replicated import (
     counted_replicas,
     fill_placeholders,
 )
-from rackward.admin import ClusterState
 from rackward.controller.pending_replicas import PendingReplicas, layout_digest
+from rackward.kafka import ClusterState
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,17 +18,6 @@ from typing import TypeVar
 from placement_core import ClusterView, RackwardError, TopicPartition
 from placement_core.cluster import Move
 from placement_core.locators import RackLocator, apply_locator
-from rackward.admin import (
-    AdminConnection,
-    AdminError,
-    AdminTimeoutError,
-    ClusterState,
-    connect,
-    read_reassignments,
-    read_state,
-)
-from rackward.admin.client import Guard
-from rackward.admin.reassignments import reassign
 from rackward.controller.config import PARTITIONS_AT_ONCE
 from rackward.controller.lease import Lease, LeaseLostError
 from rackward.controller.pending_replicas import (
@@ -43,6 +32,17 @@ from rackward.controller.reconcile import (
     ReconcileTimeouts,
     plan,
 )
+from rackward.kafka import (
+    AdminConnection,
+    AdminError,
+    AdminTimeoutError,
+    ClusterState,
+    connect,
+    read_reassignments,
+    read_state,
+)
+from rackward.kafka.client import Guard
+from rackward.kafka.reassignments import reassign
 from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.units import Deadline, format_bytes
 
@@ -146,7 +146,7 @@ class ControllerCluster:
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, AdminError]:
-        """See :func:`rackward.admin.reassignments.reassign`."""
+        """See :func:`rackward.kafka.reassignments.reassign`."""
         return self.admin.run(lambda admin: reassign(admin, targets))
 
     def throttle(self, rate: int, moves: Collection[Move]) -> None:

@@ -30,7 +30,7 @@ from assignors.group_leader import (
 from assignors.kafka_python.leading import read_metadata
 from assignors.leader_moves import LeaderMoveMonitor, RefreshPolicy
 from assignors.model import LeaderRacks, Member, Plan, WeightSource
-from rackward.host_racks import HostRacks
+from rackward.groups.host_racks import HostRacks
 from rackward.lead.protocols import (
     Previous,
     PreviousAssignment,

@@ -25,10 +25,10 @@ from kafka.net.wakeup_notifier import WakeupNotifier
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from placement_core import RackwardError
-from rackward.admin import TIMEOUT_SECONDS, AdminConnection, AdminError, connect
-from rackward.admin.client import client_settings
-from rackward.admin.errors import UNKNOWN_TOPIC, wrap
-from rackward.admin.groups import LEAD_CLIENT_ID
+from rackward.kafka import TIMEOUT_SECONDS, AdminConnection, AdminError, connect
+from rackward.kafka.client import client_settings
+from rackward.kafka.errors import UNKNOWN_TOPIC, wrap
+from rackward.kafka.groups import LEAD_CLIENT_ID
 
 MAX_IN_FLIGHT = 10_000
 """Requests on one connection without a response. kafka-python's default, 5, fails the sixth."""
@@ -56,7 +56,7 @@ class LeadConnection:
     ``read_properties`` returns the properties again after an authentication failure. ``failure`` is
     the error after which no connection can be opened any more.
 
-    Raises what `rackward.admin.connect` raises.
+    Raises what `rackward.kafka.connect` raises.
     """
 
     def __init__(

@@ -17,9 +17,9 @@ from typing import Self
 
 from kafka import errors as kafka_errors
 
-from rackward.admin import AdminConnection, AdminError, CredentialsError, read_state
-from rackward.admin.groups import CLASSIC
-from rackward.group_readers import list_matching_groups
+from rackward.groups.readers import list_matching_groups
+from rackward.kafka import AdminConnection, AdminError, CredentialsError, read_state
+from rackward.kafka.groups import CLASSIC
 from rackward.lead.connection import LeadConnection
 from rackward.lead.led_group import LedGroup
 from rackward.lead.model import LeadOptions, LeadStatus
@@ -44,7 +44,7 @@ class GroupLeader:
     groups are not led any more, see ``failure``. Leaving the block leaves the groups, which go on
     with another leader.
 
-    Raises what `rackward.admin.connect` raises.
+    Raises what `rackward.kafka.connect` raises.
     """
 
     def __init__(

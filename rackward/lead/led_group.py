@@ -35,7 +35,7 @@ from assignors.group_leader import (
     format_traceback,
     sanitize,
 )
-from rackward.admin.groups import LEADS, leads_for_rackward
+from rackward.kafka.groups import LEADS, leads_for_rackward
 from rackward.lead.assigner import Figures, GroupAssigner
 from rackward.lead.connection import LeadConnection
 from rackward.lead.member import (

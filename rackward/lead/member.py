@@ -21,7 +21,7 @@ from kafka.protocol.consumer.group import (
 )
 
 from assignors.consumer_protocol import NO_GENERATION
-from rackward.admin.messages import ConsumerGroupDescribeRequest
+from rackward.kafka.messages import ConsumerGroupDescribeRequest
 from rackward.lead.connection import LeadConnection
 from rackward.lead.protocols import CONSUMER, RawMember, client_id_of
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
-from rackward.host_racks import HostRacks
+from rackward.groups.host_racks import HostRacks
 from rackward.lead.assigner import Figures
 from rackward.lead.member import (
     Timeouts,

@@ -43,7 +43,7 @@ from assignors.consumer_protocol import (
 )
 from assignors.group_leader import Assignor, JoinedMember
 from placement_core import InvalidOptionError
-from rackward.admin.groups import RACK_AFFINITY, read_affinity_rack
+from rackward.kafka.groups import RACK_AFFINITY, read_affinity_rack
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from rackward.admin.groups import leads_for_rackward
+from rackward.kafka.groups import leads_for_rackward
 
 
 class TakeOver(Enum):

@@ -18,7 +18,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from assignors.connection import server_list
 from placement_core import InvalidOptionError, ReplicaLists
-from rackward.admin.errors import one_line
+from rackward.kafka.errors import one_line
 from rackward.placement_service.messages import (
     CreateReplicaPlacementRequest,
     CreateReplicaPlacementResponse,

@@ -26,7 +26,7 @@ from placement_core.placers import (
     UnderReplicatedPlacer,
     place,
 )
-from rackward.admin.errors import one_line
+from rackward.kafka.errors import one_line
 from rackward.placement_service.messages import (
     CreateReplicaPlacementRequest,
     CreateReplicaPlacementResponse,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
-from rackward.admin import ClusterState, Reassignment
+from rackward.kafka import ClusterState, Reassignment
 from rackward.reassignment.cluster import ReassignableCluster, leads_to
 from rackward.reassignment.executor import verify
 from rackward.reassignment.progress import (

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
-from rackward.admin import (
+from rackward.kafka import (
     AdminConnection,
     AdminError,
     ClusterState,
@@ -19,7 +19,7 @@ from rackward.admin import (
     read_replica_sizes,
     read_state,
 )
-from rackward.admin.reassignments import elect_preferred_leaders, reassign
+from rackward.kafka.reassignments import elect_preferred_leaders, reassign
 from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.units import Deadline
 
@@ -42,12 +42,12 @@ class ReassignableCluster(Protocol):
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, AdminError]:
-        """See :func:`rackward.admin.reassignments.reassign`."""
+        """See :func:`rackward.kafka.reassignments.reassign`."""
 
     def elect_preferred_leaders(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, AdminError]:
-        """See :func:`rackward.admin.reassignments.elect_preferred_leaders`."""
+        """See :func:`rackward.kafka.reassignments.elect_preferred_leaders`."""
 
     def replica_sizes(
         self, brokers: Collection[int], partitions: Collection[TopicPartition]

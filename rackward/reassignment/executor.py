@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from placement_core.reassignment import Batch, split_into_batches
-from rackward.admin import AdminError, ClusterState
+from rackward.kafka import AdminError, ClusterState
 from rackward.reassignment.cluster import (
     PartitionState,
     ReassignableCluster,
@@ -215,7 +215,7 @@ class Executor:
         diverted = [tp for tp, each in states.items() if each is PartitionState.DIVERTED]
         refused: dict[TopicPartition, AdminError] = {}
         if diverted:
-            # A target in progress is never replaced: see rackward.admin.reassignments.
+            # A target in progress is never replaced: see rackward.kafka.reassignments.
             refused.update(self._cluster.reassign(dict.fromkeys(diverted)))
         targets = {
             tp: moves[tp].after

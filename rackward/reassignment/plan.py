@@ -40,7 +40,7 @@ from placement_core.audit import audit
 from placement_core.cluster import Move
 from placement_core.leaders import Locality
 from rack_traffic.atomic_write import write_atomically
-from rackward.admin import ClusterState
+from rackward.kafka import ClusterState
 
 STDIO = "-"
 """The path that stands for standard input and standard output."""

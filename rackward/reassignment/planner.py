@@ -11,7 +11,7 @@ from placement_core.cluster import Move, moves_between
 from placement_core.locators import RackLocator, apply_locator
 from placement_core.placers import ReplicaPlacer, SimplePlacer, place
 from placement_core.reassignment.plan import plan_reassignment, rackless_brokers
-from rackward.admin import ClusterState
+from rackward.kafka import ClusterState
 from rackward.units import format_brokers, format_count, format_list
 
 Replicas = Mapping[TopicPartition, tuple[int, ...]]

@@ -14,7 +14,7 @@ from itertools import count
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
-from rackward.admin import ClusterState, ReplicaSizes
+from rackward.kafka import ClusterState, ReplicaSizes
 from rackward.reassignment.cluster import PartitionState, partition_state
 from rackward.reassignment.throttle import ThrottleEvent
 from rackward.units import format_brokers

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from placement_core import ClusterView, RackwardError, TopicPartition
 from placement_core.cluster import Move
 from placement_core.leaders import Locality
-from rackward.admin import AdminConnection, AdminError, ClusterState, read_replica_sizes
+from rackward.kafka import AdminConnection, AdminError, ClusterState, read_replica_sizes
 from rackward.reassignment.cluster import (
     PartitionState,
     ReassignableCluster,

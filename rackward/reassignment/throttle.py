@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING
 
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
-from rackward.admin.client import AdminConnection
-from rackward.admin.configs import (
+from rackward.kafka.client import AdminConnection
+from rackward.kafka.configs import (
     ALL_BROKERS,
     ConfigChange,
     ConfigOp,
@@ -45,7 +45,7 @@ from rackward.admin.configs import (
     read_topic_configs,
     read_visible_topic_configs,
 )
-from rackward.admin.errors import (
+from rackward.kafka.errors import (
     UNKNOWN_TOPIC,
     AdminError,
     AdminTimeoutError,
@@ -53,7 +53,7 @@ from rackward.admin.errors import (
     UnauthorizedError,
     UnreachableError,
 )
-from rackward.admin.metadata import ClusterState, read_state
+from rackward.kafka.metadata import ClusterState, read_state
 from rackward.units import Deadline, format_brokers, format_bytes, format_count, format_list
 
 if TYPE_CHECKING:

@@ -10,15 +10,6 @@ from dataclasses import replace
 
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.placers.under_replicated import ReplicationTarget, counted_replicas
-from rackward.admin import AdminConnection, AdminError, ClusterState, UnauthorizedError, read_state
-from rackward.admin.configs import (
-    MIN_INSYNC_REPLICAS,
-    parse_min_isr,
-    read_broker_configs,
-    read_default_min_isr,
-    read_topic_configs,
-)
-from rackward.admin.topics import NewPartitions, create_partitions, wait_for_layout
 from rackward.controller.pending_replicas import (
     CONTROLLER_GROUP,
     MAX_REPLICATION_FACTOR,
@@ -30,7 +21,16 @@ from rackward.controller.pending_replicas import (
     read_pending_replicas,
     replication_targets,
 )
-from rackward.group_readers import find_groups
+from rackward.groups.readers import find_groups
+from rackward.kafka import AdminConnection, AdminError, ClusterState, UnauthorizedError, read_state
+from rackward.kafka.configs import (
+    MIN_INSYNC_REPLICAS,
+    parse_min_isr,
+    read_broker_configs,
+    read_default_min_isr,
+    read_topic_configs,
+)
+from rackward.kafka.topics import NewPartitions, create_partitions, wait_for_layout
 from rackward.topics.planner import TopicsPlan
 
 _SHAPE_CONFIGS = ("num.partitions", "default.replication.factor")

@@ -9,7 +9,7 @@ from enum import Enum
 from placement_core import ClusterView, TopicPartition
 from placement_core.audit import Finding, Kind, Severity, audit
 from placement_core.placers.under_replicated import ReplicationTarget
-from rackward.admin import AdminConnection, AdminError, ClusterState
+from rackward.kafka import AdminConnection, AdminError, ClusterState
 from rackward.reassignment.throttle import ReplicationThrottle, ThrottleSettings
 
 

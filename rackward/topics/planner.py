@@ -22,8 +22,8 @@ from placement_core.placers import (
     place,
 )
 from placement_core.placers.under_replicated import ReplicationTarget
-from rackward.admin import ClusterState, check_topics
-from rackward.admin.topics import NewPartitions
+from rackward.kafka import ClusterState, check_topics
+from rackward.kafka.topics import NewPartitions
 
 
 @dataclass(frozen=True, slots=True)

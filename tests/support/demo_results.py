@@ -10,7 +10,7 @@ from rackward.bench.results import Result, StepResult
 from rackward.bench.sites import Site
 from rackward.bench.strategies import Strategy
 from rackward.bench.workloads import Event
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 from tests.support.bench_results import result, step
 
 RACKS = ("a", "b", "c")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from placement_core import ClusterView
-from rackward.admin.groups import Group, GroupMember
+from rackward.kafka.groups import Group, GroupMember
 
 PROTOCOLS = (("classic", "range"), ("classic", "cooperative-sticky"), ("consumer", "uniform"))
 

@@ -5,16 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rack_traffic.prices import PriceTable
-from rackward.admin.groups import Group, GroupMember, ListedGroup
-from rackward.audit import (
-    AuditReport,
-    ClusterReading,
-    GroupReading,
-    RateSource,
-    ReadRates,
-    audit_cluster,
-)
-from rackward.host_racks import HostRacks
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.rates import RateSource, ReadRates
+from rackward.groups.reader import ClusterReading, GroupReading
+from rackward.groups.report import AuditReport, audit_cluster
+from rackward.kafka.groups import Group, GroupMember, ListedGroup
 from tests.support.simulated_cluster import cluster_state
 
 UNTRUSTED_NAME = "<img src=x onerror=alert(1)>\x1b[31m'&\"-" + "long-" * 20

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from placement_core import Broker, ClusterView, TopicPartition
 from placement_core.leaders import Locality
-from rackward.admin import ClusterState, Reassignment
+from rackward.kafka import ClusterState, Reassignment
 from rackward.reassignment import BatchLimits, Plan, PlanKind, RackSource
 from rackward.reassignment.plan import PlannedPartition
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from placement_core import Broker, ClusterView, TopicPartition
-from rackward.admin import (
+from rackward.kafka import (
     AdminConnection,
     AdminError,
     ClusterState,
@@ -26,7 +26,7 @@ from rackward.admin import (
     TooOldError,
     UnreachableError,
 )
-from rackward.admin.configs import ConfigChange, ConfigOp
+from rackward.kafka.configs import ConfigChange, ConfigOp
 from rackward.reassignment import Clock
 from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.units import Deadline

@@ -8,17 +8,17 @@ from typing import Annotated
 import typer
 
 from placement_core import InvalidOptionError
-from rackward.admin import AdminConnection, read_state
-from rackward.admin.groups import CLASSIC, CONSUMER
-from rackward.admin.tolerant_reader import TolerantReader
 from rackward.cli import options
 from rackward.cli.console import print_json, stderr, stdout
 from rackward.cli.options import ClusterOptions
 from rackward.cli.render.explanation import explanation_json, show_explanation
 from rackward.cli.render.progress import step_reporter
-from rackward.group_explanation import ExplainedGroup, check_explainable, explain_live_group
-from rackward.group_readers import find_groups, list_matching_groups
-from rackward.host_racks import HostRacks
+from rackward.groups.explain import ExplainedGroup, check_explainable, explain_live_group
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.readers import find_groups, list_matching_groups
+from rackward.kafka import AdminConnection, read_state
+from rackward.kafka.groups import CLASSIC, CONSUMER
+from rackward.kafka.tolerant_reader import TolerantReader
 
 EPILOG = """
 \b

@@ -9,9 +9,6 @@ from typing import Annotated
 import typer
 
 from placement_core import InvalidOptionError
-from rackward.admin import AdminConnection, read_state
-from rackward.admin.groups import Group
-from rackward.admin.tolerant_reader import TolerantReader
 from rackward.cli import options
 from rackward.cli.console import (
     confirm,
@@ -21,10 +18,13 @@ from rackward.cli.console import (
     table_console,
 )
 from rackward.cli.options import ClusterOptions
-from rackward.group_explanation import check_explainable, explain_live_group, leader_advice
-from rackward.group_readers import assigned_by_rackward, find_groups
-from rackward.group_rebalance import request_rebalance, wait_until_stable
-from rackward.host_racks import HostRacks
+from rackward.groups.explain import check_explainable, explain_live_group, leader_advice
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.readers import assigned_by_rackward, find_groups
+from rackward.groups.rebalance import request_rebalance, wait_until_stable
+from rackward.kafka import AdminConnection, read_state
+from rackward.kafka.groups import Group
+from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.units import format_count
 
 REBALANCE_SECONDS = 120.0

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from placement_core import RackwardError
-from rackward.admin import AdminConnection, ClusterState, read_state
 from rackward.cli import options
 from rackward.cli.console import escape_controls, require_confirmation, table_console
 from rackward.cli.options import ClusterOptions, RunOptions, parse_batch_limits
@@ -19,7 +18,8 @@ from rackward.cli.placement.apply import (
     StallTimeout,
     run_plan,
 )
-from rackward.group_readers import assigned_by_rackward, find_groups
+from rackward.groups.readers import assigned_by_rackward, find_groups
+from rackward.kafka import AdminConnection, ClusterState, read_state
 from rackward.reassignment import LiveCluster, Plan, PlanKind, check_preconditions
 from rackward.reassignment.plan import display_name, load_plan
 from rackward.reassignment.progress import DEFAULT_LEADER_BATCH_PARTITIONS, DEFAULT_STALL_TIMEOUT

@@ -22,16 +22,14 @@ from placement_core.leaders import (
     UnmetReads,
     plan_leaders,
 )
-from rackward.admin import AdminConnection, ClusterState, read_replica_sizes, read_state
-from rackward.admin.metadata import LATEST, read_log_offsets, unauthorized_topics
-from rackward.admin.tolerant_reader import TolerantReader
 from rackward.cli import options
 from rackward.cli.console import escape_controls, stderr
 from rackward.cli.options import ClusterOptions, match_topics, parse_placement
 from rackward.cli.placement.plan import format_now, rack_source
 from rackward.cli.render.plan import PLAN_JSON, Format, Output, PlanFormat, check_output, write_plan
 from rackward.cli.render.progress import step_reporter
-from rackward.group_readers import (
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.readers import (
     AssignmentKind,
     Readers,
     count_rackless_members,
@@ -40,7 +38,9 @@ from rackward.group_readers import (
     read_groups,
     readers_of_groups,
 )
-from rackward.host_racks import HostRacks
+from rackward.kafka import AdminConnection, ClusterState, read_replica_sizes, read_state
+from rackward.kafka.metadata import LATEST, read_log_offsets, unauthorized_topics
+from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.reassignment import BatchLimits, PlanKind
 from rackward.reassignment.plan import build_plan
 from rackward.reassignment.planner import check_not_reassigning, planning_view

@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 
 from placement_core import InvalidOptionError, TopicPartition
-from rackward.admin import AdminError, ClusterState, read_state
 from rackward.cli import options
 from rackward.cli.console import confirm, print_json_line, require_confirmation, table_console
 from rackward.cli.options import ClusterOptions, RunOptions, parse_batch_limits
 from rackward.cli.render.plan import change_json, show_change
 from rackward.cli.render.progress import progress_reporter
+from rackward.kafka import AdminError, ClusterState, read_state
 from rackward.reassignment import ExecutionResult, LiveCluster, PlanKind, check_preconditions
 from rackward.reassignment.plan import display_name, load_kafka_json, load_plan
 from rackward.reassignment.progress import DEFAULT_BATCH_PARTITIONS, DEFAULT_STALL_TIMEOUT

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from placement_core import InvalidOptionError
-from rackward.admin import ClusterState, read_reassignments, read_state
 from rackward.cli import options
 from rackward.cli.console import (
     confirm,
@@ -26,6 +25,7 @@ from rackward.cli.placement.apply import (
 )
 from rackward.cli.render.plan import replicas_text
 from rackward.cli.render.progress import progress_reporter
+from rackward.kafka import ClusterState, read_reassignments, read_state
 from rackward.reassignment import LiveCluster, PlanKind
 from rackward.reassignment.cancel import Cancellation
 from rackward.reassignment.cancel import cancel as execute_cancellation

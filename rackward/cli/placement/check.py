@@ -10,13 +10,13 @@ import typer
 
 from placement_core.audit import Severity, audit
 from placement_core.locators import apply_locator
-from rackward.admin import AdminConnection, AdminError, ClusterState, read_state
-from rackward.admin.metadata import read_hidden_topics
 from rackward.cli import options
 from rackward.cli.console import print_json, stderr, stdout
 from rackward.cli.options import ClusterOptions, match_topics, parse_placement
 from rackward.cli.render.audit import audit_json, show_audit
 from rackward.cli.render.progress import step_reporter
+from rackward.kafka import AdminConnection, AdminError, ClusterState, read_state
+from rackward.kafka.metadata import read_hidden_topics
 from rackward.topics.creator import read_min_isr, read_replication_targets
 from rackward.topics.health import read_throttle_findings, without_adding_replicas
 from rackward.units import format_count, format_list

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from placement_core import InvalidOptionError
-from rackward.admin import ClusterState, read_state
 from rackward.cli import options
 from rackward.cli.console import stderr
 from rackward.cli.options import (
@@ -20,6 +19,7 @@ from rackward.cli.options import (
 )
 from rackward.cli.render.plan import PLAN_JSON, Format, Output, PlanFormat, check_output, write_plan
 from rackward.cli.render.progress import step_reporter
+from rackward.kafka import ClusterState, read_state
 from rackward.reassignment import PlanKind, RackSource
 from rackward.reassignment.plan import build_plan
 from rackward.reassignment.planner import (

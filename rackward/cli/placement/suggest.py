@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from placement_core import InvalidOptionError, ReplicaLists, TopicPartition
-from rackward.admin import read_state
 from rackward.cli import options
 from rackward.cli.console import print_json, stderr, stdout
 from rackward.cli.options import ClusterOptions, parse_broker_ids
 from rackward.cli.render.topics import MAX_LISTED_PARTITIONS, show_replica_lists
+from rackward.kafka import read_state
 from rackward.placement_service import DEFAULT_ADDRESS, MutualTls, create_replica_placement
 from rackward.reassignment.plan import STDIO, to_kafka_json, write_text
 from rackward.topics.planner import topic_shape

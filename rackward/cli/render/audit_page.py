@@ -14,7 +14,6 @@ from importlib.resources import files
 from placement_core.audit import Severity
 from rack_traffic.prices import PriceTable
 from rack_traffic.report.format import Currency, percent, time_text
-from rackward.audit import AuditReport, GroupAudit, Reads, Step
 from rackward.cli.console import escape_controls
 from rackward.cli.render.explanation import finding_text
 from rackward.cli.render.group_audit import (
@@ -29,6 +28,8 @@ from rackward.cli.render.group_audit import (
     locality_at_best,
     notes,
 )
+from rackward.groups.report import AuditReport, GroupAudit, Reads
+from rackward.groups.steps import Step
 from rackward.units import format_count
 
 TITLE = "Consumer groups across racks"

@@ -18,11 +18,11 @@ from assignors.explain import (
     reason_text,
     remedy_text,
 )
-from rackward.admin.groups import Group
 from rackward.cli.console import escape_controls, table
 from rackward.cli.render.plan import NO_RACK
-from rackward.group_explanation import ExplainedGroup
-from rackward.group_readers import assigned_by_rackward
+from rackward.groups.explain import ExplainedGroup
+from rackward.groups.readers import assigned_by_rackward
+from rackward.kafka.groups import Group
 from rackward.units import format_count
 
 _MAX_TOPICS = 4

@@ -14,12 +14,12 @@ from placement_core.audit import Severity
 from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import PriceTable
 from rack_traffic.report.format import Currency, percent
-from rackward.audit import AuditReport, GroupAudit, LedBy, RateSource, Reads, Step, StepKind
-from rackward.audit.rates import ASSUMED_RECORD_BYTES, DAY_SECONDS
-from rackward.audit.steps import can_follow
 from rackward.cli.console import escape_controls, table
 from rackward.cli.render.explanation import finding_text
 from rackward.cli.render.plan import NO_RACK
+from rackward.groups.rates import ASSUMED_RECORD_BYTES, DAY_SECONDS, RateSource
+from rackward.groups.report import AuditReport, GroupAudit, Reads
+from rackward.groups.steps import LedBy, Step, StepKind, can_follow
 from rackward.units import format_bytes, format_count, format_duration, format_list
 
 MAX_GROUPS = 20

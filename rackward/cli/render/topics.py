@@ -15,8 +15,6 @@ from rich.text import Text
 from placement_core import ReplicaLists, TopicPartition
 from placement_core.cluster import ClusterLoad, cluster_load
 from placement_core.placers.under_replicated import ReplicationTarget
-from rackward.admin import ClusterState
-from rackward.admin.topics import NewPartitions
 from rackward.cli.console import escape_controls, table
 from rackward.cli.render.plan import (
     MAX_BROKER_ROWS,
@@ -27,6 +25,8 @@ from rackward.cli.render.plan import (
     replicas_text,
 )
 from rackward.controller.pending_replicas import layout_with_placeholders
+from rackward.kafka import ClusterState
+from rackward.kafka.topics import NewPartitions
 from rackward.topics.health import Health, Note
 from rackward.topics.planner import PlacementOptions, TopicsPlan
 from rackward.units import format_count

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from placement_core import InvalidOptionError, RackwardError
-from rackward.admin import AdminConnection, ClusterState, check_topics, read_state
-from rackward.admin.topics import create_partitions, read_topic_defaults
 from rackward.cli import options
 from rackward.cli.console import confirm, print_json, require_confirmation, stderr, table_console
 from rackward.cli.options import ClusterOptions, RunOptions, parse_key_values, parse_placement
 from rackward.cli.render.topics import plan_json, show_plan
+from rackward.kafka import AdminConnection, ClusterState, check_topics, read_state
+from rackward.kafka.topics import create_partitions, read_topic_defaults
 from rackward.topics.creator import (
     controller_is_running,
     create_planned,

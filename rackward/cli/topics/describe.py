@@ -10,17 +10,17 @@ from typing import Annotated
 import typer
 
 from placement_core import InvalidOptionError
-from rackward.admin import (
+from rackward.cli import options
+from rackward.cli.console import print_json, stdout
+from rackward.cli.options import ClusterOptions
+from rackward.cli.render.topics import Description, describe_json, show_description
+from rackward.kafka import (
     AdminConnection,
     UnauthorizedError,
     check_topics,
     read_reassignments,
     read_state,
 )
-from rackward.cli import options
-from rackward.cli.console import print_json, stdout
-from rackward.cli.options import ClusterOptions
-from rackward.cli.render.topics import Description, describe_json, show_description
 from rackward.topics.creator import read_min_isr, read_replication_targets
 from rackward.topics.health import listed_topics, partition_health, read_throttle_findings
 

@@ -11,7 +11,6 @@ import typer
 
 from assignors.connection import server_list
 from placement_core import InvalidOptionError
-from rackward.admin import AdminConnection, connect
 from rackward.cli import options
 from rackward.cli.console import escape_controls, log_to_stderr, print_json, stdout, table
 from rackward.cli.options import read_config_file
@@ -25,6 +24,7 @@ from rackward.collector import (
     read_host_racks,
     read_sources,
 )
+from rackward.kafka import AdminConnection, connect
 
 COLLECT_EPILOG = """
 \b

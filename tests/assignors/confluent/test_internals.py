@@ -123,7 +123,7 @@ def test_only_this_adapter_needs_kafka_pythons_event_loop() -> None:
     program = """
         import kafka.net.selector
         del kafka.net.selector.NetworkSelector
-        import assignors.kafka_python, rackward.admin, rackward.lead
+        import assignors.kafka_python, rackward.kafka, rackward.lead
         import assignors.confluent
     """
     ended = subprocess.run(

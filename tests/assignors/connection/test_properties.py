@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assignors.connection import ConnectionPropertyError, read_properties, server_list
-from rackward.clusters.broker_config import format_properties
+from rackward.testing.broker_config import format_properties
 
 TEXT = r"""
 # a comment = ignored

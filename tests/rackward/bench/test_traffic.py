@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from rackward.bench.traffic import BrokerMeter, client_racks, weighted_cycle
-from rackward.clusters import Cluster
+from rackward.testing import Cluster
 
 
 def test_equal_weights_are_a_round() -> None:

@@ -15,15 +15,15 @@ from rich.console import Console
 from placement_core import InvalidOptionError
 from rack_traffic.prices import PriceRule, PriceTable
 from rack_traffic.report.format import Currency
-from rackward.admin.groups import ListedGroup
-from rackward.audit import AuditReport, ClusterReading
-from rackward.audit.reader import GroupReading
 from rackward.cli.audit import EPILOG, check_patterns
 from rackward.cli.console import format_json
 from rackward.cli.groups.list import EPILOG as LIST_EPILOG
 from rackward.cli.render.audit_page import render_page
 from rackward.cli.render.group_audit import report_json, show_groups, show_report
 from rackward.cli.render.progress import step_reporter
+from rackward.groups.reader import ClusterReading, GroupReading
+from rackward.groups.report import AuditReport
+from rackward.kafka.groups import ListedGroup
 from tests.support.group_audits import REFUSED, UNTRUSTED_NAME, audit_report, watched
 from tests.support.simulated_cluster import cluster_state
 

@@ -11,17 +11,17 @@ from rich.console import Console
 
 from assignors.explain import Reason
 from placement_core import ClusterView, InvalidOptionError
-from rackward.admin.groups import Group, GroupMember
 from rackward.cli.console import print_json, stdout
 from rackward.cli.render.explanation import explanation_json, show_explanation
-from rackward.group_explanation import (
+from rackward.groups.explain import (
     ExplainedGroup,
     RackLocality,
     check_explainable,
     explain_group,
 )
-from rackward.group_readers import topics_read
-from rackward.host_racks import HostRacks
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.readers import topics_read
+from rackward.kafka.groups import Group, GroupMember
 from tests.support.simulated_cluster import cluster_state
 
 TOPIC = "orders.of-a-rather-long-name-as-they-come.in-production"

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from placement_core import TopicPartition
 from placement_core.audit import Severity
-from rackward.admin import ClusterState, Reassignment
 from rackward.cli.console import print_json
 from rackward.cli.render.topics import Description, describe_json, show_description
+from rackward.kafka import ClusterState, Reassignment
 from rackward.reassignment.throttle import BrokerThrottle, Rates, ThrottleSettings
 from rackward.topics.health import Note, listed_topics, partition_health, throttle_findings
 from tests.support.simulated_cluster import cluster_state

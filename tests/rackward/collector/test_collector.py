@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rackward.admin import UnauthorizedError, UnreachableError
 from rackward.collector import ClusterSource, Collector, SinkError, Snapshot, SourceError
 from rackward.collector.collector import Worker
+from rackward.kafka import UnauthorizedError, UnreachableError
 from tests.support.traffic_frames import snapshot
 
 SOURCE = ClusterSource("east", {})

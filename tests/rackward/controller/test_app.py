@@ -16,10 +16,10 @@ import pytest
 from placement_core import InvalidOptionError
 from placement_core.locators import MetadataLocator
 from placement_core.placers import RackAlternatingPlacer
-from rackward.admin import AdminError, AdminTimeoutError, ClusterState
 from rackward.controller.app import READY_SECONDS, Controller, Plugins, placement_handler
 from rackward.controller.config import ControllerConfig, ListenConfig
 from rackward.controller.reconciler import ReconnectingAdmin
+from rackward.kafka import AdminError, AdminTimeoutError, ClusterState
 from rackward.placement_service import (
     ListeningError,
     MutualTls,

@@ -12,7 +12,6 @@ import pytest
 from placement_core import Broker, TopicPartition
 from placement_core.leaders import ConsumerDemand, CurrentAssignment
 from placement_core.locators import MetadataLocator
-from rackward.admin import AdminError, ClusterState, Reassignment
 from rackward.controller.config import LeaderLayoutConfig
 from rackward.controller.leader_layout import (
     MAX_REST_FACTOR,
@@ -22,7 +21,8 @@ from rackward.controller.leader_layout import (
     unstable_reason,
 )
 from rackward.controller.lease import LeaseLostError
-from rackward.group_readers import Readers
+from rackward.groups.readers import Readers
+from rackward.kafka import AdminError, ClusterState, Reassignment
 from rackward.reassignment import ExecutionOptions, Executor
 from tests.support.simulated_cluster import SimulatedCluster, cluster_state
 

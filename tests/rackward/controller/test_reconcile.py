@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement_core import ClusterView, TopicPartition
-from rackward.admin import ClusterState, Reassignment
 from rackward.controller.pending_replicas import PendingReplicas
 from rackward.controller.reconcile import (
     ReconcilePlan,
@@ -18,6 +17,7 @@ from rackward.controller.reconcile import (
     is_safe,
     plan,
 )
+from rackward.kafka import ClusterState, Reassignment
 from tests.support.pending_replicas import RACKS, pending, state, with_id, without_topic
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -15,7 +15,7 @@ from assignors import LeaderRackAwareCooperativeSticky
 from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, SubscriptionReader, write_assignments
 from assignors.leader_moves import RefreshPolicy
 from assignors.model import Plan
-from rackward.host_racks import HostRacks
+from rackward.groups.host_racks import HostRacks
 from rackward.lead.assigner import GroupAssigner, TimeLimited
 from rackward.lead.protocols import DEFAULT_PROTOCOLS, RawMember
 from tests.rackward.lead.test_protocols import subscription

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from rackward.admin.groups import LEAD_CLIENT_ID, leads_for_rackward
+from rackward.kafka.groups import LEAD_CLIENT_ID, leads_for_rackward
 from rackward.lead.take_over import (
     TakeOver,
     TakeOverPolicy,

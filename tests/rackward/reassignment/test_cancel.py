@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placement_core.cluster import Move
-from rackward.admin import Reassignment
+from rackward.kafka import Reassignment
 from rackward.reassignment import Event, ExecutionResult
 from rackward.reassignment import progress as events
 from rackward.reassignment.cancel import Cancellation, cancel

@@ -6,7 +6,7 @@ import pytest
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
-from rackward.admin import AdminError
+from rackward.kafka import AdminError
 from rackward.reassignment import Event, ExecutionOptions, ExecutionResult, Executor
 from rackward.reassignment import progress as events
 from rackward.reassignment.throttle import ThrottleNotRemoved, ThrottleRemoved, ThrottleSet

@@ -11,7 +11,7 @@ from placement_core import Broker, InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
 from placement_core.locators import MetadataLocator
 from placement_core.placers import MultiLevelPlacer, RackAlternatingPlacer, SimplePlacer
-from rackward.admin import ClusterState, Reassignment
+from rackward.kafka import ClusterState, Reassignment
 from rackward.reassignment import BatchLimits, PlanKind, RackSource
 from rackward.reassignment.plan import build_plan, format_plan, parse_plan, view_after
 from rackward.reassignment.planner import (

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from placement_core import TopicPartition
-from rackward.admin import ClusterState, Reassignment
+from rackward.kafka import ClusterState, Reassignment
 from rackward.reassignment import (
     PartitionState,
     Plan,

@@ -8,7 +8,7 @@ import pytest
 
 from placement_core import ClusterView
 from placement_core.cluster import Move
-from rackward.admin import ClusterState, ReplicaSize, ReplicaSizes
+from rackward.kafka import ClusterState, ReplicaSize, ReplicaSizes
 from rackward.reassignment.plan import min_copy_seconds
 from rackward.reassignment.progress import Progress, ProgressMeter, StallDetector
 from tests.support.simulated_cluster import tp

@@ -8,7 +8,7 @@ import pytest
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
-from rackward.admin import ClusterState, Reassignment
+from rackward.kafka import ClusterState, Reassignment
 from rackward.reassignment import (
     BatchLimits,
     ForeignReassignmentError,

@@ -8,7 +8,7 @@ import pytest
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
-from rackward.admin import AdminError, UnauthorizedError
+from rackward.kafka import AdminError, UnauthorizedError
 from rackward.reassignment import Event, ExecutionOptions, Executor
 from rackward.reassignment import progress as events
 from rackward.reassignment.throttle import (

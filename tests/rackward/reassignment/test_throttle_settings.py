@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
-from rackward.admin import UnauthorizedError
-from rackward.admin.configs import ConfigChange, ConfigOp
+from rackward.kafka import UnauthorizedError
+from rackward.kafka.configs import ConfigChange, ConfigOp
 from rackward.reassignment import throttle as throttle_module
 from rackward.reassignment.throttle import (
     FOLLOWER_RATE,

@@ -10,11 +10,11 @@ from placement_core import InvalidOptionError, RackwardError, TopicPartition
 from placement_core.cluster import Load
 from placement_core.errors import LocatorError
 from placement_core.placers import PlacementError
-from rackward.admin import RefusedError
-from rackward.admin.topics import NewPartitions
 from rackward.cli.options import parse_placement
 from rackward.cli.render.plan import replicas_text
 from rackward.cli.render.topics import plan_json
+from rackward.kafka import RefusedError
+from rackward.kafka.topics import NewPartitions
 from rackward.topics.planner import (
     TopicsPlan,
     plan_additional_partitions,

@@ -1,0 +1,1 @@
+"""Consumer groups of a live cluster: who reads what from where, audit, explanation, rebalance."""

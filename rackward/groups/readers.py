@@ -1,0 +1,340 @@
+"""The consumers of topics and their racks: from live groups, or as given on the command line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from placement_core import (
+    LEADER_READING_PROTOCOLS,
+    RACK_AWARE_SELECTOR,
+    InvalidOptionError,
+    TopicPartition,
+    parse_rack,
+)
+from placement_core.leaders import DEFAULT_MAX_IMBALANCE, ConsumerDemand, CurrentAssignment
+from placement_core.plugins import parse_properties
+from rackward.groups.host_racks import HostRacks
+from rackward.kafka import AdminConnection, ClusterState
+from rackward.kafka.groups import (
+    CLASSIC,
+    CONSUMER,
+    OWN_PROTOCOLS,
+    Group,
+    GroupMember,
+    ListedGroup,
+    describe_classic_groups,
+    describe_consumer_groups,
+    list_groups,
+)
+from rackward.units import matches_name
+
+BALANCED_BY_TOPIC = frozenset({"range", "leader-rack-aware-range"})
+"""Assignors that balance each topic on its own, instead of all topics together."""
+
+RANGE, COOPERATIVE_STICKY = OWN_PROTOCOLS
+
+
+class AssignmentKind(StrEnum):
+    """What a leader layout assumes of a group's assignment."""
+
+    CURRENT = "current"
+    """Members keep the partitions that they own."""
+
+    OURS = "ours"
+    """Rackward's assignor assigns the partitions again, by the racks of their leaders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """The readers of some groups, as the input of a leader layout."""
+
+    demands: tuple[ConsumerDemand, ...] = ()
+    assignments: tuple[CurrentAssignment, ...] = ()
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """All topics that they read."""
+        of_demands = (demand.topics for demand in self.demands)
+        of_assignments = (assignment.topics for assignment in self.assignments)
+        return frozenset[str]().union(*of_demands, *of_assignments)
+
+    @property
+    def max_imbalance(self) -> float | None:
+        """The default of ``max_imbalance`` in `placement_core.leaders.plan_leaders`."""
+        return DEFAULT_MAX_IMBALANCE if self.assignments else None
+
+
+def list_matching_groups(
+    admin: AdminConnection,
+    brokers: Iterable[int],
+    patterns: Collection[str],
+    types: Collection[str],
+) -> list[ListedGroup]:
+    """Return the groups of these types whose name a pattern matches. Raises AdminError."""
+    return [
+        group
+        for broker in sorted(brokers)
+        for group in list_groups(admin, broker)
+        if group.type in types and any(matches_name(group.id, pattern) for pattern in patterns)
+    ]
+
+
+def find_groups(
+    admin: AdminConnection, brokers: Iterable[int], names: Collection[str]
+) -> dict[str, Group]:
+    """Return the groups of these names that exist, with their members, by name.
+
+    Raises InvalidOptionError for a group whose type is neither classic nor consumer (a share
+    group, say), and AdminError.
+    """
+    groups: dict[str, Group] = {}
+    for broker in sorted(brokers):
+        listed = [group for group in list_groups(admin, broker) if group.id in names]
+        for group in listed:
+            if group.type not in (CLASSIC, CONSUMER):
+                raise InvalidOptionError(
+                    f"group {group.id} is a {group.type} group: give a consumer group"
+                )
+        for describe, ids in (
+            (describe_consumer_groups, [each.id for each in listed if each.type == CONSUMER]),
+            (describe_classic_groups, [each.id for each in listed if each.type == CLASSIC]),
+        ):
+            if not ids:
+                continue
+            described, refused = describe(admin, broker, ids)
+            for error in refused.values():
+                raise error
+            groups.update((group.id, group) for group in described)
+    return groups
+
+
+def read_groups(
+    admin: AdminConnection, state: ClusterState, names: Sequence[str]
+) -> tuple[Group, ...]:
+    """Return the groups of these names, in this order, with their members.
+
+    Raises InvalidOptionError for a group that does not exist or has no subscribed members, and
+    AdminError.
+    """
+    groups = find_groups(admin, state.view.racks(), names)
+    for name in names:
+        if name not in groups:
+            raise InvalidOptionError(
+                f"--group {name}: the group does not exist, or this user may not describe it: "
+                f"check the name, or grant this user Describe on group {name}"
+            )
+        if not any(subscribed_topics(groups[name], member) for member in groups[name].members):
+            raise InvalidOptionError(
+                f"--group {name}: the group has no subscribed members (state "
+                f"{groups[name].state}): start its consumers, or use --readers"
+            )
+    return tuple(groups[name] for name in names)
+
+
+def assigned_by_rackward(group: Group) -> bool:
+    """Return whether the group's partitions are assigned by the racks of their leaders.
+
+    By an assignor of rackward's, or by ``rackward lead``. Such a group follows when leaders move;
+    any other group keeps its assignment.
+    """
+    ours = group.protocol in OWN_PROTOCOLS or group.leader is not None
+    return group.type == CLASSIC and ours
+
+
+def is_stable(group: Group) -> bool:
+    """Return whether the group is not rebalancing, so that its assignment is complete."""
+    return group.state.lower() == "stable"
+
+
+def readers_of_groups(
+    groups: Iterable[Group], host_racks: HostRacks, kind: AssignmentKind | None = None
+) -> Readers:
+    """Return the readers of the groups. None: of the kind that fits each group's assignor.
+
+    Raises InvalidOptionError for a group that is rebalancing, if its current assignment counts.
+    """
+    demands: list[ConsumerDemand] = []
+    assignments: list[CurrentAssignment] = []
+    for group in groups:
+        follows = assigned_by_rackward(group) if kind is None else kind is AssignmentKind.OURS
+        if follows:
+            demands += demand_of_group(group, host_racks)
+        elif is_stable(group):
+            assignments.append(current_assignment(group, host_racks))
+        else:
+            raise InvalidOptionError(
+                f"--group {group.id}: the group is rebalancing (state {group.state}): try again "
+                "when it is stable"
+            )
+    return Readers(tuple(demands), tuple(assignments))
+
+
+def current_assignment(group: Group, host_racks: HostRacks) -> CurrentAssignment:
+    """Return what the members of a stable group own.
+
+    As for `groups explain`, no one reads a partition that several members own.
+    """
+    readers = partition_readers(
+        {member.id: member.assignment for member in group.members}, readers_by_id(group, host_racks)
+    )
+    return CurrentAssignment(
+        group.id, topics_read(group), {tp: reader.rack for tp, reader in readers.items()}
+    )
+
+
+def may_read_followers(group: Group, selectors: Mapping[int, str]) -> bool:
+    """Return whether members may read from followers, wherever leaders are.
+
+    ``selectors`` is the replica.selector.class of each broker, as far as it is known.
+    """
+    selected = RACK_AWARE_SELECTOR in selectors.values()
+    return selected and group.protocol not in LEADER_READING_PROTOCOLS
+
+
+class Reader(NamedTuple):
+    """A member's rack (None: unknown), and ``sends_rack`` as in `placement_core.source_rack`."""
+
+    rack: str | None
+    sends_rack: bool | None
+
+
+def readers_by_id(group: Group, host_racks: HostRacks) -> dict[str, Reader]:
+    """Return how each member reads, by member id.
+
+    Members of LEADER_READING_PROTOCOLS read from leaders. Others that send a rack when they join
+    fetch with it. Those that do not may do so nevertheless, and brokers do not tell: kafka-python's
+    and aiokafka's ``client_rack``, say.
+    """
+    reads_leaders = group.protocol in LEADER_READING_PROTOCOLS
+    return {
+        member.id: Reader(
+            member_rack(member, host_racks),
+            False if reads_leaders else True if parse_rack(member.rack) is not None else None,
+        )
+        for member in group.members
+    }
+
+
+def partition_readers(
+    assigned: Mapping[str, Mapping[str, Sequence[int]]], readers: Mapping[str, Reader]
+) -> dict[TopicPartition, Reader]:
+    """Return the readers of the partitions that exactly one member owns, sorted by partition.
+
+    ``assigned`` is member id to topic to partitions.
+    """
+    owners: dict[TopicPartition, list[str]] = {}
+    for member, share in assigned.items():
+        for topic, numbers in share.items():
+            for number in numbers:
+                owners.setdefault(TopicPartition(topic, number), []).append(member)
+    return {tp: readers[ids[0]] for tp, ids in sorted(owners.items()) if len(ids) == 1}
+
+
+def in_sync_racks(
+    state: ClusterState, selectors: Mapping[int, str]
+) -> dict[TopicPartition, frozenset[str]]:
+    """Return what `placement_core.source_rack` needs of each partition.
+
+    Only of partitions whose leader selects replicas by rack. ``selectors`` is the
+    replica.selector.class of each broker, as far as it is known.
+    """
+    selecting = {broker for broker, name in selectors.items() if name == RACK_AWARE_SELECTOR}
+    broker_racks = state.view.racks()
+    racks_of: dict[tuple[int, ...], frozenset[str]] = {}
+    racks = {}
+    for tp, leader in state.view.known_leaders.items():
+        if leader in selecting:
+            in_sync = state.in_sync.get(tp, ())
+            if in_sync not in racks_of:
+                known = map(broker_racks.get, in_sync)
+                racks_of[in_sync] = frozenset(rack for rack in known if rack)
+            racks[tp] = racks_of[in_sync]
+    return racks
+
+
+def topics_read(group: Group) -> frozenset[str]:
+    """Return all topics that members subscribe to or are assigned."""
+    return frozenset[str]().union(
+        *(subscribed_topics(group, member) | set(member.assignment) for member in group.members)
+    )
+
+
+def subscribed_topics(group: Group, member: GroupMember) -> frozenset[str]:
+    """Return the topics of a member's subscription.
+
+    For a member that reports none (a regular expression), the topics assigned to its group.
+    """
+    if member.topics:
+        return member.topics
+    return frozenset(topic for each in group.members for topic in each.assignment)
+
+
+def member_rack(member: GroupMember, host_racks: HostRacks) -> str | None:
+    """Return the rack of a member: that of its subscription, else that of its host."""
+    return host_racks.locate(member.rack, member.host)[0]
+
+
+def count_rackless_members(groups: Sequence[Group], host_racks: HostRacks) -> int:
+    """Return the number of members whose rack is unknown."""
+    return sum(
+        member_rack(member, host_racks) is None for group in groups for member in group.members
+    )
+
+
+def demand_of_group(group: Group, host_racks: HostRacks) -> list[ConsumerDemand]:
+    """Return the group as sets of consumers that share their topics evenly.
+
+    A group whose assignor balances topic by topic (range) becomes one set per topic. Any other
+    group becomes one set per distinct subscription.
+    """
+    topics_by_member = {member.id: subscribed_topics(group, member) for member in group.members}
+
+    def demand(name: str, topics: frozenset[str], members: Iterable[GroupMember]) -> ConsumerDemand:
+        racks = Counter(member_rack(member, host_racks) for member in members)
+        return ConsumerDemand(name, topics, dict(sorted(racks.items(), key=_rackless_last)))
+
+    if group.protocol in BALANCED_BY_TOPIC:
+        return [
+            demand(
+                f"{group.id}: {topic}",
+                frozenset({topic}),
+                (member for member in group.members if topic in topics_by_member[member.id]),
+            )
+            for topic in sorted(frozenset().union(*topics_by_member.values()))
+        ]
+    subscriptions = sorted(set(topics_by_member.values()) - {frozenset()}, key=sorted)
+    return [
+        demand(
+            group.id if len(subscriptions) == 1 else f"{group.id}: {', '.join(sorted(topics))}",
+            topics,
+            (member for member in group.members if topics_by_member[member.id] == topics),
+        )
+        for topics in subscriptions
+    ]
+
+
+def _rackless_last(item: tuple[str | None, int]) -> tuple[bool, str]:
+    return item[0] is None, item[0] or ""
+
+
+def parse_readers(option: str, text: str) -> Mapping[str | None, int]:
+    """Return the consumers per rack that ``a=2,b=1`` stands for.
+
+    Raises InvalidOptionError, which names ``option``, for other texts and if all counts are 0.
+    """
+    try:
+        consumers: dict[str | None, int] = {
+            rack: int(count) for rack, count in parse_properties(text).items()
+        }
+    except ValueError as error:
+        problem = error if isinstance(error, InvalidOptionError) else "write RACK=NUMBER,..."
+        raise InvalidOptionError(f"{option} {text}: {problem}") from error
+    if any(count < 0 for count in consumers.values()):
+        raise InvalidOptionError(f"{option} {text}: a number of consumers is negative")
+    if not any(consumers.values()):
+        raise InvalidOptionError(f"{option} {text}: give at least one consumer, as in a=2,b=1")
+    return consumers

@@ -1,0 +1,188 @@
+"""Requests a rebalance of a classic group from outside, through its coordinator.
+
+A group rebalances when a member joins. So a member that subscribes to nothing joins with the
+group's protocol, and leaves before the other members have rejoined. The group rebalances once; its
+members and its leader stay the same, and the leader never sees the additional member. If this
+process ends in between, the coordinator removes that member after its session timeout.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from assignors.consumer_protocol import EMPTY_SUBSCRIPTION
+from rackward.groups.readers import is_stable
+from rackward.kafka import AdminConnection, AdminError, AdminTimeoutError, RefusedError
+from rackward.kafka.errors import COORDINATOR_LOADING, from_code
+from rackward.kafka.groups import CONSUMER, Group, describe_classic_groups
+from rackward.units import Deadline
+
+SESSION_TIMEOUT_MS = 10_000
+HOLD_SECONDS = 2.0
+"""A cooperative group rebalances twice: it must be stable for so long."""
+
+_COORDINATOR_NOT_AVAILABLE, _NOT_COORDINATOR, _UNKNOWN_MEMBER, _MEMBER_ID_REQUIRED = 15, 16, 25, 79
+_RETRY_SECONDS = 0.05
+
+
+def request_rebalance(
+    admin: AdminConnection, open_connection: Callable[[], AdminConnection], group: Group
+) -> None:
+    """Request a rebalance of a stable classic group, and return when it has begun.
+
+    ``open_connection`` opens another connection: a broker responds to a joining member only when
+    the rebalance is complete, and to nothing else on that connection before. Raises AdminError.
+    """
+    deadline = admin.deadline()
+    coordinator = find_coordinator(admin, group.id, deadline)
+    member_id = _new_member_id(admin, coordinator, group, deadline)
+    ended = threading.Event()
+    failures: list[AdminError] = []
+
+    def join() -> None:
+        try:
+            with open_connection() as connection:
+                code = _join(connection, coordinator, group, member_id, deadline).error_code
+            if code not in (0, _UNKNOWN_MEMBER):
+                failures.append(_refused(group, "JoinGroup", code))
+        except AdminError as error:
+            failures.append(error)
+        finally:
+            ended.set()
+
+    thread = threading.Thread(target=join, name="join-group", daemon=True)
+    thread.start()
+    try:
+        while not ended.is_set():
+            described, _ = describe_classic_groups(admin, coordinator, [group.id], deadline)
+            if any(member.id == member_id for each in described for member in each.members):
+                break
+            if not deadline.remaining:
+                raise AdminTimeoutError(
+                    f"requesting a rebalance of group {group.id}: its coordinator, broker "
+                    f"{coordinator}, did not begin one within {deadline.seconds:g} s"
+                )
+            ended.wait(_RETRY_SECONDS)
+    finally:
+        _leave(admin, coordinator, group, member_id)
+        thread.join(deadline.remaining)
+    if failures:
+        raise failures[0]
+
+
+def wait_until_stable(
+    admin: AdminConnection,
+    group_id: str,
+    timeout: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Group:
+    """Return the group when it has been stable for HOLD_SECONDS.
+
+    Raises AdminTimeoutError, with the group's state, after ``timeout`` seconds, and AdminError.
+    """
+    deadline = Deadline.after(timeout)
+    coordinator = find_coordinator(admin, group_id, deadline)
+    since: float | None = None
+    while True:
+        described, refused = describe_classic_groups(admin, coordinator, [group_id])
+        for error in refused.values():
+            raise error
+        (group,) = described
+        now = clock()
+        if not is_stable(group):
+            since = None
+        elif since is None:
+            since = now
+        elif now - since >= HOLD_SECONDS:
+            return group
+        if not deadline.remaining:
+            raise AdminTimeoutError(
+                f"group {group_id} was not stable within {timeout:g} s (state {group.state}): see "
+                "rackward groups explain, and try a longer --timeout"
+            )
+        sleep(_RETRY_SECONDS)
+
+
+def find_coordinator(admin: AdminConnection, group_id: str, deadline: Deadline) -> int:
+    """Return the broker that coordinates the group. Raises AdminError."""
+    from kafka.protocol.metadata import FindCoordinatorRequest
+
+    operation = f"finding the coordinator of group {group_id}"
+    request = FindCoordinatorRequest(key=group_id, key_type=0, max_version=3)
+    while (response := admin.send(operation, request, deadline=deadline)).error_code:
+        temporary = response.error_code in (COORDINATOR_LOADING, _COORDINATOR_NOT_AVAILABLE)
+        if not temporary or not deadline.remaining:
+            raise from_code(
+                operation,
+                request.name,
+                response.error_code,
+                response.error_message,
+                acl=f"Describe on group {group_id}",
+            )
+        time.sleep(_RETRY_SECONDS)
+    return int(response.node_id)
+
+
+def _new_member_id(
+    admin: AdminConnection, coordinator: int, group: Group, deadline: Deadline
+) -> str:
+    """Return a member id from the coordinator, which is not a member yet."""
+    response = _join(admin, coordinator, group, "", deadline)
+    if response.error_code != _MEMBER_ID_REQUIRED:
+        if not response.error_code:
+            _leave(admin, coordinator, group, response.member_id)
+        raise _refused(group, "JoinGroup", response.error_code)
+    return str(response.member_id)
+
+
+def _join(
+    admin: AdminConnection, coordinator: int, group: Group, member_id: str, deadline: Deadline
+) -> Any:
+    from kafka.protocol.consumer.group import JoinGroupRequest as Request
+
+    request = Request(
+        group_id=group.id,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        rebalance_timeout_ms=SESSION_TIMEOUT_MS,
+        member_id=member_id,
+        group_instance_id=None,
+        protocol_type=CONSUMER,
+        protocols=[
+            Request.JoinGroupRequestProtocol(name=group.protocol, metadata=EMPTY_SUBSCRIPTION)
+        ],
+        reason="rackward groups rebalance",
+        min_version=4,
+    )
+    operation = f"requesting a rebalance of group {group.id}"
+    return admin.send(operation, request, node=coordinator, deadline=deadline)
+
+
+def _leave(admin: AdminConnection, coordinator: int, group: Group, member_id: str) -> None:
+    from kafka.protocol.consumer.group import LeaveGroupRequest as Request
+
+    request = Request(
+        group_id=group.id,
+        member_id=member_id,
+        members=[
+            Request.MemberIdentity(
+                member_id=member_id, group_instance_id=None, reason="rackward groups rebalance"
+            )
+        ],
+    )
+    operation = f"requesting a rebalance of group {group.id}"
+    code = admin.send(operation, request, node=coordinator).error_code
+    if code not in (0, _UNKNOWN_MEMBER):
+        raise _refused(group, "LeaveGroup", code)
+
+
+def _refused(group: Group, api: str, code: int) -> AdminError:
+    operation = f"requesting a rebalance of group {group.id}"
+    if code in (0, _NOT_COORDINATOR):
+        return RefusedError(
+            f"{operation}: the group has changed meanwhile: try again", code, "GroupChanged"
+        )
+    return from_code(operation, api, code, acl=f"Read on group {group.id}")

@@ -1,0 +1,338 @@
+"""A connection to a cluster: kafka-python's admin client with deadlines and one-line errors.
+
+kafka-python's KafkaAdminClient waits and retries as it sees fit. `AdminConnection` sends each
+request under a deadline, repeats it while brokers restart or the controller moves, and raises an
+AdminError that names the operation, the fault and what to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
+
+from kafka import KafkaAdminClient
+from kafka import errors as kafka_errors
+
+from assignors.connection import kafka_python_settings
+from assignors.kafka_python.log_filters import install_log_filters
+from placement_core import InvalidOptionError
+from rackward.kafka.errors import (
+    NOT_CONTROLLER,
+    AdminError,
+    AdminTimeoutError,
+    UnreachableError,
+    from_code,
+    pick_bootstrap_server,
+    reason_of,
+    wrap,
+)
+from rackward.units import Deadline
+
+CLIENT_ID = "rackward"
+TIMEOUT_SECONDS = 20.0
+_RETRY_SECONDS = 0.1
+_MAX_RECONNECT_BACKOFF_MS = 500
+"""kafka-python's default is 30 s. It picks bootstrap servers at random and waits until that one may
+be tried again, so with most of them down the time would be over before the one that is up."""
+
+Result = TypeVar("Result")
+
+Guard = Callable[[str], AbstractContextManager[Deadline]]
+"""Permits one change: its context has the time until which the request may be sent, or raises. The
+argument names the operation."""
+
+
+def client_settings(properties: Mapping[str, object], client_id: str = CLIENT_ID) -> dict[str, Any]:
+    """Return kafka-python's keyword arguments for a client of this package.
+
+    ``properties``, with Java's or librdkafka's names, override the client id and the back-off.
+
+    Raises ConnectionPropertyError for invalid properties.
+    """
+    return {
+        "client_id": client_id,
+        "reconnect_backoff_max_ms": _MAX_RECONNECT_BACKOFF_MS,
+        **kafka_python_settings(properties),
+    }
+
+
+def responding_settings(settings: Mapping[str, Any], deadline: Deadline) -> dict[str, Any]:
+    """Return `client_settings` with only the first bootstrap server that responds.
+
+    kafka-python would spend all of its time on dead ones, or on one that accepts connections and is
+    silent.
+
+    Raises AdminError if no server responds, or refuses this user.
+    """
+    return {**settings, "bootstrap_servers": [pick_bootstrap_server(settings, deadline)]}
+
+
+def connect(
+    properties: Mapping[str, object],
+    bootstrap_servers: str | None = None,
+    timeout: float = TIMEOUT_SECONDS,
+) -> AdminConnection:
+    """Connect to the cluster that the properties describe, with Java's or librdkafka's names.
+
+    ``bootstrap_servers`` (``host:port,...``) overrides the one in the properties. ``timeout``, in
+    seconds, applies to connecting and then to each operation.
+
+    Raises ConnectionPropertyError for invalid properties, InvalidOptionError if there is no
+    bootstrap server, and AdminError if the cluster cannot be reached or authentication fails.
+    """
+    install_log_filters()
+    merged = dict(properties)
+    if bootstrap_servers is not None:
+        merged["bootstrap.servers"] = bootstrap_servers
+    settings = client_settings(merged)
+    if "bootstrap_servers" not in settings:
+        raise InvalidOptionError(
+            "no cluster is given: set --bootstrap-server HOST:PORT, or bootstrap.servers in "
+            "--command-config"
+        )
+    deadline = Deadline.after(timeout)
+    client = _open_client(responding_settings(settings, deadline), deadline)
+    return AdminConnection(client, ",".join(settings["bootstrap_servers"]), timeout)
+
+
+class _NoControllerError(kafka_errors.KafkaError):  # type: ignore[misc]
+    """The metadata names no controller."""
+
+
+class _NotSentError(kafka_errors.KafkaTimeoutError):  # type: ignore[misc]
+    """The deadline had expired before the request was sent."""
+
+
+_RETRIABLE = (
+    _NoControllerError,
+    kafka_errors.KafkaConnectionError,
+    kafka_errors.NodeNotReadyError,
+    kafka_errors.UnknownBrokerIdError,
+    kafka_errors.Cancelled,
+    kafka_errors.RequestTimedOutError,
+    kafka_errors.KafkaTimeoutError,
+)
+"""Errors of a broker that restarts, or of a controller that moves."""
+
+
+class AdminConnection(AbstractContextManager["AdminConnection"]):
+    """Sends requests to a cluster's brokers; see `connect`.
+
+    ``timeout`` is in seconds and applies to each operation that gets no deadline of its own.
+    ``guard``, if there is one, permits the requests that change reassignments, leaders and
+    configurations. Not thread-safe. Close it with ``close`` or ``with``.
+    """
+
+    def __init__(self, client: Any, bootstrap_servers: str, timeout: float) -> None:
+        self._client = client
+        self._controller: int | None = None
+        self.bootstrap_servers = bootstrap_servers
+        self.timeout = timeout
+        self.guard: Guard | None = None
+
+    def deadline(self) -> Deadline:
+        """Return a deadline ``timeout`` seconds from now."""
+        return Deadline.after(self.timeout)
+
+    @contextmanager
+    def change(self, operation: str) -> Iterator[Deadline]:
+        """Yield the deadline of one request that changes the cluster, if the guard permits it.
+
+        The request is not sent after the deadline, see `send`. Raises what the guard raises.
+        """
+        if self.guard is None:
+            yield self.deadline()
+            return
+        with self.guard(operation) as limit:
+            yield min(self.deadline(), limit, key=lambda each: each.remaining)
+
+    @property
+    def manager(self) -> Any:
+        """kafka-python's KafkaConnectionManager, whose event loop runs in a thread of its own."""
+        return self._client._manager
+
+    def send(
+        self,
+        operation: str,
+        request: Any,
+        *,
+        node: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> Any:
+        """Send a request to broker ``node`` (None: any broker) and return its response.
+
+        ``request`` is a message class of kafka-python; it is sent in the newest version that both
+        sides support, and again while brokers restart, until the deadline. After the deadline it is
+        not sent, also if this process was suspended in between. ``operation``
+        ("reading the topics") begins every error message. Error codes inside the response are left
+        to the caller: see `from_code`. Raises AdminError.
+        """
+        until = deadline or self.deadline()
+        return self._retry(operation, lambda: self._send(request, node, until), until)
+
+    def send_to_each(
+        self, operation: str, requests: Mapping[int, Any], deadline: Deadline | None = None
+    ) -> dict[int, Any]:
+        """Send one request to each of several brokers at once; broker id to response.
+
+        Raises AdminError if one of them does not respond; see `send`.
+        """
+        until = deadline or self.deadline()
+
+        async def send_all() -> dict[int, Any]:
+            futures = {
+                node: self._client._manager.send(
+                    request, node_id=node, request_timeout_ms=until.remaining * 1000
+                )
+                for node, request in requests.items()
+            }
+            return {node: await future for node, future in futures.items()}
+
+        return self._retry(operation, send_all, until)
+
+    def send_to_controller(
+        self, operation: str, request: Any, deadline: Deadline | None = None
+    ) -> Any:
+        """Send a request to the controller and return its response.
+
+        With KRaft the metadata names any broker, which forwards the request. It is sent again if
+        the controller has moved. Raises AdminError; see `send`.
+        """
+        until = deadline or self.deadline()
+
+        async def send() -> Any:
+            return await self._send(request, await self._find_controller(until), until)
+
+        while True:
+            response = self._retry(operation, send, until)
+            if NOT_CONTROLLER not in _error_codes(response):
+                return response
+            self._controller = None
+            if not until.remaining:
+                raise from_code(operation, "", NOT_CONTROLLER)
+            time.sleep(_RETRY_SECONDS)
+
+    def call(self, operation: str, function: Callable[[Any], Result]) -> Result:
+        """Return what ``function`` returns for kafka-python's own KafkaAdminClient.
+
+        No deadline applies. Raises AdminError; see `send`.
+        """
+        try:
+            return function(self._client)
+        except kafka_errors.KafkaError as error:
+            raise wrap(operation, error) from error
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def _send(self, request: Any, node: int | None, deadline: Deadline) -> Any:
+        if not deadline.remaining:
+            raise _NotSentError
+        return await self._client._manager.send(
+            request, node_id=node, request_timeout_ms=deadline.remaining * 1000
+        )
+
+    def _retry(
+        self, operation: str, send: Callable[[], Awaitable[Result]], deadline: Deadline
+    ) -> Result:
+        failure: kafka_errors.KafkaError | None = None
+        while True:
+            try:
+                result: Result = self._client._manager.run(send)
+                return result
+            except _RETRIABLE as error:
+                failure = failure if failure and isinstance(error, _NotSentError) else error
+                # The broker that failed may have been the controller.
+                self._controller = None
+                if "CERTIFICATE_VERIFY_FAILED" in str(error) or not deadline.remaining:
+                    raise _deadline_error(operation, failure, deadline) from error
+                if isinstance(error, kafka_errors.UnknownBrokerIdError):
+                    # The broker has joined since the client last read the metadata, which it does
+                    # by itself only every five minutes.
+                    self._client._manager.cluster.request_update()
+            except kafka_errors.KafkaError as error:
+                raise wrap(operation, error) from error
+            time.sleep(min(_RETRY_SECONDS, deadline.remaining))
+
+    async def _find_controller(self, deadline: Deadline) -> int:
+        from kafka.protocol.metadata import MetadataRequest
+
+        if self._controller is None:
+            request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+            controller = int((await self._send(request, None, deadline)).controller_id)
+            if controller < 0:
+                raise _NoControllerError
+            self._controller = controller
+        return self._controller
+
+
+def _open_client(settings: Mapping[str, Any], deadline: Deadline) -> Any:
+    server = settings["bootstrap_servers"][0]
+    networks: list[Any] = []
+
+    def open_network(**configs: Any) -> Any:
+        # If its constructor fails, KafkaAdminClient leaves this thread and its sockets open.
+        from kafka.net.compat import KafkaNetClient
+
+        networks.append(KafkaNetClient(**configs))
+        return networks[0]
+
+    try:
+        return KafkaAdminClient(
+            **settings,
+            bootstrap_timeout_ms=max(1.0, deadline.remaining * 1000),
+            kafka_client=open_network,
+        )
+    except BaseException as error:
+        for each in networks:
+            each.close()
+        if isinstance(error, kafka_errors.KafkaTimeoutError):
+            raise AdminTimeoutError(
+                f"{server} responds, but returned no metadata within {deadline.seconds:g} s: is "
+                "the cluster still starting, or without a controller?"
+            ) from error
+        if isinstance(error, kafka_errors.KafkaError | ValueError):
+            raise wrap(f"connecting to {server}", error) from error
+        raise
+
+
+def _deadline_error(operation: str, error: Exception, deadline: Deadline) -> AdminError:
+    """Return the error for a request that was still failing when the time was up."""
+    reason = reason_of(error)
+    if isinstance(error, _NotSentError):
+        return AdminTimeoutError(
+            f"{operation}: not sent, since its time of {deadline.seconds:g} s was over"
+        )
+    if isinstance(error, _NoControllerError):
+        return AdminTimeoutError(
+            f"the cluster has had no controller for {deadline.seconds:g} s: check its quorum"
+        )
+    if isinstance(error, kafka_errors.RequestTimedOutError | kafka_errors.KafkaTimeoutError):
+        return AdminTimeoutError(
+            f"{operation}: no response within {deadline.seconds:g} s; try a longer --timeout"
+        )
+    if isinstance(error, kafka_errors.UnknownBrokerIdError):
+        return UnreachableError(f"{operation}: broker {reason} is not in the cluster: is it up?")
+    if isinstance(error, kafka_errors.NodeNotReadyError):
+        # The client raises this while it backs off from one broker, or from all of them.
+        reason = "connections are refused or closed"
+    return UnreachableError(
+        f"{operation}: a broker cannot be reached at its advertised address ({reason}): check "
+        "advertised.listeners, and that the broker is up"
+    )
+
+
+def _error_codes(response: Any) -> set[int]:
+    """Return the error codes of a response, top-level and of each topic or resource."""
+    codes = {getattr(response, "error_code", 0)}
+    for name in ("topics", "results", "responses"):
+        codes.update(getattr(each, "error_code", 0) for each in getattr(response, name, None) or ())
+    return codes

