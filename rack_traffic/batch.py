@@ -14,12 +14,11 @@ from pyspark.sql import functions as F
 from rack_traffic import delta
 from rack_traffic.errors import InputError
 from rack_traffic.options import EstimationOptions, Interval
-from rack_traffic.pipeline import partition_hours
+from rack_traffic.pipeline import partition_hours, priced_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import HOURLY, OUTPUT, PARTITION_HOURS, RANKING, WHAT_IF
 from rack_traffic.session import log
 from rack_traffic.storage import read_table, read_valid_snapshots
-from rack_traffic.transforms.hourly import hourly
 from rack_traffic.what_if.evaluate import what_if
 from rack_traffic.what_if.inputs import group_inputs
 from rack_traffic.what_if.ranking import ranking
@@ -83,7 +82,7 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     written = _in_period(
         read_table(spark, options.path("partition_hours"), PARTITION_HOURS), options
     )
-    _write(hourly(written, options.prices), F.to_date("hour"), options, "hourly", period)
+    _write(priced_hours(written, options.prices), F.to_date("hour"), options, "hourly", period)
     summary = {
         "began": began,
         "ended": clock(),

@@ -16,7 +16,7 @@ from pyspark.sql.types import DateType, StructField, StructType
 
 from rack_traffic import delta
 from rack_traffic.options import EstimationOptions
-from rack_traffic.pipeline import partition_hours
+from rack_traffic.pipeline import partition_hours, priced_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.report.load import Period, find_tables, read_summary
 from rack_traffic.schemas import HOURLY, SNAPSHOTS
@@ -28,7 +28,6 @@ from rack_traffic.stream import (
     start_stream,
     unknown_messages,
 )
-from rack_traffic.transforms.hourly import hourly
 from tests.support.traffic_frames import snapshots
 from tests.support.traffic_truth import BEGIN
 
@@ -81,7 +80,7 @@ def test_a_table_of_an_older_version_gets_the_new_columns(
     assert (found["committed_offset"], found["collector"]) == (7, None)
 
 
-def test_interrupted_and_repeated_batches_give_the_tables_of_the_batch_job(
+def test_repeated_batches_give_the_tables_of_the_batch_job(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """integration/traffic/test_stream.py kills a stream of simulated clusters with faults."""
@@ -104,7 +103,7 @@ def test_interrupted_and_repeated_batches_give_the_tables_of_the_batch_job(
     (end,) = hours(1, 4)
     assert max(each.until for each in closed) == end
     rows = {table: first[table] + second[table] for table in first}
-    whole = hourly(partition_hours(snapshots(spark, rows), options.estimation), PriceTable())
+    whole = priced_hours(partition_hours(snapshots(spark, rows), options.estimation), PriceTable())
     expected = rows_of(whole.filter(F.col("hour") < F.lit(end)))
     # Consumed, produced and replicated in each of four hours.
     assert len(expected) == 3 * 4
