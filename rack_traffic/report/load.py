@@ -202,10 +202,9 @@ def _group_total(key: GroupKey, traffic: Traffic, change: Change | None, hours: 
 
 
 def _group_order(group: GroupTotal) -> tuple[float, float, float, int, str, str]:
-    saving = group.change.saving_per_month if group.change else 0.0
     read = group.traffic
     return (
-        *(-saving, -(group.cost_per_month or 0.0), -read.cost, -read.bytes),
+        *(-group.saving, -(group.cost_per_month or 0.0), -read.cost, -read.bytes),
         *(group.cluster, group.group),
     )
 

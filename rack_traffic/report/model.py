@@ -129,6 +129,11 @@ class GroupTotal:
     cost_per_month: float | None
     change: Change | None = None
 
+    @property
+    def saving(self) -> float:
+        """Return the saving per month of the change, which a leader layout may make negative."""
+        return 0.0 if self.change is None else self.change.saving_per_month
+
 
 @dataclass(frozen=True, slots=True)
 class ScenarioTotal:

@@ -177,7 +177,7 @@ CASES: dict[str, Case] = {
         {("g", 0): [("a", "x", 3000)]},
         commits=[
             *(commit(minute, 10 * minute, "g", "p") for minute in (0, 5, 10, 20, 30)),
-            *(commit(minute, 10 * minute + 40, "g", "q") for minute in (1, 4, 7, 11, 14, 21)),
+            *(commit(minute, 10 * minute + 90, "g", "q") for minute in (1, 4, 7, 11, 14, 21)),
         ],
     ),
     "5 several collectors: each has groups of its own": Case(
