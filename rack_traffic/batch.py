@@ -70,7 +70,7 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     validated = read_valid_snapshots(spark, options.source, *_input_period(options))
     log.info("counting snapshot rows")
     counts = validated.counts()
-    rejected = validated.rejected_rows(spark, counts)
+    rejected = validated.rejected_rows(counts)
     # An empty table is written too: it replaces the rejected rows of an earlier run.
     _write(rejected, F.current_date(), options, "rejected_rows", None)
     log.info("computing bytes per partition and hour")
