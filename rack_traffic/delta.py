@@ -53,8 +53,7 @@ def is_delta_table(spark: SparkSession, path: str) -> bool:
 
 
 def create_table(spark: SparkSession, path: str, schema: StructType, history: timedelta) -> None:
-    """Create a table with the columns of ``schema`` and ``date``; if it exists, add those that it
-    lacks.
+    """Create a table with the columns of ``schema`` and ``date``, unless it exists.
 
     Replaced files, and the log of changes, are kept for ``history``; of the log, Delta Lake deletes
     only whole days.
@@ -82,10 +81,6 @@ def create_table(spark: SparkSession, path: str, schema: StructType, history: ti
             "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension --conf "
             "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
         ) from error
-    present = read(spark, path).columns
-    added = ", ".join(f"`{name}` {kind}" for name, kind in columns.items() if name not in present)
-    if added:
-        spark.sql(f"ALTER TABLE {_table(path)} ADD COLUMNS ({added})")
 
 
 _WITHOUT_DELTA = (
