@@ -125,7 +125,7 @@ class Fault(StrEnum):
     AHEAD = "ahead"
     """The clock of such a collector is ahead by less than that."""
     RELIEVED = "relieved"
-    """Another collector with another clock takes over in the middle of the first hour."""
+    """Another collector takes over in the middle of the first hour; its clock is late."""
 
 
 Ints = NDArray[np.int64]
@@ -465,7 +465,7 @@ def observe(simulation: Simulation, every: int = 20) -> Rows:
         if Fault.AHEAD in faults and number % 2:
             clocks["collector-2"] = at + timedelta(seconds=every * 0.8)
         if Fault.RELIEVED in faults and step >= HISTORY + STEPS_PER_HOUR // 2:
-            clocks = {"collector-3": at - timedelta(seconds=every * 1.4)}
+            clocks = {"collector-3": at - timedelta(seconds=every * 0.6)}
         is_rebalancing = Fault.REBALANCING in faults and number % 7 == 3
         for cluster, (collector, time) in product(simulation.clusters, clocks.items()):
             rows["brokers"] += _brokers(cluster, time)
