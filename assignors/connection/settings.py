@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from assignors.connection.oidc import (
+from assignors.connection.oauth import (
     CALLBACK,
     ENDPOINT,
     METHOD,
     OIDC_PROPERTIES,
     OidcSettings,
+    TokenCache,
     TokenCredentials,
+    TokenEndpoint,
+    TokenProvider,
 )
 from assignors.connection.properties import ConnectionPropertyError, PropertyReader, server_list
 from assignors.connection.sasl import Credentials, read_credentials
@@ -220,11 +223,10 @@ def kafka_python_settings(properties: Mapping[str, object]) -> dict[str, object]
 
 
 def _token_provider(credentials: TokenCredentials, properties: Mapping[str, object]) -> object:
-    # Not before OAUTHBEARER is used: they import kafka-python, and urllib with much of HTTP.
-    from assignors.connection.access_token import TokenCache
-    from assignors.connection.token_endpoint import TokenEndpoint
-    from assignors.kafka_python.token_provider import TokenProvider
+    # Not before OAUTHBEARER is used: this is the only need for kafka-python.
+    from kafka.net.sasl.oauth import AbstractTokenProvider
 
+    AbstractTokenProvider.register(TokenProvider)
     if credentials.oidc is not None:
         return TokenProvider(TokenCache(TokenEndpoint(credentials.oidc).request).get)
     if not isinstance(provider := properties[CALLBACK], TokenProvider):
