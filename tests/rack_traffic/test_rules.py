@@ -1,4 +1,4 @@
-"""Input and output of each rule of docs/traffic.md, by the pipeline and by a DuckDB reference.
+"""Input and output of each rule of docs/traffic-rules.md: of the pipeline and a DuckDB reference.
 
 Every case is a cluster with a partition of topic ``t`` and groups that read it. Unless a case says
 otherwise, it has a log that grows by 100 offsets of 10 bytes in ten minutes, led by broker 0 in
