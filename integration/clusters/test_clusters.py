@@ -16,8 +16,8 @@ from rackward.testing import (
     ClusterError,
     UnknownBrokerError,
     UnknownClientRackError,
-    admin,
 )
+from rackward.testing.admin import RunningBrokers
 from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -157,7 +157,9 @@ def test_await_metadata_waits_for_every_broker(cluster: Cluster, unique_name: Un
         cluster.await_metadata()
         for address in cluster.bootstrap_servers.split(","):
             port = int(address.rpartition(":")[2])
-            assert set(admin.read_view([port], [name]).known_leaders) == {TopicPartition(name, 0)}
+            assert set(RunningBrokers([port]).view([name]).known_leaders) == {
+                TopicPartition(name, 0)
+            }
 
 
 @pytest.mark.parametrize("method", [pytest.param("kill", marks=pytest.mark.everywhere), "stop"])

@@ -34,13 +34,13 @@ from integration.support.topics import create_topic, throttle_settings
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.controller.lease import Lease
-from rackward.controller.pending_replicas import PendingReplicas, read_pending_replicas
 from rackward.controller.reconciler import ControllerCluster
 from rackward.kafka import connect, errors
 from rackward.placement_service import create_replica_placement
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
 from rackward.topics.creator import PendingReplicasRecorder
+from rackward.topics.pending_replicas import PendingReplicas, read_pending_replicas
 from rackward.units import Deadline
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 

@@ -27,7 +27,7 @@ from placement_core import ClusterView
 from rackward.collector import ClusterSource, Patterns, Selection
 from rackward.kafka import AdminConnection, connect
 from rackward.testing import Cluster
-from rackward.testing.admin import read_view
+from rackward.testing.admin import RunningBrokers
 from rackward.testing.distribution import default_version
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -95,7 +95,9 @@ def layout(cluster: Cluster, topic: str) -> ClusterView:
 
     def agreed() -> bool:
         # Brokers apply a change of the metadata one after another.
-        views[:] = [read_view([port], [topic, OFFSETS]) for port in cluster._running_ports()]
+        views[:] = [
+            RunningBrokers([port]).view([topic, OFFSETS]) for port in cluster._running_ports()
+        ]
         return all(view == views[0] for view in views) and running <= views[0].racks().keys()
 
     wait_until(agreed, TEST_TIMEOUT, f"all brokers have the same metadata of {topic}")

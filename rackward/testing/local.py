@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rackward.testing import admin
 from rackward.testing.base import (
     DEFAULT_RACKS,
     START_ATTEMPTS,
@@ -135,7 +134,7 @@ class LocalCluster(Cluster):
 
     def active_controller(self) -> int:
         """Return the node id of the active controller."""
-        return admin.active_controller(self._running_ports())
+        return int(self._brokers().quorum().leader_id)
 
     def kill_controller(self, node_id: int) -> None:
         """Kill a controller with SIGKILL; return when its process is gone."""

@@ -10,17 +10,6 @@ from dataclasses import replace
 
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.placers.under_replicated import ReplicationTarget, counted_replicas
-from rackward.controller.pending_replicas import (
-    CONTROLLER_GROUP,
-    MAX_REPLICATION_FACTOR,
-    PENDING_REPLICAS_TOPIC,
-    PendingReplicas,
-    PendingReplicasWriter,
-    ensure_topic,
-    layout_digest,
-    read_pending_replicas,
-    replication_targets,
-)
 from rackward.groups.readers import find_groups
 from rackward.kafka import AdminConnection, AdminError, ClusterState, UnauthorizedError, read_state
 from rackward.kafka.configs import (
@@ -31,6 +20,17 @@ from rackward.kafka.configs import (
     read_topic_configs,
 )
 from rackward.kafka.topics import NewPartitions, create_partitions, wait_for_layout
+from rackward.topics.pending_replicas import (
+    CONTROLLER_GROUP,
+    MAX_REPLICATION_FACTOR,
+    PENDING_REPLICAS_TOPIC,
+    PendingReplicas,
+    PendingReplicasWriter,
+    ensure_topic,
+    layout_digest,
+    read_pending_replicas,
+    replication_targets,
+)
 from rackward.topics.planner import TopicsPlan
 
 _SHAPE_CONFIGS = ("num.partitions", "default.replication.factor")

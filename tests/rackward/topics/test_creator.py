@@ -13,10 +13,10 @@ from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.cli.options import parse_placement
 from rackward.cli.render.plan import replicas_text
 from rackward.cli.render.topics import Description, describe_json, plan_json
-from rackward.controller.pending_replicas import layout_digest
 from rackward.kafka import ClusterState
 from rackward.topics.creator import pending_replicas
 from rackward.topics.health import Note, partition_health
+from rackward.topics.pending_replicas import layout_digest
 from rackward.topics.planner import plan_additional_partitions, plan_new_topics
 from tests.rackward.cli.test_topics_describe import render
 from tests.support.simulated_cluster import cluster_state

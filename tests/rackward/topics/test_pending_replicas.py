@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from placement_core import TopicPartition
 from placement_core.placers.under_replicated import ReplicationTarget
-from rackward.controller.pending_replicas import (
+from rackward.topics.pending_replicas import (
     InvalidRecordError,
     PendingReplicas,
     PendingReplicasReader,
