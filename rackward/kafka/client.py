@@ -155,7 +155,7 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
             yield self.deadline()
             return
         with self.guard(operation) as limit:
-            yield min(self.deadline(), limit, key=lambda each: each.remaining)
+            yield min(self.deadline(), limit, key=lambda deadline: deadline.remaining)
 
     @property
     def manager(self) -> Any:
@@ -301,8 +301,8 @@ def _open_client(settings: Mapping[str, Any], seconds: float) -> Any:
             kafka_client=open_network,
         )
     except BaseException as error:
-        for each in networks:
-            each.close()
+        for network in networks:
+            network.close()
         if isinstance(error, kafka_errors.KafkaTimeoutError):
             raise AdminTimeoutError(
                 f"{servers} responds, but returned no metadata within {seconds:.3g} s: is the "
@@ -343,5 +343,7 @@ def _error_codes(response: Any) -> set[int]:
     """Return the error codes of a response, top-level and of each topic or resource."""
     codes = {getattr(response, "error_code", 0)}
     for name in ("topics", "results", "responses"):
-        codes.update(getattr(each, "error_code", 0) for each in getattr(response, name, None) or ())
+        codes.update(
+            getattr(result, "error_code", 0) for result in getattr(response, name, None) or ()
+        )
     return codes
