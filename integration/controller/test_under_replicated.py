@@ -16,7 +16,6 @@ from typing import cast
 
 import pytest
 
-from integration.support.collecting import fill
 from integration.support.command_line import rackward
 from integration.support.controllers import (
     FILL_SECONDS,
@@ -30,7 +29,7 @@ from integration.support.controllers import (
     wait_for_replicas,
     wait_until_complete,
 )
-from integration.support.topics import create_topic, throttle_settings
+from integration.support.topics import create_topic, fill, throttle_settings
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.controller.lease import Lease
@@ -181,7 +180,7 @@ def test_only_replicas_that_are_being_copied_stay_throttled(
     cluster: Cluster, unique_name: UniqueName
 ) -> None:
     topic = create_topic(cluster, unique_name("large"), [[0]] * 3)
-    fill(cluster, topic, 1, 3000)
+    fill(cluster, topic, 1, 3000, size=1000)
     changes = ControllerCluster({"bootstrap.servers": cluster.bootstrap_servers}, TEST_TIMEOUT)
     changes.lease = cast("Lease", ConfirmedLease())
     moves = [Move(TopicPartition(topic, number), (0,), (0, 1)) for number in range(3)]
@@ -214,7 +213,7 @@ def test_replication_is_throttled(
         wait_for_active(running)
         stop_brokers(cluster, 2)
         create_under_replicated(cluster, topic)
-        fill(cluster, topic, 4, 3000)
+        fill(cluster, topic, 4, 3000, size=1000)
         cluster.start_broker(2)
         wait_until(
             lambda: cluster_state(cluster).reassignments != {},
