@@ -196,9 +196,7 @@ def test_a_restarted_broker_has_its_data_and_its_ports(
 
 
 @pytest.mark.everywhere
-def test_a_paused_broker_is_fenced_and_continues_as_the_same_process(
-    cluster: Cluster, unique_name: UniqueName
-) -> None:
+def test_a_paused_broker_is_fenced_and_continues(cluster: Cluster, unique_name: UniqueName) -> None:
     topic = unique_name("pause")
     create_topic(cluster, topic, [[4, 1, 2]])
     produce(cluster, topic, 0, 100, 10_000)

@@ -150,7 +150,7 @@ BUILD_FOREVER = textwrap.dedent("""
 """)
 
 
-def test_a_killed_process_blocks_no_other_and_its_files_are_removed(tmp_path: Path) -> None:
+def test_a_killed_build_blocks_no_other_and_is_removed(tmp_path: Path) -> None:
     target = tmp_path / "target"
     with subprocess.Popen(
         [sys.executable, "-c", BUILD_FOREVER, str(target)], stdout=subprocess.PIPE, text=True
@@ -235,7 +235,7 @@ def test_other_versions_are_said_to_be_unpinned(
     assert shown == ["downloading Kafka 3.9.1 (45 MB, once; the checksums of its jars are unknown)"]
 
 
-def test_log4j_is_completed_in_the_version_of_kafka_or_added_as_a_whole() -> None:
+def test_log4j_has_the_version_of_kafka_or_is_added() -> None:
     group = "org.apache.logging.log4j"
     assert distribution._logging_jars({"log4j-api": "2.24", "log4j-core": "2.24"}) == [
         f"{group}:log4j-slf4j-impl:2.24"
