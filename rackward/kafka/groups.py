@@ -28,7 +28,7 @@ OWN_PROTOCOLS = "leader-rack-aware-range", "leader-rack-aware-cooperative-sticky
 LEAD_CLIENT_ID = "rackward-lead"
 """Client id, or its prefix, of the members that ``rackward lead`` joins groups with."""
 
-LEADS = b"\0\0" + b"\0\0\0\1" + b"\0\x0erackward-leads" + b"\0\0\0\0" + b"\xff" * 4
+LEADER_MARKER = b"\0\0" + b"\0\0\0\1" + b"\0\x0erackward-leads" + b"\0\0\0\0" + b"\xff" * 4
 """The assignment of such a member if it has assigned the partitions of all members: no partition of
 a topic of this name. It has no user data, with which brokers would refuse to turn the group into
 one of the new protocol."""
@@ -312,7 +312,7 @@ def leads_for_rackward(member_id: str) -> bool:
 
 
 def _has_assigned(member: Any) -> bool:
-    return bytes(member.member_assignment or b"") == LEADS
+    return bytes(member.member_assignment or b"") == LEADER_MARKER
 
 
 def _parse_consumer_group(group: Any) -> Group:
