@@ -141,9 +141,9 @@ def create_planned(
 ) -> dict[str, str]:
     """Create the partitions of a plan, and compare the layout with it.
 
-    ``pending`` replicas are recorded for the controller; without any, nothing is written. Returns the topics that are not as planned, with the reason. If the creation is interrupted
-    after the request was sent, the error (or for a signal, stderr) contains that hint. Raises
-    AdminError.
+    ``pending`` replicas are recorded for the controller; without any, nothing is written. Returns
+    the topics that are not as planned, with the reason. If the creation is interrupted after the
+    request was sent, the error (or for a signal, stderr) contains that hint. Raises AdminError.
     """
     names = " ".join(new.topic for new in plan.new)
     hint = f"the request was sent and may take effect: see rackward topics describe {names}"
