@@ -207,12 +207,10 @@ def read_committed_offsets(
     return offsets, refused
 
 
-def parse_classic_member(
+def _parse_classic_member(
     member: Any,
     reader: SubscriptionReader,
-    max_bytes: int = MAX_METADATA_BYTES,
-    *,
-    protocol: str = "",
+    protocol: str,
 ) -> GroupMember:
     """Return a member of a DescribeGroupsResponse, with as much of its metadata as decodes.
 
@@ -222,9 +220,11 @@ def parse_classic_member(
     metadata, assigned = member.member_metadata or b"", member.member_assignment or b""
     errors: list[str] = []
     rack, topics, assignment = None, frozenset[str](), {}
-    if len(metadata) > max_bytes or len(assigned) > max_bytes:
+    if max(len(metadata), len(assigned)) > MAX_METADATA_BYTES:
         longest = max(len(metadata), len(assigned))
-        errors.append(f"its metadata has {longest} bytes, and at most {max_bytes} are decoded")
+        errors.append(
+            f"its metadata has {longest} bytes, and at most {MAX_METADATA_BYTES} are decoded"
+        )
     else:
         if metadata:
             subscription = reader.read(bytes(metadata), user_data=protocol in OWN_PROTOCOLS)
@@ -297,7 +297,7 @@ def _parse_classic_group(group: Any) -> Group:
         protocol=group.protocol_data,
         generation=None,
         members=tuple(
-            parse_classic_member(each, reader, protocol=group.protocol_data)
+            _parse_classic_member(each, reader, group.protocol_data)
             for each in members
             if each not in leading
         ),
