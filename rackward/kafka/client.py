@@ -33,7 +33,8 @@ from rackward.units import Deadline
 
 CLIENT_ID = "rackward"
 TIMEOUT_SECONDS = 20.0
-_FIRST_ATTEMPT_SECONDS = 1.0
+FIRST_ATTEMPT_SECONDS = 1.0
+"""Time to connect, at most a tenth of the timeout, before the fault is looked for."""
 _RETRY_SECONDS = 0.1
 _MAX_RECONNECT_BACKOFF_MS = 500
 """kafka-python's default is 30 s. It picks bootstrap servers at random and waits until that one may
@@ -96,7 +97,7 @@ def connect(
         )
     deadline = Deadline.after(timeout)
     try:
-        client = _open_client(settings, min(_FIRST_ATTEMPT_SECONDS, timeout / 10))
+        client = _open_client(settings, min(FIRST_ATTEMPT_SECONDS, timeout / 10))
     except CredentialsError:
         # Repeated failures may lock an account.
         raise
