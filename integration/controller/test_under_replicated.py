@@ -34,12 +34,18 @@ from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.controller.lease import Lease
 from rackward.controller.reconciler import ControllerCluster
-from rackward.kafka import connect, errors
+from rackward.kafka import connect, errors, read_state
 from rackward.placement_service import create_replica_placement
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
-from rackward.topics.creator import PendingReplicasRecorder
-from rackward.topics.pending_replicas import PendingReplicas, read_pending_replicas
+from rackward.topics.creator import confirm_pending_replicas
+from rackward.topics.pending_replicas import (
+    PENDING_REPLICAS_TOPIC,
+    PendingReplicas,
+    PendingReplicasWriter,
+    ensure_topic,
+    read_pending_replicas,
+)
 from rackward.units import Deadline
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -155,16 +161,17 @@ def test_the_record_of_a_topic_that_was_not_created_is_deleted(
     ]
     with (
         connect(properties) as admin,
-        closing(PendingReplicasRecorder(properties, records)) as recorder,
+        closing(PendingReplicasWriter(properties, TEST_TIMEOUT)) as writer,
     ):
-        recorder.record(admin)
+        ensure_topic(admin, read_state(admin, [PENDING_REPLICAS_TOPIC], reassignments=False))
+        writer.write(records)
         assert len(pending_keys(cluster, refused)) == 1
         create_topic(cluster, created, [[0, 1]])
-        recorder.confirm(admin, [refused])
+        confirm_pending_replicas(admin, writer, records, [refused])
         assert pending_keys(cluster, refused) == []
         record = read_pending_replicas(properties, TEST_TIMEOUT).records[f"{created}/id"]
         assert record.topic_id == cluster_state(cluster).topic_ids[created]
-        recorder.confirm(admin, [refused, created])
+        confirm_pending_replicas(admin, writer, records, [refused, created])
     assert pending_keys(cluster, created) == []
 
 

@@ -26,7 +26,7 @@ from rackward.collector import ClusterSource, Patterns, Selection
 from rackward.kafka import AdminConnection, connect
 from rackward.testing import Cluster
 from rackward.testing.admin import RunningBrokers
-from rackward.testing.distribution import default_version
+from rackward.testing.kafka_jars import default_version
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 Rows = list[dict[str, Any]]

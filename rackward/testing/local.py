@@ -9,14 +9,6 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rackward.testing.base import (
-    DEFAULT_RACKS,
-    START_ATTEMPTS,
-    START_TIMEOUT,
-    Cluster,
-    Node,
-    NodeState,
-)
 from rackward.testing.broker_config import (
     CONTROLLER_ID,
     INTERNAL,
@@ -27,16 +19,25 @@ from rackward.testing.broker_config import (
     free_ports,
     new_uuid,
 )
-from rackward.testing.distribution import (
+from rackward.testing.cluster import (
+    DEFAULT_RACKS,
+    START_ATTEMPTS,
+    START_TIMEOUT,
+    Cluster,
+    Node,
+    NodeState,
+)
+from rackward.testing.errors import BrokerError, PortTakenError
+from rackward.testing.kafka_jars import (
     Distribution,
     Progress,
+    StartupCache,
     cache_directory,
     default_version,
     fetch_kafka,
+    prepare_startup_cache,
 )
-from rackward.testing.errors import BrokerError, PortTakenError
 from rackward.testing.processes import Processes
-from rackward.testing.startup_cache import StartupCache, prepare_startup_cache
 
 _STOP_TIMEOUT = 120.0
 _PORT_TAKEN = "Address already in use"

@@ -161,7 +161,7 @@ def create_planned(
             created = [new for new in plan.new if new.topic not in refused]
             differences = wait_for_layout(admin, created) if created else {}
             if writer is not None:
-                _confirm(admin, writer, pending, refused.keys())
+                confirm_pending_replicas(admin, writer, pending, refused.keys())
         except AdminError as error:
             raise AdminError(f"{error}; {hint}") from error
         except BaseException:
@@ -170,7 +170,7 @@ def create_planned(
     return {**{name: str(error) for name, error in refused.items()}, **differences}
 
 
-def _confirm(
+def confirm_pending_replicas(
     admin: AdminConnection,
     writer: PendingReplicasWriter,
     pending: Sequence[PendingReplicas],
