@@ -235,16 +235,6 @@ def test_other_versions_are_said_to_be_unpinned(
     assert shown == ["downloading Kafka 3.9.1 (45 MB, once; the checksums of its jars are unknown)"]
 
 
-def test_log4j_has_the_version_of_kafka_or_is_added() -> None:
-    group = "org.apache.logging.log4j"
-    assert kafka_jars._logging_jars({"log4j-api": "2.24", "log4j-core": "2.24"}) == [
-        f"{group}:log4j-slf4j-impl:2.24"
-    ]
-    added = kafka_jars._logging_jars({"slf4j-api": "1.7.36"})
-    assert [jar.split(":")[1] for jar in added] == ["log4j-slf4j-impl", "log4j-api", "log4j-core"]
-    assert len({jar.split(":")[2] for jar in added}) == 1
-
-
 def test_the_jars_of_the_default_version_are_pinned() -> None:
     pinned = read_checksums(kafka_jars._JARS)
     coordinates = {kafka_jars._coordinate(path) for path in pinned}
