@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -39,15 +40,7 @@ class ConfigError(RackwardError, ValueError):
 
 def load(path: Path) -> Any:
     """Return the document in a YAML, JSON or TOML file. Raises ConfigError."""
-    try:
-        with path.expanduser().open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        text = content.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}") from error
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MB: give another file")
+    text = read_text(path, MAX_BYTES)
     match path.suffix.lower():
         case ".json":
             return _parse(path, "JSON", json.loads, text, ValueError)
@@ -63,6 +56,24 @@ def load(path: Path) -> Any:
                 ) from None
             return _parse(path, "YAML", yaml.safe_load, text, yaml.YAMLError)
     raise ConfigError(f"{path}: the name of the file has to end in .yaml, .json or .toml")
+
+
+def read_text(path: Path | None, max_bytes: int) -> str:
+    """Return the text of a file, or (None) of standard input. Raises ConfigError."""
+    name = "standard input" if path is None else str(path)
+    try:
+        if path is None:
+            content = sys.stdin.buffer.read(max_bytes + 1)
+        else:
+            with path.expanduser().open("rb") as file:
+                content = file.read(max_bytes + 1)
+        text = content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{name} cannot be read: {reason}") from error
+    if len(content) > max_bytes:
+        raise ConfigError(f"{name} is larger than {max_bytes >> 20} MB: give another file")
+    return text
 
 
 def convert(document: Any, to: type[Converted], where: str) -> Converted:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from placement_core import TopicPartition
+from rackward.config_files import ConfigError
 from rackward.reassignment import Plan, PlanFileError, PlanKind
 from rackward.reassignment.plan import (
     bytes_to_copy,
@@ -25,7 +26,6 @@ from rackward.reassignment.plan import (
     load_plan,
     parse_kafka_json,
     parse_plan,
-    read_text,
     to_kafka_json,
     write_text,
 )
@@ -156,13 +156,13 @@ def test_files_are_written_and_read(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    with pytest.raises(PlanFileError, match=r"absent\.json cannot be read: No such file"):
-        read_text(str(tmp_path / "absent.json"))
+    with pytest.raises(ConfigError, match=r"absent\.json cannot be read: No such file"):
+        load_kafka_json(str(tmp_path / "absent.json"))
     with pytest.raises(PlanFileError, match=r"deep.plan\.json cannot be written: No such file"):
         write_text(str(tmp_path / "deep" / "plan.json"), "x")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(PlanFileError, match="binary is not UTF-8"):
-        read_text(str(tmp_path / "binary"))
+    with pytest.raises(ConfigError, match="binary cannot be read: it is not UTF-8"):
+        load_kafka_json(str(tmp_path / "binary"))
 
 
 # The JSON of kafka-reassign-partitions.
