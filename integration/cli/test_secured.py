@@ -213,7 +213,7 @@ def test_errors_name_missing_permissions(secured: Secured) -> None:
     ongoing, placeholders, throttles = shown["not_shown"]
     assert "grant this user Describe on the cluster" in ongoing
     assert placeholders.startswith("placeholders: ")
-    assert placeholders.endswith("grant this user Describe on _rackward_intents")
+    assert placeholders.endswith("grant this user Describe on _rackward_pending_replicas")
     assert throttles.startswith("throttles: ")
     assert "grant this user DescribeConfigs" in throttles
 
@@ -230,7 +230,7 @@ def test_adding_partitions_does_not_need_access_to_pending_replicas(secured: Sec
     add = ("topics", "add-partitions", topic, "--yes", "--ignore-racks", "--partitions", "2")
     done = secured.run("plain", bob, *add)
     assert "Pending replicas of these topics are not considered" in done.err
-    assert "grant this user Describe on _rackward_intents" in done.err
+    assert "grant this user Describe on _rackward_pending_replicas" in done.err
     assert len(secured.replicas(topic)) == 2
 
 

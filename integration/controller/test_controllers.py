@@ -11,6 +11,7 @@ import pytest
 from integration.support.controllers import (
     TAKE_OVER_SECONDS,
     RunningController,
+    Step,
     assigned_replicas,
     cluster_state,
     controller,
@@ -24,8 +25,8 @@ from integration.support.controllers import (
 )
 from integration.support.topics import delete_topic, throttle_settings
 from placement_core import TopicPartition
+from rackward.controller.lease import WRITING_RECORDS
 from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
-from rackward.controller.reconciler import WRITING_RECORDS, Step
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT, wait_until

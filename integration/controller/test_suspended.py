@@ -17,8 +17,9 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from integration.support.controllers import (
-    SESSION_TIMEOUT_MS,
+    SHORT_SESSION,
     TAKE_OVER_SECONDS,
+    Step,
     cluster_state,
     create_under_replicated,
     pending_keys,
@@ -27,9 +28,8 @@ from integration.support.controllers import (
 )
 from integration.support.groups import ConsumerGroup
 from integration.support.topics import create_topic, delete_topic, throttle_settings
-from rackward.controller.lease import Lease
+from rackward.controller.lease import WRITING_RECORDS, Lease
 from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
-from rackward.controller.reconciler import WRITING_RECORDS, Step
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -99,7 +99,8 @@ def successor(cluster: Cluster) -> Iterator[None]:
     Kafka gives the partition to the member whose id is the first, this one.
     """
     properties = {"bootstrap.servers": cluster.bootstrap_servers}
-    lease = Lease(properties, "+successor", SESSION_TIMEOUT_MS)
+    with SHORT_SESSION():
+        lease = Lease(properties, "+successor")
     owned, ended = threading.Event(), threading.Event()
 
     def own() -> None:

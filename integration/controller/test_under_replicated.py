@@ -33,9 +33,8 @@ from integration.support.controllers import (
 from integration.support.topics import create_topic, throttle_settings
 from placement_core import TopicPartition
 from placement_core.cluster import Move
-from rackward.controller.lease import Lease
+from rackward.controller.lease import ControllerCluster, Lease, ReconnectingAdmin
 from rackward.controller.pending_replicas import PendingReplicas, read_pending_replicas
-from rackward.controller.reconciler import ControllerCluster
 from rackward.kafka import connect, errors
 from rackward.placement_service import create_replica_placement
 from rackward.testing import Cluster
@@ -173,7 +172,7 @@ class ConfirmedLease:
     """A lease that no other controller takes."""
 
     @contextmanager
-    def confirmed(self) -> Iterator[Deadline]:
+    def fenced(self, operation: str) -> Iterator[Deadline]:  # noqa: ARG002
         yield Deadline.after(TEST_TIMEOUT)
 
 
@@ -182,8 +181,8 @@ def test_only_replicas_that_are_being_copied_stay_throttled(
 ) -> None:
     topic = create_topic(cluster, unique_name("large"), [[0]] * 3)
     fill(cluster, topic, 1, 3000)
-    changes = ControllerCluster({"bootstrap.servers": cluster.bootstrap_servers}, TEST_TIMEOUT)
-    changes.lease = cast("Lease", ConfirmedLease())
+    admin = ReconnectingAdmin({"bootstrap.servers": cluster.bootstrap_servers}, TEST_TIMEOUT)
+    changes = ControllerCluster(admin, cast("Lease", ConfirmedLease()))
     moves = [Move(TopicPartition(topic, number), (0,), (0, 1)) for number in range(3)]
     with closing(changes):
         try:

@@ -91,7 +91,7 @@ class LeaderLayouts:
     """Plans and applies the leader layouts of one controller."""
 
     def __init__(self, config: LeaderLayoutConfig, locator: RackLocator) -> None:
-        self._config, self._locator = config, locator
+        self.config, self._locator = config, locator
         self._history = LayoutHistory()
 
     def apply(self, admin: AdminConnection, now: float) -> LeaderLayoutPlan | None:
@@ -105,7 +105,7 @@ class LeaderLayouts:
         if (reason := unstable_reason(state)) is not None:
             log.info("leader layout skipped: %s", reason)
             return None
-        groups = read_matching_groups(admin, state, self._config.groups)
+        groups = read_matching_groups(admin, state, self.config.groups)
         for group in groups:
             if not is_stable(group):
                 log.info("leader layout skipped: group=%s state=%s", group.id, group.state)
@@ -115,7 +115,7 @@ class LeaderLayouts:
             log.info("leader layout leaves out readers of followers: groups=%s", following)
             groups = [group for group in groups if group.id not in following]
         plan = plan_leader_layout(state, readers_of_groups(groups, HostRacks()), self._locator)
-        if not self._history.permits(plan, self._config, now):
+        if not self._history.permits(plan, self.config, now):
             log.info(
                 "leader layout unchanged: partitions=%d local=%d local_at_best=%d resting=%s",
                 plan.partitions,
@@ -124,7 +124,7 @@ class LeaderLayouts:
                 str(now < self._history.not_before).lower(),
             )
             return None
-        self._history = self._history.after(plan, self._config, now)
+        self._history = self._history.after(plan, self.config, now)
         options = ExecutionOptions(
             max_batch_partitions=DEFAULT_LEADER_BATCH_PARTITIONS, stall_timeout=STALL_SECONDS
         )

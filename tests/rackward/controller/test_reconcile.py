@@ -13,7 +13,6 @@ from rackward.controller.pending_replicas import PendingReplicas
 from rackward.controller.reconcile import (
     ReconcilePlan,
     ReconcileState,
-    ReconcileTimeouts,
     is_safe,
     plan,
 )
@@ -22,7 +21,6 @@ from tests.support.pending_replicas import RACKS, pending, state, with_id, witho
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Rows = Mapping[int, tuple[int, ...]]
-TIMEOUTS = ReconcileTimeouts(missing=60.0, stuck=300.0)
 
 
 def plan_pass(
@@ -39,7 +37,6 @@ def plan_pass(
         now,
         since or ReconcileState(),
         max_in_progress,
-        TIMEOUTS,
     )
 
 
@@ -222,7 +219,7 @@ def test_each_placeholder_is_filled_once(
     since = ReconcileState()
     for now, live in enumerate([*moments, frozenset(RACKS), frozenset(RACKS), frozenset(RACKS)]):
         last = now >= len(moments)
-        steps = plan(records, *_observe(live, lists, ongoing), float(now), since, 100, TIMEOUTS)
+        steps = plan(records, *_observe(live, lists, ongoing), float(now), since, 100)
         since = steps.state
         killed = "" if last else data.draw(st.sampled_from(["", "record", "request"]))
         if killed != "record":
@@ -241,7 +238,7 @@ def test_each_placeholder_is_filled_once(
         for number in list(ongoing):
             if ongoing[number] and set(ongoing[number]) <= live:
                 lists[number] = ongoing.pop(number)
-    steps = plan(records, *_observe(frozenset(RACKS), lists, ongoing), 99.0, since, 100, TIMEOUTS)
+    steps = plan(records, *_observe(frozenset(RACKS), lists, ongoing), 99.0, since, 100)
     assert all(len(row) == factor for row in lists.values())
     assert all(row[: len(before[number])] == before[number] for number, row in lists.items())
     assert steps.deleted or not records
