@@ -1,9 +1,9 @@
-"""What is measured of a strategy: its bytes, assignments and predictions, up to a `Result`."""
+"""What is measured of a strategy, up to a `Result`, and how its progress is shown."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from placement_core import ClusterView, TopicPartition
@@ -23,8 +23,7 @@ from rackward.bench.figures import (
     read_figures,
 )
 from rackward.bench.groups import GroupProcess, GroupReport
-from rackward.bench.progress import GroupStatus
-from rackward.bench.results import Result, StepResult
+from rackward.bench.results import Result, StepResult, widest
 from rackward.bench.strategies import Strategy
 from rackward.bench.traffic import BackgroundProducer, TrafficMatrix
 from rackward.bench.workloads import Batch, Event
@@ -44,6 +43,41 @@ class Checkpoint:
     offsets: Sequence[int]
     reports: Mapping[str, GroupReport]
     matrices: Mapping[str, TrafficMatrix] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """The groups of a strategy at one moment.
+
+    ``local_partitions`` of all ``partitions`` are read in the rack of their leader, or of the
+    replica that is read; None while a group rebalances.
+    """
+
+    strategy: Strategy
+    members: int
+    partitions: int
+    local_partitions: int | None
+    bytes: TrafficMatrix
+
+
+class Progress:
+    """Writes a line for every event, with the seconds since the start."""
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._write = write
+        self._clock = clock
+        self._start = clock()
+
+    def log(self, text: str) -> None:
+        """Report an event."""
+        self._write(f"{self._clock() - self._start:5.0f} s  {text}")
+
+    def status(self, text: str, detail: str = "") -> None:
+        """Report what is going on from now; ``detail`` is about its progress."""
+        self.log(f"  {detail} ..." if detail else f"{text} ...")
+
+    def update(self, statuses: Callable[[], Sequence[GroupStatus]]) -> None:
+        """Show the present state of the strategies, which only a live display does."""
 
 
 class StrategyRun:
@@ -93,10 +127,7 @@ class StrategyRun:
         matrices = before.matrices[self.slot], after.matrices[self.slot]
         bytes_before, bytes_after = (sum(matrix.values()) for matrix in matrices)
         crossing_before, crossing_after = map(cross_rack_bytes, matrices)
-        fewest, most = max(
-            ((each.min_partitions, each.max_partitions) for each in metrics),
-            key=lambda loads: loads[1] - loads[0],
-        )
+        fewest, most = widest((each.min_partitions, each.max_partitions) for each in metrics)
         self.steps.append(
             StepResult(
                 event=event.value,

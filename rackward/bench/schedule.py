@@ -13,7 +13,7 @@ from pathlib import Path
 
 from assignors import RefreshPolicy
 from rackward.bench import BenchError
-from rackward.bench.progress import Progress
+from rackward.bench.measured import Progress
 from rackward.bench.results import Options, ResultFolder
 from rackward.bench.runner import BatchRunner
 from rackward.bench.sites import own_site
