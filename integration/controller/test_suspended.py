@@ -163,7 +163,7 @@ def changed_by(cluster: Cluster, controller: SuspendedController) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_nothing_is_changed_after_another_has_taken_over_at_any_step_of_any_work(
+def test_a_suspended_controller_changes_nothing_afterwards(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     """Prints a line for each step."""

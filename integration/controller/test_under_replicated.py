@@ -50,7 +50,7 @@ def cluster(three_brokers: Cluster) -> Cluster:
     return three_brokers
 
 
-def test_a_topic_created_while_a_broker_is_down_gets_its_replicas_later(
+def test_a_topic_gets_its_replicas_when_a_broker_returns(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     """In between, the controller is killed and started again."""

@@ -153,7 +153,7 @@ def test_hostile_members_get_nothing(shared_three_brokers: Cluster, topic: str, 
             hostile.close()
 
 
-def test_a_member_that_does_not_revoke_keeps_partitions_from_others_for_two_timeouts(
+def test_an_unrevoked_claim_expires_after_two_timeouts(
     shared_three_brokers: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rackward.lead.led_group.REVOCATION_TIMEOUT", 1.0)

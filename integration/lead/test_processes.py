@@ -20,7 +20,7 @@ GROUPS = 200
 REST_SECONDS = 10.0
 
 
-def test_the_active_controller_leads_the_groups_of_its_configuration(
+def test_the_active_controller_leads_its_configured_groups(
     shared_three_brokers: Cluster, tmp_path: Path
 ) -> None:
     topic = create_topic(shared_three_brokers, new_name("led"), REPLICAS)

@@ -285,7 +285,7 @@ class BatchRunner:
         self._read(seconds)
 
     def _cause(self, event: Event) -> None:
-        """Apply the event to all strategies alike."""
+        """Apply the event to every group."""
         match event:
             case Event.LEADERS_MOVE:
                 self._move_leaders()

@@ -33,7 +33,7 @@ class Event(Enum):
 
     @property
     def rebalances(self) -> bool:
-        """Whether every group rebalances, so that each assignor has assigned anew."""
+        """Whether every group rebalances, so that each assignor makes a new assignment."""
         return self in (Event.START, Event.MEMBER_LEAVES, Event.MEMBER_JOINS)
 
 

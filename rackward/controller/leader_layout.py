@@ -1,8 +1,8 @@
 """Moves partition leaders, from time to time, to the racks of their present consumers.
 
 Groups of rackward's assignors follow the leaders; the leaders of all other groups follow the
-assignment. A group that assigns its partitions anew after each layout would never be done, so a
-layout is followed by a rest, which doubles as long as the result of the last layout is lost.
+assignment. A group that reassigns its partitions after each layout would never be done, so there is
+an exponential back-off between layouts as long as the result of the last one is lost.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def test_the_next_controller_removes_the_throttle() -> None:
     assert cluster.calls == THROTTLED_REQUEST
 
 
-def test_the_throttle_is_removed_once_each_time_the_lease_is_gained() -> None:
+def test_the_throttle_is_removed_once_per_lease() -> None:
     """The assigned broker is down, so the record stays."""
     cluster = FakeCluster(state([0, 1], LISTS))
     lease = FakeLease(ASSIGNED)
@@ -223,7 +223,7 @@ def owner_of_records() -> tuple[Reconciler, FakeCluster, FakeLease, Clock]:
     return make_reconciler(cluster, lease, clock), cluster, lease, clock
 
 
-def test_the_topic_of_pending_replicas_is_restored_after_it_was_deleted() -> None:
+def test_a_deleted_topic_of_pending_replicas_is_restored() -> None:
     reconciler, cluster, lease, clock = owner_of_records()
     reconciler.run_once(0)
     assert cluster.calls == []

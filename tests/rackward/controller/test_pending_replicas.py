@@ -132,7 +132,7 @@ def test_the_partitions_of_all_records_are_limited() -> None:
     assert len(reader.invalid) == 19
 
 
-def test_a_later_record_replaces_an_earlier_one_and_null_deletes_it() -> None:
+def test_a_later_record_replaces_and_null_deletes() -> None:
     reader = PendingReplicasReader()
     first, second = pending(), pending(assigned={0: (0, 1, 2)})
     reader.apply(b"t/i", first.record())

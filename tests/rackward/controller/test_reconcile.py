@@ -65,7 +65,7 @@ def test_a_recorded_replica_list_is_requested_again() -> None:
     assert steps.records == ()
 
 
-def test_a_recorded_replica_list_with_a_broker_that_is_down_is_replaced() -> None:
+def test_a_recorded_list_with_a_broker_that_is_down_is_replaced() -> None:
     record = pending(assigned={0: (0, 1, 5)})
     steps = plan_pass([record], state([0, 1, 2], {"t": {0: (0, 1)}}))
     assert steps.targets == {T0: (0, 1, 2)}
@@ -142,7 +142,7 @@ def test_partitions_in_progress_are_limited() -> None:
     assert set(steps.records[0].assigned) == {1, 2}
 
 
-def test_the_record_of_a_deleted_topic_is_deleted_after_the_timeout() -> None:
+def test_the_record_of_a_deleted_topic_expires() -> None:
     without_topic_t = without_topic(state(RACKS, {"t": {0: (0, 1)}}), "t")
     first = plan_pass([pending()], without_topic_t, now=100.0)
     assert first.deleted == {}
@@ -151,7 +151,7 @@ def test_the_record_of_a_deleted_topic_is_deleted_after_the_timeout() -> None:
     assert late.deleted == {"t/i": "the topic was deleted"}
 
 
-def test_a_topic_that_is_absent_for_a_moment_restarts_the_timeout() -> None:
+def test_a_topic_that_returns_restarts_the_timeout() -> None:
     cluster = state([0, 1, 2], {"t": {0: (0, 1)}})
     first = plan_pass([pending()], without_topic(cluster, "t"), now=0.0)
     back = plan_pass([pending()], cluster, now=50.0, since=first.state)
