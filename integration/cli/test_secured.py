@@ -31,7 +31,7 @@ from integration.support.collecting import fill, read_table
 from integration.support.command_line import Done, one_line, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import (
-    STOCK,
+    UNMODIFIED_CLIENTS,
     membership_times,
     wait_for_status,
     wait_until_leading,
@@ -246,7 +246,7 @@ def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
         "sasl.password": "bob",
     }
     options = LeadOptions(take_over=TakeOverPolicy(TakeOver.REMOVE))
-    client = STOCK["confluent-range"]
+    client = UNMODIFIED_CLIENTS["confluent-range"]
     with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         group.start("a1", "a")
         group.start("a2", "a")

@@ -19,7 +19,7 @@ from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.leading import (
     MAPPING,
     SHORT_SESSION_SECONDS,
-    STOCK,
+    UNMODIFIED_CLIENTS,
     LedGroup,
     leading,
     member_ids,
@@ -43,7 +43,7 @@ REPLICAS = [[(p // 4) % 3] for p in range(PARTITIONS)]
 def led(shared_three_brokers: Cluster) -> Iterator[LedGroup]:
     """A group without members yet."""
     topic = create_topic(shared_three_brokers, new_name("led"), REPLICAS)
-    client = STOCK["confluent-cooperative-sticky"]
+    client = UNMODIFIED_CLIENTS["confluent-cooperative-sticky"]
     with ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group:
         yield LedGroup(shared_three_brokers, group, topic, PARTITIONS)
 

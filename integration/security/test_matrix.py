@@ -43,7 +43,7 @@ from integration.security.matrix import (
 from integration.support.clients import KafkaPython, partitions_of
 from integration.support.command_line import ROOT, rackward
 from integration.support.groups import ConsumerGroup
-from integration.support.leading import STOCK, membership_times
+from integration.support.leading import UNMODIFIED_CLIENTS, membership_times
 from integration.support.topics import create_topic, create_topics
 from rackward.lead import GroupLeader
 from rackward.testing import Cluster, DockerCluster, LocalCluster
@@ -218,7 +218,7 @@ class Matrix:
     def _run_lead(self, cell: Cell, properties: dict[str, Any], expected: str | None) -> str:
         output = Output()
         group = ConsumerGroup(
-            self.secured.cluster, topics=[cell.topic], client=STOCK["confluent-range"]
+            self.secured.cluster, topics=[cell.topic], client=UNMODIFIED_CLIENTS["confluent-range"]
         )
         group.id = cell.group
 

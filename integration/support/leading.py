@@ -90,7 +90,7 @@ class StockConfluent:
         return StockConfluentClient(made.consumer)
 
 
-STOCK: dict[str, MakeClient] = {
+UNMODIFIED_CLIENTS: dict[str, MakeClient] = {
     "confluent-range": StockConfluent("range"),
     "confluent-roundrobin": StockConfluent("roundrobin"),
     "confluent-cooperative-sticky": StockConfluent("cooperative-sticky"),
