@@ -313,7 +313,7 @@ class _Member(threading.Thread):
                         self._record(read)
                     self._state = replace(
                         self._state,
-                        partitions=frozenset(self._numbers[each] for each in consumer.assignment()),
+                        partitions=frozenset(self._numbers[tp] for tp in consumer.assignment()),
                         generation=consumer.generation(),
                     )
             finally:

@@ -90,7 +90,7 @@ def line_plot(
         f"{escape(unit)}, by step 1 to {steps}</text>"
     )
     used: list[float] = []
-    for name, values in sorted(lines.items(), key=lambda each: -each[1][-1]):
+    for name, values in sorted(lines.items(), key=lambda line: -line[1][-1]):
         kind = "rackward" if name in rackward else "peer"
         points = " ".join(
             f"{left + index * across:.1f},{base - value * down:.1f}"

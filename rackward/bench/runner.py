@@ -428,7 +428,7 @@ class BatchRunner:
                 snapshot = self._snapshot()
                 # Leaders that moved may have begun another rebalance since the groups settled.
                 if all(
-                    each.is_settled(len(self._partitions)) for each in snapshot.reports.values()
+                    report.is_settled(len(self._partitions)) for report in snapshot.reports.values()
                 ):
                     self._sample(snapshot)
                     return replace(snapshot, matrices=self._matrices())

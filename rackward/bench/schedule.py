@@ -107,7 +107,7 @@ def divide(strategies: Sequence[Strategy], size: int) -> list[list[Strategy]]:
     have equal numbers of strategies, and of Java processes, as far as that allows.
     """
     laid_out, with_selector, without, either = [], [], [], []
-    for strategy in sorted(strategies, key=lambda each: each.client is not Client.JAVA):
+    for strategy in sorted(strategies, key=lambda strategy: strategy.client is not Client.JAVA):
         if strategy.leader_layout:
             laid_out.append(strategy)
         elif strategy.follower_fetching:

@@ -334,7 +334,7 @@ class RateLimiter:
 
 
 def _counts(snapshot: Snapshot) -> str:
-    rows = {table: len(each) for table, each in snapshot.tables.items()}
+    rows = {table: len(values) for table, values in snapshot.tables.items()}
     return (
         f"brokers={rows['brokers']} partitions={rows['partitions']} groups={snapshot.groups} "
         f"members={rows['members']} commits={rows['commits']}"

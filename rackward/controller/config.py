@@ -118,7 +118,9 @@ def read_config(path: Path, read_properties: ReadProperties) -> ControllerConfig
         )
     service = _listen_config(document.service, path)
     health = _listen_config(document.health, path)
-    addresses = [(each.host, each.port) for each in (service, health) if each and each.port]
+    addresses = [
+        (listen.host, listen.port) for listen in (service, health) if listen and listen.port
+    ]
     if service and len(set(addresses)) < len(addresses):
         raise ConfigError(
             f"{path}: service and health both listen on port {service.port}: give each its own"

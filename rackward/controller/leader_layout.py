@@ -111,7 +111,7 @@ class LeaderLayouts:
                 log.info("leader layout skipped: group=%s state=%s", group.id, group.state)
                 return None
         selectors = TolerantReader(admin).replica_selectors(sorted(state.view.racks()))
-        if following := [each.id for each in groups if may_read_followers(each, selectors)]:
+        if following := [group.id for group in groups if may_read_followers(group, selectors)]:
             log.info("leader layout leaves out readers of followers: groups=%s", following)
             groups = [group for group in groups if group.id not in following]
         plan = plan_leader_layout(state, readers_of_groups(groups, HostRacks()), self._locator)
@@ -174,7 +174,7 @@ def read_matching_groups(
     """
     brokers = state.view.racks()
     listed = list_matching_groups(admin, brokers, patterns, (CLASSIC, CONSUMER))
-    names = {each.id for each in listed}
+    names = {group.id for group in listed}
     return [
         group for _, group in sorted(find_groups(admin, brokers, names).items()) if group.members
     ]
@@ -207,7 +207,7 @@ def plan_leader_layout(
     )
     return LeaderLayoutPlan(
         tuple(sorted((*layout.moves, *not_elected), key=lambda move: move.partition)),
-        before=sum(each.before for each in layout.localities),
-        after=sum(each.after for each in layout.localities),
-        partitions=sum(each.partitions for each in layout.localities),
+        before=sum(locality.before for locality in layout.localities),
+        after=sum(locality.after for locality in layout.localities),
+        partitions=sum(locality.partitions for locality in layout.localities),
     )

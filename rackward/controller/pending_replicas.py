@@ -173,7 +173,7 @@ def replication_targets(
 ) -> dict[TopicPartition, ReplicationTarget]:
     """Return the target of every partition in the records; of several, the union."""
     targets: dict[TopicPartition, ReplicationTarget] = {}
-    for record in sorted(records, key=lambda each: each.key):
+    for record in sorted(records, key=lambda record: record.key):
         for number in record.partitions:
             tp = TopicPartition(record.topic, number)
             target, other = record.target, targets.get(tp)
@@ -304,7 +304,7 @@ def ensure_topic(admin: AdminConnection, state: ClusterState) -> PendingReplicas
 def _check_compacted(admin: AdminConnection) -> None:
     configs = read_topic_configs(admin, [PENDING_REPLICAS_TOPIC], [_CLEANUP_POLICY])
     value = configs.get(PENDING_REPLICAS_TOPIC, {}).get(_CLEANUP_POLICY, "compact")
-    if {each.strip() for each in value.split(",")} != {"compact"}:
+    if {policy.strip() for policy in value.split(",")} != {"compact"}:
         raise AdminError(
             f"topic {PENDING_REPLICAS_TOPIC} has {_CLEANUP_POLICY}={value}, which would delete "
             "records: set it to compact"
@@ -390,7 +390,7 @@ class PendingReplicasWriter:
 
         Returns once all in-sync replicas have them. Raises AdminError; some may be written then.
         """
-        values = [(each.key.encode(), each.record()) for each in records]
+        values = [(record.key.encode(), record.record()) for record in records]
         tombstones = [(key.encode(), None) for key in deleted]
         self._producer.send([*values, *tombstones], partition=0)
 

@@ -184,7 +184,7 @@ class _Planner:
         if complete:
             record = replace(
                 record,
-                partitions=tuple(each for each in record.partitions if each not in complete),
+                partitions=tuple(number for number in record.partitions if number not in complete),
                 assigned={n: row for n, row in record.assigned.items() if n not in complete},
             )
             self._log_lines.append(
@@ -512,7 +512,7 @@ class Reconciler:
             " and created again" if exists else "",
             len(restored),
         )
-        others = [each for each in restored.values() if each.topic != PENDING_REPLICAS_TOPIC]
+        others = [record for record in restored.values() if record.topic != PENDING_REPLICAS_TOPIC]
         self._cluster.restore_topic(others)
         self._lease.reset()
         topic_ids = self._cluster.read_state([PENDING_REPLICAS_TOPIC]).topic_ids
