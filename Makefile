@@ -22,7 +22,7 @@ export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients chaos mutation wheel-test constraints clean
+.PHONY: help demo test test-quick lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients chaos nightly mutation wheel-test constraints clean
 
 help:
 	@echo 'make demo                  compare four assignors on a Kafka of six brokers in three racks'
@@ -35,6 +35,7 @@ help:
 	@echo 'make benchmarks-placement  time the placers and reassignment plans'
 	@echo 'make benchmarks-clients    compare the confluent consumers on a real Kafka'
 	@echo 'make chaos                 break clusters and groups of every client, and check what they did'
+	@echo 'make nightly               what takes hours: slow tests, all rights, all faults, memory'
 	@echo 'make mutation              change the code in small ways, and count what the tests notice'
 	@echo 'make wheel-test            build the wheel, and test it without the checkout'
 	@echo 'make constraints           update constraints.txt to the newest versions'
@@ -81,6 +82,14 @@ benchmarks-clients: $(VENV)/.dev-installed
 
 chaos: $(VENV)/.dev-installed
 	@$(BIN)/python -m integration.chaos $(ARGS)
+
+# Slow tests have the whole matrix of rights; each step runs, and the first failure is the status.
+nightly: $(VENV)/.dev-installed
+	@status=0; \
+	RACKWARD_SLOW_TESTS=all $(BIN)/python -m pytest --numprocesses $(WORKERS) -m slow tests integration || status=$$?; \
+	$(BIN)/python -m integration.chaos $(ARGS) || status=$$?; \
+	$(BIN)/python -m integration.chaos --soak 30 $(ARGS) || status=$$?; \
+	exit $$status
 
 mutation: $(VENV)/.mutation-installed
 	@$(BIN)/python -m benchmarks.mutation $(ARGS)

@@ -42,7 +42,7 @@ from integration.support.controllers import (
     wait_for_replicas,
 )
 from integration.support.groups import ConsumerGroup
-from integration.support.leading import FAST, STOCK
+from integration.support.leading import FAST, UNMODIFIED_CLIENTS
 from integration.support.topics import create_topic
 from placement_core import RackwardError, TopicPartition
 from rackward.placement_service.client import create_replica_placement
@@ -51,7 +51,7 @@ from rackward.testing.broker_config import free_ports
 from tests.support.waiting import wait_until
 
 NO_BROKER = 77
-PATIENCE = 300.0
+TIMEOUT = 300.0
 """Seconds until a process must have done what is waited for."""
 SCRAPE_SECONDS = 2
 PHASE_SECONDS = 20.0
@@ -94,7 +94,7 @@ CHECKS: Mapping[tuple[int, str], Check] = {
     # Leaders that have moved to where their readers are lower it.
     (13, "A"): lambda values: min(values) >= -12 and 1 <= max(values) <= 12,
     (14, "A"): between(2, 3),
-    (15, "A"): between(1, PATIENCE * 10),
+    (15, "A"): between(1, TIMEOUT * 10),
     (29, "A"): between(2, 100),
     (30, "A"): between(1, 10),
     (30, "B"): between(1, 10),
@@ -290,7 +290,7 @@ def run(program: str, folder: Path, report: Callable[[str], None]) -> list[Shown
             stack.callback(server.shutdown)
         running = stack.enter_context(controller(cluster, folder))
         wait_for_active(running)
-        stock = STOCK["confluent-cooperative-sticky"]
+        stock = UNMODIFIED_CLIENTS["confluent-cooperative-sticky"]
         group = stack.enter_context(ConsumerGroup(cluster, topics=[ours]))
         led = stack.enter_context(ConsumerGroup(cluster, topics=[theirs], client=stock))
         had = stack.enter_context(ConsumerGroup(cluster, topics=[taken], client=stock))
@@ -301,18 +301,18 @@ def run(program: str, folder: Path, report: Callable[[str], None]) -> list[Shown
         }
         had.start("a1", "a")
         had.start("b1", "b")
-        had.settle(partitions_of(taken, 6), within=PATIENCE)
+        had.settle(partitions_of(taken, 6), within=TIMEOUT)
         stack.enter_context(lead(cluster, lead_port, led.id, had.id))
         prometheus = Prometheus(program, folder, targets)
         stack.callback(prometheus.close)
-        wait_until(prometheus.is_ready, PATIENCE, "Prometheus has scraped every process")
+        wait_until(prometheus.is_ready, TIMEOUT, "Prometheus has scraped every process")
 
         report("members join; rackward lead takes a group over")
         for rack, registry in zip("abc", registries, strict=True):
             group.start(rack, rack, strategies=strategy(registry, rack))
             led.start(f"{rack}1", rack)
-        group.settle(partitions_of(ours, 6), within=PATIENCE)
-        led.settle(partitions_of(theirs, 6), within=PATIENCE)
+        group.settle(partitions_of(ours, 6), within=TIMEOUT)
+        led.settle(partitions_of(theirs, 6), within=TIMEOUT)
         time.sleep(PHASE_SECONDS)
 
         report("leaders move; groups follow")
@@ -332,7 +332,7 @@ def run(program: str, folder: Path, report: Callable[[str], None]) -> list[Shown
         create_under_replicated(cluster, "short")
         time.sleep(PHASE_SECONDS)
         cluster.start_broker(2)
-        wait_for_replicas(cluster, "short", within=PATIENCE)
+        wait_for_replicas(cluster, "short", within=TIMEOUT)
         request_placements(running.service)
         time.sleep(PHASE_SECONDS)
         report("evaluating every expression")

@@ -16,7 +16,7 @@ from assignors.metrics import AssignmentCollector
 from rackward.collector.config import ClusterSource, read_sources
 from rackward.controller.config import read_config
 from rackward.controller.http import ControllerMetrics, MetricsCollector
-from rackward.controller.reconciler import ReconcileStatus
+from rackward.controller.reconcile import ReconcileStatus
 from rackward.lead.metrics import LeadMetrics
 from rackward.placement_service import ServiceMetrics
 from tests.test_documentation import no_properties, parse_command

@@ -114,8 +114,3 @@ def _cell(outcome: Mapping[str, Any]) -> str:
     # Of some earlier runs, the number of repeated records was not kept.
     repeated = "" if outcome["repeated"] is None else f", {outcome['repeated']}"
     return f"{outcome['recovered']:.1f} s{repeated}{mark}"
-
-
-def _range(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
-    return low if low == high else f"{low} to {high}"

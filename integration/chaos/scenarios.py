@@ -278,7 +278,7 @@ def _scenarios() -> Iterator[Scenario]:
         tuple(Step(float(second), Action.MOVE_LEADERS) for second in range(20)),
     )
     yield Scenario(
-        "topic-made-again",
+        "topic-recreated",
         (Step(0.0, Action.DELETE_TOPIC), Step(5.0, Action.CREATE_TOPIC)),
     )
     yield Scenario("partitions-added", (Step(0.0, Action.ADD_PARTITIONS, 3),))

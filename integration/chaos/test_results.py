@@ -57,7 +57,7 @@ def test_only_what_is_missing_runs_again() -> None:
     assert [each["recovered"] for each in newer.outcomes] == [9.0]
 
 
-def test_the_table_has_seconds_repeats_violations_and_what_did_not_run() -> None:
+def test_the_table_has_seconds_repeats_and_violations() -> None:
     wrong = replace(OUTCOME, client="java", violations=("lost",))
     results = Results().with_outcomes([OUTCOME, wrong], 7, "2026-01-02")
     lines = results.tables().splitlines()

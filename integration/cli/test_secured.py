@@ -31,7 +31,7 @@ from integration.support.collecting import read_table
 from integration.support.command_line import Done, one_line, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import (
-    STOCK,
+    UNMODIFIED_CLIENTS,
     membership_times,
     wait_for_status,
     wait_until_leading,
@@ -213,7 +213,7 @@ def test_errors_name_missing_permissions(secured: Secured) -> None:
     ongoing, placeholders, throttles = shown["not_shown"]
     assert "grant this user Describe on the cluster" in ongoing
     assert placeholders.startswith("placeholders: ")
-    assert placeholders.endswith("grant this user Describe on _rackward_intents")
+    assert placeholders.endswith("grant this user Describe on _rackward_pending_replicas")
     assert throttles.startswith("throttles: ")
     assert "grant this user DescribeConfigs" in throttles
 
@@ -230,7 +230,7 @@ def test_adding_partitions_does_not_need_access_to_pending_replicas(secured: Sec
     add = ("topics", "add-partitions", topic, "--yes", "--ignore-racks", "--partitions", "2")
     done = secured.run("plain", bob, *add)
     assert "Pending replicas of these topics are not considered" in done.err
-    assert "grant this user Describe on _rackward_intents" in done.err
+    assert "grant this user Describe on _rackward_pending_replicas" in done.err
     assert len(secured.replicas(topic)) == 2
 
 
@@ -246,7 +246,7 @@ def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
         "sasl.password": "bob",
     }
     options = LeadOptions(take_over=TakeOverPolicy(TakeOver.REMOVE))
-    client = STOCK["confluent-range"]
+    client = UNMODIFIED_CLIENTS["confluent-range"]
     with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         group.start("a1", "a")
         group.start("a2", "a")

@@ -51,7 +51,7 @@ OURS = {
     "cooperative": KafkaPython(lambda rack: [LeaderRackAwareCooperativeStickyAssignor(rack=rack)]),
     "eager": KafkaPython(lambda rack: [LeaderRackAwareRangeAssignor(rack=rack)]),
 }
-STOCK = {
+UNMODIFIED_CLIENTS = {
     "cooperative": KafkaPython(lambda _: [CooperativeStickyAssignor()], workarounds=False),
     "eager": KafkaPython(lambda _: [RangePartitionAssignor()], workarounds=False),
 }
@@ -175,9 +175,9 @@ def test_leaving_does_not_wait_for_the_other_members(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["close", "unsubscribe"])
-@pytest.mark.parametrize("protocol", STOCK)
+@pytest.mark.parametrize("protocol", UNMODIFIED_CLIENTS)
 def test_leaving_with_kafka_python_alone(cluster: Cluster, protocol: str, how: str) -> None:
-    with held_up(cluster, STOCK[protocol]) as held:
+    with held_up(cluster, UNMODIFIED_CLIENTS[protocol]) as held:
         held.hold_up()
         times = leave(held, held.leaver, how)
         print(f"kafka-python {protocol} {how}: {times}")

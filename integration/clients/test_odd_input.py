@@ -177,7 +177,7 @@ def test_a_topic_deleted_during_a_rebalance(
 
 
 @LIBRARIES
-def test_a_member_that_does_not_revoke_keeps_partitions_from_others_for_two_timeouts(
+def test_an_unrevoked_claim_expires_after_two_timeouts(
     cluster: Cluster,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,

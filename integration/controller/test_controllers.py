@@ -11,6 +11,7 @@ import pytest
 from integration.support.controllers import (
     TAKE_OVER_SECONDS,
     RunningController,
+    Step,
     assigned_replicas,
     cluster_state,
     controller,
@@ -24,7 +25,7 @@ from integration.support.controllers import (
 )
 from integration.support.topics import delete_topic, throttle_settings
 from placement_core import TopicPartition
-from rackward.controller.reconciler import WRITING_RECORDS, Step
+from rackward.controller.lease import WRITING_RECORDS
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
 from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC
@@ -76,7 +77,7 @@ def test_a_controller_killed_at_each_step(
     assert all(len(rows) == 1 for rows in assigned.values()), f"assigned twice: {assigned}"
 
 
-def test_two_controllers_and_a_topic_of_pending_replicas_that_is_deleted(
+def test_two_controllers_restore_a_deleted_topic(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     topic = unique_name("two")

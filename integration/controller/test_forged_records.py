@@ -38,10 +38,10 @@ def forged(topic: str, topic_id: str | None, **fields: Any) -> dict[str, Any]:
         "topic": topic,
         "topic_id": topic_id,
         "replication_factor": 3,
-        "open": [[0, 0]],
+        "partitions": [[0, 0]],
         "layout": "",
-        "stand_ins": [],
-        "filling": {},
+        "offline_replicas": [],
+        "assigned": {},
     }
     return {**record, **fields}
 
@@ -64,22 +64,34 @@ def test_forged_records_remove_nothing(
         every = [0, 1, 2]
         records: dict[str, dict[str, Any]] = {
             f"{full}/shorter": forged(
-                full, ids_of[full], replication_factor=1, stand_ins=every, filling={"0": [1]}
+                full,
+                ids_of[full],
+                replication_factor=1,
+                offline_replicas=every,
+                assigned={"0": [1]},
             ),
             f"{full}/other": forged(
-                full, ids_of[full], replication_factor=2, stand_ins=[2], filling={"0": [0, 1]}
+                full,
+                ids_of[full],
+                replication_factor=2,
+                offline_replicas=[2],
+                assigned={"0": [0, 1]},
             ),
-            f"{full}/leader": forged(full, ids_of[full], filling={"0": [1, 0, 2]}),
+            f"{full}/leader": forged(full, ids_of[full], assigned={"0": [1, 0, 2]}),
             f"{single}/moved": forged(
-                single, ids_of[single], replication_factor=1, stand_ins=[2], filling={"0": [0]}
+                single,
+                ids_of[single],
+                replication_factor=1,
+                offline_replicas=[2],
+                assigned={"0": [0]},
             ),
-            f"{internal}/more": forged(internal, ids_of[internal], filling={"0": every}),
-            f"{full}/huge": forged(full, ids_of[full], open=[[0, 999_999]]),
+            f"{internal}/more": forged(internal, ids_of[internal], assigned={"0": every}),
+            f"{full}/huge": forged(full, ids_of[full], partitions=[[0, 999_999]]),
             f"{full}/many": forged(full, ids_of[full], replication_factor=1000),
         }
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all")
         for number in range(20):
-            records[f"{full}/large{number}"] = forged(full, ids_of[full], open=[[0, 999_998]])
+            records[f"{full}/large{number}"] = forged(full, ids_of[full], partitions=[[0, 999_998]])
         values = {key: json.dumps(value).encode() for key, value in records.items()}
         values |= {f"{full}/odd": b"\xff\x00", f"{full}/deep": b"[" * 100_000}
         for key, value in values.items():

@@ -9,6 +9,7 @@ from itertools import permutations
 
 import pytest
 
+from integration.support.controllers import SHORT_SESSION
 from integration.support.topics import delete_topic
 from rackward.controller.lease import Lease
 from rackward.kafka import connect, read_state
@@ -21,8 +22,6 @@ from rackward.topics.pending_replicas import (
     layout_digest,
 )
 from tests.support.waiting import TEST_TIMEOUT
-
-SESSION_TIMEOUT_MS = 6_000
 
 
 class Controllers:
@@ -47,7 +46,8 @@ class Controllers:
 
     def join(self, name: str) -> None:
         """Add a controller."""
-        self._leases[name] = Lease(self._properties, name, SESSION_TIMEOUT_MS)
+        with SHORT_SESSION():
+            self._leases[name] = Lease(self._properties, name)
 
     def leave(self, name: str) -> None:
         """Close the lease of a controller."""

@@ -32,8 +32,7 @@ from integration.support.controllers import (
 from integration.support.topics import create_topic, fill, throttle_settings
 from placement_core import TopicPartition
 from placement_core.cluster import Move
-from rackward.controller.lease import Lease
-from rackward.controller.reconciler import ControllerCluster
+from rackward.controller.lease import ControllerCluster, Lease, ReconnectingAdmin
 from rackward.kafka import connect, errors, read_state
 from rackward.placement_service import create_replica_placement
 from rackward.testing import Cluster
@@ -56,7 +55,7 @@ def cluster(three_brokers: Cluster) -> Cluster:
     return three_brokers
 
 
-def test_a_topic_created_while_a_broker_is_down_gets_its_replicas_later(
+def test_a_topic_gets_its_replicas_when_a_broker_returns(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     """In between, the controller is killed and started again."""
@@ -179,7 +178,7 @@ class ConfirmedLease:
     """A lease that no other controller takes."""
 
     @contextmanager
-    def confirmed(self) -> Iterator[Deadline]:
+    def fenced(self, operation: str) -> Iterator[Deadline]:  # noqa: ARG002
         yield Deadline.after(TEST_TIMEOUT)
 
 
@@ -188,8 +187,8 @@ def test_only_replicas_that_are_being_copied_stay_throttled(
 ) -> None:
     topic = create_topic(cluster, unique_name("large"), [[0]] * 3)
     fill(cluster, topic, 1, 3000, size=1000)
-    changes = ControllerCluster({"bootstrap.servers": cluster.bootstrap_servers}, TEST_TIMEOUT)
-    changes.lease = cast("Lease", ConfirmedLease())
+    admin = ReconnectingAdmin({"bootstrap.servers": cluster.bootstrap_servers}, TEST_TIMEOUT)
+    changes = ControllerCluster(admin, cast("Lease", ConfirmedLease()))
     moves = [Move(TopicPartition(topic, number), (0,), (0, 1)) for number in range(3)]
     with closing(changes):
         try:

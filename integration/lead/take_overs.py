@@ -25,7 +25,7 @@ from typing import Any
 from integration.support.clients import PartitionId
 from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.leading import (
-    STOCK,
+    UNMODIFIED_CLIENTS,
     WITH_GO_OR_NODE,
     LedGroup,
     leading,
@@ -36,7 +36,7 @@ from integration.support.topics import SteadyProducer, create_topic, new_name
 from rackward.lead import TakeOver, TakeOverPolicy
 from rackward.testing import Cluster, LocalCluster
 
-CLIENTS = STOCK | WITH_GO_OR_NODE
+CLIENTS = UNMODIFIED_CLIENTS | WITH_GO_OR_NODE
 
 RACKS = ("a", "b", "c")
 

@@ -8,7 +8,7 @@ import pytest
 
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import (
-    STOCK,
+    UNMODIFIED_CLIENTS,
     WITH_GO_OR_NODE,
     LedGroup,
     leading,
@@ -32,14 +32,14 @@ def topic(shared_three_brokers: Cluster) -> str:
 
 @pytest.fixture(
     params=[
-        *sorted(STOCK),
+        *sorted(UNMODIFIED_CLIENTS),
         *(pytest.param(each, marks=pytest.mark.slow) for each in WITH_GO_OR_NODE),
     ]
 )
 def led(
     request: pytest.FixtureRequest, shared_three_brokers: Cluster, topic: str
 ) -> Iterator[LedGroup]:
-    client = (STOCK | WITH_GO_OR_NODE)[request.param]
+    client = (UNMODIFIED_CLIENTS | WITH_GO_OR_NODE)[request.param]
     with ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group:
         yield LedGroup(shared_three_brokers, group, topic, PARTITIONS)
 

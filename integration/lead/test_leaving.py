@@ -14,7 +14,7 @@ import pytest
 from integration.support.clients import partitions_of
 from integration.support.command_line import running
 from integration.support.groups import ConsumerGroup, everything_is_read
-from integration.support.leading import STOCK, WITH_GO_OR_NODE, LedGroup
+from integration.support.leading import UNMODIFIED_CLIENTS, WITH_GO_OR_NODE, LedGroup
 from integration.support.topics import SteadyProducer, create_topic, new_name
 from rackward.testing import Cluster
 
@@ -24,7 +24,7 @@ REPLICAS = [[(p * 7) % 3] for p in range(PARTITIONS)]
 
 IN_CI = {"confluent-cooperative-sticky"}
 RACKS = ",".join(f"{rack}{n}={rack}" for rack in "abc" for n in range(10))
-CLIENTS = STOCK | WITH_GO_OR_NODE
+CLIENTS = UNMODIFIED_CLIENTS | WITH_GO_OR_NODE
 
 
 @pytest.mark.parametrize(

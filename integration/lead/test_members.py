@@ -11,7 +11,7 @@ from integration.support.clients import MemberConfig, PartitionId, partitions_of
 from integration.support.groups import Change, ConsumerGroup, Reads, everything_is_read
 from integration.support.hostile import HostileMember, subscription
 from integration.support.leading import (
-    STOCK,
+    UNMODIFIED_CLIENTS,
     LedGroup,
     leading,
     wait_for_status,
@@ -49,7 +49,9 @@ def test_java_and_confluent_in_one_group_are_restarted(
 ) -> None:
     """One after the other; nothing is lost or owned twice, and little is read again."""
     with (
-        ConsumerGroup(shared_three_brokers, topics=[topic], client=STOCK[confluent]) as group,
+        ConsumerGroup(
+            shared_three_brokers, topics=[topic], client=UNMODIFIED_CLIENTS[confluent]
+        ) as group,
         leading(shared_three_brokers, group.id) as leader,
         SteadyProducer(shared_three_brokers, topic, PARTITIONS) as sent,
     ):
@@ -131,7 +133,7 @@ def test_hostile_members_get_nothing(shared_three_brokers: Cluster, topic: str, 
         "claims everything": subscription([], {topic: range(PARTITIONS)}, 2**31 - 1),
         "five thousand topics": subscription([f"{topic}-{n}" for n in range(5000)], {}, 0),
     }[kind]
-    client = STOCK["confluent-cooperative-sticky"]
+    client = UNMODIFIED_CLIENTS["confluent-cooperative-sticky"]
     with (
         ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group,
         leading(shared_three_brokers, group.id) as leader,
@@ -153,11 +155,11 @@ def test_hostile_members_get_nothing(shared_three_brokers: Cluster, topic: str, 
             hostile.close()
 
 
-def test_a_member_that_does_not_revoke_keeps_partitions_from_others_for_two_timeouts(
+def test_an_unrevoked_claim_expires_after_two_timeouts(
     shared_three_brokers: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rackward.lead.led_group.REVOCATION_TIMEOUT", 1.0)
-    client = STOCK["confluent-cooperative-sticky"]
+    client = UNMODIFIED_CLIENTS["confluent-cooperative-sticky"]
     with (
         ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group,
         leading(shared_three_brokers, group.id) as leader,
@@ -189,7 +191,7 @@ def test_a_member_that_does_not_rejoin_holds_up_its_group(
 ) -> None:
     """Brokers wait for it for its rebalance timeout; the leader cannot assign, and says so."""
     monkeypatch.setattr("rackward.lead.led_group.SLOW_REBALANCE_SECONDS", 2.0)
-    client = STOCK["confluent-cooperative-sticky"]
+    client = UNMODIFIED_CLIENTS["confluent-cooperative-sticky"]
     with (
         ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group,
         leading(shared_three_brokers, group.id) as leader,

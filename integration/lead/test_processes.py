@@ -7,7 +7,7 @@ from pathlib import Path
 
 from integration.support.controllers import controller
 from integration.support.groups import ConsumerGroup
-from integration.support.leading import STOCK, LedGroup, membership_times
+from integration.support.leading import UNMODIFIED_CLIENTS, LedGroup, membership_times
 from integration.support.topics import create_topic, new_name
 from rackward.lead import GroupLeader
 from rackward.lead.member import IDLE_JOIN_CONNECTIONS
@@ -20,11 +20,11 @@ GROUPS = 200
 REST_SECONDS = 10.0
 
 
-def test_the_active_controller_leads_the_groups_of_its_configuration(
+def test_the_active_controller_leads_its_configured_groups(
     shared_three_brokers: Cluster, tmp_path: Path
 ) -> None:
     topic = create_topic(shared_three_brokers, new_name("led"), REPLICAS)
-    client = STOCK["confluent-cooperative-sticky"]
+    client = UNMODIFIED_CLIENTS["confluent-cooperative-sticky"]
     with ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group:
         led = LedGroup(shared_three_brokers, group, topic, PARTITIONS)
         with controller(shared_three_brokers, tmp_path, lead={"groups": group.id}) as running:

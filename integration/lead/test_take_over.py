@@ -12,7 +12,7 @@ from kafka import errors as kafka_errors
 from assignors.consumer_protocol import EMPTY_SUBSCRIPTION
 from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.leading import (
-    STOCK,
+    UNMODIFIED_CLIENTS,
     LedGroup,
     leading,
     live_group,
@@ -49,7 +49,7 @@ def led(
     request: pytest.FixtureRequest, shared_three_brokers: Cluster, topic: str
 ) -> Iterator[LedGroup]:
     """A running group, led by one of its consumers."""
-    client = STOCK[request.param]
+    client = UNMODIFIED_CLIENTS[request.param]
     with ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group:
         made = LedGroup(shared_three_brokers, group, topic, PARTITIONS)
         made.start("c1", "b1", "a1")
@@ -207,7 +207,7 @@ def test_a_process_that_has_left_does_not_stop_the_next(
     Of two processes, the one with the lower member id takes the group over.
     """
     monkeypatch.setattr(led_group, "ID_TRIES", 1000)
-    client = STOCK["confluent-cooperative-sticky"]
+    client = UNMODIFIED_CLIENTS["confluent-cooperative-sticky"]
     with (
         ExitStack() as stack,
         ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group,
@@ -233,13 +233,15 @@ def test_a_process_that_has_left_does_not_stop_the_next(
         led.settle()
 
 
-@pytest.mark.parametrize("client", sorted(STOCK))
+@pytest.mark.parametrize("client", sorted(UNMODIFIED_CLIENTS))
 def test_a_member_in_waiting_does_no_harm(
     shared_three_brokers: Cluster, topic: str, client: str
 ) -> None:
     """The consumers' own leader assigns everything, to members that read."""
     expected = {(topic, p) for p in range(PARTITIONS)}
-    with ConsumerGroup(shared_three_brokers, topics=[topic], client=STOCK[client]) as group:
+    with ConsumerGroup(
+        shared_three_brokers, topics=[topic], client=UNMODIFIED_CLIENTS[client]
+    ) as group:
         group.start("a1", "a")
         group.settle(expected)
         with leading(shared_three_brokers, group.id) as leader:

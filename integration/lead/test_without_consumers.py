@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -129,15 +130,39 @@ def test_a_group_without_consumers_is_left_and_joined_again(
         wait_until_leading(leader)
 
 
-def test_patterns_match_groups_with_members_only(shared_three_brokers: Cluster) -> None:
+def test_patterns_match_groups_with_members_only(
+    shared_three_brokers: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rackward.lead.leader.SCAN_SECONDS", 0.5)
     cluster = shared_three_brokers
+    properties = {"bootstrap.servers": cluster.bootstrap_servers}
     topic = create_topic(cluster, new_name("led"), [[0]])
     stem = new_name("pattern")
     consume_and_commit(cluster, f"{stem}-empty", topic).close()
     consumer = consume_and_commit(cluster, f"{stem}-live", topic)
     try:
-        with connect({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        with connect(properties) as admin:
             assert match_groups(admin, [f"{stem}-*"]) == [f"{stem}-live"]
             assert match_groups(admin, [f"{stem}-empty"]) == [f"{stem}-empty"]
+        leader = GroupLeader(properties, [f"{stem}-*"])
+        running = threading.Thread(target=leader.run)
+        running.start()
+        try:
+            _wait_for_groups(leader, f"{stem}-live")
+            late = consume_and_commit(cluster, f"{stem}-late", topic)
+            _wait_for_groups(leader, f"{stem}-late", f"{stem}-live")
+            late.close()
+        finally:
+            leader.stop()
+            running.join(TEST_TIMEOUT)
+        assert not running.is_alive()
     finally:
         consumer.close()
+
+
+def _wait_for_groups(leader: GroupLeader, *names: str) -> None:
+    wait_until(
+        lambda: tuple(status.group for status in leader.status()) == names,
+        TEST_TIMEOUT,
+        f"the groups are {names}",
+    )

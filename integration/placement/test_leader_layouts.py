@@ -7,6 +7,7 @@ import time
 import pytest
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
+from integration.support.controllers import Step, observed_changes
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, replicas_led_from, wait_for_leaders
 from integration.support.topics import create_topic, delete_topic
@@ -15,7 +16,6 @@ from placement_core.placers import RackAlternatingPlacer
 from rackward.controller.app import Controller, Plugins
 from rackward.controller.config import ControllerConfig, LeaderLayoutConfig
 from rackward.controller.leader_layout import LeaderLayouts
-from rackward.controller.reconciler import Step
 from rackward.kafka import connect
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
@@ -103,8 +103,8 @@ def test_layouts_are_applied_at_the_configured_interval(
         )
         plugins = Plugins(RackAlternatingPlacer, MetadataLocator())
         began = time.monotonic()
-        running.append(Controller(config, plugins, 20.0, clock=clock, on_step=delay_election))
-        with pytest.raises(StopControllerError):
+        running.append(Controller(config, plugins, 20.0, clock))
+        with observed_changes(delay_election), pytest.raises(StopControllerError):
             running[0].run()
     delete_topic(cluster, PENDING_REPLICAS_TOPIC)
     wait_for_leaders(cluster, topic, {"b": 36})

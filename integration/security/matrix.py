@@ -21,7 +21,7 @@ MECHANISMS: Mapping[str, tuple[str | None, str]] = {
 
 CLUSTER, TOPIC, GROUP = "the cluster", "the topic", "the group"
 OTHER_TOPIC = "the other topic"
-INTENTS, CONTROLLERS = "_rackward_intents", "rackward-controller"
+PENDING_REPLICAS, CONTROLLERS = "_rackward_pending_replicas", "rackward-controller"
 GROUPS = frozenset({GROUP, CONTROLLERS})
 
 
@@ -75,7 +75,7 @@ _CLUSTER_CONFIGS = "grant this user DescribeConfigs on the cluster"
 _SET_CONFIGS = "grant this user AlterConfigs on {topic}"
 _SET_CLUSTER_CONFIGS = "grant this user AlterConfigs on the cluster"
 _ALTER = "grant this user Alter on the cluster"
-_ON_INTENTS = "grant this user Describe on _rackward_intents"
+_ON_PENDING_REPLICAS = "grant this user Describe on _rackward_pending_replicas"
 
 COMMANDS: Mapping[str, Part] = {
     "audit": Part(
@@ -115,7 +115,7 @@ COMMANDS: Mapping[str, Part] = {
             _DESCRIBE_CLUSTER: _ON_CLUSTER,
             _TOPIC_CONFIGS: _CONFIGS,
             _BROKER_CONFIGS: _CLUSTER_CONFIGS,
-            Right("Read", INTENTS): "grant this user Read on _rackward_intents",
+            Right("Read", PENDING_REPLICAS): "grant this user Read on _rackward_pending_replicas",
         },
         ("topics", "describe", "{topic}"),
     ),
@@ -129,7 +129,7 @@ COMMANDS: Mapping[str, Part] = {
     "topics add-partitions": Part(
         {
             Right("Alter", TOPIC): "grant this user Alter on the topic",
-            Right("Read", INTENTS): "grant this user Read on _rackward_intents",
+            Right("Read", PENDING_REPLICAS): "grant this user Read on _rackward_pending_replicas",
         },
         ("topics", "add-partitions", "{topic}", "--partitions", "2", "--yes"),
     ),
@@ -139,7 +139,7 @@ COMMANDS: Mapping[str, Part] = {
             _DESCRIBE_CLUSTER: _ON_CLUSTER,
             _TOPIC_CONFIGS: _CONFIGS,
             _BROKER_CONFIGS: _CLUSTER_CONFIGS,
-            Right("Read", INTENTS): "grant this user Read on _rackward_intents",
+            Right("Read", PENDING_REPLICAS): "grant this user Read on _rackward_pending_replicas",
         },
         ("placement", "check", "--topics", "{topic}", "--fail-on", "never"),
     ),
@@ -218,8 +218,10 @@ PROCESSES: Mapping[str, Part] = {
     "controller": Part(
         {
             Right("Read", CONTROLLERS): "grant this user Read on group rackward-controller",
-            Right("Read", INTENTS): "grant this user Read on _rackward_intents",
-            Right("DescribeConfigs", INTENTS): f"grant this user DescribeConfigs on {INTENTS}",
+            Right("Read", PENDING_REPLICAS): "grant this user Read on _rackward_pending_replicas",
+            Right(
+                "DescribeConfigs", PENDING_REPLICAS
+            ): f"grant this user DescribeConfigs on {PENDING_REPLICAS}",
             _DESCRIBE_CLUSTER: _ON_CLUSTER,
         }
     ),

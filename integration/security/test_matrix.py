@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import signal
 import subprocess
@@ -18,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,15 +27,14 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from assignors.connection import kafka_python_settings
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor, read_from_nearest
 from integration.clients.test_security import CLIENTS
-from integration.security import results
 from integration.security.cluster import KEY_PASSWORD, PASSWORD, PRINCIPALS, Secured, run_secured
 from integration.security.matrix import (
     COMMANDS,
     GROUP,
-    INTENTS,
     MECHANISMS,
     OTHER_TOPIC,
     PARTS,
+    PENDING_REPLICAS,
     PROCESSES,
     TOPIC,
     Right,
@@ -46,7 +43,7 @@ from integration.security.matrix import (
 from integration.support.clients import KafkaPython, partitions_of
 from integration.support.command_line import ROOT, rackward
 from integration.support.groups import ConsumerGroup
-from integration.support.leading import STOCK, membership_times
+from integration.support.leading import UNMODIFIED_CLIENTS, membership_times
 from integration.support.topics import create_topic, create_topics
 from rackward.lead import GroupLeader
 from rackward.testing import Cluster, DockerCluster, LocalCluster
@@ -122,11 +119,8 @@ WITHOUT_RIGHTS = [
 class Matrix:
     """The cluster with all topics, users and rights, and the outcome of each cell."""
 
-    def __init__(
-        self, secured: Secured, folder: Path, readers: ConsumerGroup, runtime: str
-    ) -> None:
+    def __init__(self, secured: Secured, folder: Path, readers: ConsumerGroup) -> None:
         self.secured, self.folder, self.readers = secured, folder, readers
-        self.runtime = runtime
 
     def run(self, cell: Cell, expected: str | None) -> str:
         """Return all output of a cell; of a process, as soon as the expected text is there.
@@ -224,7 +218,7 @@ class Matrix:
     def _run_lead(self, cell: Cell, properties: dict[str, Any], expected: str | None) -> str:
         output = Output()
         group = ConsumerGroup(
-            self.secured.cluster, topics=[cell.topic], client=STOCK["confluent-range"]
+            self.secured.cluster, topics=[cell.topic], client=UNMODIFIED_CLIENTS["confluent-range"]
         )
         group.id = cell.group
 
@@ -326,9 +320,11 @@ def matrix(
             elif cell.is_change and cell.part != "topics create":
                 topics[cell.topic] = [[1, 0]] if cell.part == "leaders apply" else [[1]]
         create_topics(cluster, topics)
-        create_topic(cluster, INTENTS, [[0, 1]], cleanup_policy="compact")
+        create_topic(cluster, PENDING_REPLICAS, [[0, 1]], cleanup_policy="compact")
         # The record of pending replicas is invalid, which the commands ignore after reading it.
-        send_records(cluster, [SHARED, *(c.topic for c in cells if c.part in PROCESSES), INTENTS])
+        send_records(
+            cluster, [SHARED, *(c.topic for c in cells if c.part in PROCESSES), PENDING_REPLICAS]
+        )
         client = KafkaPython(
             lambda _: [LeaderRackAwareCooperativeStickyAssignor("a", refresh=None)]
         )
@@ -347,14 +343,14 @@ def matrix(
             )
             for cell in cells
         )
-        yield Matrix(secured, folder, readers, request.param)
+        yield Matrix(secured, folder, readers)
 
 
 def send_records(cluster: Cluster, topics: Sequence[str]) -> None:
-    """Send a record to each partition: one of INTENTS, two of every other topic."""
+    """Send a record to each partition: one of PENDING_REPLICAS, two of every other topic."""
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all")
     for topic in topics:
-        for partition in range(1 if topic == INTENTS else 2):
+        for partition in range(1 if topic == PENDING_REPLICAS else 2):
             producer.send(topic, key=b"x", value=b"x", partition=partition)
     producer.flush(TEST_TIMEOUT)
     producer.close()
@@ -371,12 +367,6 @@ def check_cells(matrix: Matrix, cells: list[Cell]) -> None:
     for cell in cells:
         if wrong := check_cell(matrix, cell):
             found[cell] = f"{cell.name}: {wrong}"
-    if path := os.environ.get("RACKWARD_SECURITY_RESULTS"):
-        outcomes: dict[str, dict[str, bool]] = {}
-        for cell in cells:
-            name = cell.mechanism if cell.withheld is None else str(cell.withheld)
-            outcomes.setdefault(cell.part, {})[name] = cell not in found
-        results.add(Path(path), matrix.runtime, str(date.today()), outcomes)
     assert not found, "\n".join(found.values())
 
 
@@ -400,9 +390,7 @@ def check_cell(matrix: Matrix, cell: Cell) -> str | None:
 @pytest.mark.timeout(1800)
 @each_runtime
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_rights_of_the_table_suffice_with_every_mechanism(
-    matrix: Matrix, mechanism: str
-) -> None:
+def test_the_rights_suffice_with_every_mechanism(matrix: Matrix, mechanism: str) -> None:
     check_cells(matrix, [each for each in WITH_MECHANISMS if each.mechanism == mechanism])
 
 
@@ -414,27 +402,10 @@ def test_an_error_names_the_right_that_is_missing(matrix: Matrix, part: str) -> 
     check_cells(matrix, [each for each in WITHOUT_RIGHTS if each.part == part])
 
 
-def test_the_tables_in_the_documentation() -> None:
+def test_the_table_in_the_documentation() -> None:
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    for source, expected in (
-        ("integration/security/matrix.py", table()),
-        ("integration/security/results.json", results.outcomes_table(results.read(results.FILE))),
-    ):
-        begin, end = f"<!-- from {source} -->\n\n", "\n\n<!-- end -->"
-        assert text.partition(begin)[2].partition(end)[0] == expected
-
-
-def test_later_outcomes_replace_earlier_ones(tmp_path: Path) -> None:
-    path = tmp_path / "results.json"
-    withheld = {str(right): True for right in PARTS["audit"].rights}
-    results.add(path, "local", "2026-01-01", {"audit": {"TLS": False, "PLAIN": True, **withheld}})
-    results.add(path, "docker", "2026-01-02", {"audit": {"TLS": False}})
-    results.add(path, "local", "2026-01-03", {"audit": {"TLS": True}, "lead": {"TLS": True}})
-    lines = results.outcomes_table(results.read(path)).splitlines()
-    missing = " | not run" * 4
-    assert lines[2] == f"| `audit` | P, D 0/1 | P{missing} | P 5/5 |"
-    assert f"| `lead` | P{missing} | not run | not run |" in lines
-    assert lines[-1].startswith("2026-01-02 to 2026-01-03: kafka ")
+    begin, end = "<!-- from integration/security/matrix.py -->\n\n", "\n\n<!-- end -->"
+    assert text.partition(begin)[2].partition(end)[0] == table()
 
 
 def test_names_of_cells_are_names_of_topics_and_differ() -> None:

@@ -88,17 +88,25 @@ def layout(cluster: Cluster, topic: str) -> ClusterView:
     return views[0]
 
 
+COLLECT = """
+import runpy
+from rackward.collector import sinks
+
+sinks.SNAPSHOTS_PER_FILE = 1
+runpy.run_module("rackward.cli.main", run_name="__main__")
+"""
+
+
 def collect(*arguments: str, log: Path | None = None) -> subprocess.Popen[str]:
     """Start ``rackward traffic collect`` as a process with piped output.
 
-    Every snapshot is a file of its own. With ``log``, stderr goes to this file, which can be read
+    Each snapshot has its own file. With ``log``, stderr goes to this file, which can be read
     while the process runs.
     """
     with nullcontext(subprocess.PIPE) if log is None else log.open("wb") as errors:
         return subprocess.Popen(
             [
-                *(sys.executable, "-m", "rackward.cli.main", "traffic", "collect"),
-                *("--snapshots-per-file", "1", *arguments),
+                *(sys.executable, "-c", COLLECT, "traffic", "collect", *arguments),
             ],
             stdout=subprocess.PIPE,
             stderr=errors,

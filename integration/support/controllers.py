@@ -20,10 +20,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition as KafkaTopicPartition
@@ -35,10 +38,11 @@ from placement_core.locators import MetadataLocator
 from placement_core.placers import RackAlternatingPlacer
 from rackward.controller.app import Controller, Plugins
 from rackward.controller.config import ControllerConfig, LeaderLayoutConfig
-from rackward.controller.reconciler import Step
+from rackward.controller.lease import Lease
 from rackward.kafka import ClusterState, connect, read_state
 from rackward.testing import Cluster
 from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC, read_pending_replicas
+from rackward.units import Deadline
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 READY_SECONDS = 120.0
@@ -175,7 +179,7 @@ def assigned_replicas(cluster: Cluster) -> dict[TopicPartition, set[tuple[int, .
                     if record.value is None:
                         continue
                     content = json.loads(record.value)
-                    for number, row in content["filling"].items():
+                    for number, row in content["assigned"].items():
                         key = TopicPartition(content["topic"], int(number))
                         assigned.setdefault(key, set()).add(tuple(row))
     finally:
@@ -280,6 +284,35 @@ SESSION_TIMEOUT_MS = 6000
 THROTTLE = 50_000_000
 
 
+SHORT_SESSION = partial(patch, "rackward.controller.lease.SESSION_TIMEOUT_MS", SESSION_TIMEOUT_MS)
+
+
+class Step(Enum):
+    """Points of a change: before the lease is confirmed, between that and the request, and after
+    the response."""
+
+    PLANNED = "planned"
+    CONFIRMED = "confirmed"
+    DONE = "done"
+
+
+@contextmanager
+def observed_changes(on_step: Callable[[Step, str], None]) -> Iterator[None]:
+    """Have each change of a controller in this process call ``on_step`` with its operation."""
+    fenced = Lease.fenced
+
+    @contextmanager
+    def observed(lease: Lease, operation: str) -> Iterator[Deadline]:
+        on_step(Step.PLANNED, operation)
+        with fenced(lease, operation) as deadline:
+            on_step(Step.CONFIRMED, operation)
+            yield deadline
+        on_step(Step.DONE, operation)
+
+    with patch.object(Lease, "fenced", observed):
+        yield
+
+
 def signalled_controller(
     cluster: Cluster, group: str, name: str, *at: tuple[Step, str]
 ) -> list[str]:
@@ -309,9 +342,8 @@ def main() -> None:
         leaders=LeaderLayoutConfig(1.0, (group,), min_interval=1.0),
     )
     plugins = Plugins(RackAlternatingPlacer, MetadataLocator())
-    Controller(
-        config, plugins, timeout=20.0, session_timeout_ms=SESSION_TIMEOUT_MS, on_step=on_step
-    ).run()
+    with SHORT_SESSION(), observed_changes(on_step):
+        Controller(config, plugins, timeout=20.0).run()
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ from rackward.lead import GroupLeader, LeadOptions, LeadStatus, TakeOverPolicy
 from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
-STOCK: dict[str, MakeClient] = {
+UNMODIFIED_CLIENTS: dict[str, MakeClient] = {
     "confluent-range": StockConfluent("range"),
     "confluent-roundrobin": StockConfluent("roundrobin"),
     "confluent-cooperative-sticky": StockConfluent("cooperative-sticky"),

@@ -23,10 +23,16 @@ from integration.support.collecting import (
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import create_topic, fill, new_name
 from placement_core import TopicPartition
-from rackward.collector import HostRacks, Patterns, Selection, Snapshot, take_snapshot
+from rackward.collector import (
+    HostRacks,
+    ParquetSink,
+    Patterns,
+    Selection,
+    Snapshot,
+    TopicSink,
+    take_snapshot,
+)
 from rackward.collector.collector import Worker
-from rackward.collector.parquet_sink import ParquetSink
-from rackward.collector.topic_sink import TopicSink
 from rackward.kafka import connect
 from rackward.testing import Cluster
 from rackward.units import Deadline

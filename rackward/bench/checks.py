@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackward.bench.results import Result
@@ -35,72 +35,70 @@ class Check:
 
 def check_results(results: Results) -> list[Check]:
     """Return the checks."""
-    each = [result for repetitions in results.values() for result in repetitions]
-    at_rest = [result for result in each if WORKLOADS[result.workload].is_at_rest]
-    changing = [result for result in each if not WORKLOADS[result.workload].is_at_rest]
-    ours = [result for result in each if STRATEGIES[result.strategy].is_rackward]
-    even = [result for result in ours if result.workload == "even"]
-    settled = [result for result in ours if WORKLOADS[result.workload].is_at_rest]
+    measured = [result for repetitions in results.values() for result in repetitions]
+    at_rest = [result for result in measured if WORKLOADS[result.workload].is_at_rest]
+    changing = [result for result in measured if not WORKLOADS[result.workload].is_at_rest]
+    rackward = [result for result in measured if STRATEGIES[result.strategy].is_rackward]
     return [
-        Check(
+        _check(
             "At rest, the bytes of all pairs of racks are those of the logs, once per group, and "
             f"at most {MAX_OVERHEAD:.0%} more.",
-            len(at_rest),
-            tuple(
-                f"{_name(result)}: {result.overhead:+.1%}"
-                for result in at_rest
-                if not 0 <= result.overhead <= MAX_OVERHEAD
-            ),
+            at_rest,
+            lambda result: not 0 <= result.overhead <= MAX_OVERHEAD,
+            lambda result: f"{result.overhead:+.1%}",
         ),
-        Check(
+        _check(
             "At rest, the bytes across racks that the pipeline's what-if predicts are within "
             f"{MAX_ERROR:.0%} of the measured ones.",
-            len(at_rest),
-            tuple(
-                f"{_name(result)}: {prediction_error(result):.1%}"
-                for result in at_rest
-                if prediction_error(result) > MAX_ERROR
-            ),
+            at_rest,
+            lambda result: prediction_error(result) > MAX_ERROR,
+            lambda result: f"{prediction_error(result):.1%}",
         ),
-        Check(
+        _check(
             "While members or leaders change, the share of the bytes across racks that the what-if "
             f"predicts is within {MAX_ERROR_OF_CHANGES:.0%} of the measured one, or it differs by "
             f"less than {CROSSING_OVERHEAD:.0%} of all bytes; where it predicts none, at most "
             f"{MAX_ERROR_OF_CHANGES:.0%} of all bytes cross.",
-            len(changing),
-            tuple(
-                f"{_name(result)}: {result.predicted_crossing_share:.1%} predicted, "
+            changing,
+            lambda result: not _is_predicted(result),
+            lambda result: (
+                f"{result.predicted_crossing_share:.1%} predicted, "
                 f"{result.crossing_share:.1%} measured"
-                for result in changing
-                if not _is_predicted(result)
             ),
         ),
-        Check(
+        _check(
             "With even leaders and members, rackward's assignors read no partition from another "
             f"rack, and no member reads more than {MAX_SPREAD - 1:.0%} above the mean.",
-            len(even),
-            tuple(
-                f"{_name(result)}: {result.steps[0].crossing} partitions from another rack, "
-                f"{result.crossing_share:.1%} of the bytes, spread {result.spread:.2f}"
-                for result in even
-                if result.steps[0].crossing
+            [result for result in rackward if result.workload == "even"],
+            lambda result: bool(
+                result.steps[0].crossing
                 or result.crossing_share > MAX_OVERHEAD
                 or result.spread > MAX_SPREAD
             ),
+            lambda result: (
+                f"{result.steps[0].crossing} partitions from another rack, "
+                f"{result.crossing_share:.1%} of the bytes, spread {result.spread:.2f}"
+            ),
         ),
-        Check(
+        _check(
             "At rest, rackward's assignors read as few partitions from another rack as any "
             "balanced assignment can.",
-            len(settled),
-            tuple(
-                f"{_name(result)}: {result.steps[0].crossing}, the minimum is "
-                f"{result.steps[0].optimum}"
-                for result in settled
-                if result.steps[0].crossing > result.steps[0].optimum
-            ),
+            [result for result in rackward if WORKLOADS[result.workload].is_at_rest],
+            lambda result: result.steps[0].crossing > result.steps[0].optimum,
+            lambda result: f"{result.steps[0].crossing}, the minimum is {result.steps[0].optimum}",
         ),
         _no_peer_is_better(results),
     ]
+
+
+def _check(
+    claim: str,
+    results: Sequence[Result],
+    contradicts: Callable[[Result], bool],
+    describe: Callable[[Result], str],
+) -> Check:
+    faults = [f"{_name(result)}: {describe(result)}" for result in results if contradicts(result)]
+    return Check(claim, len(results), tuple(faults))
 
 
 def prediction_error(result: Result) -> float:
@@ -128,12 +126,12 @@ def _no_peer_is_better(results: Results) -> Check:
     """Compare strategies that read leaders where they are, and balance as rackward does."""
     faults: list[str] = []
     checked = 0
-    for workload in (each for each in WORKLOADS.values() if each.is_at_rest):
+    for workload in (workload for workload in WORKLOADS.values() if workload.is_at_rest):
         peers = list(_peers(results, workload.key))
-        ours = results.get((workload.key, "rackward-kafka-python"))
-        if ours is None:
+        rackward = results.get((workload.key, "rackward-kafka-python"))
+        if rackward is None:
             continue
-        own = min(result.crossing_share for result in ours)
+        own = min(result.crossing_share for result in rackward)
         for peer in peers:
             checked += 1
             if peer.crossing_share < own - MAX_OVERHEAD:
@@ -153,10 +151,10 @@ def _peers(results: Results, workload: str) -> Iterator[Result]:
     for (key, name), repetitions in results.items():
         strategy = STRATEGIES[name]
         if key == workload and not strategy.is_rackward and not strategy.reads_followers:
-            for each in repetitions:
-                fewest, most = each.partition_range
+            for result in repetitions:
+                fewest, most = result.partition_range
                 if most - fewest <= 1:
-                    yield each
+                    yield result
 
 
 def _name(result: Result) -> str:

@@ -122,7 +122,7 @@ def open_consumer(spec: MemberSpec, on_change: OnChange) -> PolledConsumer:
 
 
 def _keys(partitions: Iterable[Any]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(each.topic, each.partition) for each in partitions)
+    return frozenset(TopicPartition(tp.topic, tp.partition) for tp in partitions)
 
 
 # ---- kafka-python.

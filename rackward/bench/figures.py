@@ -177,33 +177,19 @@ def bytes_by_racks(case: GroupCase) -> TrafficMatrix:
     return matrix
 
 
-def what_if(cases: Sequence[GroupCase]) -> list[dict[str, ScenarioMetrics]]:
-    """Return the metrics of each scenario, by its name, of each of these groups."""
+def forecast(cases: Sequence[GroupCase]) -> dict[str, float]:
+    """Return, by scenario of the what-if, the share (0 to 1) of all bytes of these groups that
+    would cross racks."""
     layout = leader_layout(cases)
     prices = PriceTable()
-    metrics = []
+    crossing, whole = Counter[str](), Counter[str]()
     for case in cases:
         scenarios = scenario_assignments(case, layout)
-        metrics.append(
-            {
-                each.scenario: scenario_metrics(case, each, scenarios[0], prices)
-                for each in scenarios
-            }
-        )
-    return metrics
-
-
-def forecast(cases: Sequence[GroupCase]) -> dict[str, float]:
-    """Return the share (0 to 1) of all bytes that would cross racks, by scenario of `what_if`."""
-    scenarios = what_if(cases)
-    return {
-        name: round(
-            sum(each[name].crossing_bytes for each in scenarios)
-            / max(1, sum(each[name].bytes for each in scenarios)),
-            6,
-        )
-        for name in scenarios[0]
-    }
+        for scenario in scenarios:
+            metrics = scenario_metrics(case, scenario, scenarios[0], prices)
+            crossing[scenario.scenario] += metrics.crossing_bytes
+            whole[scenario.scenario] += metrics.bytes
+    return {name: round(crossing[name] / max(1, size), 6) for name, size in whole.items()}
 
 
 def optimum(case: GroupCase) -> int:

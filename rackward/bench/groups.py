@@ -17,7 +17,7 @@ import multiprocessing
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
@@ -32,7 +32,6 @@ from rackward.bench.clients import MemberSpec, Read, open_consumer
 from rackward.bench.strategies import Strategy
 
 RESPONSE_TIMEOUT = 60.0
-SETTLE_TIMEOUT = 180.0
 LEAVE_TIMEOUT = 8.0
 """Seconds that members have to leave the group at the end."""
 QUIET_SECONDS = 1.5
@@ -211,28 +210,6 @@ def _sigint_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
-def wait_until_settled(
-    groups: Sequence[GroupProcess],
-    partitions: int,
-    tick: Callable[[], None],
-    clock: Callable[[], float],
-) -> None:
-    """Wait until every group has settled; ``tick`` waits between two rounds.
-
-    Raises BenchError, with the names of the groups, after SETTLE_TIMEOUT seconds.
-    """
-    deadline = clock() + SETTLE_TIMEOUT
-    while unsettled := [
-        group.strategy.title for group in groups if not group.report().is_settled(partitions)
-    ]:
-        if clock() > deadline:
-            raise BenchError(
-                f"still rebalancing after {SETTLE_TIMEOUT:.0f} s: {', '.join(unsettled)}; "
-                "see the logs of groups and brokers (--keep-logs)"
-            )
-        tick()
-
-
 # What follows runs in the group's process.
 
 
@@ -336,7 +313,7 @@ class _Member(threading.Thread):
                         self._record(read)
                     self._state = replace(
                         self._state,
-                        partitions=frozenset(self._numbers[each] for each in consumer.assignment()),
+                        partitions=frozenset(self._numbers[tp] for tp in consumer.assignment()),
                         generation=consumer.generation(),
                     )
             finally:

@@ -100,19 +100,19 @@ class JavaConsumer:
     def _handle(self, event: dict[str, Any]) -> None:
         match event["name"]:
             case "records_consumed":
-                for each in event["partitions"]:
+                for read in event["partitions"]:
                     self._reads.append(
                         Read(
-                            TopicPartition(each["topic"], each["partition"]),
-                            each["minOffset"],
-                            each["maxOffset"],
-                            each["count"],
+                            TopicPartition(read["topic"], read["partition"]),
+                            read["minOffset"],
+                            read["maxOffset"],
+                            read["count"],
                             event["timestamp"] / 1000,
                         )
                     )
             case "partitions_assigned" | "partitions_revoked" as name:
                 changed = frozenset(
-                    TopicPartition(each["topic"], each["partition"]) for each in event["partitions"]
+                    TopicPartition(tp["topic"], tp["partition"]) for tp in event["partitions"]
                 )
                 if name == "partitions_assigned":
                     self._owned |= changed

@@ -1,9 +1,9 @@
-"""What is measured of a strategy: its bytes, assignments and predictions, up to a `Result`."""
+"""What is measured of a strategy, up to a `Result`, and how its progress is shown."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from placement_core import ClusterView, TopicPartition
@@ -23,8 +23,7 @@ from rackward.bench.figures import (
     read_figures,
 )
 from rackward.bench.groups import GroupProcess, GroupReport
-from rackward.bench.progress import GroupStatus
-from rackward.bench.results import Result, StepResult
+from rackward.bench.results import Result, StepResult, widest
 from rackward.bench.strategies import Strategy
 from rackward.bench.traffic import BackgroundProducer, TrafficMatrix
 from rackward.bench.workloads import Batch, Event
@@ -44,6 +43,41 @@ class Checkpoint:
     offsets: Sequence[int]
     reports: Mapping[str, GroupReport]
     matrices: Mapping[str, TrafficMatrix] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """The groups of a strategy at one moment.
+
+    ``local_partitions`` of all ``partitions`` are read in the rack of their leader, or of the
+    replica that is read; None while a group rebalances.
+    """
+
+    strategy: Strategy
+    members: int
+    partitions: int
+    local_partitions: int | None
+    bytes: TrafficMatrix
+
+
+class Progress:
+    """Writes a line for every event, with the seconds since the start."""
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._write = write
+        self._clock = clock
+        self._start = clock()
+
+    def log(self, text: str) -> None:
+        """Report an event."""
+        self._write(f"{self._clock() - self._start:5.0f} s  {text}")
+
+    def status(self, text: str, detail: str = "") -> None:
+        """Report what is going on from now; ``detail`` is about its progress."""
+        self.log(f"  {detail} ..." if detail else f"{text} ...")
+
+    def update(self, statuses: Callable[[], Sequence[GroupStatus]]) -> None:
+        """Show the present state of the strategies, which only a live display does."""
 
 
 class StrategyRun:
@@ -93,14 +127,11 @@ class StrategyRun:
         matrices = before.matrices[self.slot], after.matrices[self.slot]
         bytes_before, bytes_after = (sum(matrix.values()) for matrix in matrices)
         crossing_before, crossing_after = map(cross_rack_bytes, matrices)
-        fewest, most = max(
-            ((each.min_partitions, each.max_partitions) for each in metrics),
-            key=lambda loads: loads[1] - loads[0],
-        )
+        fewest, most = widest((group.min_partitions, group.max_partitions) for group in metrics)
         self.steps.append(
             StepResult(
                 event=event.value,
-                crossing=sum(each.off_rack_partitions for each in metrics),
+                crossing=sum(group.off_rack_partitions for group in metrics),
                 optimum=sum(map(optimum, cases)),
                 moved=sum(
                     moved_partitions(
@@ -110,16 +141,16 @@ class StrategyRun:
                 ),
                 bytes=bytes_after - bytes_before,
                 crossing_bytes=crossing_after - crossing_before,
-                predicted_bytes=sum(each.bytes for each in self._predicted),
-                predicted_crossing_bytes=sum(each.crossing_bytes for each in self._predicted),
+                predicted_bytes=sum(part.bytes for part in self._predicted),
+                predicted_crossing_bytes=sum(part.crossing_bytes for part in self._predicted),
                 min_partitions=fewest,
                 max_partitions=most,
             )
         )
         self._predicted = []
-        for each in metrics:
-            if each.mean_bytes:
-                self._spread = max(self._spread, each.max_bytes / each.mean_bytes)
+        for group in metrics:
+            if group.mean_bytes:
+                self._spread = max(self._spread, group.max_bytes / group.mean_bytes)
         if event is Event.START:
             self._forecast = forecast(cases)
 
@@ -130,7 +161,7 @@ class StrategyRun:
         local = None
         if at is not None and all(report.is_settled(partitions) for report in reports):
             metrics = [predicted(self.strategy, case) for case in self._cases(at, at.sizes)]
-            local = sum(partitions - each.off_rack_partitions for each in metrics)
+            local = sum(partitions - group.off_rack_partitions for group in metrics)
         return GroupStatus(
             strategy=self.strategy,
             members=sum(len(report.members) for report in reports),
@@ -173,11 +204,11 @@ class StrategyRun:
                 for group in self.groups
             ),
             rebalances=sum(bursts(history.changes, began) for history in histories),
-            records_read=sum(each.records_read for each in reads),
-            records_again=sum(each.records_again for each in reads),
-            longest_pause=round(max(each.longest_pause for each in reads), 3),
-            latency_p50=round(max(each.latency_p50 for each in reads), 3),
-            latency_p99=round(max(each.latency_p99 for each in reads), 3),
+            records_read=sum(figures.records_read for figures in reads),
+            records_again=sum(figures.records_again for figures in reads),
+            longest_pause=round(max(figures.longest_pause for figures in reads), 3),
+            latency_p50=round(max(figures.latency_p50 for figures in reads), 3),
+            latency_p99=round(max(figures.latency_p99 for figures in reads), 3),
         )
 
     def _cases(self, at: Checkpoint, log_bytes: Sequence[int]) -> list[GroupCase]:

@@ -16,12 +16,12 @@ BOTTOM = 16
 _STYLE = """<style>
 text { font: 13px sans-serif; fill: #1f2328 }
 .title { font-weight: bold } .value { font-size: 12px } .axis { font-size: 11px; fill: #57606a }
-.ours { fill: #1a7f37; stroke: #1a7f37 } .peer { fill: #bf5b16; stroke: #bf5b16 }
+.rackward { fill: #1a7f37; stroke: #1a7f37 } .peer { fill: #bf5b16; stroke: #bf5b16 }
 .line { fill: none; stroke-width: 2 } .mark { stroke: #1f2328; stroke-width: 2 }
 .grid { stroke: #d0d7de }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 } .axis { fill: #9198a1 } .mark { stroke: #e6edf3 } .grid { stroke: #3d444d }
-.ours { fill: #3fb950; stroke: #3fb950 } .peer { fill: #f0883e; stroke: #f0883e }
+.rackward { fill: #3fb950; stroke: #3fb950 } .peer { fill: #f0883e; stroke: #f0883e }
 }
 </style>"""
 
@@ -47,7 +47,7 @@ def bar_plot(title: str, bars: Sequence[Bar]) -> str:
     for index, bar in enumerate(bars):
         top = TOP + ROW * index
         middle = top + ROW / 2
-        kind = "ours" if bar.is_rackward else "peer"
+        kind = "rackward" if bar.is_rackward else "peer"
         width = max(1.0, bar.share * scale)
         mark = NAMES + bar.predicted * scale
         parts += [
@@ -68,9 +68,9 @@ def bar_plot(title: str, bars: Sequence[Bar]) -> str:
 
 
 def line_plot(
-    title: str, lines: Mapping[str, Sequence[float]], ours: Sequence[str], unit: str
+    title: str, lines: Mapping[str, Sequence[float]], rackward: Sequence[str], unit: str
 ) -> str:
-    """Return a plot of values over steps; ``ours`` are the names of the lines of rackward."""
+    """Return a plot of values over steps; ``rackward`` are the names of its lines."""
     width, height, left, right = NAMES + BARS + VALUES, 320, 44, NAMES
     steps = max([2, *map(len, lines.values())])
     top = max([1.0, *(value for values in lines.values() for value in values)])
@@ -90,8 +90,8 @@ def line_plot(
         f"{escape(unit)}, by step 1 to {steps}</text>"
     )
     used: list[float] = []
-    for name, values in sorted(lines.items(), key=lambda each: -each[1][-1]):
-        kind = "ours" if name in ours else "peer"
+    for name, values in sorted(lines.items(), key=lambda line: -line[1][-1]):
+        kind = "rackward" if name in rackward else "peer"
         points = " ".join(
             f"{left + index * across:.1f},{base - value * down:.1f}"
             for index, value in enumerate(values)

@@ -119,18 +119,18 @@ def _check_lines(checks: Sequence[Check]) -> list[str]:
 def _summary_lines(results: Results) -> list[str]:
     """Return a table of the share of the bytes across racks, if there are several workloads."""
     measured = {workload for workload, _ in results}
-    workloads = [each for each in WORKLOADS.values() if each.key in measured]
+    workloads = [workload for workload in WORKLOADS.values() if workload.key in measured]
     if len(workloads) < 2:
         return []
     lines = [
         "The share of all bytes that crossed racks:",
         "",
-        "| strategy | " + " | ".join(each.title.lower() for each in workloads) + " |",
+        "| strategy | " + " | ".join(workload.title.lower() for workload in workloads) + " |",
         "|---|" + "---:|" * len(workloads),
     ]
     for strategy in STRATEGIES.values():
         shares = [
-            f"{_mean(found, lambda each: each.crossing_share):.1%}"
+            f"{_mean(found, lambda result: result.crossing_share):.1%}"
             if (found := results.get((workload.key, strategy.key)))
             else ""
             for workload in workloads
@@ -236,10 +236,10 @@ def _workload_lines(
     bars = [
         Bar(
             STRATEGIES[name].title,
-            _mean(results, lambda each: each.crossing_share),
-            min(each.crossing_share for each in results),
-            max(each.crossing_share for each in results),
-            _mean(results, lambda each: each.predicted_crossing_share),
+            _mean(results, lambda result: result.crossing_share),
+            min(result.crossing_share for result in results),
+            max(result.crossing_share for result in results),
+            _mean(results, lambda result: result.predicted_crossing_share),
             STRATEGIES[name].is_rackward,
         )
         for name, results in found.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -210,8 +210,12 @@ class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind"):
     @property
     def partition_range(self) -> tuple[int, int]:
         """Partitions per member, minimum and maximum, in the step where they differ most."""
-        ranges = [(step.min_partitions, step.max_partitions) for step in self.steps]
-        return max(ranges, key=lambda loads: loads[1] - loads[0])
+        return widest((step.min_partitions, step.max_partitions) for step in self.steps)
+
+
+def widest(ranges: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Return the range of which minimum and maximum differ most."""
+    return max(ranges, key=lambda loads: loads[1] - loads[0])
 
 
 class ResultFolder:

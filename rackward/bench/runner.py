@@ -20,9 +20,8 @@ from placement_core import ClusterView, RackwardError, TopicPartition
 from placement_core.leaders import ConsumerDemand, plan_leaders
 from rackward.bench import BenchError
 from rackward.bench.figures import MemberInfo
-from rackward.bench.groups import GroupProcess, wait_until_settled
-from rackward.bench.measured import Checkpoint, StrategyRun
-from rackward.bench.progress import GroupStatus, Progress
+from rackward.bench.groups import GroupProcess
+from rackward.bench.measured import Checkpoint, GroupStatus, Progress, StrategyRun
 from rackward.bench.results import Options, Result
 from rackward.bench.sites import Site, slot_name
 from rackward.bench.strategies import Strategy
@@ -48,6 +47,7 @@ TAKE_OVER = TakeOverPolicy(TakeOver.REMOVE, cool_down=2.0, attempts=20)
 TICK_SECONDS = 0.5
 SAMPLE_SECONDS = 1.0
 LEAD_TIMEOUT = 120.0
+SETTLE_TIMEOUT = 180.0
 RESUME_TIMEOUT = 120.0
 """Seconds until every partition must be read again after a broker's death."""
 DRAIN_TIMEOUT = 120.0
@@ -285,7 +285,7 @@ class BatchRunner:
         self._read(seconds)
 
     def _cause(self, event: Event) -> None:
-        """Apply the event to all strategies alike."""
+        """Apply the event to every group."""
         match event:
             case Event.LEADERS_MOVE:
                 self._move_leaders()
@@ -362,7 +362,19 @@ class BatchRunner:
                 group.report()
 
     def _settle(self) -> None:
-        wait_until_settled(self._groups, len(self._partitions), self._tick, time.monotonic)
+        """Wait until every group has settled."""
+        deadline = time.monotonic() + SETTLE_TIMEOUT
+        while unsettled := [
+            group.strategy.title
+            for group in self._groups
+            if not group.report().is_settled(len(self._partitions))
+        ]:
+            if time.monotonic() > deadline:
+                raise BenchError(
+                    f"still rebalancing after {SETTLE_TIMEOUT:.0f} s: {', '.join(unsettled)}; "
+                    "see the logs of groups and brokers (--keep-logs)"
+                )
+            self._tick()
 
     def _drain(self) -> None:
         """Stop producing and wait until every group has read everything."""
@@ -416,7 +428,7 @@ class BatchRunner:
                 snapshot = self._snapshot()
                 # Leaders that moved may have begun another rebalance since the groups settled.
                 if all(
-                    each.is_settled(len(self._partitions)) for each in snapshot.reports.values()
+                    report.is_settled(len(self._partitions)) for report in snapshot.reports.values()
                 ):
                     self._sample(snapshot)
                     return replace(snapshot, matrices=self._matrices())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from assignors import RefreshPolicy
 from rackward.bench import BenchError
-from rackward.bench.progress import Progress
+from rackward.bench.measured import Progress
 from rackward.bench.results import Options, ResultFolder
 from rackward.bench.runner import BatchRunner
 from rackward.bench.sites import own_site
@@ -107,7 +107,7 @@ def divide(strategies: Sequence[Strategy], size: int) -> list[list[Strategy]]:
     have equal numbers of strategies, and of Java processes, as far as that allows.
     """
     laid_out, with_selector, without, either = [], [], [], []
-    for strategy in sorted(strategies, key=lambda each: each.client is not Client.JAVA):
+    for strategy in sorted(strategies, key=lambda strategy: strategy.client is not Client.JAVA):
         if strategy.leader_layout:
             laid_out.append(strategy)
         elif strategy.follower_fetching:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rackward.bench import BenchError
-from rackward.bench.progress import Progress
+from rackward.bench.measured import Progress
 from rackward.bench.traffic import client_rack, client_racks
 from rackward.kafka import connect, read_state
 from rackward.testing import Cluster, DockerCluster, LocalCluster

@@ -33,7 +33,7 @@ class Event(Enum):
 
     @property
     def rebalances(self) -> bool:
-        """Whether every group rebalances, so that each assignor has assigned anew."""
+        """Whether every group rebalances, so that each assignor makes a new assignment."""
         return self in (Event.START, Event.MEMBER_LEAVES, Event.MEMBER_JOINS)
 
 
@@ -124,8 +124,8 @@ def _group(racks: str) -> tuple[MemberShape, ...]:
 _SIX = (_group("abcabc"),)
 
 WORKLOADS: dict[str, Workload] = {
-    each.key: each
-    for each in (
+    workload.key: workload
+    for workload in (
         Workload("even", "Even leaders", groups=_SIX),
         Workload(
             "one-rack-leads",
@@ -217,7 +217,7 @@ def choose_leader_moves(
     candidates = {
         partition: others
         for partition, brokers in enumerate(replicas)
-        if (others := [each for each in brokers if racks[each] != racks[leaders[partition]]])
+        if (others := [broker for broker in brokers if racks[broker] != racks[leaders[partition]]])
     }
     count = min(len(candidates), max(1, round(share * len(replicas))))
     return {

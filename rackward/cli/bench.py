@@ -118,7 +118,7 @@ def run_bench(
     brokers, with and without follower fetching, and rackward's through each client.
     """
     # Imported here: it needs the client libraries, which a report does not.
-    from rackward.bench.progress import Progress
+    from rackward.bench.measured import Progress
     from rackward.bench.schedule import plan_batches, run_all
     from rackward.bench.sites import log_folder
 

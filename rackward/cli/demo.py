@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from rackward.bench.demo import DEMO_STRATEGIES, DemoResult, demo_batch, demo_result
-from rackward.bench.progress import Progress
+from rackward.bench.measured import Progress
 from rackward.bench.results import Options
 from rackward.bench.runner import BatchRunner
 from rackward.bench.sites import existing_site, log_folder, own_site

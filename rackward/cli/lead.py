@@ -229,14 +229,14 @@ def _health_port(host: str, port: int, leader: GroupLeader) -> Iterator[None]:
     """Serve the health port; it is ready while no group is being joined, or rebalances for long."""
     from prometheus_client import CollectorRegistry
 
-    from rackward.controller.http import Health, HealthServer
+    from rackward.controller.http import HealthServer, Readiness
     from rackward.lead.metrics import LeadMetrics
 
-    def state() -> Health:
+    def state() -> Readiness:
         groups = leader.status()
         by_state = {state: [g.group for g in groups if g.state == state] for state in STATES}
         ready = not (by_state[JOINING] or by_state[REBALANCING])
-        return Health(ready, {"groups": {g.group: g.state for g in groups}, **by_state})
+        return Readiness(ready, {"groups": {g.group: g.state for g in groups}, **by_state})
 
     registry = CollectorRegistry()
     registry.register(LeadMetrics(leader.status))

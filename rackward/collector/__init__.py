@@ -1,8 +1,7 @@
 """Snapshots of live clusters for :mod:`rack_traffic`: partitions, groups and committed offsets.
 
 :mod:`rack_traffic.snapshot_tables` defines the tables. Needs ``pip install 'rackward[collect]'``,
-and not Spark. The sinks are in :mod:`rackward.collector.parquet_sink`, which needs pyarrow, and
-:mod:`rackward.collector.topic_sink`.
+and not Spark.
 """
 
 from rackward.collector.collector import ClusterResult, Collector, Schedule
@@ -16,7 +15,8 @@ from rackward.collector.config import (
     read_host_racks,
     read_sources,
 )
-from rackward.collector.snapshot_reader import Sink, Snapshot, take_snapshot
+from rackward.collector.sinks import ParquetSink, Sink, TopicSink
+from rackward.collector.snapshot import Snapshot, take_snapshot
 from rackward.groups.host_racks import HostRacks
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Collector",
     "CollectorError",
     "HostRacks",
+    "ParquetSink",
     "Patterns",
     "Schedule",
     "Selection",
@@ -32,6 +33,7 @@ __all__ = [
     "SinkError",
     "Snapshot",
     "SourceError",
+    "TopicSink",
     "read_host_racks",
     "read_sources",
     "take_snapshot",

@@ -13,20 +13,22 @@ import random
 import socket
 import threading
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from placement_core import RackwardError
 from rackward.collector.config import ClusterSource, SinkError, SourceError, StoppedError
-from rackward.collector.snapshot_reader import Sink, Snapshot, take_snapshot
+from rackward.collector.sinks import Sink
+from rackward.collector.snapshot import Snapshot, take_snapshot
 from rackward.kafka import AdminConnection, AdminError
 
 MAX_BACKOFF_SECONDS = 600.0
 SHUTDOWN_SECONDS = 5.0
 """How long ``run`` waits for threads that wait for a cluster's response."""
 MAX_LOGGED_FAULTS = 3
+JITTER = 0.1
+"""The most that a snapshot is delayed, as a share of the interval."""
 
 _POLL_SECONDS = 0.2
 
@@ -55,9 +57,8 @@ class ClusterResult:
 class Collector:
     """Collects from ``sources`` into ``sink``.
 
-    ``interval`` is in seconds; see `Schedule` for ``jitter``, a share of the interval drawn with
-    ``seed``. ``clock`` returns seconds since 1970. Raises SourceError if an option is out of range,
-    or two clusters have the same name.
+    ``interval`` is in seconds, see `Schedule`. ``clock`` returns seconds since 1970. Raises
+    SourceError if an option is out of range, or two clusters have the same name.
     """
 
     def __init__(
@@ -67,8 +68,6 @@ class Collector:
         open_cluster: OpenCluster,
         *,
         interval: float,
-        jitter: float = 0.1,
-        seed: int | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         names = [source.name for source in sources]
@@ -80,9 +79,7 @@ class Collector:
         self._workers = [
             Worker(source, sink, open_cluster, clock, self._wait) for source in sources
         ]
-        self._schedules = [
-            Schedule(interval, jitter, _rng(seed, source.name)) for source in sources
-        ]
+        self._schedule = Schedule(interval, random.Random())
 
     @property
     def results(self) -> list[ClusterResult]:
@@ -99,11 +96,11 @@ class Collector:
         threads = [
             threading.Thread(
                 target=self._work,
-                args=(worker, schedule, once),
+                args=(worker, once),
                 name=f"collect-{worker.source.name}",
                 daemon=True,
             )
-            for worker, schedule in zip(self._workers, self._schedules, strict=True)
+            for worker in self._workers
         ]
         for thread in threads:
             thread.start()
@@ -135,16 +132,16 @@ class Collector:
         if self._stop.wait(seconds):
             raise StoppedError
 
-    def _work(self, worker: Worker, schedule: Schedule, once: bool) -> None:
+    def _work(self, worker: Worker, once: bool) -> None:
         try:
             if not once:
                 last = self._sink.last(worker.source.name)
-                self._wait(schedule.first(self._clock(), last) - self._clock())
+                self._wait(self._schedule.first(self._clock(), last) - self._clock())
             while not self._stop.is_set():
                 worker.run_once()
                 if once:
                     return
-                self._wait(schedule.next(self._clock(), worker.failures) - self._clock())
+                self._wait(self._schedule.next(self._clock(), worker.failures) - self._clock())
         except StoppedError:
             return
         except BaseException as bug:  # noqa: BLE001 - raised again by run
@@ -163,7 +160,7 @@ class Worker:
     """Takes snapshots of one cluster, in one thread.
 
     ``clock`` returns seconds since 1970. ``wait`` waits for a number of seconds, and may raise to
-    interrupt. ``take`` replaces `take_snapshot` in tests.
+    interrupt.
     """
 
     def __init__(
@@ -173,10 +170,8 @@ class Worker:
         open_cluster: OpenCluster,
         clock: Callable[[], float],
         wait: Callable[[float], None],
-        take: Callable[..., Snapshot] = take_snapshot,
     ) -> None:
         self.source, self._sink, self._open, self._clock = source, sink, open_cluster, clock
-        self._take_snapshot = take
         self.result = ClusterResult(source.name)
         self.failures = 0
         """Failed attempts since the last success."""
@@ -204,14 +199,10 @@ class Worker:
         self._on_success(snapshot, started, self._limiter.requests - requests)
         return True
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._disconnect()
-
     def _take(self) -> Snapshot:
         if self._admin is None:
             self._admin = self._open(self.source)
-        return self._take_snapshot(
+        return take_snapshot(
             self._admin,
             self.source.name,
             self.source.selection,
@@ -245,7 +236,7 @@ class Worker:
         brokers = frozenset(row[1] for row in snapshot.tables["brokers"])
         if self._brokers and brokers - self._brokers:
             # A new client connects to new brokers at once; an old one only after a while.
-            self._disconnect()
+            self.close()
         else:
             self._brokers = self._brokers or brokers
 
@@ -259,7 +250,7 @@ class Worker:
             self._logged_failure = type(error)
             log.warning("%s: snapshot failed: %s", self.source.name, error)
         if isinstance(error, AdminError):
-            self._disconnect()
+            self.close()
 
     def _log_faults(self, faults: set[str]) -> None:
         new = sorted(faults - self._logged_faults)
@@ -271,7 +262,8 @@ class Worker:
             rest = len(new) - MAX_LOGGED_FAULTS
             log.warning("%s: missing in the snapshot: %d more", self.source.name, rest)
 
-    def _disconnect(self) -> None:
+    def close(self) -> None:
+        """Close the connection; the next snapshot opens another."""
         admin, self._admin = self._admin, None
         self._brokers = frozenset()
         if admin is not None:
@@ -280,23 +272,20 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Times of snapshots: every ``interval`` seconds, delayed by up to ``jitter`` of it.
+    """Times of snapshots: every ``interval`` seconds, delayed by up to JITTER of it.
 
     Times are multiples of the interval since 1970, so that a collector that is restarted keeps its
     times, and one that is too slow skips a time instead of falling behind. The jitter, drawn from
-    ``rng``, spreads the requests of several collectors. Raises SourceError if a value is out of
-    range.
+    ``rng``, spreads the requests of several collectors. Raises SourceError unless ``interval`` is
+    above 0.
     """
 
     interval: float
-    jitter: float
     rng: random.Random
 
     def __post_init__(self) -> None:
         if not 0 < self.interval < math.inf:
             raise SourceError(f"the interval is {self.interval!r} s: give a number above 0")
-        if not 0 <= self.jitter <= 1:
-            raise SourceError(f"the jitter is {self.jitter!r}: give a share from 0 to 1")
 
     def first(self, now: float, last: float | None) -> float:
         """Return the time of the first snapshot: now, unless ``last`` is less than an interval
@@ -310,7 +299,7 @@ class Schedule:
 
         Failures double the interval, up to MAX_BACKOFF_SECONDS, or the interval if that is longer.
         """
-        delay = self.rng.uniform(0, self.jitter * self.interval)
+        delay = self.rng.uniform(0, JITTER * self.interval)
         if failures > 1:
             longest = max(self.interval, MAX_BACKOFF_SECONDS)
             return now + min(self.interval * 2.0 ** min(failures - 1, 60), longest) + delay
@@ -318,51 +307,35 @@ class Schedule:
         return ticks * self.interval + delay
 
 
-@dataclass
 class RateLimiter:
-    """A token bucket: it fills at ``per_second`` and holds ``burst`` tokens; a request takes one.
+    """Permits ``per_second`` requests per second, evenly.
 
     ``clock`` returns seconds; ``wait`` waits for a number of seconds, and may raise to interrupt.
     ``requests`` counts the requests. Not thread-safe. Raises SourceError unless ``per_second`` is
     above 0.
     """
 
-    per_second: float
-    clock: Callable[[], float]
-    wait: Callable[[float], None]
-    burst: float = 1.0
-    requests: int = 0
-    _tokens: float = field(init=False)
-    _filled_at: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        if not self.per_second > 0:
-            raise SourceError(f"requests per second is {self.per_second!r}: give a number above 0")
-        self._tokens, self._filled_at = self.burst, self.clock()
+    def __init__(
+        self, per_second: float, clock: Callable[[], float], wait: Callable[[float], None]
+    ) -> None:
+        if not per_second > 0:
+            raise SourceError(f"requests per second is {per_second!r}: give a number above 0")
+        self._seconds, self._clock, self._wait = 1 / per_second, clock, wait
+        self._next = clock()
+        self.requests = 0
 
     def acquire(self) -> None:
-        """Take a token, waiting until there is one."""
+        """Wait until a request is permitted."""
         self.requests += 1
-        self._fill()
-        if self._tokens < 1:
-            self.wait((1 - self._tokens) / self.per_second)
-            self._fill()
-        self._tokens -= 1
-
-    def _fill(self) -> None:
-        now = self.clock()
-        self._tokens = min(self.burst, self._tokens + (now - self._filled_at) * self.per_second)
-        self._filled_at = now
+        now = self._clock()
+        if now < self._next:
+            self._wait(self._next - now)
+        self._next = max(now, self._next) + self._seconds
 
 
 def _counts(snapshot: Snapshot) -> str:
-    rows = {table: len(each) for table, each in snapshot.tables.items()}
+    rows = {table: len(values) for table, values in snapshot.tables.items()}
     return (
         f"brokers={rows['brokers']} partitions={rows['partitions']} groups={snapshot.groups} "
         f"members={rows['members']} commits={rows['commits']}"
     )
-
-
-def _rng(seed: int | None, name: str) -> random.Random:
-    """Return a generator that depends on the seed and on the cluster's name."""
-    return random.Random(None if seed is None else seed ^ zlib.crc32(name.encode()))

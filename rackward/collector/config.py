@@ -66,14 +66,9 @@ class Patterns:
 
     def matches(self, name: str) -> bool:
         """Return whether ``name`` is included and not excluded."""
-        if self.include and not any(matches_name(name, each) for each in self.include):
+        if self.include and not any(matches_name(name, pattern) for pattern in self.include):
             return False
-        return not any(matches_name(name, each) for each in self.exclude)
-
-    @property
-    def match_all(self) -> bool:
-        """Whether every name matches."""
-        return not self.include and not self.exclude
+        return not any(matches_name(name, pattern) for pattern in self.exclude)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import threading
@@ -20,16 +21,17 @@ from placement_core.locators import RackLocator
 from placement_core.placers import ReplicaPlacer
 from rackward.config_files import ConfigError
 from rackward.controller.config import ControllerConfig
-from rackward.controller.http import ControllerMetrics, Health, HealthServer, MetricsCollector
+from rackward.controller.http import ControllerMetrics, HealthServer, MetricsCollector, Readiness
 from rackward.controller.leader_layout import LeaderLayouts
-from rackward.controller.lease import KEEP_SECONDS, SESSION_TIMEOUT_MS, Lease, LeaseLostError
-from rackward.controller.reconciler import (
+from rackward.controller.lease import (
+    HEARTBEAT_SECONDS,
     ControllerCluster,
-    OnStep,
-    Reconciler,
-    ReconcileStatus,
+    Lease,
+    LeaseLostError,
     ReconnectingAdmin,
+    restore_topic,
 )
+from rackward.controller.reconcile import Reconciler, ReconcileStatus
 from rackward.kafka import (
     AdminError,
     AdminTimeoutError,
@@ -72,9 +74,8 @@ class Plugins:
 class Controller:
     """Adds pending replicas, serves placements, moves leaders and leads groups, as configured.
 
-    ``timeout``, in seconds, applies to each operation on the cluster. After ``session_timeout_ms``
-    another controller replaces one that was killed. ``clock`` counts monotonic seconds, ``now``
-    seconds since 1970, ``sleep`` waits; ``on_step`` is called at each step of a change.
+    ``timeout``, in seconds, applies to each operation on the cluster. ``clock`` counts monotonic
+    seconds.
     """
 
     def __init__(
@@ -82,23 +83,16 @@ class Controller:
         config: ControllerConfig,
         plugins: Plugins,
         timeout: float,
-        *,
-        session_timeout_ms: int = SESSION_TIMEOUT_MS,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
-        on_step: OnStep = lambda *_: None,
     ) -> None:
-        self._config, self._plugins, self._timeout = config, plugins, timeout
-        self._session_timeout_ms = session_timeout_ms
-        self._clock, self._now, self._sleep, self._on_step = clock, now, sleep, on_step
+        self._config, self._plugins, self._timeout, self._clock = config, plugins, timeout, clock
         self._service: PlacementService | None = None
         self._reconciler: Reconciler | None = None
         self._last_response: float | None = None
         self._last_response_at: float | None = None
         self._passes = self._failed_passes = self._failures_in_a_row = self._leader_layouts = 0
         self._logged_failure: type[RackwardError] | None = None
-        self._next_layout = clock() + config.leaders.every if config.leaders else None
+        self._next_layout = clock() + config.leaders.every if config.leaders else math.inf
         self._layouts = LeaderLayouts(config.leaders, plugins.locator) if config.leaders else None
         self._leader: GroupLeader | None = None
 
@@ -110,11 +104,13 @@ class Controller:
         """
         with ExitStack() as stack:
             self._start_servers(stack)
-            cluster = ControllerCluster(self._config.properties, self._timeout, self._on_step)
-            stack.callback(cluster.close)
-            cluster.lease = lease = self._join(cluster)
+            admin = ReconnectingAdmin(self._config.properties, self._timeout)
+            stack.callback(admin.close)
+            lease = self._join(admin)
             stack.callback(lease.close)
-            self._start_keeping(lease, stack)
+            self._start_heartbeats(lease, stack)
+            cluster = ControllerCluster(admin, lease)
+            stack.callback(cluster.close)
             stack.callback(self._stop_leading)
             self._reconciler = Reconciler(
                 cluster,
@@ -125,7 +121,7 @@ class Controller:
                 throttle=self._config.throttle,
             )
             while True:
-                self._run_pass(self._reconciler, cluster)
+                self._run_pass(self._reconciler, admin)
 
     def metrics(self) -> ControllerMetrics:
         """Return the present metrics."""
@@ -141,11 +137,11 @@ class Controller:
             service=self._service.metrics if self._service is not None else None,
         )
 
-    def health(self) -> Health:
+    def readiness(self) -> Readiness:
         """Return whether the cluster has responded recently, and the reconciler's status."""
         status = self.metrics().status
         age = None if self._last_response is None else self._clock() - self._last_response
-        return Health(
+        return Readiness(
             ready=age is not None and age < READY_SECONDS,
             details={
                 "seconds_since_last_response": None if age is None else round(age, 1),
@@ -171,18 +167,17 @@ class Controller:
             registry = CollectorRegistry()
             registry.register(MetricsCollector(self.metrics))
             listen = config.health
-            server = HealthServer(listen.host, listen.port, self.health, registry, listen.tls)
+            server = HealthServer(listen.host, listen.port, self.readiness, registry, listen.tls)
             stack.callback(server.close)
             scheme = "http" if listen.tls is None else "https"
             log.info("health and metrics: %s://%s", scheme, server.address)
 
-    def _join(self, cluster: ControllerCluster) -> Lease:
+    def _join(self, admin: ReconnectingAdmin) -> Lease:
         """Join the group of controllers, retrying until the cluster responds."""
         while True:
             try:
-                cluster.restore_topic()
-                name = f"{socket.gethostname()}-{os.getpid()}"
-                lease = Lease(self._config.properties, name, self._session_timeout_ms)
+                restore_topic(admin)
+                lease = Lease(self._config.properties, f"{socket.gethostname()}-{os.getpid()}")
             except AdminError as error:
                 self._on_failure(error)
             else:
@@ -194,34 +189,36 @@ class Controller:
                 )
                 return lease
 
-    def _start_keeping(self, lease: Lease, stack: ExitStack) -> None:
+    def _start_heartbeats(self, lease: Lease, stack: ExitStack) -> None:
         """Keep the lease in a thread of its own, beside passes that take long."""
         ended = threading.Event()
 
-        def keep() -> None:
-            while not ended.wait(KEEP_SECONDS):
-                self.keep_lease(lease)
+        def run() -> None:
+            while not ended.wait(HEARTBEAT_SECONDS):
+                self.heartbeat(lease)
 
-        thread = threading.Thread(target=keep, name="rackward-lease", daemon=True)
+        thread = threading.Thread(target=run, name="rackward-lease", daemon=True)
         stack.callback(thread.join)
         stack.callback(ended.set)
         thread.start()
 
-    def keep_lease(self, lease: Lease) -> None:
+    def heartbeat(self, lease: Lease) -> None:
         """Keep the lease if the pass takes long, and note that the cluster responds."""
         try:
-            if lease.keep():
-                self._last_response, self._last_response_at = self._clock(), self._now()
+            if lease.heartbeat():
+                self._note_response()
         except RackwardError as error:
             # The pass fails, too, as soon as it needs the lease.
             log.debug("the lease is not confirmed: %s", error)
 
-    def _run_pass(self, reconciler: Reconciler, cluster: ControllerCluster) -> None:
+    def _run_pass(self, reconciler: Reconciler, admin: ReconnectingAdmin) -> None:
         try:
             self._passes += 1
             reconciler.run_once(POLL_SECONDS)
-            self._apply_leader_layout(reconciler, cluster)
-            self._lead_groups(active=reconciler.status.active)
+            active = reconciler.status.active
+            if active and self._layouts is not None and self._clock() >= self._next_layout:
+                self._apply_leader_layout(self._layouts, admin)
+            self._lead_groups(active=active)
         except LeaseLostError as error:
             log.info("the pass ends: %s", error)
             self._on_success()
@@ -230,15 +227,10 @@ class Controller:
         else:
             self._on_success()
 
-    def _apply_leader_layout(self, reconciler: Reconciler, cluster: ControllerCluster) -> None:
-        config, layouts = self._config.leaders, self._layouts
-        if config is None or layouts is None or self._next_layout is None:
-            return
+    def _apply_leader_layout(self, layouts: LeaderLayouts, admin: ReconnectingAdmin) -> None:
         now = self._clock()
-        if not reconciler.status.active or now < self._next_layout:
-            return
-        self._next_layout = now + config.every
-        applied = cluster.admin.run(lambda admin: layouts.apply(admin, now))
+        self._next_layout = now + layouts.config.every
+        applied = admin.run(lambda connection: layouts.apply(connection, now))
         self._leader_layouts += applied is not None
 
     def _lead_groups(self, *, active: bool) -> None:
@@ -263,13 +255,16 @@ class Controller:
         if self._logged_failure is not type(error):
             self._logged_failure = type(error)
             log.warning("%s; retrying", error)
-        self._sleep(min(MAX_BACKOFF_SECONDS, 0.5 * self._failures_in_a_row))
+        time.sleep(min(MAX_BACKOFF_SECONDS, 0.5 * self._failures_in_a_row))
 
     def _on_success(self) -> None:
         if self._failures_in_a_row:
             log.info("the cluster responds again: failures=%d", self._failures_in_a_row)
         self._failures_in_a_row, self._logged_failure = 0, None
-        self._last_response, self._last_response_at = self._clock(), self._now()
+        self._note_response()
+
+    def _note_response(self) -> None:
+        self._last_response, self._last_response_at = self._clock(), time.time()
 
 
 def check_config(config: ControllerConfig) -> None:

@@ -1,38 +1,7 @@
-"""The controller's configuration file.
+"""The controller's configuration file, in YAML, TOML or JSON; only ``cluster`` is required.
 
-    cluster:
-      bootstrap_servers: kafka-1:9092,kafka-2:9092
-      command_config: client.properties     # TLS, SASL; relative to this file
-    placement:
-      placer: rack-alternating              # or simple, multi-level, module:Class
-      properties: {seed: 7}
-      locator: metadata                     # or static, file, command, module:Class
-      locator_properties: {}
-      ignore_racks: false
-    under_replicated:
-      allowed: false                        # whether placements may have placeholders
-      partitions_at_once: 100
-      throttle: 50MB                        # per second and broker; off: unlimited
-    service:
-      listen: 127.0.0.1:9480                # off: no placement service
-      ca_file: ca.pem                       # mutual TLS; required beyond loopback
-      cert_file: controller.pem
-      key_file: controller.key
-    health:
-      listen: 127.0.0.1:9481                # off: no health port; TLS as for service
-    leaders:
-      every: 6h                             # off (the default): leaders are left alone
-      groups: [orders, billing-*]
-      min_gain: 0.05
-      min_interval: 10m                     # rest after a layout
-    lead:
-      groups: [payments, team-a-*]          # none (the default): no group is led
-      take_over: wait                       # or remove
-      remove_static: false
-      mapping: {10.0.1.0/24: az1}           # racks of members that send none
-      protocols: {rack-affinity: sticky}    # other assignors' names, as for rackward lead
-
-The same in TOML or JSON. Only ``cluster`` is required.
+`rackward controller --help` shows all settings with their defaults, docs/controller.md explains
+them.
 """
 
 from __future__ import annotations
@@ -78,20 +47,11 @@ ReadProperties = Callable[[Path], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ListenConfig:
-    """Where to listen, and the PEM files of mutual TLS: ``ca_file`` and ``cert_file``, or none."""
+    """Where to listen, and the files of mutual TLS."""
 
     host: str
     port: int
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-
-    @property
-    def tls(self) -> MutualTls | None:
-        """The files of mutual TLS, if there are any."""
-        if self.ca_file is None or self.cert_file is None:
-            return None
-        return MutualTls(self.ca_file, self.cert_file, self.key_file)
+    tls: MutualTls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +118,9 @@ def read_config(path: Path, read_properties: ReadProperties) -> ControllerConfig
         )
     service = _listen_config(document.service, path)
     health = _listen_config(document.health, path)
-    addresses = [(each.host, each.port) for each in (service, health) if each and each.port]
+    addresses = [
+        (listen.host, listen.port) for listen in (service, health) if listen and listen.port
+    ]
     if service and len(set(addresses)) < len(addresses):
         raise ConfigError(
             f"{path}: service and health both listen on port {service.port}: give each its own"
@@ -338,5 +300,5 @@ def _listen_config(section: _Listener, path: Path) -> ListenConfig | None:
     if address is None:
         return None
     names = [section.ca_file, section.cert_file, section.key_file]
-    files = [str(path.parent / Path(name).expanduser()) if name else None for name in names]
-    return ListenConfig(*address, *files)
+    ca, cert, key = (str(path.parent / Path(name).expanduser()) if name else "" for name in names)
+    return ListenConfig(*address, MutualTls(ca, cert, key or None) if ca else None)

@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from placement_core import RackwardError
-from rackward.controller.reconciler import ReconcileStatus
+from rackward.controller.reconcile import ReconcileStatus
 from rackward.lead import LeadStatus
 from rackward.lead.metrics import LeadMetrics
 from rackward.placement_service import Address, MutualTls, ServiceMetrics
@@ -37,7 +37,7 @@ class PortError(RackwardError, OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class Readiness:
     """``ready``: whether the cluster has responded recently. ``details`` are shown with it."""
 
     ready: bool
@@ -47,9 +47,10 @@ class Health:
 class HealthServer:
     """Serves the health port from a thread of its own until ``close``.
 
-    ``health`` is called for each request of ``/health/ready``. At most MAX_CONNECTIONS are open at
-    a time; more are closed at once, and a client that sends or receives nothing for
+    ``readiness`` is called for each request of ``/health/ready``. At most MAX_CONNECTIONS are open
+    at a time; more are closed at once, and a client that sends or receives nothing for
     TIMEOUT_SECONDS is disconnected. With ``tls``, clients need a certificate that it trusts.
+    prometheus_client's own server would wait in its only accepting thread for each handshake.
     Requests that fail are logged, one line per kind in ten seconds. Raises PortError, and
     ConnectionPropertyError for the files of ``tls``.
     """
@@ -58,7 +59,7 @@ class HealthServer:
         self,
         host: str,
         port: int,
-        health: Callable[[], Health],
+        readiness: Callable[[], Readiness],
         registry: CollectorRegistry,
         tls: MutualTls | None = None,
     ) -> None:
@@ -70,7 +71,7 @@ class HealthServer:
             raise PortError(
                 f"the health port {Address(host, port)} cannot be opened: {error.strerror}"
             ) from error
-        self._server.set_app(_make_app(health, registry, warnings))
+        self._server.set_app(_make_app(readiness, registry, warnings))
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="rackward-health", daemon=True
         )
@@ -89,7 +90,7 @@ class HealthServer:
 
 
 def _make_app(
-    health: Callable[[], Health], registry: CollectorRegistry, warnings: RateLimitedLog
+    readiness: Callable[[], Readiness], registry: CollectorRegistry, warnings: RateLimitedLog
 ) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
     metrics = make_wsgi_app(registry)
 
@@ -110,7 +111,7 @@ def _make_app(
             case "/health/live":
                 body = "live\n"
             case "/health/ready":
-                now = health()
+                now = readiness()
                 status = "200 OK" if now.ready else "503 Service Unavailable"
                 content_type = "application/json"
                 body = json.dumps({"ready": now.ready, **now.details}, indent=2) + "\n"
@@ -208,43 +209,36 @@ class MetricsCollector(Collector):
         """Yield the metric families; called by the registry."""
         now = self._read()
         status = now.status
-        yield _gauge("active", "1 if this controller has the lease.", status.active)
-        yield _gauge("pending_records", "Records of pending replicas.", status.records)
-        yield _gauge("pending_partitions", "Partitions that lack replicas.", status.partitions)
-        yield _gauge(
-            "partitions_in_progress", "Partitions that are getting replicas.", status.in_progress
-        )
-        yield _gauge(
-            "placeholders_waiting", "Replicas that no live broker can take.", status.waiting
-        )
-        yield _gauge("topic_offsets", "Offsets of the topic of pending replicas.", status.offsets)
-        yield _gauge(
-            "topic_offsets_read",
-            "Offsets read since this controller got the lease; topic_offsets if it has all.",
-            status.read,
-        )
-        yield _counter("reassignments", "Reassignments that were requested.", now.requested)
-        yield _counter("passes", "Passes over all pending replicas.", now.passes)
-        yield _counter("failed_passes", "Passes that an error ended.", now.failed_passes)
-        yield _counter("leader_layouts", "Leader layouts that were applied.", now.leader_layouts)
-        if now.last_response is not None:
-            yield _gauge(
-                "last_response_timestamp_seconds",
+        gauges: dict[str, tuple[str, float | None]] = {
+            "active": ("1 if this controller has the lease.", status.active),
+            "pending_records": ("Records of pending replicas.", status.records),
+            "pending_partitions": ("Partitions that lack replicas.", status.partitions),
+            "partitions_in_progress": ("Partitions that get replicas now.", status.in_progress),
+            "placeholders_waiting": ("Replicas that no live broker can take.", status.waiting),
+            "topic_offsets": ("Offsets of the topic of pending replicas.", status.offsets),
+            "topic_offsets_read": (
+                "Offsets read since this controller got the lease; topic_offsets if it has all.",
+                status.read,
+            ),
+            "last_response_timestamp_seconds": (
                 "When the cluster last responded, in seconds since 1970.",
                 now.last_response,
-            )
+            ),
+        }
+        counters = {
+            "reassignments": ("Reassignments that were requested.", now.requested),
+            "passes": ("Passes over all pending replicas.", now.passes),
+            "failed_passes": ("Passes that an error ended.", now.failed_passes),
+            "leader_layouts": ("Leader layouts that were applied.", now.leader_layouts),
+        }
+        for metric in fields(ServiceMetrics) if now.service is not None else ():
+            family = gauges if metric.name.startswith("open_") else counters
+            value = getattr(now.service, metric.name)
+            family[f"service_{metric.name}"] = (metric.metadata["help"], value)
+        for name, (help, gauge) in gauges.items():
+            if gauge is not None:
+                yield GaugeMetricFamily(f"rackward_controller_{name}", help, value=float(gauge))
+        for name, (help, count) in counters.items():
+            yield CounterMetricFamily(f"rackward_controller_{name}", help, value=float(count))
         if now.led:
             yield from LeadMetrics(lambda: now.led).collect()
-        if now.service is not None:
-            for each in fields(ServiceMetrics):
-                family = _gauge if each.name.startswith("open_") else _counter
-                value = getattr(now.service, each.name)
-                yield family(f"service_{each.name}", each.metadata["help"], value)
-
-
-def _gauge(name: str, help: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"rackward_controller_{name}", help, value=float(value))
-
-
-def _counter(name: str, help: str, value: float) -> CounterMetricFamily:
-    return CounterMetricFamily(f"rackward_controller_{name}", help, value=float(value))

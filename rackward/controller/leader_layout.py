@@ -1,8 +1,8 @@
 """Moves partition leaders, from time to time, to the racks of their present consumers.
 
 Groups of rackward's assignors follow the leaders; the leaders of all other groups follow the
-assignment. A group that assigns its partitions anew after each layout would never be done, so a
-layout is followed by a rest, which doubles as long as the result of the last layout is lost.
+assignment. A group that reassigns its partitions after each layout would never be done, so there is
+an exponential back-off between layouts as long as the result of the last one is lost.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class LeaderLayouts:
     """Plans and applies the leader layouts of one controller."""
 
     def __init__(self, config: LeaderLayoutConfig, locator: RackLocator) -> None:
-        self._config, self._locator = config, locator
+        self.config, self._locator = config, locator
         self._history = LayoutHistory()
 
     def apply(self, admin: AdminConnection, now: float) -> LeaderLayoutPlan | None:
@@ -104,17 +104,17 @@ class LeaderLayouts:
         if (reason := unstable_reason(state)) is not None:
             log.info("leader layout skipped: %s", reason)
             return None
-        groups = read_matching_groups(admin, state, self._config.groups)
+        groups = read_matching_groups(admin, state, self.config.groups)
         for group in groups:
             if not is_stable(group):
                 log.info("leader layout skipped: group=%s state=%s", group.id, group.state)
                 return None
         selectors = TolerantReader(admin).replica_selectors(sorted(state.view.racks()))
-        if following := [each.id for each in groups if may_read_followers(each, selectors)]:
+        if following := [group.id for group in groups if may_read_followers(group, selectors)]:
             log.info("leader layout leaves out readers of followers: groups=%s", following)
             groups = [group for group in groups if group.id not in following]
         plan = plan_leader_layout(state, readers_of_groups(groups, HostRacks()), self._locator)
-        if not self._history.permits(plan, self._config, now):
+        if not self._history.permits(plan, self.config, now):
             log.info(
                 "leader layout unchanged: partitions=%d local=%d local_at_best=%d resting=%s",
                 plan.partitions,
@@ -123,7 +123,7 @@ class LeaderLayouts:
                 str(now < self._history.not_before).lower(),
             )
             return None
-        self._history = self._history.after(plan, self._config, now)
+        self._history = self._history.after(plan, self.config, now)
         options = ExecutionOptions(stall_timeout=STALL_SECONDS)
         result = Executor(plan.moves, {}, LiveCluster(admin), options, lambda _: None).run()
         log.info(
@@ -171,7 +171,7 @@ def read_matching_groups(
     """
     brokers = state.view.racks()
     listed = list_matching_groups(admin, brokers, patterns, (CLASSIC, CONSUMER))
-    names = {each.id for each in listed}
+    names = {group.id for group in listed}
     return [
         group for _, group in sorted(find_groups(admin, brokers, names).items()) if group.members
     ]
@@ -204,7 +204,7 @@ def plan_leader_layout(
     )
     return LeaderLayoutPlan(
         tuple(sorted((*layout.moves, *not_elected), key=lambda move: move.partition)),
-        before=sum(each.before for each in layout.localities),
-        after=sum(each.after for each in layout.localities),
-        partitions=sum(each.partitions for each in layout.localities),
+        before=sum(locality.before for locality in layout.localities),
+        after=sum(locality.after for locality in layout.localities),
+        partitions=sum(locality.partitions for locality in layout.localities),
     )

@@ -1,4 +1,6 @@
-"""The lease of the active controller: the only partition of the topic of pending replicas.
+"""The lease of the active controller, and the changes of the cluster that need it.
+
+The lease is the only partition of the topic of pending replicas.
 
 All controllers are members of one consumer group, and Kafka assigns the partition to one of them;
 it assigns it to another when that one stops sending heartbeats for the session timeout. The owner
@@ -7,12 +9,12 @@ the group's coordinator, by a commit, that this member is still the owner: the c
 commits of members of an older generation.
 
 Two threads use a lease. One works: it calls `Lease.poll`, plans, and makes each change of the
-cluster within `Lease.confirmed`. The other calls `Lease.keep`, so that the member stays in the
+cluster within `Lease.fenced`. The other calls `Lease.heartbeat`, so that the member stays in the
 group while the first is in the middle of long work. What the first has planned is out of date once
-the lease was lost, also if this member has it again: nothing is confirmed until its next `poll`.
+the lease was lost, also if this member has it again: nothing is changed until its next `poll`.
 
 Nobody else can own the partition until the session timeout after the commit, since the coordinator
-counts commits as heartbeats, and this member does not rejoin the group within `confirmed`. A change
+counts commits as heartbeats, and this member does not rejoin the group within `fenced`. A change
 has half of this time to be sent, measured from before the commit; the rest is for its way to the
 brokers. A process that was suspended in between sends nothing: the clock also runs while the
 machine sleeps.
@@ -28,32 +30,55 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+
+import kafka
+from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.errors import (
+    CommitFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
+from kafka.structs import OffsetAndMetadata
 
 from assignors.kafka_python import enable_workarounds, install
-from placement_core import RackwardError
-from rackward.kafka.client import CLIENT_ID, client_settings
+from placement_core import RackwardError, TopicPartition
+from placement_core.cluster import Move
+from rackward.kafka import (
+    AdminConnection,
+    AdminError,
+    AdminTimeoutError,
+    ClusterState,
+    connect,
+    read_reassignments,
+    read_state,
+)
+from rackward.kafka.client import CLIENT_ID, Guard, client_settings
 from rackward.kafka.errors import wrap
+from rackward.kafka.reassignments import reassign
+from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.topics.pending_replicas import (
     CONTROLLER_GROUP,
     PENDING_REPLICAS_TOPIC,
     PendingReplicas,
     PendingReplicasReader,
+    PendingReplicasWriter,
+    ensure_topic,
 )
 from rackward.units import Deadline
 
 SESSION_TIMEOUT_MS = 10_000
-HEARTBEAT_INTERVAL_MS = 2_000
 MAX_POLL_INTERVAL_MS = 120_000
 COMMIT_TIMEOUT_MS = 5_000
 READ_TIMEOUT_MS = 5_000
-KEEP_SECONDS = 2.0
+HEARTBEAT_SECONDS = 2.0
 """Maximum time between two polls while the controller works."""
-_KEEP_POLL_SECONDS = 0.2
+_HEARTBEAT_POLL_SECONDS = 0.2
 _ACLS = {
     "topic_acl": f"Read on {PENDING_REPLICAS_TOPIC}",
     "group_acl": f"Read on group {CONTROLLER_GROUP}",
@@ -63,6 +88,10 @@ if hasattr(time, "CLOCK_BOOTTIME"):
     seconds_since_boot: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 else:
     seconds_since_boot = time.monotonic
+
+WRITING_RECORDS = "writing records"
+
+Result = TypeVar("Result")
 
 log = logging.getLogger("rackward.controller")
 
@@ -94,18 +123,14 @@ class Lease:
         self,
         properties: Mapping[str, object],
         name: str,
-        session_timeout_ms: int = SESSION_TIMEOUT_MS,
         clock: Callable[[], float] = seconds_since_boot,
     ) -> None:
-        from kafka import KafkaConsumer, TopicPartition
-        from kafka.errors import KafkaError
-
-        self._tp = TopicPartition(PENDING_REPLICAS_TOPIC, 0)
+        self._tp = kafka.TopicPartition(PENDING_REPLICAS_TOPIC, 0)
         self._name, self._clock = name, clock
-        self.max_change_seconds = session_timeout_ms / 2000
+        self.max_change_seconds = SESSION_TIMEOUT_MS / 2000
         """Seconds that a change has from the time at which it is confirmed."""
         self._lock = threading.RLock()
-        # Not taken by rebalance callbacks, which run while `poll` or `keep` holds it.
+        # Not taken by rebalance callbacks, which run while `poll` or `heartbeat` holds it.
         self._polled_at = -math.inf
         self._lost = True
         """Whether the lease was lost since `poll`."""
@@ -116,15 +141,15 @@ class Lease:
         self._reader = PendingReplicasReader()
         install()
         try:
-            self._consumer: Any = KafkaConsumer(
+            self._consumer: Any = kafka.KafkaConsumer(
                 **{
                     **client_settings(properties, f"{CLIENT_ID}-{name}"),
                     "group_id": CONTROLLER_GROUP,
                     "enable_auto_commit": False,
                     "auto_offset_reset": "earliest",
                     "allow_auto_create_topics": False,
-                    "session_timeout_ms": session_timeout_ms,
-                    "heartbeat_interval_ms": min(HEARTBEAT_INTERVAL_MS, session_timeout_ms // 4),
+                    "session_timeout_ms": SESSION_TIMEOUT_MS,
+                    "heartbeat_interval_ms": SESSION_TIMEOUT_MS // 5,
                     "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
                     "metadata_max_age_ms": 10_000,
                 }
@@ -132,7 +157,7 @@ class Lease:
         except KafkaError as error:
             raise wrap(f"joining group {CONTROLLER_GROUP}", error, **_ACLS) from error
         enable_workarounds(self._consumer)
-        self._consumer.subscribe([PENDING_REPLICAS_TOPIC], listener=_listener(self))
+        self._consumer.subscribe([PENDING_REPLICAS_TOPIC], listener=_Listener(self))
 
     @property
     def owned(self) -> bool:
@@ -165,20 +190,18 @@ class Lease:
             self._poll(seconds)
             self._lost = False
 
-    def keep(self) -> bool:
+    def heartbeat(self) -> bool:
         """Keep the membership while the thread that calls `poll` does something else.
 
         Return whether the coordinator has just confirmed the lease. Raises AdminError.
         """
         with self._lock:
-            if self._clock() - self._polled_at < KEEP_SECONDS:
+            if self._clock() - self._polled_at < HEARTBEAT_SECONDS:
                 return False
-            self._poll(_KEEP_POLL_SECONDS)
+            self._poll(_HEARTBEAT_POLL_SECONDS)
             return self.verify_ownership()
 
     def _poll(self, seconds: float) -> None:
-        from kafka.errors import KafkaError
-
         was_ready = self.ready
         try:
             batches = self._consumer.poll(timeout_ms=int(seconds * 1000))
@@ -198,7 +221,7 @@ class Lease:
         self._reported = set(self._reader.invalid)
 
     @contextmanager
-    def confirmed(self) -> Iterator[Deadline]:
+    def fenced(self, operation: str) -> Iterator[Deadline]:
         """Hold the lease for one change of the cluster; yield the time until which to send it.
 
         Raises LeaseLostError if this member does not have the lease, or has lost it since `poll`,
@@ -207,14 +230,11 @@ class Lease:
         with self._lock:
             deadline = Deadline.after(self.max_change_seconds, self._clock)
             if self._lost or not self.verify_ownership():
-                raise LeaseLostError("the lease was lost: nothing more is changed")
+                raise LeaseLostError(f"{operation}: the lease was lost, so nothing is changed")
             yield deadline
 
     def verify_ownership(self) -> bool:
         """Return whether the coordinator still accepts this member as owner. Raises AdminError."""
-        from kafka.errors import CommitFailedError, KafkaError
-        from kafka.structs import OffsetAndMetadata
-
         with self._lock:
             if not self.ready:
                 return False
@@ -261,8 +281,6 @@ class Lease:
             self._reset()
 
     def _read_progress(self) -> None:
-        from kafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
-
         try:
             begin = self._offset(self._consumer.beginning_offsets)
             if self._read_from is None or self._read_from > begin:
@@ -289,19 +307,139 @@ class Lease:
             self._consumer.close(autocommit=False)
 
 
-def _listener(lease: Lease) -> Any:
-    from kafka import ConsumerRebalanceListener
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
 
-    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-        def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
-            if revoked:
-                lease.on_assigned([], lost=True)
+    def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
+        if revoked:
+            self._lease.on_assigned([], lost=True)
 
-        def on_partitions_lost(self, lost: Collection[Any]) -> None:
-            if lost:
-                lease.on_assigned([], lost=True)
+    on_partitions_lost = on_partitions_revoked
 
-        def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-            lease.on_assigned(assigned)
+    def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
+        self._lease.on_assigned(assigned)
 
-    return Listener()
+
+# ---- Changes of the cluster.
+
+
+class ReconnectingAdmin:
+    """An AdminConnection that is opened when it is needed and closed after an error.
+
+    A client keeps using brokers that are gone, and is late to notice new ones; a new client is not.
+    ``guard`` permits its changes. Not thread-safe.
+    """
+
+    def __init__(self, properties: Mapping[str, object], timeout: float) -> None:
+        self.properties, self.timeout = properties, timeout
+        self.guard: Guard | None = None
+        self._admin: AdminConnection | None = None
+
+    def run(self, function: Callable[[AdminConnection], Result]) -> Result:
+        """Return what ``function`` returns. Raises AdminError, and what ``function`` raises."""
+        if self._admin is None:
+            self._admin = connect(self.properties, timeout=self.timeout)
+        self._admin.guard = self.guard
+        try:
+            return function(self._admin)
+        except AdminError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection, if one is open. Idempotent."""
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
+
+
+def restore_topic(admin: ReconnectingAdmin, records: Collection[PendingReplicas] = ()) -> None:
+    """Create the topic of pending replicas unless it exists, and write ``records`` to it.
+
+    Without the lease, which is the topic's partition. Raises AdminError.
+    """
+    bootstrap = admin.run(
+        lambda connection: ensure_topic(
+            connection, read_state(connection, [PENDING_REPLICAS_TOPIC], reassignments=False)
+        )
+    )
+    new = [*records, *([bootstrap] if bootstrap is not None else [])]
+    if new:
+        with closing(PendingReplicasWriter(admin.properties, admin.timeout)) as writer:
+            writer.write(new)
+
+
+class ControllerCluster:
+    """What the controller reads and changes of its cluster. Every method raises AdminError.
+
+    Every change, also one through ``admin``, needs the lease and is not sent later than it permits;
+    it raises LeaseLostError if another controller may have the lease.
+    """
+
+    def __init__(self, admin: ReconnectingAdmin, lease: Lease) -> None:
+        self.admin, self._lease = admin, lease
+        admin.guard = lease.fenced
+        self._writer: PendingReplicasWriter | None = None
+
+    def read_state(self, topics: Collection[str] | None) -> ClusterState:
+        """Read these topics (None: all), reassignments in progress, and fenced brokers."""
+        return self.admin.run(lambda admin: read_state(admin, topics))
+
+    def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> Mapping[TopicPartition, AdminError]:
+        """See :func:`rackward.kafka.reassignments.reassign`."""
+        return self.admin.run(lambda admin: reassign(admin, targets))
+
+    def throttle(self, rate: int, moves: Collection[Move]) -> None:
+        """Throttle the copying of ``moves`` to ``rate`` bytes per second and broker, or to the
+        rate that another run of rackward has set; no longer list what has been copied."""
+
+        def change(admin: AdminConnection) -> None:
+            throttle = ReplicationThrottle(admin)
+            # Kafka's lists have a maximum length.
+            throttle.release({move.partition.topic for move in moves}, read_reassignments(admin))
+            throttle.add(rate, moves)
+
+        self.admin.run(change)
+
+    def remove_throttle(self) -> bool:
+        """Remove the throttles of runs that have ended; return whether there were any."""
+        return self.admin.run(
+            lambda admin: ReplicationThrottle(admin).remove(keep=read_reassignments(admin))
+        )
+
+    def write(self, records: Collection[PendingReplicas], deleted: Collection[str] = ()) -> None:
+        """Write records, and delete those with the keys ``deleted``; the lease has them then."""
+        if self._writer is None:
+            # No record is sent later than the session timeout after the lease was confirmed.
+            timeout = min(self.admin.timeout, self._lease.max_change_seconds)
+            self._writer = PendingReplicasWriter(self.admin.properties, timeout)
+        try:
+            with self._lease.fenced(WRITING_RECORDS) as deadline:
+                if not deadline.remaining:
+                    raise AdminTimeoutError(
+                        f"{WRITING_RECORDS}: not begun within {deadline.seconds:g} s"
+                    )
+                self._writer.write(records, deleted)
+                self._lease.update(records, deleted)
+        except AdminError:
+            self._close_writer()
+            raise
+
+    def restore_topic(self, records: Collection[PendingReplicas]) -> None:
+        """See `restore_topic`."""
+        restore_topic(self.admin, records)
+
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        self._close_writer()
+        self.admin.close()
+
+    def _close_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            # Records that could not be written have been reported as errors already.
+            with suppress(RackwardError):
+                writer.close()

@@ -1,4 +1,4 @@
-"""What to do about pending replicas, given the cluster's state: a pure function.
+"""Adding pending replicas: what to do, given the cluster's state, and passes that do it.
 
 Each partition with pending replicas passes through steps that leave a record behind, so that a
 controller that is killed, or loses its lease, leaves its successor what it needs to continue:
@@ -13,34 +13,47 @@ requested again, and a partition under another reassignment is left alone until 
 
 Whoever may write the topic of pending replicas writes the record, so no list is requested on its
 word alone: see `is_safe`.
+
+`plan` decides, and is pure. A pass of the `Reconciler` reads the records and the cluster's state,
+plans, and then writes records, sets the throttle and requests reassignments, in that order.
+`ControllerCluster` makes each change within `Lease.fenced`, so a pass ends with LeaseLostError
+where another controller may have taken over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from placement_core import ClusterView, TopicPartition
+from placement_core.cluster import Move
+from placement_core.locators import RackLocator, apply_locator
 from placement_core.placers.under_replicated import (
     ReplicationTarget,
     counted_replicas,
     fill_placeholders,
 )
+from rackward.controller.config import PARTITIONS_AT_ONCE
+from rackward.controller.lease import ControllerCluster, Lease, LeaseLostError
 from rackward.kafka import ClusterState
-from rackward.topics.pending_replicas import PendingReplicas, layout_digest
+from rackward.topics.pending_replicas import (
+    PENDING_REPLICAS_TOPIC,
+    PendingReplicas,
+    layout_digest,
+)
+from rackward.units import format_bytes
 
+MISSING_SECONDS = 60.0
+"""How long a topic may be absent, or be another topic of that name, before its record is deleted. A
+broker that has just restarted may not return it yet."""
+STUCK_SECONDS = 300.0
+"""How long a broker that is to get a replica may be down before another is chosen."""
+TOPIC_MISSING_SECONDS = 5.0
+"""How long the topic of pending replicas has to be absent before it is created again."""
 
-@dataclass(frozen=True, slots=True)
-class ReconcileTimeouts:
-    """Timeouts in seconds.
-
-    ``missing``: how long a topic may be absent, or be another topic of that name, before its
-    record is deleted; a broker that has just restarted may not return it yet. ``stuck``: how long a
-    broker that is to get a replica may be down before another is chosen.
-    """
-
-    missing: float = 60.0
-    stuck: float = 300.0
+log = logging.getLogger("rackward.controller")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +101,6 @@ def plan(
     now: float,
     state: ReconcileState,
     max_in_progress: int,
-    timeouts: ReconcileTimeouts | None = None,
 ) -> ReconcilePlan:
     """Return the steps for these records, by key.
 
@@ -96,7 +108,7 @@ def plan(
     the same with the locator's racks and, where the load of brokers is to count, with all topics.
     ``now`` is in seconds of the clock that ``state`` was made with.
     """
-    planner = _Planner(cluster, view, now, state, timeouts or ReconcileTimeouts())
+    planner = _Planner(cluster, view, now, state)
     for key in sorted(records):
         planner.compare(records[key])
     planner.assign(max_in_progress)
@@ -142,10 +154,8 @@ class _Planner:
         view: ClusterView,
         now: float,
         state: ReconcileState,
-        timeouts: ReconcileTimeouts,
     ) -> None:
-        self._cluster, self._view, self._now = cluster, view, now
-        self._state, self._timeouts = state, timeouts
+        self._cluster, self._view, self._now, self._state = cluster, view, now, state
         self._live = view.racks().keys()
         self._before: dict[str, PendingReplicas] = {}
         self._after: dict[str, PendingReplicas] = {}
@@ -162,7 +172,7 @@ class _Planner:
         self._before[record.key] = record
         if (reason := self._why_missing(record)) is not None:
             since = self._state.missing.get(record.key, self._now)
-            if self._now - since >= self._timeouts.missing:
+            if self._now - since >= MISSING_SECONDS:
                 self._deleted[record.key] = reason
                 self._log_lines.append(f"{record.topic}: record deleted: {reason}")
             else:
@@ -174,7 +184,7 @@ class _Planner:
         if complete:
             record = replace(
                 record,
-                partitions=tuple(each for each in record.partitions if each not in complete),
+                partitions=tuple(number for number in record.partitions if number not in complete),
                 assigned={n: row for n, row in record.assigned.items() if n not in complete},
             )
             self._log_lines.append(
@@ -273,19 +283,19 @@ class _Planner:
         return len(counted) >= record.replication_factor and not behind
 
     def _cancel_if_stuck(self, record: PendingReplicas, tp: TopicPartition) -> None:
-        """Cancel our reassignment if it has waited too long for a broker that is down, and another
-        broker can take the replica."""
+        """Cancel the recorded reassignment if it has waited too long for a broker that is down, and
+        another broker can take the replica."""
         reassignment = self._cluster.reassignments[tp]
-        ours = record.assigned.get(tp.partition)
+        requested = record.assigned.get(tp.partition)
         down = [broker for broker in reassignment.adding if broker not in self._live]
-        if not down or ours is None or set(reassignment.target) != set(ours):
+        if not down or requested is None or set(reassignment.target) != set(requested):
             return
         before = reassignment.original
         view = replace(self._view, replicas={**self._view.replicas, tp: before})
         if not fill_placeholders(view, {tp: record.target}, offline_brokers=self._cluster.fenced):
             return
         since = self._state.stuck.get(tp, self._now)
-        if self._now - since < self._timeouts.stuck:
+        if self._now - since < STUCK_SECONDS:
             self._stuck[tp] = since
             return
         self._targets[tp] = None
@@ -324,3 +334,188 @@ class _Planner:
             self._log_lines.append(
                 f"{topic}: adding replicas of {len(rows)} partitions on brokers {new}"
             )
+
+
+# ---- Passes.
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileStatus:
+    """The status after the last pass.
+
+    ``active``: whether this controller has the lease. ``records`` of pending replicas,
+    ``partitions`` in them, how many of these are ``in_progress``, and the replicas ``waiting`` for
+    a broker that can take them. ``offsets`` of the topic of pending replicas, and those ``read`` by
+    this controller since it got the lease: fewer than ``offsets`` until it has all records.
+    """
+
+    active: bool = False
+    records: int = 0
+    partitions: int = 0
+    in_progress: int = 0
+    waiting: int = 0
+    offsets: int = 0
+    read: int = 0
+
+
+class Reconciler:
+    """One controller's work on pending replicas.
+
+    ``locator`` returns the racks; None places without racks. ``clock`` counts seconds. ``throttle``
+    is in bytes per second and broker; None does not throttle.
+    """
+
+    def __init__(
+        self,
+        cluster: ControllerCluster,
+        lease: Lease,
+        locator: RackLocator | None,
+        clock: Callable[[], float],
+        *,
+        max_in_progress: int = PARTITIONS_AT_ONCE,
+        throttle: int | None = None,
+    ) -> None:
+        self._cluster, self._lease, self._locator = cluster, lease, locator
+        self._clock, self._max_in_progress, self._throttle = clock, max_in_progress, throttle
+        self._state = ReconcileState()
+        self._topic_id: str | None = None
+        self._topic_missing_since: float | None = None
+        self._known: Mapping[str, PendingReplicas] = {}
+        self._known_at = -math.inf
+        """The records when this controller had them all last, and that time of the clock."""
+        self._refused: dict[TopicPartition, str] = {}
+        self._throttled: bool | None = None
+        """None: unknown, since another controller may have throttled."""
+        self.status = ReconcileStatus()
+        self.requested = 0
+        """Reassignments that were requested and not refused."""
+
+    def run_once(self, seconds: float) -> None:
+        """Read records for ``seconds``, then do what there is to do.
+
+        Raises AdminError, and LeaseLostError if the lease was lost meanwhile.
+        """
+        self._lease.poll(seconds)
+        records = self._lease.records
+        topics = {PENDING_REPLICAS_TOPIC, *(record.topic for record in records.values())}
+        cluster = self._cluster.read_state(topics)
+        if self._restore_topic(cluster, records) or not self._lease.ready:
+            self.status, self._throttled = self._status(), None
+            return
+        self._known, self._known_at = records, self._clock()
+        steps = self._plan(records, cluster)
+        if any(row is not None for row in steps.targets.values()):
+            # Replicas are chosen by the load of brokers, which takes all topics.
+            cluster = self._cluster.read_state(None)
+            steps = self._plan(records, cluster)
+        self._state = steps.state
+        self.status = replace(
+            self._status(),
+            active=True,
+            records=len(records),
+            partitions=sum(len(record.partitions) for record in records.values()),
+            in_progress=steps.in_progress,
+            waiting=steps.waiting,
+        )
+        # The controller that requested these may have been killed before removing its throttle.
+        idle = not steps.in_progress and any(record.assigned for record in records.values())
+        try:
+            self._execute(steps, cluster, remove_throttle=idle and self._throttled is not False)
+        except LeaseLostError:
+            self.status, self._throttled = self._status(), None
+            raise
+
+    def _status(self) -> ReconcileStatus:
+        progress = self._lease.progress
+        if progress is None:
+            return ReconcileStatus()
+        return ReconcileStatus(offsets=progress.offsets, read=progress.read)
+
+    def _plan(self, records: Mapping[str, PendingReplicas], cluster: ClusterState) -> ReconcilePlan:
+        return plan(
+            records,
+            cluster,
+            self._view(cluster),
+            self._clock(),
+            self._state,
+            self._max_in_progress,
+        )
+
+    def _view(self, cluster: ClusterState) -> ClusterView:
+        if self._locator is None:
+            return cluster.view.without_racks()
+        return apply_locator(self._locator, cluster.view)
+
+    def _execute(
+        self, steps: ReconcilePlan, cluster: ClusterState, *, remove_throttle: bool
+    ) -> None:
+        if remove_throttle:
+            # First of all: once the records are deleted, a successor would not look for it.
+            if self._cluster.remove_throttle():
+                log.info("throttle removed: nothing is being copied")
+            self._throttled = False
+        if steps.records or steps.deleted:
+            self._cluster.write(steps.records, steps.deleted.keys())
+            self._known = self._lease.records
+        for line in steps.log_lines:
+            log.info("%s", line)
+        moves = [
+            Move(tp, cluster.view.replicas[tp], row)
+            for tp, row in sorted(steps.targets.items())
+            if row is not None
+        ]
+        if moves and self._throttle is not None:
+            if not self._throttled:
+                log.info("throttling replication to %s per second", format_bytes(self._throttle))
+            self._throttled = True
+            self._cluster.throttle(self._throttle, moves)
+        if not steps.targets:
+            return
+        refused = self._cluster.reassign(steps.targets)
+        self.requested += len(steps.targets) - len(refused)
+        for tp, error in refused.items():
+            if self._refused.get(tp) != str(error):
+                log.warning("%s", error)
+        self._refused = {tp: str(error) for tp, error in refused.items()}
+        moves = [move for move in moves if move.partition not in refused]
+        if moves and self._throttle is not None:
+            # Again: a run that ended meanwhile may have removed what was not requested yet.
+            self._cluster.throttle(self._throttle, moves)
+
+    def _restore_topic(self, cluster: ClusterState, records: Mapping[str, PendingReplicas]) -> bool:
+        """Create the topic of pending replicas again if it was deleted, and write its records;
+        return whether it was deleted.
+
+        Every controller does so that has known all records a moment ago. The deletion itself takes
+        the lease away from its owner, and the new topic gives it back, without records.
+        """
+        topic_id = cluster.topic_ids.get(PENDING_REPLICAS_TOPIC)
+        exists = PENDING_REPLICAS_TOPIC in cluster.topic_ids
+        now = self._clock()
+        if exists and topic_id in (self._topic_id, None):
+            self._topic_missing_since = None
+            if not self._lease.owned and now - self._known_at > TOPIC_MISSING_SECONDS:
+                # They are out of date by now.
+                self._known = {}
+            return False
+        if self._topic_id is None:
+            self._topic_id = topic_id
+            return False
+        if self._topic_missing_since is None:
+            self._topic_missing_since = now
+        if now - self._topic_missing_since < TOPIC_MISSING_SECONDS:
+            return True
+        restored = {**self._known, **records}
+        log.warning(
+            "topic %s was deleted%s: writing its %d records again",
+            PENDING_REPLICAS_TOPIC,
+            " and created again" if exists else "",
+            len(restored),
+        )
+        others = [record for record in restored.values() if record.topic != PENDING_REPLICAS_TOPIC]
+        self._cluster.restore_topic(others)
+        self._lease.reset()
+        topic_ids = self._cluster.read_state([PENDING_REPLICAS_TOPIC]).topic_ids
+        self._topic_id = topic_ids.get(PENDING_REPLICAS_TOPIC)
+        self._topic_missing_since = None
+        return True

@@ -140,6 +140,10 @@ class GroupLeader:
                 if failure is not type(error) and not self._stopped.is_set():
                     log.warning("searching for groups: %s; retrying", error)
                     failure = type(error)
+            except Exception:
+                # `stop` has closed the connections.
+                if not self._stopped.is_set():
+                    raise
             self._stopped.wait(SCAN_SECONDS)
 
     async def _leave(self) -> None:

@@ -178,13 +178,15 @@ class LeadConnection:
         done = Future()
 
         def work() -> None:
+            settle: Callable[[Any], Any] = done.success
+            outcome: Any = None
             try:
-                settle = partial(done.success, function())
+                outcome = function()
             except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-                settle = partial(done.failure, error)
+                settle, outcome = done.failure, error
             # The event loop may be closed.
             with suppress(RuntimeError):
-                self._net.call_soon_threadsafe(settle)
+                self._net.call_soon_threadsafe(lambda: settle(outcome))
 
         self._workers.submit(work)
         result: Result = await done

@@ -1,10 +1,10 @@
 """Replicas that partitions still lack: records in a compacted topic, and how they are used.
 
 A topic may be created with fewer replicas than its replication factor while brokers are down
-(KIP-409). A record of ``_rackward_intents`` then lists its partitions that have to get more
-replicas. Records outlive the command that wrote them; the controller adds the replicas and deletes
-the record (:mod:`rackward.controller.reconcile`). The topic has one partition, so that one member
-of the controllers' consumer group reads all of it.
+(KIP-409). A record of ``_rackward_pending_replicas`` then lists its partitions that have to get
+more replicas. Records outlive the command that wrote them; the controller adds the replicas and
+deletes the record (:mod:`rackward.controller.reconcile`). The topic has one partition, so that one
+member of the controllers' consumer group reads all of it.
 
 Whoever may write the topic asks the controller to use its rights, so a record is limited: no
 internal topics, at most MAX_REPLICATION_FACTOR replicas, MAX_PARTITIONS in all records together;
@@ -34,7 +34,7 @@ from rackward.kafka.producer import ReliableProducer
 from rackward.kafka.topics import NewPartitions, create_partitions, wait_for_layout
 from rackward.units import Deadline
 
-PENDING_REPLICAS_TOPIC = "_rackward_intents"
+PENDING_REPLICAS_TOPIC = "_rackward_pending_replicas"
 CONTROLLER_GROUP = "rackward-controller"
 """The consumer group of the controllers."""
 
@@ -173,7 +173,7 @@ def replication_targets(
 ) -> dict[TopicPartition, ReplicationTarget]:
     """Return the target of every partition in the records; of several, the union."""
     targets: dict[TopicPartition, ReplicationTarget] = {}
-    for record in sorted(records, key=lambda each: each.key):
+    for record in sorted(records, key=lambda record: record.key):
         for number in record.partitions:
             tp = TopicPartition(record.topic, number)
             target, other = record.target, targets.get(tp)
@@ -214,16 +214,16 @@ class _Version(msgspec.Struct):
 
 
 class _Record(msgspec.Struct):
-    """The record's JSON. Its names and the order of its fields are those of version 1."""
+    """The record's JSON."""
 
     version: int
     topic: str
     topic_id: str | None
     replication_factor: Annotated[int, Meta(ge=1, le=MAX_REPLICATION_FACTOR)]
-    partitions: list[tuple[_Partition, _Partition]] = msgspec.field(name="open")
+    partitions: list[tuple[_Partition, _Partition]]
     layout: str
-    offline_replicas: _Brokers = msgspec.field(name="stand_ins")
-    assigned: dict[_Partition, _Brokers] = msgspec.field(name="filling")
+    offline_replicas: _Brokers
+    assigned: dict[_Partition, _Brokers]
 
 
 def _to_ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -304,7 +304,7 @@ def ensure_topic(admin: AdminConnection, state: ClusterState) -> PendingReplicas
 def _check_compacted(admin: AdminConnection) -> None:
     configs = read_topic_configs(admin, [PENDING_REPLICAS_TOPIC], [_CLEANUP_POLICY])
     value = configs.get(PENDING_REPLICAS_TOPIC, {}).get(_CLEANUP_POLICY, "compact")
-    if {each.strip() for each in value.split(",")} != {"compact"}:
+    if {policy.strip() for policy in value.split(",")} != {"compact"}:
         raise AdminError(
             f"topic {PENDING_REPLICAS_TOPIC} has {_CLEANUP_POLICY}={value}, which would delete "
             "records: set it to compact"
@@ -390,7 +390,7 @@ class PendingReplicasWriter:
 
         Returns once all in-sync replicas have them. Raises AdminError; some may be written then.
         """
-        values = [(each.key.encode(), each.record()) for each in records]
+        values = [(record.key.encode(), record.record()) for record in records]
         tombstones = [(key.encode(), None) for key in deleted]
         self._producer.send([*values, *tombstones], partition=0)
 

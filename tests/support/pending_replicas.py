@@ -1,12 +1,13 @@
-"""Records of pending replicas and states of clusters for tests."""
+"""Records of pending replicas, states of clusters, and a lease for tests."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from placement_core import Broker, ClusterView, TopicPartition
-from rackward.kafka import ClusterState, Reassignment
+from rackward.controller.lease import LeaseLostError, ReadProgress
+from rackward.kafka import AdminError, ClusterState, Reassignment
 from rackward.topics.pending_replicas import PendingReplicas, layout_digest
 
 RACKS = {0: "a", 1: "b", 2: "c", 3: "a", 4: "b", 5: "c"}
@@ -79,3 +80,47 @@ def without_topic(cluster: ClusterState, topic: str) -> ClusterState:
 def with_id(cluster: ClusterState, topic: str, id: str) -> ClusterState:
     """Return the state with another id of the topic."""
     return replace(cluster, topic_ids={**cluster.topic_ids, topic: id})
+
+
+class FakeLease:
+    """A lease that can be lost; ``confirmations`` tell whether it is confirmed for each change.
+
+    ``error`` is raised by heartbeats.
+    """
+
+    def __init__(self, *records: PendingReplicas) -> None:
+        self.owned = True
+        self.records: dict[str, PendingReplicas] = {record.key: record for record in records}
+        self.confirmations: list[bool] = []
+        self.error: AdminError | None = None
+        self.was_reset = False
+
+    @property
+    def ready(self) -> bool:
+        return self.owned
+
+    @property
+    def progress(self) -> ReadProgress | None:
+        return ReadProgress(len(self.records), len(self.records)) if self.owned else None
+
+    def poll(self, seconds: float) -> None:
+        """Read nothing."""
+
+    def heartbeat(self) -> bool:
+        if self.error is not None:
+            raise self.error
+        return self.owned
+
+    def confirm(self) -> None:
+        """Permit a change, or raise LeaseLostError."""
+        self.owned = self.confirmations.pop(0) if self.confirmations else self.owned
+        if not self.owned:
+            raise LeaseLostError("lost")
+
+    def update(self, records: Iterable[PendingReplicas], deleted: Iterable[str]) -> None:
+        self.records.update((record.key, record) for record in records)
+        for key in deleted:
+            self.records.pop(key)
+
+    def reset(self) -> None:
+        self.records, self.was_reset = {}, True

@@ -1,4 +1,4 @@
-"""Waiting for conditions in tests."""
+"""Waiting for conditions in tests, and a clock that tests set."""
 
 from __future__ import annotations
 
@@ -16,3 +16,13 @@ def wait_until(condition: Callable[[], bool], within: float, what: str) -> None:
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {within:g} s: {what}")
         time.sleep(0.05)
+
+
+class Clock:
+    """A clock that stands until a test changes ``now``, in seconds."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now

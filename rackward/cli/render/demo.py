@@ -17,7 +17,7 @@ from rich.text import Text
 
 from rackward.bench.demo import DEMO_STRATEGIES, DemoResult, suboptimal_steps
 from rackward.bench.figures import cross_rack_bytes
-from rackward.bench.progress import GroupStatus, Progress
+from rackward.bench.measured import GroupStatus, Progress
 from rackward.bench.results import Result, StepResult
 from rackward.bench.strategies import Strategy
 from rackward.bench.workloads import Event

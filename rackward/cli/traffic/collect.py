@@ -18,9 +18,11 @@ from rackward.collector import (
     ClusterResult,
     ClusterSource,
     Collector,
+    ParquetSink,
     Patterns,
     Selection,
     Sink,
+    TopicSink,
     read_host_racks,
     read_sources,
 )
@@ -118,16 +120,6 @@ def collect(
             help="Write Parquet files to this folder, beside existing ones.",
         ),
     ] = None,
-    snapshots_per_file: Annotated[
-        int,
-        typer.Option(
-            metavar="COUNT",
-            min=1,
-            max=10_000,
-            help="Number of snapshots in a file, after the first. If the process is killed, those "
-            "not yet written are lost; Ctrl-C writes them.",
-        ),
-    ] = 10,
     output_topic: Annotated[
         str | None,
         typer.Option(
@@ -154,24 +146,6 @@ def collect(
             help="Time between the starts of two snapshots of a cluster.",
         ),
     ] = 60.0,
-    jitter: Annotated[
-        float,
-        typer.Option(
-            metavar="SHARE",
-            min=0.0,
-            max=1.0,
-            help="Maximum random delay, as a share of the interval, so that collectors do not run "
-            "in step.",
-        ),
-    ] = 0.1,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Random seed of the delays.",
-        ),
-    ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="Take one snapshot of each cluster and exit.")
     ] = False,
@@ -225,12 +199,12 @@ def collect(
 
     sink: Sink
     if output is not None:
-        sink = _file_sink(output, snapshots_per_file)
+        sink = _file_sink(output)
     else:
         sink = _topic_sink(
             str(output_topic), output_bootstrap_server, output_command_config, timeout
         )
-    collector = Collector(sources, sink, open_source, interval=interval, jitter=jitter, seed=seed)
+    collector = Collector(sources, sink, open_source, interval=interval)
     with log_to_stderr("rackward.collector"):
         try:
             collector.run(once=once, duration=duration)
@@ -260,21 +234,18 @@ def _split_names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
-def _file_sink(folder: Path, per_file: int) -> Sink:
+def _file_sink(folder: Path) -> Sink:
     try:
-        from rackward.collector.parquet_sink import ParquetSink
+        return ParquetSink(folder)
     except ImportError as error:
         raise InvalidOptionError(
             f"--output needs {error.name}: pip install 'rackward[collect]'"
         ) from error
-    return ParquetSink(folder, per_file)
 
 
 def _topic_sink(
     topic: str, bootstrap_server: str | None, config: Path | None, timeout: float
 ) -> Sink:
-    from rackward.collector.topic_sink import TopicSink
-
     properties: dict[str, object] = {} if config is None else {**read_config_file(config)}
     if bootstrap_server is not None:
         server_list(bootstrap_server, "--output-bootstrap-server")

@@ -1,4 +1,4 @@
-"""Each check finds a planted contradiction, and nothing in results that are as they should be."""
+"""Each check finds a injected contradiction, and nothing in results that are as they should be."""
 
 from __future__ import annotations
 
@@ -60,24 +60,24 @@ def test_good_results_contradict_nothing() -> None:
         ),
     ],
 )
-def test_a_planted_contradiction_is_found(bad: Result, check: int, text: str) -> None:
+def test_a_injected_contradiction_is_found(bad: Result, check: int, text: str) -> None:
     found = faults(bad)
     assert found[check] == (text,)
     assert [number for number, lines in enumerate(found) if lines] == [check]
 
 
 def test_a_balanced_peer_with_fewer_crossing_bytes_is_found() -> None:
-    ours = crossing_result("rackward-kafka-python", workload="one-rack-leads")
+    rackward = crossing_result("rackward-kafka-python", workload="one-rack-leads")
     peer = result("java-range", workload="one-rack-leads")
-    assert faults(ours, peer)[PEERS] == (
+    assert faults(rackward, peer)[PEERS] == (
         "one-rack-leads, Java range, client.rack (KIP-881): 0.0% of the bytes across racks, "
         "rackward 59.9%",
     )
     uneven = result("java-range", workload="one-rack-leads", steps=[step(max_partitions=9)])
-    assert faults(ours, uneven)[PEERS] == ()
+    assert faults(rackward, uneven)[PEERS] == ()
     # Followers are read where they are: that is no assignor's merit.
     nearest = result("rackward-nearest", workload="one-rack-leads")
-    assert faults(ours, nearest)[PEERS] == ()
+    assert faults(rackward, nearest)[PEERS] == ()
 
 
 def test_the_error_of_a_prediction() -> None:

@@ -13,12 +13,12 @@ from rackward.bench.figures import (
     bytes_by_racks,
     cross_rack_bytes,
     divided_at_change,
+    forecast,
     group_case,
     moved_partitions,
     optimum,
     predicted,
     read_figures,
-    what_if,
 )
 from rackward.bench.groups import Assignment
 from rackward.bench.strategies import STRATEGIES
@@ -40,19 +40,15 @@ def case_of(strategy: str, assignment: Assignment = ASSIGNMENT) -> GroupCase:
     )
 
 
-def scenarios(strategy: str) -> dict[str, tuple[int, int]]:
-    return {
-        name: (each.off_rack_partitions, each.crossing_bytes)
-        for name, each in what_if([case_of(strategy)])[0].items()
-    }
-
-
-def test_the_present_assignment_crosses_with_its_bytes() -> None:
-    found = scenarios("kafka-python-range")
+def test_the_forecast_has_the_share_of_each_scenario() -> None:
+    found = forecast([case_of("kafka-python-range")])
     # m-b reads partition 1 from a, m-a reads partition 2 from b.
-    assert found["as_is"] == (2, 23)
+    assert found["as_is"] == round(23 / 123, 6)
     # a leads two partitions and b one, and two members in balance have as many.
-    assert found["rackward_cooperative_sticky"] == (0, 0)
+    assert found["rackward_cooperative_sticky"] == 0
+    assert found["follower_fetching"] == 0
+    without_owner = case_of("kafka-python-range", {"m-a": frozenset({0}), "m-b": frozenset()})
+    assert forecast([without_owner])["as_is"] == 0
 
 
 @pytest.mark.parametrize(
@@ -70,15 +66,8 @@ def test_the_prediction_of_followers_is_that_of_their_scenario(
     chosen = STRATEGIES[strategy]
     case = case_of(strategy)
     metrics = predicted(chosen, case)
-    name = "follower_fetching" if crossing == 0 else "as_is"
-    assert metrics.crossing_bytes == what_if([case])[0][name].crossing_bytes
     assert (metrics.bytes, metrics.crossing_bytes) == (123, crossing)
     assert (metrics.min_partitions, metrics.max_partitions) == (1, 2)
-
-
-def test_a_partition_without_an_owner_crosses_nothing() -> None:
-    case = case_of("kafka-python-range", {"m-a": frozenset({0}), "m-b": frozenset()})
-    assert what_if([case])[0]["as_is"].crossing_bytes == 0
 
 
 def test_bytes_read_are_divided_between_two_snapshots() -> None:

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from rackward.bench import BenchError
-from rackward.bench.groups import GroupReport, MemberState, wait_until_settled
+from rackward.bench.groups import GroupReport, MemberState
 
 
 def state(
@@ -47,21 +46,3 @@ def test_settled_with_one_generation_and_reader_per_partition() -> None:
 )
 def test_not_settled(states: list[MemberState]) -> None:
     assert not report(*states).is_settled(3)
-
-
-def test_the_error_after_the_timeout_names_the_groups() -> None:
-    class Unsettled:
-        class strategy:
-            title = "kafka-python CooperativeSticky"
-
-        def report(self) -> GroupReport:
-            return report(state([0]))
-
-    seconds = iter(range(300))
-    with pytest.raises(BenchError, match="after 180 s: kafka-python CooperativeSticky"):
-        wait_until_settled(
-            [Unsettled()],  # type: ignore[list-item]
-            3,
-            tick=lambda: None,
-            clock=lambda: float(next(seconds)),
-        )

@@ -52,28 +52,18 @@ def test_the_short_form_is_one_workload_with_every_strategy_once() -> None:
 def test_results_are_read_as_written_in_the_order_of_tables(tmp_path: Path) -> None:
     folder = ResultFolder(tmp_path / "results")
     folder.begin(bench_run())
-    ours, range_, again = (
+    own, range_, again = (
         result(),
         crossing_result("kafka-python-range"),
         crossing_result("kafka-python-range", repetition=2),
     )
-    folder.add([ours, again])
+    folder.add([own, again])
     folder.add([range_])
     read = ResultFolder(tmp_path / "results")
     found = read.results()
     assert list(found) == [("even", "kafka-python-range"), ("even", "rackward-kafka-python")]
     assert found["even", "kafka-python-range"] == [range_, again]
     assert read.run == bench_run()
-
-
-def test_the_file_has_the_run_and_then_a_line_per_result(tmp_path: Path) -> None:
-    folder = ResultFolder(tmp_path)
-    folder.begin(bench_run())
-    folder.add([crossing_result("java-range")])
-    run, line = folder.path.read_text().splitlines()
-    assert run.startswith('{"kind":"run","options":{"workloads":null,')
-    assert line.startswith('{"kind":"result","workload":"even","strategy":"java-range",')
-    assert len(line) < 1000
 
 
 def test_a_result_measured_again_replaces_the_former_one(tmp_path: Path) -> None:

@@ -9,17 +9,6 @@ from rackward.bench.schedule import divide
 from rackward.bench.strategies import STRATEGIES, Client, select_strategies
 
 
-def test_every_key_and_every_title_is_there_once() -> None:
-    assert len({each.title for each in STRATEGIES.values()}) == len(STRATEGIES) == 23
-    assert all(key == each.key for key, each in STRATEGIES.items())
-
-
-def test_ours_are_measured_through_every_client() -> None:
-    ours = [each for each in STRATEGIES.values() if each.is_rackward]
-    assert {each.client for each in ours} == set(Client)
-    assert {each.client for each in ours if each.led} == {Client.JAVA, Client.CONFLUENT}
-
-
 @pytest.mark.parametrize("size", range(1, 13))
 def test_a_batch_has_one_kind_of_brokers_and_leaders(size: int) -> None:
     divided = divide(list(STRATEGIES.values()), size)

@@ -116,10 +116,6 @@ def test_one_member_at_most_is_away(seed: int) -> None:
     assert all(one is not other for one, other in itertools.pairwise(changes))
 
 
-def test_decay_has_25_rounds_of_moved_leaders() -> None:
-    assert events(WORKLOADS["decay"], Random(1)) == [Event.LEADERS_MOVE] * 25
-
-
 def test_members_have_known_racks_and_topics() -> None:
     for workload in WORKLOADS.values():
         topics = {each.name for each in workload.topics}

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from rackward.bench.demo import DEMO_STRATEGIES
-from rackward.bench.progress import GroupStatus, Progress
+from rackward.bench.measured import GroupStatus, Progress
 from rackward.bench.traffic import TrafficMatrix
 from rackward.cli.render.demo import LiveProgress, progress_on, status_table
 

@@ -1,8 +1,9 @@
-"""Failures of clusters and of sinks, and what is logged about them."""
+"""Failures of clusters and of sinks, times of snapshots, and the rate of requests."""
 
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,10 +11,18 @@ from typing import Any
 
 import pytest
 
-from rackward.collector import ClusterSource, Collector, SinkError, Snapshot, SourceError
-from rackward.collector.collector import Worker
+from rackward.collector import (
+    ClusterSource,
+    Collector,
+    Schedule,
+    SinkError,
+    Snapshot,
+    SourceError,
+)
+from rackward.collector.collector import RateLimiter, Worker
 from rackward.kafka import UnauthorizedError, UnreachableError
 from tests.support.traffic_frames import snapshot
+from tests.support.waiting import Clock
 
 SOURCE = ClusterSource("east", {})
 
@@ -50,31 +59,32 @@ class Connection:
         Connection.closed += 1
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+MakeWorker = Callable[[MemorySink, Clock, Sequence[Snapshot | Exception], list[int]], Worker]
 
 
-def worker(
-    sink: MemorySink, clock: Clock, snapshots: Sequence[Snapshot | Exception], opened: list[int]
-) -> Worker:
-    """Return a worker that gets one of ``snapshots``, or raises it, at each attempt."""
-    left = list(snapshots)
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> MakeWorker:
+    """Make a worker that gets one of the snapshots, or raises it, at each attempt."""
 
-    def take(*_: Any) -> Snapshot:
-        result = left.pop(0)
-        if isinstance(result, Exception):
-            raise result
-        return result
+    def make(
+        sink: MemorySink, clock: Clock, snapshots: Sequence[Snapshot | Exception], opened: list[int]
+    ) -> Worker:
+        left = list(snapshots)
 
-    def connect(_: ClusterSource) -> Any:
-        opened.append(len(left))
-        return Connection()
+        def take(*_: Any) -> Snapshot:
+            result = left.pop(0)
+            if isinstance(result, Exception):
+                raise result
+            return result
 
-    return Worker(SOURCE, sink, connect, clock, lambda _: None, take)
+        def connect(_: ClusterSource) -> Any:
+            opened.append(len(left))
+            return Connection()
+
+        monkeypatch.setattr("rackward.collector.collector.take_snapshot", take)
+        return Worker(SOURCE, sink, connect, clock, lambda _: None)
+
+    return make
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -83,8 +93,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return lines
 
 
-def test_failures_are_logged_once_until_the_cluster_is_reachable_again(
-    caplog: pytest.LogCaptureFixture,
+def test_failures_are_logged_once_until_reachable_again(
+    caplog: pytest.LogCaptureFixture, worker: MakeWorker
 ) -> None:
     caplog.set_level(logging.INFO, "rackward.collector")
     sink, clock, opened = MemorySink(), Clock(), list[int]()
@@ -124,7 +134,9 @@ def test_failures_are_logged_once_until_the_cluster_is_reachable_again(
     assert subject.result.rows == {"brokers": 2, "partitions": 6, "members": 4, "commits": 6}
 
 
-def test_a_snapshot_that_cannot_be_written_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_snapshot_that_cannot_be_written_is_a_failure(
+    caplog: pytest.LogCaptureFixture, worker: MakeWorker
+) -> None:
     sink, opened = MemorySink(), list[int]()
     sink.error = SinkError("the disk is full")
     subject = worker(sink, Clock(), [snapshot(), snapshot(), snapshot()], opened)
@@ -138,7 +150,7 @@ def test_a_snapshot_that_cannot_be_written_is_a_failure(caplog: pytest.LogCaptur
     assert len(opened) == 1
 
 
-def test_new_faults_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_new_faults_are_logged(caplog: pytest.LogCaptureFixture, worker: MakeWorker) -> None:
     faulty = [replace(snapshot(), faults=faults) for faults in (("a", "b"), ("a", "b"), ("c",))]
     many = replace(snapshot(), faults=tuple(f"f{n}" for n in range(9)))
     subject = worker(MemorySink(), Clock(), [*faulty, many], [])
@@ -163,7 +175,7 @@ def test_new_faults_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 def collector(sink: MemorySink, connect: Callable[[ClusterSource], Any], *names: str) -> Collector:
     sources = [ClusterSource(name, {}) for name in names]
-    return Collector(sources, sink, connect, interval=0.5, seed=1)
+    return Collector(sources, sink, connect, interval=0.5)
 
 
 def test_an_unexpected_error_is_raised_after_the_sink_is_closed() -> None:
@@ -199,3 +211,77 @@ def test_a_cluster_that_hangs_does_not_delay_the_end(
 def test_names_of_clusters_must_be_unique() -> None:
     with pytest.raises(SourceError, match="'east'"):
         collector(MemorySink(), lambda _: None, "east", "west", "east")
+
+
+# ---- Times of snapshots, and the rate of requests.
+
+
+@pytest.fixture
+def no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rackward.collector.collector.JITTER", 0.0)
+
+
+def schedule(interval: float = 60.0) -> Schedule:
+    return Schedule(interval, random.Random(1))
+
+
+@pytest.mark.usefixtures("no_jitter")
+def test_times_are_multiples_of_the_interval() -> None:
+    assert schedule().next(600.0) == 660.0
+    assert schedule().next(601.5) == 660.0
+    assert schedule().next(659.9) == 660.0
+    # A snapshot took longer than the interval: one time is skipped.
+    assert schedule().next(725.0) == 780.0
+
+
+def test_the_jitter_is_limited() -> None:
+    subject = schedule()
+    delays = [subject.next(600.0) - 660.0 for _ in range(200)]
+    assert min(delays) >= 0
+    assert max(delays) <= 6.0
+    assert max(delays) - min(delays) > 4.0
+
+
+@pytest.mark.usefixtures("no_jitter")
+def test_failures_increase_the_delay() -> None:
+    assert schedule().next(601.0, failures=1) == 660.0
+    waits = [schedule().next(601.0, failures=n) - 601.0 for n in range(2, 9)]
+    assert waits == [120.0, 240.0, 480.0, 600.0, 600.0, 600.0, 600.0]
+    assert schedule(3600.0).next(0.0, failures=1000) == 3600.0
+
+
+@pytest.mark.usefixtures("no_jitter")
+def test_a_restarted_collector_keeps_its_times() -> None:
+    assert schedule().first(700.0, None) == 700.0
+    assert schedule().first(700.0, 601.0) == 700.0
+    assert schedule().first(650.0, 601.0) == 660.0
+    # The last snapshot is in the future, because the clock was set back.
+    assert schedule().first(650.0, 9999.0) == 650.0
+
+
+@pytest.mark.parametrize("interval", [0, -1, float("inf")])
+def test_invalid_intervals(interval: float) -> None:
+    with pytest.raises(SourceError):
+        schedule(interval)
+
+
+def test_the_rate_of_requests_is_limited() -> None:
+    clock = Clock(0.0)
+
+    def wait(seconds: float) -> None:
+        clock.now += seconds
+
+    limiter = RateLimiter(4.0, clock, wait)
+    times = []
+    for _ in range(5):
+        limiter.acquire()
+        times.append(clock.now)
+    assert times == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert limiter.requests == 5
+    # Time without requests permits no more of them later.
+    clock.now = 100.0
+    for _ in range(3):
+        limiter.acquire()
+    assert clock.now == 100.5
+    with pytest.raises(SourceError):
+        RateLimiter(0.0, clock, wait)

@@ -138,6 +138,4 @@ def test_patterns_include_and_exclude() -> None:
         if patterns.matches(name)
     ]
     assert matching == ["orders", "orders.new", "clicks"]
-    assert Patterns().match_all
     assert Patterns().matches("anything")
-    assert not patterns.match_all

@@ -15,6 +15,7 @@ from rackward.controller.config import (
     read_config,
 )
 from rackward.lead import PROTOCOL_STRATEGIES, TakeOver, TakeOverPolicy
+from rackward.placement_service import MutualTls
 
 COMPLETE = """
 cluster:
@@ -71,9 +72,7 @@ def test_all_settings(tmp_path: Path) -> None:
         service=ListenConfig(
             "::1",
             9480,
-            str(tmp_path / "ca.pem"),
-            str(tmp_path / "controller.pem"),
-            str(tmp_path / "controller.key"),
+            MutualTls(*(str(tmp_path / f) for f in ("ca.pem", "controller.pem", "controller.key"))),
         ),
         health=None,
         leaders=LeaderLayoutConfig(5400.0, ("orders", "billing-*"), 0.2, 7200.0),

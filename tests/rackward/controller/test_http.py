@@ -21,12 +21,12 @@ from prometheus_client import CollectorRegistry
 from rackward.controller.http import (
     MAX_CONNECTIONS,
     ControllerMetrics,
-    Health,
     HealthServer,
     MetricsCollector,
     PortError,
+    Readiness,
 )
-from rackward.controller.reconciler import ReconcileStatus
+from rackward.controller.reconcile import ReconcileStatus
 from rackward.lead import LeadStatus
 from rackward.lead.assigner import AssignmentMetrics
 from rackward.lead.led_group import LEADING, WAITING
@@ -67,7 +67,7 @@ class State:
 def server() -> Iterator[HealthServer]:
     registry = CollectorRegistry()
     registry.register(MetricsCollector(lambda: METRICS))
-    server = HealthServer("127.0.0.1", 0, lambda: Health(State.ready, {"records": 2}), registry)
+    server = HealthServer("127.0.0.1", 0, lambda: Readiness(State.ready, {"records": 2}), registry)
     yield server
     server.close()
     State.ready = True
@@ -75,7 +75,7 @@ def server() -> Iterator[HealthServer]:
 
 def test_the_guide_names_every_metric_and_no_other() -> None:
     text = GUIDE.read_text(encoding="utf-8")
-    section = text[text.index("## Monitoring") : text.index("## Leader layouts")]
+    section = text[text.index("Names begin with") : text.index("Good alerts")]
     named = set(re.findall(r"`([a-z][a-z_]+)`", section)) - {"rackward_controller_"}
     prefix = "rackward_controller_"
     served = {
@@ -169,7 +169,7 @@ def test_mutual_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         (tmp_path / name).write_text(text)
     ca, cert, client = (str(tmp_path / name) for name in ("ca", "server", "client"))
     server = HealthServer(
-        "127.0.0.1", 0, lambda: Health(True, {}), CollectorRegistry(), MutualTls(ca, cert)
+        "127.0.0.1", 0, lambda: Readiness(True, {}), CollectorRegistry(), MutualTls(ca, cert)
     )
     try:
         context = MutualTls(ca, client).client_context()
@@ -212,9 +212,4 @@ def test_connections_are_limited(server: HealthServer) -> None:
 def test_a_port_that_is_in_use(server: HealthServer) -> None:
     host, number = server.address
     with pytest.raises(PortError, match=f"{host}:{number} cannot be opened"):
-        HealthServer(host, number, lambda: Health(True, {}), CollectorRegistry())
-
-
-def test_the_queue_of_connections(server: HealthServer) -> None:
-    """Clients that connect at the same time must not wait for retransmissions."""
-    assert server._server.request_queue_size == 128
+        HealthServer(host, number, lambda: Readiness(True, {}), CollectorRegistry())

@@ -62,7 +62,7 @@ def test_a_group_that_keeps_its_assignment_is_laid_out_once(seed: int) -> None:
     assert applied == [True] + [False] * 9
 
 
-def test_a_group_that_assigns_anew_after_each_layout_is_left_alone_for_longer_and_longer() -> None:
+def test_layout_backs_off_when_group_reassigns() -> None:
     rng = random.Random(1)
     state, history, times = cluster_state({"orders": ROWS}), LayoutHistory(), []
     readers = owned_in([rng.choice("abc") for _ in ROWS])

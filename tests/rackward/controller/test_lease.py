@@ -12,8 +12,9 @@ from kafka.errors import CommitFailedError
 
 from assignors.kafka_python import install, uninstall
 from assignors.kafka_python.coordinator import RackAwareCoordinator
-from rackward.controller.lease import KEEP_SECONDS, Lease, LeaseLostError
+from rackward.controller.lease import HEARTBEAT_SECONDS, Lease, LeaseLostError
 from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC
+from tests.support.waiting import Clock
 
 PARTITION = kafka.TopicPartition(PENDING_REPLICAS_TOPIC, 0)
 
@@ -105,35 +106,28 @@ def test_ownership_follows_the_assignment(consumers: list[FakeConsumer]) -> None
     assert not lease.owned
 
 
-class Time:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def now() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def now() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def lease(consumers: list[FakeConsumer], now: Time) -> Lease:
+def lease(consumers: list[FakeConsumer], now: Clock) -> Lease:
     """A lease that is owned and ready, and has been polled."""
-    lease = Lease({"bootstrap.servers": "k:1"}, "host-1", session_timeout_ms=10_000, clock=now)
+    lease = Lease({"bootstrap.servers": "k:1"}, "host-1", now)
     consumers[0].listener.on_partitions_assigned([PARTITION])
     lease.poll(0)
     assert lease.ready
     return lease
 
 
-def test_a_change_has_half_of_the_session_from_before_the_commit(lease: Lease, now: Time) -> None:
-    with lease.confirmed() as deadline:
+def test_a_change_has_half_of_the_session_from_before_the_commit(lease: Lease, now: Clock) -> None:
+    with lease.fenced("a change") as deadline:
         assert deadline.remaining == 5.0
         # The process is suspended here.
         now.now += 5.0
         assert deadline.remaining == 0.0
-    with lease.confirmed() as deadline:
+    with lease.fenced("a change") as deadline:
         assert deadline.remaining == 5.0
 
 
@@ -141,20 +135,20 @@ def test_each_change_is_confirmed_by_the_coordinator(
     lease: Lease, consumers: list[FakeConsumer]
 ) -> None:
     for number in range(1, 4):
-        with lease.confirmed():
+        with lease.fenced("a change"):
             assert consumers[0].commits == number
     consumers[0].refuses = True
-    with pytest.raises(LeaseLostError), lease.confirmed():
+    with pytest.raises(LeaseLostError), lease.fenced("a change"):
         pytest.fail("the change is made")
     assert not lease.owned
-    with pytest.raises(LeaseLostError), lease.confirmed():
+    with pytest.raises(LeaseLostError), lease.fenced("a change"):
         pytest.fail("the change is made")
     assert consumers[0].commits == 4, "the coordinator is not asked again"
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["while it is kept", "in the commit"])
 def test_a_plan_is_out_of_date_once_the_lease_was_lost(
-    lease: Lease, consumers: list[FakeConsumer], now: Time, kept: bool
+    lease: Lease, consumers: list[FakeConsumer], now: Clock, kept: bool
 ) -> None:
     """Also if this controller has it again, with all records, when the change is due."""
     listener = consumers[0].listener
@@ -163,37 +157,37 @@ def test_a_plan_is_out_of_date_once_the_lease_was_lost(
         listener.on_partitions_revoked([PARTITION])
         listener.on_partitions_assigned([PARTITION])
 
-    now.now += KEEP_SECONDS
+    now.now += HEARTBEAT_SECONDS
     if kept:
         consumers[0].on_poll = rebalance
     else:
         consumers[0].refuses = True
-        with suppress(LeaseLostError), lease.confirmed():
+        with suppress(LeaseLostError), lease.fenced("a change"):
             pass
         consumers[0].refuses = False
         listener.on_partitions_assigned([PARTITION])
-    lease.keep()
+    lease.heartbeat()
     assert lease.ready
     assert lease.verify_ownership()
-    with pytest.raises(LeaseLostError), lease.confirmed():
+    with pytest.raises(LeaseLostError), lease.fenced("a change"):
         pytest.fail("the change is made")
     consumers[0].on_poll = lambda: None
     lease.poll(0)
-    with lease.confirmed():
+    with lease.fenced("a change"):
         pass
 
 
 def test_the_lease_is_kept_while_the_controller_works(
-    lease: Lease, consumers: list[FakeConsumer], now: Time
+    lease: Lease, consumers: list[FakeConsumer], now: Clock
 ) -> None:
     polls = consumers[0].polls
-    assert not lease.keep()
+    assert not lease.heartbeat()
     assert consumers[0].polls == polls, "it was polled a moment ago"
     for _ in range(300):
-        now.now += KEEP_SECONDS
-        assert lease.keep()
+        now.now += HEARTBEAT_SECONDS
+        assert lease.heartbeat()
     assert consumers[0].polls == polls + 300
     consumers[0].refuses = True
-    now.now += KEEP_SECONDS
-    assert not lease.keep()
+    now.now += HEARTBEAT_SECONDS
+    assert not lease.heartbeat()
     assert not lease.owned

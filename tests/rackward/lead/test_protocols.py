@@ -189,7 +189,7 @@ class TestReadMembers:
     def test_members_that_do_not_read_are_left_out(self) -> None:
         assert self.read("range", RawMember("lead", None, EMPTY_SUBSCRIPTION)) == {}
 
-    def test_the_user_data_of_rackwards_own_protocols_is_read_as_such(self) -> None:
+    def test_user_data_of_rackwards_protocols_is_read(self) -> None:
         from assignors.consumer_protocol import write_user_data
 
         data = subscription(["t"], write_user_data("a", {"t": [1]}, 2), version=1)

@@ -1,7 +1,8 @@
-"""Snapshots in Parquet files."""
+"""Snapshots in Parquet files, and as messages."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,9 +17,14 @@ import pytest
 from pyarrow import dataset, parquet
 
 from rack_traffic.snapshot_tables import SNAPSHOT_TABLES, arrow_schema
-from rackward.collector import SinkError
-from rackward.collector.parquet_sink import DEFAULT_SNAPSHOTS_PER_FILE, ParquetSink
+from rackward.collector import ParquetSink, SinkError
+from rackward.collector.sinks import to_messages, to_values
 from tests.support.traffic_frames import AT, snapshot
+
+
+@pytest.fixture(autouse=True)
+def a_file_per_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rackward.collector.sinks.SNAPSHOTS_PER_FILE", 1)
 
 
 def read(root: Path, table: str) -> pa.Table:
@@ -76,8 +82,9 @@ def test_the_time_of_the_last_snapshot_is_read_from_the_files(tmp_path: Path) ->
     assert ParquetSink(tmp_path).last("east") == (AT + timedelta(hours=30)).timestamp()
 
 
-def test_several_snapshots_share_a_file(tmp_path: Path) -> None:
-    sink = ParquetSink(tmp_path, per_file=3)
+def test_several_snapshots_share_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rackward.collector.sinks.SNAPSHOTS_PER_FILE", 3)
+    sink = ParquetSink(tmp_path)
     written = []
     for n in range(5):
         sink.write(snapshot(at=AT + timedelta(minutes=n)))
@@ -90,15 +97,6 @@ def test_several_snapshots_share_a_file(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="closed"):
         sink.write(snapshot())
     assert len(list(tmp_path.glob("brokers/*/*.parquet"))) == 3
-
-
-def test_a_day_of_snapshots_is_few_files(tmp_path: Path) -> None:
-    sink = ParquetSink(tmp_path, DEFAULT_SNAPSHOTS_PER_FILE)
-    begin = AT.replace(hour=0, minute=0)
-    for minute in range(24 * 60):
-        sink.write(snapshot(at=begin + timedelta(minutes=minute), partitions=1))
-    sink.flush()
-    assert len(list(tmp_path.rglob("*.parquet"))) <= 4 * (24 * 6 + 1)
 
 
 def test_many_writers_share_a_folder(tmp_path: Path) -> None:
@@ -141,8 +139,9 @@ WRITER = """
 import sys
 from datetime import timedelta
 from pathlib import Path
-from rackward.collector.parquet_sink import DEFAULT_SNAPSHOTS_PER_FILE, ParquetSink
+from rackward.collector import ParquetSink, sinks
 from tests.support.traffic_frames import AT, snapshot
+sinks.SNAPSHOTS_PER_FILE = 1
 sink = ParquetSink(Path(sys.argv[1]))
 for n in range(10_000):
     sink.write(snapshot(at=AT + timedelta(seconds=n), partitions=5_000))
@@ -181,6 +180,35 @@ def test_a_killed_writer_leaves_only_complete_files(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob(".unfinished-*"))
 
 
-def test_arrow_schemas_have_all_columns() -> None:
-    for table, columns in SNAPSHOT_TABLES.items():
-        assert arrow_schema(table).names == list(columns)
+# ---- Messages.
+
+
+def test_messages_of_a_snapshot() -> None:
+    messages = list(to_messages(snapshot()))
+    assert [key for key, _ in messages] == [
+        b"east/brokers",
+        b"east/partitions",
+        b"east/members",
+        b"east/commits",
+    ]
+    for key, value in messages:
+        message = json.loads(value)
+        assert message["table"] == key.decode().partition("/")[2]
+        for row in message["rows"]:
+            assert list(row) == list(SNAPSHOT_TABLES[message["table"]])
+    members = json.loads(messages[2][1])["rows"]
+    assert members[0]["assignment"] == [{"topic": "orders", "partitions": [0, 1]}]
+    assert members[0]["taken_at"] == "2026-11-21T12:00:00.123Z"
+    assert members[1]["member_id"] is None
+
+
+def test_messages_are_limited_in_size() -> None:
+    rows = snapshot(partitions=500).tables["commits"]
+    values = list(to_values("commits", rows, max_bytes=2000))
+    assert len(values) > 10
+    assert max(map(len, values)) <= 2000
+    numbers = [row["partition"] for value in values for row in json.loads(value)["rows"]]
+    assert numbers == list(range(500))
+    # A row that is larger than the limit has a message of its own.
+    assert len(list(to_values("commits", rows[:3], max_bytes=10))) == 3
+    assert list(to_values("commits", [])) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
@@ -10,16 +10,19 @@ import pytest
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from placement_core.locators import MetadataLocator
-from rackward.controller.lease import LeaseLostError, ReadProgress
-from rackward.controller.reconcile import ReconcileTimeouts
-from rackward.controller.reconciler import (
-    TOPIC_MISSING_SECONDS,
-    Reconciler,
-    ReconcileStatus,
-)
+from rackward.controller.lease import LeaseLostError
+from rackward.controller.reconcile import TOPIC_MISSING_SECONDS, Reconciler, ReconcileStatus
 from rackward.kafka import AdminError, ClusterState, Reassignment
 from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC, PendingReplicas
-from tests.support.pending_replicas import Lists, pending, state, with_id, without_topic
+from tests.support.pending_replicas import (
+    FakeLease,
+    Lists,
+    pending,
+    state,
+    with_id,
+    without_topic,
+)
+from tests.support.waiting import Clock
 
 T0 = TopicPartition("t", 0)
 LISTS: Lists = {"t": {0: (0, 1)}, PENDING_REPLICAS_TOPIC: {0: (0, 1, 2)}}
@@ -27,40 +30,6 @@ COMPLETE: Lists = {**LISTS, "t": {0: (0, 1, 2)}}
 ASSIGNED = pending(assigned={0: (0, 1, 2)})
 THROTTLE = ("throttle", 50, [Move(T0, (0, 1), (0, 1, 2))])
 THROTTLED_REQUEST = [THROTTLE, ("reassign", {T0: (0, 1, 2)}), THROTTLE]
-
-
-class FakeLease:
-    """A lease that can be lost; ``confirmations`` tell whether it is confirmed for each change."""
-
-    def __init__(self, *records: PendingReplicas) -> None:
-        self.owned = True
-        self.records: dict[str, PendingReplicas] = {each.key: each for each in records}
-        self.confirmations: list[bool] = []
-        self.was_reset = False
-
-    @property
-    def ready(self) -> bool:
-        return self.owned
-
-    @property
-    def progress(self) -> ReadProgress | None:
-        return ReadProgress(len(self.records), len(self.records)) if self.owned else None
-
-    def poll(self, seconds: float) -> None:
-        """Read nothing."""
-
-    def confirm(self) -> None:
-        self.owned = self.confirmations.pop(0) if self.confirmations else self.owned
-        if not self.owned:
-            raise LeaseLostError("lost")
-
-    def update(self, records: Iterable[PendingReplicas], deleted: Iterable[str]) -> None:
-        self.records.update((each.key, each) for each in records)
-        for key in deleted:
-            self.records.pop(key)
-
-    def reset(self) -> None:
-        self.records, self.was_reset = {}, True
 
 
 class FakeCluster:
@@ -101,19 +70,11 @@ class FakeCluster:
         self.state = with_id(state([0, 1, 2], LISTS), PENDING_REPLICAS_TOPIC, "new")
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def make_reconciler(
     cluster: FakeCluster, lease: FakeLease, clock: Clock | None = None, **options: Any
 ) -> Reconciler:
     cluster.lease = lease
     fake_cluster, fake_lease = cast("Any", cluster), cast("Any", lease)
-    options.setdefault("timeouts", ReconcileTimeouts(missing=60.0))
     locator = options.pop("locator", None)
     return Reconciler(fake_cluster, fake_lease, locator, clock or Clock(), **options)
 
@@ -172,7 +133,7 @@ def test_nothing_is_changed_after_the_lease_is_lost(confirmed: int) -> None:
     assert cluster.calls == expected[:confirmed], "it stands by"
 
 
-def test_a_recorded_replica_list_is_requested_again_without_another_record() -> None:
+def test_a_recorded_replica_list_is_requested_without_a_record() -> None:
     cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
     reconciler = make_reconciler(cluster, lease)
     reconciler.run_once(0)
@@ -190,7 +151,7 @@ def test_an_error_of_a_reassignment_is_logged_once(caplog: pytest.LogCaptureFixt
     assert reconciler.requested == 0
 
 
-def test_the_throttle_is_set_before_requests_and_removed_before_records_are_deleted() -> None:
+def test_throttle_set_before_requests_removed_before_deletion() -> None:
     cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
     reconciler = make_reconciler(cluster, lease, throttle=50)
     reconciler.run_once(0)
@@ -218,7 +179,7 @@ def test_the_next_controller_removes_the_throttle() -> None:
     assert cluster.calls == THROTTLED_REQUEST
 
 
-def test_the_throttle_is_removed_once_each_time_the_lease_is_gained() -> None:
+def test_the_throttle_is_removed_once_per_lease() -> None:
     """The assigned broker is down, so the record stays."""
     cluster = FakeCluster(state([0, 1], LISTS))
     lease = FakeLease(ASSIGNED)
@@ -233,12 +194,13 @@ def test_the_throttle_is_removed_once_each_time_the_lease_is_gained() -> None:
     assert cluster.calls == ["remove throttle"] * 2
 
 
-def test_a_cancellation_needs_no_throttle() -> None:
+def test_a_cancellation_needs_no_throttle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Broker 2 is down while it should copy, and broker 5 can replace it."""
+    monkeypatch.setattr("rackward.controller.reconcile.STUCK_SECONDS", 0.0)
     ongoing = {T0: Reassignment((0, 1, 2), (2,), ())}
     cluster = FakeCluster(state([0, 1, 5], COMPLETE, reassignments=ongoing))
     lease = FakeLease(ASSIGNED)
-    make_reconciler(cluster, lease, throttle=50, timeouts=ReconcileTimeouts(stuck=0.0)).run_once(0)
+    make_reconciler(cluster, lease, throttle=50).run_once(0)
     assert cluster.calls == [("write", ["t/i"], []), ("reassign", {T0: None})]
 
 
@@ -261,7 +223,7 @@ def owner_of_records() -> tuple[Reconciler, FakeCluster, FakeLease, Clock]:
     return make_reconciler(cluster, lease, clock), cluster, lease, clock
 
 
-def test_the_topic_of_pending_replicas_is_restored_after_it_was_deleted() -> None:
+def test_a_deleted_topic_of_pending_replicas_is_restored() -> None:
     reconciler, cluster, lease, clock = owner_of_records()
     reconciler.run_once(0)
     assert cluster.calls == []
@@ -278,7 +240,7 @@ def test_the_topic_of_pending_replicas_is_restored_after_it_was_deleted() -> Non
     assert cluster.calls == []
 
 
-def test_records_are_restored_by_an_owner_to_whom_another_controllers_new_topic_is_given() -> None:
+def test_owner_restores_records_after_topic_recreated() -> None:
     """The deletion takes the lease, and the new topic gives it back, empty, in a few seconds."""
     reconciler, cluster, lease, clock = owner_of_records()
     reconciler.run_once(0)
@@ -317,7 +279,7 @@ def test_the_topic_is_not_restored_if_it_is_absent_for_a_moment() -> None:
     assert lease.records
 
 
-def test_records_are_restored_if_another_program_created_the_topic_again() -> None:
+def test_records_are_restored_in_a_topic_of_another_program() -> None:
     reconciler, cluster, _, clock = owner_of_records()
     reconciler.run_once(0)
     cluster.state = with_id(EXISTING, PENDING_REPLICAS_TOPIC, "another")

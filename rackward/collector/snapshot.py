@@ -1,0 +1,250 @@
+"""One snapshot of one cluster: the requests, their order, and the rows made of the responses.
+
+Log end offsets are read before committed offsets, so that a commit is at most a little beyond the
+end of its log. End offsets and log sizes of one broker are read in direct succession, because
+the pipeline divides one by the other.
+
+If a broker does not respond, the snapshot lacks only what that broker has, and has a fault for it:
+its logs' end offsets are null and its groups are absent. Without metadata there is no snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from placement_core import TopicPartition
+from rackward.collector.config import Selection
+from rackward.groups.host_racks import HostRacks
+from rackward.kafka import AdminConnection, AdminError, ClusterState
+from rackward.kafka.groups import CLASSIC, CONSUMER, Group, GroupMember, ListedGroup
+from rackward.kafka.metadata import read_topics, unauthorized_topics
+from rackward.kafka.tolerant_reader import Logs, TolerantReader
+from rackward.units import format_count, format_list
+
+Row = tuple[object, ...]
+"""Values in the order of their table's columns; times are datetimes in UTC."""
+
+Tables = Mapping[str, Sequence[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Rows of each table of :mod:`rack_traffic.snapshot_tables`.
+
+    ``taken_at`` is when the snapshot was started. ``faults`` has one line for each part that could
+    not be read. ``groups`` is the number of groups.
+    """
+
+    cluster: str
+    taken_at: datetime
+    tables: Tables
+    faults: tuple[str, ...] = ()
+    groups: int = 0
+
+
+STREAMS = "streams"
+
+# Brokers leave out what a user may not describe, without an error.
+NO_TOPIC = "no topics are visible; if there are any, grant this user Describe on them"
+NO_GROUP = "no groups are visible; if there are any, grant this user Describe on them"
+
+
+def take_snapshot(
+    admin: AdminConnection,
+    cluster: str,
+    selection: Selection,
+    racks: HostRacks,
+    acquire: Callable[[], None],
+    clock: Callable[[], datetime],
+    collector: str,
+) -> Snapshot:
+    """Return a snapshot of the cluster; ``acquire`` is called before every request.
+
+    ``collector`` identifies this process among those that collect from the cluster.
+
+    Raises AdminError if the metadata cannot be read, and what ``acquire`` raises.
+    """
+    reader = TolerantReader(admin, acquire)
+    return _SnapshotReader(reader, cluster, selection, racks, clock, collector).run()
+
+
+class _SnapshotReader:
+    def __init__(
+        self,
+        reader: TolerantReader,
+        cluster: str,
+        selection: Selection,
+        racks: HostRacks,
+        clock: Callable[[], datetime],
+        collector: str,
+    ) -> None:
+        self._reader, self._cluster, self._selection = reader, cluster, selection
+        self._racks, self._clock, self._collector = racks, clock, collector
+        self._groups_visible = False
+        self._groups: set[str] = set()
+        self._read_by_groups: set[str] = set()
+        self._members: list[Row] = []
+        self._commits: list[Row] = []
+
+    def run(self) -> Snapshot:
+        started = self._clock()
+        self._reader.acquire()
+        state = read_topics(self._reader.admin)
+        visible = frozenset(state.topics)
+        if not self._selection.internal:
+            state = state.only(visible - state.internal)
+        at = self._clock()
+        if not state.topics:
+            self._reader.add_faults(NO_TOPIC)
+        state = state.only([t for t in state.topics if self._selection.topics.matches(t)])
+        partitions = self._read_partitions(state, at)
+        selectors = self._reader.replica_selectors(broker.id for broker in state.view.brokers)
+        hosts = {broker: address.rpartition(":")[0] for broker, address in state.addresses.items()}
+        brokers: list[Row] = [
+            (self._cluster, b.id, b.rack, hosts.get(b.id), at, selectors.get(b.id))
+            for b in state.view.brokers
+        ]
+        for broker in state.view.brokers:
+            self._read_groups(broker.id)
+        if not self._groups_visible and not self._reader.unreachable:
+            self._reader.add_faults(NO_GROUP)
+        self._check_visible(visible)
+        tables = {
+            "brokers": brokers,
+            "partitions": partitions,
+            "members": self._members,
+            "commits": self._commits,
+        }
+        faults = tuple(self._reader.faults)
+        return Snapshot(self._cluster, started, tables, faults, len(self._groups))
+
+    def _read_partitions(self, state: ClusterState, at: datetime) -> list[Row]:
+        """Return the rows of the table partitions.
+
+        Those of partitions without a known leader have the time ``at``, those of others the time at
+        which their leader's offsets and sizes were read. What could not be read is null.
+        """
+        logs = Logs()
+        read_at: dict[int, datetime] = {}
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for tp, broker in sorted(state.view.known_leaders.items()):
+            by_leader.setdefault(broker, []).append(tp)
+        for broker, tps in by_leader.items():
+            self._reader.read_logs(broker, tps, logs)
+            read_at[broker] = self._clock()
+        rows: list[Row] = []
+        for tp, replicas in state.view.replicas.items():
+            leader = state.view.leader(tp)
+            rows.append(
+                (
+                    self._cluster,
+                    tp.topic,
+                    state.topic_ids.get(tp.topic),
+                    tp.partition,
+                    leader,
+                    state.leader_epochs.get(tp),
+                    list(replicas),
+                    list(state.in_sync.get(tp, ())),
+                    logs.starts.get(tp),
+                    logs.ends.get(tp),
+                    logs.sizes.get(tp),
+                    at if leader is None else read_at.get(leader, at),
+                    self._collector,
+                )
+            )
+        return rows
+
+    def _check_visible(self, visible: frozenset[str]) -> None:
+        """Add a fault if groups read topics that this user may not describe."""
+        topics = filter(self._selection.topics.matches, self._read_by_groups - visible)
+        if names := sorted(topics):
+            self._reader.acquire()
+            try:
+                hidden = unauthorized_topics(self._reader.admin, names)
+            except AdminError as error:
+                self._reader.add_faults(str(error))
+                return
+            if hidden:
+                self._reader.add_faults(
+                    f"{format_count(len(hidden), 'topic')} that groups read "
+                    f"({format_list(hidden)}): grant this user Describe on them"
+                )
+
+    def _read_groups(self, broker: int) -> None:
+        """Add members and committed offsets of the groups that a broker coordinates."""
+        listed = self._reader.listed_groups(broker)
+        self._groups_visible = self._groups_visible or bool(listed)
+        selected = sorted(
+            (
+                group
+                for group in listed
+                if self._is_selected(group) and group.id not in self._groups
+            ),
+            key=lambda group: group.id,
+        )
+        ids = [group.id for group in selected]
+        self._groups.update(ids)
+        for groups, refused in self._reader.described_groups(broker, selected):
+            at = self._clock()
+            self._reader.add_faults(*map(str, refused.values()))
+            for group in groups:
+                self._add_members(group, at)
+        for committed, refused in self._reader.committed_offsets(broker, ids):
+            at = self._clock()
+            self._reader.add_faults(*map(str, refused.values()))
+            for name, offsets in sorted(committed.items()):
+                self._read_by_groups.update(tp.topic for tp in offsets)
+                self._commits += [
+                    (self._cluster, name, tp.topic, tp.partition, offset, at, self._collector)
+                    for tp, offset in sorted(offsets.items())
+                    if self._selection.topics.matches(tp.topic)
+                ]
+
+    def _is_selected(self, group: ListedGroup) -> bool:
+        """Return whether this is a selected group of consumers.
+
+        Other groups, such as those of Connect and share groups, commit no offsets.
+        """
+        return (
+            group.type in (CLASSIC, CONSUMER, STREAMS)
+            and group.protocol_type in ("", CONSUMER, STREAMS)
+            and self._selection.groups.matches(group.id)
+        )
+
+    def _add_members(self, group: Group, at: datetime) -> None:
+        """Add a row per member; an empty group has one row with null columns."""
+        common = (
+            *(self._cluster, group.id, group.type, group.state, group.protocol_type),
+            *(group.protocol, group.generation),
+        )
+        members = sorted(group.members, key=lambda member: member.id)
+        rows = [_member(member, self._racks) for member in members]
+        for row in rows or [(*(None,) * 6, [], [])]:
+            self._members.append((*common, *row, at, self._collector))
+        for member in group.members:
+            self._read_by_groups.update(member.assignment)
+            self._reader.add_faults(
+                *(
+                    f"group {group.id}: member {member.id} at {member.host}: {fault}"
+                    for fault in member.errors
+                )
+            )
+
+
+def _member(member: GroupMember, racks: HostRacks) -> Row:
+    rack, source = racks.locate(member.rack, member.host)
+    return (
+        member.id,
+        member.instance_id,
+        member.client_id,
+        member.host.removeprefix("/"),
+        rack,
+        source,
+        sorted(member.topics),
+        [
+            {"topic": topic, "partitions": sorted(partitions)}
+            for topic, partitions in sorted(member.assignment.items())
+        ],
+    )
