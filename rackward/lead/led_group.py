@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,21 +20,10 @@ from typing import Any
 from kafka import errors as kafka_errors
 from kafka.cluster import ClusterMetadata
 
-from assignors.consumer_protocol import (
-    NO_GENERATION,
-    ConsumerProtocolError,
-    SubscriptionReader,
-    write_assignments,
-)
-from assignors.group_leader import (
-    METADATA_TIMEOUT,
-    REVOCATION_TIMEOUT,
-    RebalanceResult,
-    format_error,
-    format_list,
-    format_traceback,
-    sanitize,
-)
+from assignors.assignment import NOTHING_ASSIGNED
+from assignors.consumer_protocol import NO_GENERATION, ConsumerProtocolError, SubscriptionReader
+from assignors.group_leader import format_error, format_list, format_traceback, sanitize
+from assignors.group_leader.rebalance import METADATA_TIMEOUT, REVOCATION_TIMEOUT, RebalanceResult
 from rackward.kafka.groups import LEADS, leads_for_rackward
 from rackward.lead.assigner import Figures, GroupAssigner
 from rackward.lead.connection import LeadConnection
@@ -426,13 +415,10 @@ class LedGroup:
                 joined.protocol, joined.generation, raw, members, cluster, deleted, now
             )
         )
-        await self._assign(
-            {
-                each.id: result.assignments.get(each.id, {})
-                for each in joined.members
-                if each.id != self._member.id
-            }
-        )
+        encoded = result.assignments.encode()
+        # The other members get nothing: they read nothing, and neither does this one.
+        nothing = {member.id: NOTHING_ASSIGNED for member in joined.members}
+        await self._member.sync(nothing | encoded | {self._member.id: LEADS})
         self._others = {each.id: each.instance_id for each in raw if each.id != self._member.id}
         self._names = {each: self._names[each] for each in self._others if each in self._names}
         self._next_check = now + self._assigner.check_interval
@@ -452,10 +438,6 @@ class LedGroup:
         self._take_over = self._take_over.leading()
         self.status = replace(self.status, figures=figures, successful_take_overs=succeeded)
         self._set(LEADING)
-
-    async def _assign(self, others: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Send the assignments of the other members, and one without partitions for us, LEADS."""
-        await self._member.sync(write_assignments(others) | {self._member.id: LEADS})
 
     async def _with_names(self, joined: Joined) -> tuple[RawMember, ...]:
         """Return the members with client ids and hosts, if these make a difference."""

@@ -10,10 +10,10 @@ from kafka.errors import CoordinatorNotAvailableError
 from kafka.structs import MemberState
 
 from assignors import RefreshPolicy
+from assignors.group_leader.metadata import PartitionMetadata
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python.commits import CommitFixes
 from assignors.kafka_python.leading import read_metadata
-from assignors.leader_moves import PartitionMetadata
 from tests.support.kafka_python import (
     Consumers,
     cluster_metadata,

@@ -109,8 +109,8 @@ def test_the_rack_of_kafka_gos_rack_affinity_is_its_user_data() -> None:
         for name, data in (("m1", b"az1"), ("m2", b"\xff"))
     ]
     joined = read_members("rack-affinity", strategy, members, PreviousAssignment())
-    assert [each.subscription.rack for each in joined] == ["az1", None]
-    assert [each.subscription.errors for each in joined] == [(), ()]
+    assert joined.racks == ["az1", None]
+    assert joined.errors == []
 
 
 class TestUserData:
@@ -147,15 +147,11 @@ class TestUserData:
 class TestReadMembers:
     def read(
         self, protocol: str, *members: RawMember, previous: PreviousAssignment = NOTHING
-    ) -> dict[str, tuple[dict[str, list[int]], int, bool]]:
+    ) -> dict[str, tuple[Mapping[str, Sequence[int]], int, bool]]:
         joined = read_members(protocol, DEFAULT_PROTOCOLS[protocol], members, previous)
         return {
-            each.id: (
-                {t: list(numbers) for t, numbers in each.subscription.owned.items()},
-                each.subscription.generation,
-                bool(each.subscription.owned) and not each.subscription.released,
-            )
-            for each in joined
+            each.id: (each.owned, each.generation, bool(each.owned) and not released)
+            for each, released in zip(joined, joined.released.tolist(), strict=True)
         }
 
     def test_a_cooperative_member_owns_what_its_fields_say(self) -> None:
@@ -200,8 +196,8 @@ class TestReadMembers:
             [RawMember("m", None, data)],
             NOTHING,
         )
-        assert member.subscription.rack == "a"
-        assert list(member.subscription.owned["t"]) == [1]
+        assert member.rack == "a"
+        assert list(member.owned["t"]) == [1]
 
     def test_a_sent_rack_precedes_the_mapping(self) -> None:
         members = [
@@ -210,7 +206,7 @@ class TestReadMembers:
         ]
         strategy = DEFAULT_PROTOCOLS["range"]
         joined = read_members("range", strategy, members, NOTHING, {"m": "x", "n": "b"})
-        assert [each.subscription.rack for each in joined] == ["a", "b"]
+        assert joined.racks == ["a", "b"]
 
     @given(st.sampled_from(sorted(DEFAULT_PROTOCOLS)), st.lists(st.binary(max_size=80), max_size=4))
     def test_any_bytes_of_members_are_read(self, protocol: str, sent: list[bytes]) -> None:
