@@ -55,7 +55,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
-from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,23 +82,13 @@ from assignors.client_assignor import (
     log_not_monitored,
     topics_of,
 )
-from assignors.consumer_protocol import NO_GENERATION, write_assignments, write_user_data
-from assignors.group_leader import (
-    METADATA_TIMEOUT,
-    REVOCATION_TIMEOUT,
-    GroupContext,
-    Leaders,
-    format_error,
-    log,
-    read_leaders,
-    read_members,
-)
-from assignors.leader_moves import (
-    LeaderMoveMonitor,
-    PartitionMetadata,
-    leads_since_before_restart,
-)
+from assignors.consumer_protocol import NO_GENERATION, write_user_data
+from assignors.group_leader import GroupContext, format_error, log, metadata
+from assignors.group_leader.monitor import LeaderMoveMonitor
+from assignors.group_leader.rebalance import METADATA_TIMEOUT, REVOCATION_TIMEOUT
+from assignors.leader_moves import leads_since_before_restart
 from assignors.rack_discovery import member_rack
+from assignors.subscriptions import read_members
 
 UNKNOWN_EPOCH = -1
 """The leader epoch of every partition: aiokafka does not request it."""
@@ -209,13 +198,13 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         self._group_subscription = topics_of(members)
         deleted_topics = await self._await_metadata(self._group_subscription)
         now = asyncio.get_running_loop().time()
-        read = partial(read_metadata, self.cluster)
-        result = bound.assign(members, read, deleted_topics, self.context, now)
+        leaders, _ = read_metadata(self.cluster, members.topics)
+        result = bound.assign(members, leaders, deleted_topics, self.context, now)
         self._metadata_snapshot = self._get_metadata_snapshot()
         self._schedule_revocation_check(result.withheld, bound)
         if bound.monitor is not None:
             self._led = self.generation, bound.monitor
-        return write_assignments(result.assignments)
+        return result.assignments.encode()
 
     async def _on_join_complete(
         self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
@@ -391,22 +380,15 @@ class MetadataPoller:
                 coordinator.request_rejoin()
 
 
-def read_metadata(
-    cluster: Any, topics: Iterable[str]
-) -> tuple[Leaders, Iterable[PartitionMetadata]]:
+def read_metadata(cluster: Any, topics: Iterable[str]) -> metadata.Metadata:
     """Return the leaders' racks and the replicas of ``topics`` from a ClusterMetadata."""
-    names = list(topics)
-    racks = {broker.nodeId: broker.rack for broker in cluster.brokers()}
-    # There is no public way to the replicas.
-    known = cluster._partitions
-    partitions = (
-        PartitionMetadata(
-            topic, number, partition.leader, UNKNOWN_EPOCH, partition.replicas, partition.isr
-        )
-        for topic in names
-        for number, partition in known.get(topic, {}).items()
+    return metadata.read_metadata(
+        cluster._partitions,  # There is no public way to the replicas.
+        {broker.nodeId: broker.rack for broker in cluster.brokers()},
+        topics,
+        "leader",
+        lambda partition: (UNKNOWN_EPOCH, partition.replicas, partition.isr),
     )
-    return read_leaders(known, attrgetter("leader"), racks, names), partitions
 
 
 _patch = ClassPatch(

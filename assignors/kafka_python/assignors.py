@@ -15,10 +15,10 @@ from assignors.client_assignor import (
     RangeClientAssignor,
     is_client_assignor,
 )
-from assignors.group_leader import WeightSource
 from assignors.kafka_python.coordinator import RackAwareCoordinator
 from assignors.kafka_python.internals import check_kafka_python
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
+from assignors.model import WeightSource
 from assignors.rack_discovery import RackSource
 
 

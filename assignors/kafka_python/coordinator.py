@@ -57,8 +57,8 @@ from assignors.rack_discovery import member_rack
 
 if TYPE_CHECKING:
     from assignors.client_assignor import ClientAssignor
+    from assignors.group_leader.monitor import LeaderMoveMonitor
     from assignors.kafka_python.leading import GroupLeader
-    from assignors.leader_moves import LeaderMoveMonitor
 
 SUBSCRIPTION_VERSION = 3
 """The first version of ConsumerProtocolSubscription that has a field for the rack."""

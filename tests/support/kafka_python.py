@@ -108,6 +108,16 @@ def subscription_bytes(
     return encoded
 
 
+def assignment_bytes(assigned: Mapping[str, Sequence[int]]) -> bytes:
+    """Return a member's assignment, as kafka-python encodes it."""
+    encoded: bytes = ConsumerProtocolAssignment(
+        version=0,
+        assigned_partitions=[(topic, list(numbers)) for topic, numbers in assigned.items()],
+        user_data=None,
+    ).encode()
+    return encoded
+
+
 def joined(member_id: str, metadata: bytes, instance_id: str | None = None) -> Any:
     """Return a member as the JoinGroup response of the group's leader lists it."""
     return JoinGroupResponse.JoinGroupResponseMember(

@@ -9,7 +9,7 @@ from typing import Any
 from assignors import RefreshPolicy
 from assignors.aiokafka import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.aiokafka.coordinator import UNKNOWN_EPOCH, read_metadata
-from assignors.leader_moves import PartitionMetadata
+from assignors.group_leader.metadata import PartitionMetadata
 from tests.assignors.aiokafka.test_coordinator import on_a_loop
 from tests.support.aiokafka import Consumer
 from tests.support.kafka_python import subscription_bytes

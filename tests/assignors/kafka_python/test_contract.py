@@ -78,13 +78,13 @@ def construct(broker: ScriptedBroker) -> Iterator[Construct]:
         consumer.close(timeout_ms=100)
 
 
-def poll_until(consumer: Any, condition: Callable[[], object], what: str = "") -> list[int]:
+def poll_until(consumer: Any, condition: Callable[[], object], timeout_ms: int = 30) -> list[int]:
     """Poll until ``condition()`` is true; return the offsets that were read."""
     deadline = time.monotonic() + TEST_TIMEOUT
     offsets: list[int] = []
     while not condition():
-        assert time.monotonic() < deadline, what
-        for records in consumer.poll(timeout_ms=30).values():
+        assert time.monotonic() < deadline
+        for records in consumer.poll(timeout_ms=timeout_ms).values():
             offsets += [record.offset for record in records]
     return offsets
 
@@ -97,7 +97,8 @@ def poll_for(consumer: Any, seconds: float) -> list[int]:
 def settled(construct: Construct, *strategies: Any, **config: Any) -> Any:
     """Return a consumer that owns both partitions, as the only member of its group."""
     consumer = construct(*strategies, **config)
-    poll_until(consumer, lambda: len(consumer.assignment()) == 2)
+    # Without the workarounds a join that outlasts its poll may be forgotten.
+    poll_until(consumer, lambda: len(consumer.assignment()) == 2, timeout_ms=1000)
     return consumer
 
 

@@ -14,12 +14,12 @@ from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.errors import KafkaConfigurationError
 
 from assignors.consumer_protocol import SubscriptionReader
+from assignors.group_leader.metadata import PartitionMetadata
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
 from assignors.kafka_python import enable_workarounds
 from assignors.kafka_python.coordinator import RackAwareCoordinator
 from assignors.kafka_python.leading import read_metadata
-from assignors.leader_moves import PartitionMetadata
 from tests.support.kafka_python import (
     Consumers,
     claims,
