@@ -418,20 +418,39 @@ def test_listeners_may_commit_and_their_errors_are_raised(
 # Leaving.
 
 
+@pytest.mark.parametrize("held", ["JoinGroup", "SyncGroup"])
 @pytest.mark.parametrize("leave", ["close", "unsubscribe"])
 @pytest.mark.parametrize("strategy", [Sticky, Range])
 def test_leaving_does_not_wait_for_a_join(
-    broker: ScriptedBroker, construct: Construct, strategy: Any, leave: str
+    broker: ScriptedBroker, construct: Construct, strategy: Any, leave: str, held: str
 ) -> None:
     consumer = settled(construct, strategy(rack="a", refresh=None))
-    with broker.holding("JoinGroup"):
+    requests = len(broker.named(held))
+    with broker.holding(held):
         start_rebalance(broker, consumer)
+        poll_until(consumer, lambda: len(broker.named(held)) > requests)
         started = time.monotonic()
         getattr(consumer, leave)()
         assert time.monotonic() - started < 5
         (left,) = broker.named("LeaveGroup")
     assert [member.member_id for member in left.request.members] == [MEMBER_ID]
     assert left.connection != broker.named("JoinGroup")[-1].connection
+    if leave == "unsubscribe":
+        consumer.subscribe(["t"])
+        poll_until(consumer, lambda: len(consumer.assignment()) == 2)
+
+
+def test_close_in_a_rebalance_listener_returns(
+    broker: ScriptedBroker, construct: Construct
+) -> None:
+    consumer = construct(Range(rack="a", refresh=None))
+    listener = Listener(consumer.close)
+    consumer.subscribe(["t"], listener=listener)
+    poll_until(consumer, consumer.assignment)
+    broker.heartbeat_error = REBALANCE_IN_PROGRESS
+    # kafka-python's event loop has ended.
+    with pytest.raises(KafkaError):
+        poll_until(consumer, lambda: False)
 
 
 def test_commits_that_wait_are_sent_before_leaving(
