@@ -1,9 +1,9 @@
-"""The group coordinator of an AIOKafkaConsumer that has one of our assignors.
+"""The group coordinator of an AIOKafkaConsumer that has one of rackward's assignors.
 
 aiokafka calls an assignor for its metadata and for an assignment, and passes it each new
 assignment. That is too little in several ways, so `install` makes every AIOKafkaConsumer that is
 started afterwards use the subclass of aiokafka's coordinator below. It behaves exactly like
-aiokafka's own unless the consumer has one of our assignors; then it differs as follows:
+aiokafka's own unless the consumer has one of them; then it differs as follows:
 
 Subscriptions of other members
     aiokafka decodes every subscription as version 0 before it calls the assignor. What later
@@ -100,7 +100,7 @@ RESPONSES_WITHOUT_TOPIC = 2
 def install() -> None:
     """Make every AIOKafkaConsumer that is started from now on use the classes of this adapter.
 
-    Constructing one of our assignors does this too. Idempotent and thread-safe. Raises
+    Constructing one of the assignors does this too. Idempotent and thread-safe. Raises
     UnsupportedClientError if the installed aiokafka lacks what the adapter relies on.
     """
     check_aiokafka()
@@ -132,7 +132,7 @@ class LinkedFetcher(Fetcher):  # type: ignore[misc]
 
 
 class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
-    """aiokafka's coordinator, with a bound assignor for each of our assignors."""
+    """aiokafka's coordinator, with a bound one for each of rackward's assignors."""
 
     def __init__(self, client: Any, subscription: Any, **config: Any) -> None:
         check_aiokafka()
