@@ -30,7 +30,7 @@ from assignors.connection import kafka_python_settings
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor, read_from_nearest
 from integration.clients.test_security import CLIENTS
 from integration.security import results
-from integration.security.cluster import PRINCIPALS, Secured, run_secured
+from integration.security.cluster import KEY_PASSWORD, PASSWORD, PRINCIPALS, Secured, run_secured
 from integration.security.matrix import (
     COMMANDS,
     GROUP,
@@ -47,7 +47,6 @@ from integration.support.clients import KafkaPython, partitions_of
 from integration.support.command_line import ROOT, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import STOCK, membership_times
-from integration.support.secured import KEY_PASSWORD, PASSWORD
 from integration.support.topics import create_topic, create_topics
 from rackward.lead import GroupLeader
 from rackward.testing import Cluster, DockerCluster, LocalCluster

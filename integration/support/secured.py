@@ -13,11 +13,9 @@ from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
 from integration.support.topics import with_admin
 from rackward.testing import Cluster
 from rackward.testing.docker import EXTERNAL
-from tests.support.security import CLIENT_ID, SECRET, Authority, write_file
+from tests.support.security import Authority, write_file
 
 JAAS = "org.apache.kafka.common.security"
-PASSWORD, KEY_PASSWORD = "canary-wonderland", "canary-cheshire"
-"""Of the user alice, and of the key in `client_files`. No output may contain them."""
 
 
 @dataclass(frozen=True)
@@ -87,40 +85,6 @@ def client_files(folder: Path, authority: Authority, key_password: str) -> dict[
         "key": write_file(folder, "client.key", key),
         "both": write_file(folder, "client.pem", key + client.pem),
     }
-
-
-def client_properties(
-    protocol: str,
-    mechanism: str | None,
-    files: Mapping[str, str],
-    token_url: str,
-    *,
-    user: str = "alice",
-    wrong: str | None = None,
-) -> dict[str, str]:
-    """Return librdkafka's properties of a client; without a mechanism it has a certificate.
-
-    ``wrong`` replaces the password or the secret.
-    """
-    properties = {"security.protocol": protocol}
-    if protocol.endswith("SSL"):
-        properties["ssl.ca.location"] = files["ca"]
-    if mechanism is None:
-        return properties | {
-            "ssl.certificate.location": files["certificate"],
-            "ssl.key.location": files["key"],
-            "ssl.key.password": KEY_PASSWORD,
-        }
-    properties["sasl.mechanisms"] = mechanism
-    if mechanism == "OAUTHBEARER":
-        return properties | {
-            "sasl.oauthbearer.method": "oidc",
-            "sasl.oauthbearer.token.endpoint.url": token_url,
-            "sasl.oauthbearer.client.id": CLIENT_ID,
-            "sasl.oauthbearer.client.secret": wrong or SECRET,
-            "https.ca.location": files["ca"],
-        }
-    return properties | {"sasl.username": user, "sasl.password": wrong or PASSWORD}
 
 
 def create_scram_user(
