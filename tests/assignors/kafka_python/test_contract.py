@@ -379,7 +379,7 @@ def test_a_late_response_is_not_used_for_a_regained_partition(
     for partitions in ((0,), (0, 1)):
         # Another member reads T1 and commits, in between.
         broker.committed[T1] = 7
-        broker.records[T1] = 7
+        broker.records[T1] = 0
         follow(broker, *partitions)
         start_rebalance(broker, consumer)
         poll_until(consumer, lambda: len(consumer.assignment()) == len(partitions))  # noqa: B023
